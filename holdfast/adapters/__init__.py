@@ -1,0 +1,1 @@
+"""What speaks to the outside, one protocol or SDK each; adapters do not know each other."""

@@ -1,0 +1,1 @@
+"""The local platform: nodes, jobs and their store on this machine."""

@@ -1,0 +1,1 @@
+"""Processes and commands: wiring, exit codes and the only places that sleep."""

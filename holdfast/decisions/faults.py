@@ -1,0 +1,166 @@
+"""What is wrong with a node: the agent's word, its silence, a person's request."""
+
+from datetime import datetime
+from typing import Final
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.kit.units import format_duration
+from holdfast.model.health import Fault, Remedy, Severity, Urgency
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import NodeView, Phase
+from holdfast.model.requests import Request, Verb
+
+_REQUESTED: Final = {
+    Verb.REBOOT: (Reason.REQUESTED_REBOOT, Remedy.REBOOT),
+    Verb.REPLACE: (Reason.REQUESTED_REPLACE, Remedy.REPLACE),
+    Verb.DEEP_CHECK: (Reason.REQUESTED_DEEP_CHECK, Remedy.NONE),
+}
+
+AWAY: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
+"""Phases in which the machine is expected to be silent."""
+
+
+def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tuple[Fault, ...]:
+    """Faults that need something done to the node, worst first, people's requests left out."""
+    faults = [
+        fault for fault in node.faults if fault.remedy.touches_node and not _forgiven(node, fault)
+    ]
+    lost = lost_fault(node, policy, now)
+    if lost is not None:
+        faults.append(lost)
+    return tuple(sorted(faults, key=_worst_first))
+
+
+def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
+    """The fault of a node that went dark or silent; None while it answers or may be silent."""
+    if node.record.phase in AWAY:
+        return None
+    if node.powered_on is False:
+        return _fault(
+            Condition.NODE_LOST,
+            Reason.NODE_POWERED_OFF,
+            policy.silent_remedy,
+            node.heartbeat_at or node.record.phase_since,
+            "the machine is powered off",
+        )
+    deadline = silent_at(node, policy)
+    if deadline is None or now < deadline:
+        return None
+    if node.heartbeat_at is None and node.record.phase is Phase.JOINING:
+        return _fault(
+            Condition.NODE_LOST,
+            Reason.NODE_NEVER_JOINED,
+            Remedy.REPLACE,
+            deadline,
+            "the node's agent has not reported since the node appeared",
+        )
+    return _fault(
+        Condition.NODE_LOST,
+        Reason.NODE_SILENT,
+        policy.silent_remedy,
+        deadline,
+        f"nothing was heard of the node's agent for {format_duration(policy.heartbeat_timeout)}",
+    )
+
+
+def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
+    """When the node counts as lost unless something is heard of it; None while it may be silent."""
+    if node.record.phase in AWAY:
+        return None
+    if node.heartbeat_at is not None:
+        return node.heartbeat_at + policy.heartbeat_timeout
+    patience = (
+        policy.join_timeout if node.record.phase is Phase.JOINING else policy.heartbeat_timeout
+    )
+    return node.record.phase_since + patience
+
+
+def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
+    """The fault of a node whose deep health check failed or never ended."""
+    if node.record.phase is not Phase.CHECKING:
+        return None
+    if node.check is not None and not node.check.passed:
+        return _fault(
+            Condition.DEEP_CHECK,
+            Reason.CHECK_FAILED,
+            Remedy.REPLACE,
+            node.check.ended_at,
+            node.check.detail,
+        )
+    if node.check is None and now >= node.record.phase_since + policy.deep_check_timeout:
+        return _fault(
+            Condition.DEEP_CHECK,
+            Reason.CHECK_NEVER_ENDED,
+            Remedy.REPLACE,
+            node.record.phase_since,
+            "the deep health check did not report back in time",
+        )
+    return None
+
+
+def offender_fault(node: NodeView, offenders: frozenset[str]) -> Fault | None:
+    """The fault of a machine that was sent away for good and is back."""
+    if node.provider_id not in offenders or node.record.phase in AWAY:
+        return None
+    return _fault(
+        Condition.REPEAT_OFFENDER,
+        Reason.REPEAT_OFFENDER,
+        Remedy.REPLACE,
+        node.record.phase_since,
+        f"the machine {node.provider_id} was replaced before for faulting again and again",
+    )
+
+
+def request_fault(request: Request) -> Fault | None:
+    """A person's request in the form of a fault; None for a release, which is none."""
+    if request.verb is Verb.RELEASE:
+        return None
+    reason, remedy = _REQUESTED[request.verb]
+    by = f" by {request.requested_by}" if request.requested_by else ""
+    return _fault(
+        Condition.REQUESTED,
+        reason,
+        remedy,
+        request.requested_at,
+        f"{request.verb} requested{by}",
+        urgency=request.urgency,
+    )
+
+
+def app_restart_since(node: NodeView, since: datetime) -> Fault | None:
+    """The newest fault since ``since`` that asks for a restart of the application only."""
+    marks = [
+        fault
+        for fault in node.faults
+        if fault.remedy is Remedy.RESTART_APP and fault.since >= since
+    ]
+    return max(marks, key=lambda fault: fault.since) if marks else None
+
+
+def _forgiven(node: NodeView, fault: Fault) -> bool:
+    return node.record.cleared_at is not None and fault.since <= node.record.cleared_at
+
+
+def _worst_first(fault: Fault) -> tuple[int, bool, datetime, str]:
+    return (-fault.remedy.strength, fault.urgency is Urgency.DEFERRED, fault.since, fault.reason)
+
+
+def _fault(
+    condition: Condition,
+    reason: Reason,
+    remedy: Remedy,
+    since: datetime,
+    message: str,
+    *,
+    urgency: Urgency = Urgency.IMMEDIATE,
+) -> Fault:
+    return Fault(
+        family="node",
+        condition=condition,
+        reason=reason,
+        severity=Severity.FATAL,
+        remedy=remedy,
+        message=message,
+        since=since,
+        urgency=urgency,
+    )

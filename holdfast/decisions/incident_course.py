@@ -1,0 +1,76 @@
+"""How an incident grows with each action on its node."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from holdfast.model.actions import (
+    BeginCheck,
+    NodeAction,
+    Quarantine,
+    Reassign,
+    Reboot,
+    Rejoin,
+    Release,
+    Replace,
+    Retire,
+)
+from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.nodes import NodeView
+
+
+def opened(incident_id: str, node: NodeView, action: Quarantine, now: datetime) -> Incident:
+    """The incident that a quarantine begins."""
+    return Incident(
+        id=incident_id,
+        node=node.name,
+        provider_id=node.provider_id,
+        reason=action.fault.reason,
+        remedy=action.remedy,
+        message=action.fault.message,
+        detected_at=min(action.fault.since, now),
+        quarantined_at=now,
+    )
+
+
+def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
+    """The incident once ``action`` is taken. Points reached before keep their time."""
+    match action:
+        case Quarantine() | Reassign():
+            return replace(
+                incident,
+                reason=action.fault.reason,
+                remedy=action.remedy,
+                message=action.fault.message,
+            )
+        case Reboot():
+            return replace(incident, remedy="reboot", drained_at=incident.drained_at or now)
+        case Replace():
+            return replace(incident, remedy="replace", drained_at=incident.drained_at or now)
+        case BeginCheck():
+            return replace(incident, drained_at=incident.drained_at or now)
+        case Rejoin():
+            return replace(incident, repaired_at=now)
+        case Retire():
+            return replace(incident, repaired_at=now, successor=action.successor)
+        case Release():
+            checked_at = now if action.checked else incident.checked_at
+            return replace(incident, checked_at=checked_at, released_at=now)
+        case _:
+            return incident
+
+
+def touched(incident: Incident, touch: JobTouch) -> Incident:
+    """The incident with what it meant for a job; a touch of the same attempt is replaced."""
+    others = tuple(
+        one for one in incident.jobs if (one.job, one.attempt) != (touch.job, touch.attempt)
+    )
+    return replace(incident, jobs=(*others, touch))
+
+
+def resumed(incident: Incident, job: str, now: datetime) -> Incident:
+    """The incident once ``job`` runs again."""
+    jobs = tuple(
+        replace(one, resumed_at=now) if one.job == job and one.resumed_at is None else one
+        for one in incident.jobs
+    )
+    return replace(incident, jobs=jobs)

@@ -1,0 +1,114 @@
+"""What a job's record becomes when an action is taken."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from holdfast.decisions.job_resume import failures_at_step
+from holdfast.model.actions import (
+    Finish,
+    JobAction,
+    KillAttempt,
+    Relaunch,
+    Retry,
+    StartAttempt,
+    StopAttempt,
+)
+from holdfast.model.jobs import (
+    ATTEMPTS_LIMIT,
+    AttemptRecord,
+    Failure,
+    FailureKind,
+    JobPhase,
+    JobRecord,
+    JobView,
+)
+
+
+def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
+    """The record of ``job`` once ``action`` is taken at ``now``.
+
+    For ``StartAttempt`` this is the record to write *before* the ranks are launched; ``launched``
+    gives the one to write afterwards.
+    """
+    record = job.record
+    match action:
+        case StartAttempt():
+            return replace(
+                record,
+                phase=JobPhase.STARTING,
+                phase_since=now,
+                attempt=record.attempt + 1,
+                placement=action.placement,
+                start_after=None,
+                started_at=now,
+                reason="",
+                killed=False,
+            )
+        case Relaunch():
+            return record
+        case StopAttempt():
+            return replace(
+                record,
+                phase=JobPhase.STOPPING,
+                phase_since=now,
+                failure=action.failure,
+                killed=False,
+                reason=action.failure.reason if action.failure else "cancelled by request",
+            )
+        case KillAttempt():
+            return replace(record, phase_since=now, killed=True)
+        case Retry():
+            return _retried(job, action, now)
+        case Finish():
+            over = (
+                _with_attempt(job, action.failure, now)
+                if record.phase is not JobPhase.WAITING
+                else record
+            )
+            return replace(over, phase=action.outcome, phase_since=now, reason=action.reason)
+
+
+def launched(record: JobRecord, now: datetime) -> JobRecord:
+    """The record once the ranks of the attempt have been launched."""
+    return replace(
+        record, phase=JobPhase.RUNNING, phase_since=now, started_at=record.started_at or now
+    )
+
+
+def _retried(job: JobView, action: Retry, now: datetime) -> JobRecord:
+    failure = action.failure
+    record = _with_attempt(job, failure, now)
+    return replace(
+        record,
+        phase=JobPhase.WAITING,
+        phase_since=now,
+        failure=failure,
+        hardware_retries=record.hardware_retries + (failure.kind is FailureKind.HARDWARE),
+        app_retries=record.app_retries + (failure.kind is FailureKind.APPLICATION),
+        same_step_failures=failures_at_step(job, failure),
+        best_step=_best(record.best_step, failure.step),
+        start_after=action.start_after,
+        reason=failure.reason,
+        killed=False,
+    )
+
+
+def _with_attempt(job: JobView, failure: Failure | None, now: datetime) -> JobRecord:
+    record = job.record
+    over = AttemptRecord(
+        attempt=record.attempt,
+        placement=record.placement,
+        started_at=record.started_at or record.phase_since,
+        stopped_at=now,
+        first_step=job.first_step,
+        failure=failure,
+    )
+    return replace(
+        record,
+        failure=failure or record.failure,
+        attempts=(*record.attempts, over)[-ATTEMPTS_LIMIT:],
+    )
+
+
+def _best(one: int | None, other: int | None) -> int | None:
+    return max((step for step in (one, other) if step is not None), default=None)

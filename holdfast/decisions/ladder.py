@@ -1,0 +1,38 @@
+"""Which remedy a fault gets, given what helped this machine before and what did not."""
+
+from datetime import datetime
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.health import Fault, Remedy
+from holdfast.model.names import Condition
+from holdfast.model.nodes import NodeView
+
+
+def remedy_for(node: NodeView, fault: Fault, policy: RemediationPolicy, now: datetime) -> Remedy:
+    """The remedy for ``fault`` on ``node``, at least as strong as the fault asks for.
+
+    A reset of a GPU is carried out as a reboot of its node. A fault within the reboot window
+    after a reboot, and a repeat offender's fault, are answered with a replacement. What a person
+    requests is done as requested.
+    """
+    if fault.condition == Condition.REQUESTED or fault.remedy is Remedy.REPLACE:
+        return fault.remedy
+    if is_repeat_offender(node, policy, now) or _rebooted_in_vain(node, policy, now):
+        return Remedy.REPLACE
+    return Remedy.REBOOT
+
+
+def is_repeat_offender(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    """Whether this machine has faulted too often, its present fault included."""
+    earlier = sum(now - past.opened_at <= policy.offender_window for past in node.record.history)
+    return earlier + 1 >= policy.offender_faults
+
+
+def _rebooted_in_vain(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    course = node.record.course
+    if course is not None and course.repairs and course.remedy is Remedy.REBOOT:
+        return True
+    return any(
+        past.remedy is Remedy.REBOOT and now - past.closed_at <= policy.reboot_window
+        for past in node.record.history
+    )

@@ -1,0 +1,190 @@
+"""What a node's record becomes when an action is taken. The one place that knows the phases."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from holdfast.model.actions import (
+    BeginCheck,
+    Drain,
+    NodeAction,
+    Quarantine,
+    Reassign,
+    Reboot,
+    Rejoin,
+    Release,
+    Replace,
+    Retire,
+)
+from holdfast.model.health import Remedy
+from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus
+from holdfast.model.nodes import HISTORY_LIMIT, Course, NodeRecord, NodeView, PastFault, Phase
+
+OUT_OF_SERVICE: Final = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING})
+"""Phases in which a node is away because of us, whatever else holds."""
+
+
+def is_out_of_service(record: NodeRecord) -> bool:
+    """Whether the node spends the budget: from drain to release."""
+    if record.phase in OUT_OF_SERVICE:
+        return True
+    return record.course is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+
+
+def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
+    """The record of ``node`` once ``action`` is taken at ``now``.
+
+    For ``Reboot`` and ``Replace`` this is the record to write *before* the provider is called:
+    ``ordered_at`` is None in it, and ``accepted`` fills it in afterwards.
+    """
+    record = node.record
+    match action:
+        case Quarantine() | Reassign():
+            return _quarantined(record, action, node, now)
+        case Drain():
+            return replace(record, phase=Phase.DRAINING, phase_since=now)
+        case Reboot():
+            return _ordered(node, Remedy.REBOOT, Phase.REBOOTING, now)
+        case Replace():
+            return _ordered(node, Remedy.REPLACE, Phase.REPLACING, now)
+        case Rejoin():
+            return _rejoined(node, now)
+        case Retire():
+            return record
+        case BeginCheck():
+            return replace(record, phase=Phase.CHECKING, phase_since=now)
+        case Release():
+            return _released(node, action, now)
+
+
+def accepted(record: NodeRecord, now: datetime) -> NodeRecord:
+    """The record once the provider took the order."""
+    assert record.course is not None  # noqa: S101 - only courses have orders
+    return replace(record, course=replace(record.course, ordered_at=now, retry_at=None))
+
+
+def refused(record: NodeRecord, retry_at: datetime) -> NodeRecord:
+    """The record once the provider refused the order for now."""
+    assert record.course is not None  # noqa: S101 - only courses have orders
+    return replace(record, course=replace(record.course, retry_at=retry_at))
+
+
+def machine_gone(record: NodeRecord) -> NodeRecord:
+    """The record once the provider said that the machine to reboot does not exist."""
+    assert record.course is not None  # noqa: S101 - only courses have orders
+    return replace(record, course=replace(record.course, remedy=Remedy.REPLACE, retry_at=None))
+
+
+def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
+    """The record of a replacement once it takes over the course of the node before it."""
+    return replace(successor, course=predecessor.course)
+
+
+def health_status(record: NodeRecord) -> HealthStatus | None:
+    """The value of HyperPod's health label in this state; None where HyperPod sets none."""
+    if record.phase is Phase.SCHEDULABLE:
+        return HealthStatus.SCHEDULABLE
+    course = record.course
+    if record.phase is Phase.JOINING and course is None:
+        return None
+    if record.phase in (Phase.JOINING, Phase.CHECKING) or course is None:
+        return HealthStatus.UNSCHEDULABLE
+    if course.remedy is Remedy.REPLACE:
+        return HealthStatus.PENDING_REPLACEMENT
+    return (
+        HealthStatus.PENDING_REBOOT
+        if course.remedy is Remedy.REBOOT
+        else HealthStatus.UNSCHEDULABLE
+    )
+
+
+def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
+    """The value of HyperPod's deep health check label in this state; None before any check."""
+    record = node.record
+    if record.phase is Phase.CHECKING:
+        return DeepCheckStatus.IN_PROGRESS
+    if record.course is not None and record.course.condition == Condition.DEEP_CHECK:
+        return DeepCheckStatus.FAILED
+    return DeepCheckStatus.PASSED if record.checked_machine == node.machine else None
+
+
+def _quarantined(
+    record: NodeRecord, action: Quarantine | Reassign, node: NodeView, now: datetime
+) -> NodeRecord:
+    fault = action.fault
+    old = record.course
+    course = Course(
+        incident_id=old.incident_id if old else incident_id(node.name, now),
+        opened_at=old.opened_at if old else now,
+        condition=fault.condition,
+        reason=fault.reason,
+        remedy=action.remedy,
+        urgency=fault.urgency,
+        repairs=old.repairs if old else 0,
+        request_id=action.request_id,
+    )
+    if isinstance(action, Reassign):
+        return replace(record, course=course)
+    return replace(record, phase=Phase.QUARANTINED, phase_since=now, course=course)
+
+
+def incident_id(node_name: str, now: datetime) -> str:
+    """Name of the incident that opens on a node now; a node opens at most one at a time."""
+    return f"{node_name}-{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}"
+
+
+def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> NodeRecord:
+    record = node.record
+    course = record.course
+    assert course is not None  # noqa: S101 - decide_node orders only within a course
+    is_repetition = record.phase is phase and course.ordered_at is None
+    return replace(
+        record,
+        phase=phase,
+        phase_since=record.phase_since if is_repetition else now,
+        course=replace(
+            course,
+            remedy=remedy,
+            repairs=course.repairs if is_repetition else course.repairs + 1,
+            ordered_at=None,
+            retry_at=None,
+            machine=course.machine if is_repetition else node.machine,
+        ),
+    )
+
+
+def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
+    record = node.record
+    ordered_on = record.course.machine.partition("#")[0] if record.course else node.provider_id
+    return replace(
+        record,
+        phase=Phase.JOINING,
+        phase_since=now,
+        history=record.history if ordered_on == node.provider_id else (),
+    )
+
+
+def _released(node: NodeView, action: Release, now: datetime) -> NodeRecord:
+    record = node.record
+    return replace(
+        record,
+        phase=Phase.SCHEDULABLE,
+        phase_since=now,
+        course=None,
+        history=_with_past(record, now),
+        cleared_at=now if action.forgive else record.cleared_at,
+        checked_machine=node.machine if action.checked else record.checked_machine,
+    )
+
+
+def _with_past(record: NodeRecord, now: datetime) -> tuple[PastFault, ...]:
+    course = record.course
+    if course is None or course.condition == Condition.REQUESTED or course.remedy is Remedy.REPLACE:
+        return record.history
+    past = PastFault(
+        opened_at=course.opened_at,
+        closed_at=now,
+        reason=course.reason,
+        remedy=course.remedy if course.repairs else Remedy.NONE,
+    )
+    return (*record.history, past)[-HISTORY_LIMIT:]

@@ -1,0 +1,41 @@
+"""Which nodes a job may run on, and which of them it gets."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from holdfast.decisions.faults import node_faults
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.jobs import JobView
+from holdfast.model.nodes import NodeView, Phase
+
+
+def usable(
+    nodes: Iterable[NodeView], job: str, policy: RemediationPolicy, now: datetime
+) -> tuple[NodeView, ...]:
+    """Nodes that ``job`` may start on now: schedulable, no fault, no request, no other job."""
+    return tuple(
+        sorted(
+            (
+                node
+                for node in nodes
+                if node.record.phase is Phase.SCHEDULABLE
+                and node.request is None
+                and all(other == job for other in node.running_jobs)
+                and not node_faults(node, policy, now)
+            ),
+            key=lambda node: node.name,
+        )
+    )
+
+
+def place(job: JobView, candidates: Mapping[str, NodeView]) -> tuple[str, ...] | None:
+    """A node for each node rank, or None if there are too few.
+
+    A healthy node keeps its rank, so that what it has cached stays useful.
+    """
+    kept = [name if name in candidates else None for name in job.record.placement]
+    kept += [None] * (job.spec.nodes - len(kept))
+    spare = iter([name for name in candidates if name not in kept])
+    placement = [name if name is not None else next(spare, None) for name in kept]
+    chosen = tuple(name for name in placement if name is not None)
+    return chosen if len(chosen) == job.spec.nodes else None

@@ -1,0 +1,341 @@
+"""Nodes: what to do with each, and what the cluster as a whole allows."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from holdfast.decisions.breaker import trip
+from holdfast.decisions.faults import (
+    check_fault,
+    node_faults,
+    offender_fault,
+    request_fault,
+    silent_at,
+)
+from holdfast.decisions.ladder import is_repeat_offender, remedy_for
+from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.model.actions import (
+    BeginCheck,
+    Drain,
+    HeldBack,
+    NodeAction,
+    Plan,
+    Quarantine,
+    Reassign,
+    Reboot,
+    Rejoin,
+    Release,
+    Replace,
+    Retire,
+    Wait,
+)
+from holdfast.model.health import Fault, Remedy, Urgency
+from holdfast.model.names import Condition
+from holdfast.model.nodes import ClusterView, Course, NodeView, Phase
+from holdfast.model.requests import Verb
+
+_HELD_BY_BREAKER: Final = "the breaker is open"
+_NOTHING: Final = Wait(until=None)
+
+
+def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Plan:
+    """Choose what to do with every node now.
+
+    The order of ``cluster.nodes`` does not matter. Nothing is decided twice for one node.
+    """
+    unsettled, wake_at = _unsettled(cluster.nodes, policy, now)
+    names = {node.name for node in cluster.nodes}
+    successors = {node.replaces: node.name for node in cluster.nodes if node.replaces}
+    tripped = trip(cluster, unsettled, policy, now)
+    is_open = tripped is not None or cluster.breaker.tripped_at is not None
+    actions: list[NodeAction] = []
+    drains: list[tuple[NodeView, Drain]] = []
+    held: list[HeldBack] = []
+    for node in unsettled:
+        choice = _decide_in_cluster(node, cluster, successors, names, policy, now)
+        if isinstance(choice, Wait):
+            wake_at = _earlier(wake_at, choice.until)
+            if choice.why:
+                held.append(HeldBack(node=node.name, why=choice.why))
+        elif is_open and isinstance(choice, Drain | Reboot | Replace):
+            held.append(HeldBack(node=node.name, why=_HELD_BY_BREAKER))
+        elif isinstance(choice, Drain):
+            drains.append((node, choice))
+        else:
+            actions.append(choice)
+    allowed, refused = _within_budget(drains, cluster, policy)
+    return Plan(
+        actions=tuple(sorted((*actions, *allowed), key=lambda action: action.node)),
+        trip=tripped,
+        held_back=tuple(sorted((*held, *refused), key=lambda item: item.node)),
+        wake_at=wake_at,
+    )
+
+
+def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
+    """Choose what to do with one node, the rest of the cluster left out of account."""
+    match node.record.phase:
+        case Phase.JOINING | Phase.CHECKING:
+            return _decide_joining(node, policy, now)
+        case Phase.SCHEDULABLE:
+            return _decide_schedulable(node, policy, now)
+        case Phase.QUARANTINED | Phase.DRAINING:
+            return _decide_quarantined(node, policy, now)
+        case Phase.REBOOTING:
+            return _decide_rebooting(node, policy, now)
+        case Phase.REPLACING:
+            return _decide_replacing(node, policy, now)
+
+
+def _unsettled(
+    nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
+) -> tuple[list[NodeView], datetime | None]:
+    """Nodes that need a closer look, and when the first of the others will go silent.
+
+    Nearly all nodes of a fleet are healthy nearly always, so this loop is kept bare.
+    """
+    timeout = policy.heartbeat_timeout
+    heard_after = now - timeout
+    oldest = None
+    unsettled = []
+    for node in nodes:
+        heard = node.heartbeat_at
+        record = node.record
+        if (
+            record.phase is not Phase.SCHEDULABLE
+            or node.faults
+            or node.request is not None
+            or node.powered_on is False
+            or record.history
+            or heard is None
+            or heard <= heard_after
+        ):
+            unsettled.append(node)
+        elif oldest is None or heard < oldest:
+            oldest = heard
+    return unsettled, None if oldest is None else oldest + timeout
+
+
+def _decide_in_cluster(
+    node: NodeView,
+    cluster: ClusterView,
+    successors: dict[str, str],
+    names: set[str],
+    policy: RemediationPolicy,
+    now: datetime,
+) -> NodeAction | Wait:
+    if node.record.phase is Phase.REPLACING and node.name in successors:
+        return Retire(node=node.name, successor=successors[node.name])
+    if node.record.phase is Phase.JOINING and node.replaces in names:
+        return _NOTHING  # it first takes over the course of the node before it
+    returned = offender_fault(node, cluster.offenders)
+    if returned is not None and node.record.phase in (Phase.JOINING, Phase.CHECKING):
+        return _quarantine(node, returned, policy, now)
+    return decide_node(node, policy, now)
+
+
+def _decide_schedulable(
+    node: NodeView, policy: RemediationPolicy, now: datetime
+) -> NodeAction | Wait:
+    if _release_requested(node):
+        return Release(node=node.name, forgive=True)
+    fault = _worst(node, policy, now)
+    if fault is not None:
+        return _quarantine(node, fault, policy, now)
+    return Wait(until=silent_at(node, policy))
+
+
+def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
+    if _release_requested(node) and node.heartbeat_at is not None:
+        return Release(node=node.name, forgive=True)
+    is_checking = node.record.phase is Phase.CHECKING
+    wants_check = node.request is not None and node.request.verb is Verb.DEEP_CHECK
+    fault = check_fault(node, policy, now) or _worst(node, policy, now)
+    if fault is not None and not (wants_check and fault.remedy is Remedy.NONE):
+        return _quarantine(node, fault, policy, now)
+    if is_checking:
+        if node.check is not None:
+            return Release(node=node.name, checked=True)
+        deadline = node.record.phase_since + policy.deep_check_timeout
+        return Wait(until=_earlier(deadline, silent_at(node, policy)))
+    if node.heartbeat_at is None:
+        return Wait(until=silent_at(node, policy))
+    is_checked = node.record.checked_machine == node.machine
+    if wants_check or (policy.deep_check_on_start and not is_checked):
+        return BeginCheck(node=node.name)
+    return Release(node=node.name)
+
+
+def _decide_quarantined(
+    node: NodeView, policy: RemediationPolicy, now: datetime
+) -> NodeAction | Wait:
+    course = _course(node)
+    if _release_requested(node):
+        return Release(node=node.name, forgive=True)
+    fault = _worst(node, policy, now)
+    if fault is None and not _stays_without_fault(course):
+        return Release(node=node.name)
+    if fault is not None and _outranks(node, fault, course, policy, now):
+        return Reassign(
+            node=node.name,
+            fault=fault,
+            remedy=remedy_for(node, fault, policy, now),
+            request_id=_request_id(node, fault),
+        )
+    if node.record.phase is Phase.QUARANTINED:
+        return _begin_repair(node, course, policy)
+    deadline = node.record.phase_since + policy.drain_timeout
+    if node.running_jobs and now < deadline:
+        return Wait(until=deadline)
+    match course.remedy:
+        case Remedy.NONE:
+            return BeginCheck(node=node.name)
+        case Remedy.REPLACE:
+            return _replace(node, course.reason, policy, now)
+        case _:
+            return Reboot(node=node.name)
+
+
+def _begin_repair(node: NodeView, course: Course, policy: RemediationPolicy) -> NodeAction | Wait:
+    if policy.node_recovery is RecoveryMode.NONE and course.condition != Condition.REQUESTED:
+        return Wait(until=None, why="node recovery is set to None")
+    if course.urgency is Urgency.DEFERRED and node.running_jobs:
+        return Wait(until=None, why="its jobs run on; the repair begins when they end")
+    return Drain(node=node.name)
+
+
+def _decide_rebooting(
+    node: NodeView, policy: RemediationPolicy, now: datetime
+) -> NodeAction | Wait:
+    course = _course(node)
+    if course.remedy is Remedy.REPLACE:  # the provider said that the machine is gone
+        return _replace(node, course.reason, policy, now)
+    if node.machine != course.machine and node.heartbeat_at is not None:
+        return Rejoin(node=node.name)
+    if course.ordered_at is None:
+        return _again(course, Reboot(node=node.name), now)
+    deadline = course.ordered_at + policy.reboot_timeout
+    return Wait(until=deadline) if now < deadline else _replace(node, course.reason, policy, now)
+
+
+def _decide_replacing(
+    node: NodeView, policy: RemediationPolicy, now: datetime
+) -> NodeAction | Wait:
+    course = _course(node)
+    if node.provider_id != course.machine.partition("#")[0]:
+        return Rejoin(node=node.name)
+    again = _replace(node, course.reason, policy, now)
+    if course.ordered_at is None:
+        return _again(course, again, now)
+    deadline = course.ordered_at + policy.replace_timeout
+    return Wait(until=deadline) if now < deadline else again
+
+
+def _again(course: Course, order: Reboot | Replace, now: datetime) -> NodeAction | Wait:
+    if course.retry_at is not None and now < course.retry_at:
+        return Wait(until=course.retry_at)
+    return order
+
+
+def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
+    """A new request of a person goes before every fault: they may know better."""
+    course = node.record.course
+    if node.request is not None and (course is None or node.request.id != course.request_id):
+        asked = request_fault(node.request)
+        if asked is not None:
+            return asked
+    faults = node_faults(node, policy, now)
+    return faults[0] if faults else None
+
+
+def _outranks(
+    node: NodeView, fault: Fault, course: Course, policy: RemediationPolicy, now: datetime
+) -> bool:
+    if fault.condition == Condition.REQUESTED:
+        return True
+    remedy = remedy_for(node, fault, policy, now)
+    if remedy.strength != course.remedy.strength:
+        return remedy.strength > course.remedy.strength
+    return course.urgency is Urgency.DEFERRED and fault.urgency is Urgency.IMMEDIATE
+
+
+def is_request_taken(node: NodeView) -> bool:
+    """Whether the node's request is being carried out already and can be forgotten."""
+    if node.request is None:
+        return False
+    course = node.record.course
+    if course is not None and course.request_id == node.request.id:
+        return True
+    return node.record.phase is Phase.CHECKING and node.request.verb is Verb.DEEP_CHECK
+
+
+def _release_requested(node: NodeView) -> bool:
+    return node.request is not None and node.request.verb is Verb.RELEASE
+
+
+def _stays_without_fault(course: Course) -> bool:
+    """A cause that is no reading of the agent cannot go away by itself."""
+    return course.condition in (
+        Condition.REQUESTED,
+        Condition.DEEP_CHECK,
+        Condition.REPEAT_OFFENDER,
+    )
+
+
+def _quarantine(
+    node: NodeView, fault: Fault, policy: RemediationPolicy, now: datetime
+) -> Quarantine:
+    return Quarantine(
+        node=node.name,
+        fault=fault,
+        remedy=remedy_for(node, fault, policy, now),
+        request_id=_request_id(node, fault),
+    )
+
+
+def _request_id(node: NodeView, fault: Fault) -> str:
+    asked = fault.condition == Condition.REQUESTED and node.request is not None
+    return node.request.id if asked and node.request is not None else ""
+
+
+def _replace(node: NodeView, reason: str, policy: RemediationPolicy, now: datetime) -> Replace:
+    return Replace(
+        node=node.name,
+        reason=reason,
+        repeat_offender=_course(node).condition != Condition.REQUESTED
+        and is_repeat_offender(node, policy, now),
+    )
+
+
+def _course(node: NodeView) -> Course:
+    if node.record.course is None:
+        raise ValueError(
+            f"{node.name} is {node.record.phase} without a course: its record is damaged"
+        )
+    return node.record.course
+
+
+def _within_budget(
+    drains: list[tuple[NodeView, Drain]], cluster: ClusterView, policy: RemediationPolicy
+) -> tuple[list[Drain], list[HeldBack]]:
+    allowed = policy.max_unavailable.of(len(cluster.nodes))
+    out = sum(is_out_of_service(node.record) for node in cluster.nodes) if drains else 0
+    room = max(0, allowed - out)
+    drains.sort(key=_most_urgent_first)
+    why = f"{out + min(room, len(drains))} of {allowed} allowed nodes are out of service"
+    return (
+        [drain for _, drain in drains[:room]],
+        [HeldBack(node=node.name, why=why) for node, _ in drains[room:]],
+    )
+
+
+def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:
+    node = item[0]
+    return (_course(node).urgency is Urgency.DEFERRED, node.record.phase_since, node.name)
+
+
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other)

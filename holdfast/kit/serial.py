@@ -1,0 +1,85 @@
+"""Frozen dataclasses to plain JSON values and back."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def to_plain(value: object) -> Any:
+    """Turn a value into what ``json.dumps`` takes.
+
+    Times become ISO 8601 in UTC, durations seconds, enums their value; fields that hold their
+    default are kept, so that the text can be read without the code.
+    """
+    match value:
+        case Enum():
+            return value.value
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case None | bool() | int() | float() | str():
+            return value
+        case tuple() | list():
+            return [to_plain(item) for item in value]
+        case frozenset() | set():
+            return sorted(to_plain(item) for item in value)
+        case Mapping():
+            return {str(key): to_plain(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    raise TypeError(f"{type(value).__name__} has no plain form")
+
+
+def from_plain(kind: type[T], value: Any) -> T:
+    """Read a value of type ``kind`` from what ``to_plain`` made.
+
+    Unknown fields are ignored and missing ones take their default, so that a newer or older
+    release can read the same text.
+
+    Raises:
+        ValueError: the text does not hold such a value.
+
+    """
+    try:
+        return _read(kind, value)  # type: ignore[no-any-return]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from error
+
+
+def _read(kind: Any, value: Any) -> Any:
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _read(_non_optional(kind), value)
+    if origin is tuple:
+        return tuple(_read(get_args(kind)[0], item) for item in value)
+    if origin is frozenset:
+        return frozenset(_read(get_args(kind)[0], item) for item in value)
+    if kind is datetime:
+        return datetime.fromisoformat(value)
+    if kind is timedelta:
+        return timedelta(seconds=value)
+    if is_dataclass(kind):
+        hints = _hints(kind)  # type: ignore[arg-type]
+        return kind(**{name: _read(hints[name], value[name]) for name in hints if name in value})  # type: ignore[operator]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"expected {kind.__name__}, got {value!r}")
+    return value
+
+
+def _non_optional(kind: Any) -> Any:
+    return next(arg for arg in get_args(kind) if arg is not type(None))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}

@@ -1,0 +1,44 @@
+"""Durations as people write them."""
+
+import re
+from datetime import timedelta
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read ``90s``, ``15m``, ``1h30m`` or ``200ms``.
+
+    Raises:
+        ValueError: with a sentence that says what was expected.
+
+    """
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is not a duration such as 90s, 15m or 1h30m")
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than a duration can be") from None
+
+
+def format_duration(duration: timedelta) -> str:
+    """Print a duration to two units at most, e.g. ``1h30m``, ``12.3s`` or ``45ms``."""
+    seconds = duration.total_seconds()
+    if seconds < 0:
+        return "-" + format_duration(-duration)
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    whole = round(seconds)
+    for size, unit, smaller, small_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size}{unit}" + (f"{rest}{small_unit}" if rest else "")
+    return f"{whole}s"

@@ -1,0 +1,1 @@
+"""The words of Holdfast: frozen dataclasses and enums, nothing that acts."""

@@ -1,0 +1,187 @@
+"""Notable facts, one class each, with a dotted name in the past tense."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened and that a person or a dashboard may want to know."""
+
+    name: ClassVar[str] = "event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeQuarantined(Event):
+    """A node was marked and cordoned."""
+
+    name: ClassVar[str] = "node.quarantined"
+    node: str
+    reason: str
+    remedy: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReassigned(Event):
+    """A node in quarantine gets another remedy than first chosen."""
+
+    name: ClassVar[str] = "node.reassigned"
+    node: str
+    reason: str
+    remedy: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDraining(Event):
+    """Jobs were asked to leave a node."""
+
+    name: ClassVar[str] = "node.draining"
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOrdered(Event):
+    """The provider took an order."""
+
+    name: ClassVar[str] = "repair.ordered"
+    node: str
+    remedy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairPostponed(Event):
+    """The provider refused an order for now."""
+
+    name: ClassVar[str] = "repair.postponed"
+    node: str
+    remedy: str
+    error: str
+    retry_after: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairHeldBack(Event):
+    """A repair is due but may not begin."""
+
+    name: ClassVar[str] = "repair.held_back"
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRejoined(Event):
+    """A repaired node is back and will be checked."""
+
+    name: ClassVar[str] = "node.rejoined"
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReplaced(Event):
+    """A replacement took over from a node, which is gone."""
+
+    name: ClassVar[str] = "node.replaced"
+    node: str
+    successor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCheckBegun(Event):
+    """A deep health check was started."""
+
+    name: ClassVar[str] = "node.check_begun"
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReleased(Event):
+    """A node was given to jobs."""
+
+    name: ClassVar[str] = "node.released"
+    node: str
+    after: str
+    """The reason of the course that ended; empty for a node that is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTripped(Event):
+    """All repairs were stopped."""
+
+    name: ClassVar[str] = "breaker.tripped"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(Event):
+    """All ranks of an attempt were launched."""
+
+    name: ClassVar[str] = "job.attempt_started"
+    job: str
+    attempt: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStopped(Event):
+    """An attempt is being stopped."""
+
+    name: ClassVar[str] = "job.attempt_stopped"
+    job: str
+    attempt: int
+    kind: str
+    reason: str
+    node: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptKilled(Event):
+    """Processes of an attempt outlived the grace period and were sent SIGKILL."""
+
+    name: ClassVar[str] = "job.attempt_killed"
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRetried(Event):
+    """A job will get another attempt; the verdict says whose budget this spent."""
+
+    name: ClassVar[str] = "job.retried"
+    job: str
+    kind: str
+    reason: str
+    hardware_retries: int
+    app_retries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWaits(Event):
+    """A job cannot start yet."""
+
+    name: ClassVar[str] = "job.waits"
+    job: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFinished(Event):
+    """A job has ended for good."""
+
+    name: ClassVar[str] = "job.finished"
+    job: str
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFailed(Event):
+    """A backend could not be reached; the same is tried again."""
+
+    name: ClassVar[str] = "engine.call_failed"
+    what: str
+    error: str

@@ -1,0 +1,99 @@
+"""Findings of detectors and the faults they add up to."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a finding matters for the work on the node."""
+
+    INFO = "info"
+    WARNING = "warning"
+    FATAL = "fatal"
+
+
+class Remedy(StrEnum):
+    """The smallest act that helps, from the mildest to the strongest."""
+
+    NONE = "none"
+    RESTART_APP = "restart-app"
+    RESET_GPU = "reset-gpu"
+    REBOOT = "reboot"
+    REPLACE = "replace"
+
+    @property
+    def strength(self) -> int:
+        """Place in the order of the members; a stronger remedy covers every weaker one."""
+        return list(Remedy).index(self)
+
+    @property
+    def touches_node(self) -> bool:
+        """Whether the node itself needs the remedy, not only the application on it."""
+        return self.strength >= Remedy.RESET_GPU.strength
+
+
+class Urgency(StrEnum):
+    """When a remedy may begin."""
+
+    IMMEDIATE = "immediate"
+    """The job is lost anyway: act now."""
+
+    DEFERRED = "deferred"
+    """The node still works: act when its jobs have ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One judgement of one detector about one reading."""
+
+    family: str
+    """Kind of evidence, e.g. ``xid``."""
+
+    condition: str
+    """Node condition that this finding sets to True, from ``model.names``."""
+
+    reason: str
+    """Stable PascalCase cause, from ``model.names``."""
+
+    severity: Severity
+    remedy: Remedy
+    message: str
+    """The evidence itself, e.g. the kernel's line without its prefix."""
+
+    observed_at: datetime
+    code: int | None = None
+    """Number in the family, e.g. the XID; None where the family has none."""
+
+    device: str = ""
+    """What is affected, e.g. ``PCI:0000:b9:00``; empty for the whole node."""
+
+    urgency: Urgency = Urgency.IMMEDIATE
+
+    @property
+    def key(self) -> tuple[str, str, int | None, str]:
+        """Two findings with equal keys speak of the same fault."""
+        return (self.family, self.reason, self.code, self.device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A finding that calls for a remedy and still holds."""
+
+    family: str
+    condition: str
+    reason: str
+    severity: Severity
+    remedy: Remedy
+    message: str
+    since: datetime
+    code: int | None = None
+    device: str = ""
+    urgency: Urgency = Urgency.IMMEDIATE
+    count: int = 1
+    """How often the evidence was seen."""
+
+    @property
+    def key(self) -> tuple[str, str, int | None, str]:
+        """As in ``Finding.key``."""
+        return (self.family, self.reason, self.code, self.device)

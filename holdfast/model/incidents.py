@@ -1,0 +1,44 @@
+"""The whole course of one fault, for people to read afterwards."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTouch:
+    """What an incident meant for one job."""
+
+    job: str
+    attempt: int
+    """The attempt that was stopped."""
+
+    stopped_at: datetime
+    resumed_at: datetime | None = None
+    """When all ranks of the next attempt ran; None until then."""
+
+    step: int | None = None
+    """The last step that the stopped attempt had reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """From detection to release. A time is None until that point is reached."""
+
+    id: str
+    node: str
+    provider_id: str
+    reason: str
+    remedy: str
+    message: str = ""
+    detected_at: datetime
+    quarantined_at: datetime
+    drained_at: datetime | None = None
+    """When the repair could begin: no job was left on the node, or the deadline had passed."""
+
+    repaired_at: datetime | None = None
+    checked_at: datetime | None = None
+    released_at: datetime | None = None
+    successor: str = ""
+    """The node that took over, if the machine was replaced."""
+
+    jobs: tuple[JobTouch, ...] = ()

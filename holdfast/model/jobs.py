@@ -1,0 +1,160 @@
+"""Training jobs as the decision core sees them."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class JobPhase(StrEnum):
+    """Where a job stands."""
+
+    WAITING = "waiting"
+    """For nodes, or for its backoff to pass."""
+
+    STARTING = "starting"
+    """The attempt is recorded; its ranks may or may not have been launched."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will happen to the job any more."""
+        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
+
+
+class FailureKind(StrEnum):
+    """Whose budget a failure spends."""
+
+    HARDWARE = "hardware"
+    APPLICATION = "application"
+    REQUESTED = "requested"
+    """A person asked for the node: no budget is spent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt was stopped, with the evidence."""
+
+    kind: FailureKind
+    reason: str
+    at: datetime
+    node: str = ""
+    evidence: str = ""
+    step: int | None = None
+    """The last step that the attempt reported; None where the job reports none."""
+
+    incident_id: str = ""
+    """The incident of the node at fault, once there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One attempt that is over."""
+
+    attempt: int
+    placement: tuple[str, ...]
+    started_at: datetime
+    stopped_at: datetime
+    """When its last rank was gone."""
+
+    first_step: int | None = None
+    """The step it resumed from; None where the job reports none."""
+
+    failure: Failure | None = None
+    """None for the attempt that succeeded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What was submitted."""
+
+    name: str
+    nodes: int
+    max_retries: int = 10
+    """Restarts that hardware failures may cost (HyperPod's ``job-max-retry-count``)."""
+
+    max_app_retries: int = 3
+    """Restarts that failures of the application itself may cost."""
+
+    same_step_limit: int = 3
+    """Failures in a row at one step, without progress between, after which the job is stopped."""
+
+    grace: timedelta = timedelta(seconds=5)
+    """Between SIGTERM and SIGKILL when an attempt is stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """What Holdfast itself remembers about a job. Stored with the job, written only by us."""
+
+    phase: JobPhase
+    phase_since: datetime
+    attempt: int = 0
+    """1 for the first attempt; 0 before it."""
+
+    placement: tuple[str, ...] = ()
+    """Node names in the order of the node ranks of the present or last attempt."""
+
+    hardware_retries: int = 0
+    app_retries: int = 0
+    same_step_failures: int = 0
+    best_step: int | None = None
+    """The highest step of any attempt that failed; None where the job reports none."""
+
+    failure: Failure | None = None
+    """Of the attempt that is being or was last stopped."""
+
+    started_at: datetime | None = None
+    """When the ranks of the present or last attempt had been launched."""
+
+    attempts: tuple[AttemptRecord, ...] = ()
+    """Attempts that are over, oldest first, at most ``ATTEMPTS_LIMIT``."""
+
+    start_after: datetime | None = None
+    """Backoff: not to start before this time."""
+
+    reason: str = ""
+    """Why the job waits, or how it ended, for people to read."""
+
+    killed: bool = False
+    """Whether the present attempt was sent SIGKILL already."""
+
+
+ATTEMPTS_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankView:
+    """The process of one node rank in the present attempt."""
+
+    rank: int
+    node: str
+    exit_code: int | None = None
+    """None while it runs; negative for the signal that ended it, as in ``subprocess``."""
+
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job in a snapshot."""
+
+    spec: JobSpec
+    record: JobRecord
+    ranks: tuple[RankView, ...] = ()
+    """Ranks of attempt ``record.attempt`` that were launched; empty if none was."""
+
+    first_step: int | None = None
+    """The first step reported in the present attempt: where it resumed."""
+
+    step: int | None = None
+    """The last step reported in the present attempt; None where it reports none."""
+
+    hung_since: datetime | None = None
+    """Since when the job reports no progress beyond its own limit; None if it is fine."""
+
+    cancel_requested: bool = False

@@ -1,0 +1,23 @@
+"""What a node's agent says of its node."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.model.health import Fault, Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """The whole present word of one agent; each report replaces the one before it."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    """Grows with every report of one agent process."""
+
+    reported_at: datetime
+    faults: tuple[Fault, ...] = ()
+    """What calls for a remedy and still holds, oldest first."""
+
+    notices: tuple[Finding, ...] = ()
+    """The newest findings that call for none, oldest first."""

@@ -1,0 +1,1 @@
+"""The seams: protocols whose docstrings are the contract."""

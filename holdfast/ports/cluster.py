@@ -1,0 +1,53 @@
+"""A cluster: its nodes, and what Holdfast remembers about them."""
+
+from typing import Protocol
+
+from holdfast.model.actions import TripBreaker
+from holdfast.model.nodes import ClusterView, NodeRecord
+
+
+class ClusterBackend(Protocol):
+    """Reads a cluster and stores the course of each repair with its node.
+
+    Every method may raise ``BackendError``: the caller does nothing further for that node in this
+    round and comes again. Every method returns quickly; none waits for what it began. Calling a
+    method twice with the same arguments is the same as calling it once.
+    """
+
+    def snapshot(self) -> ClusterView:
+        """All nodes as they are now."""
+        ...
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """Store the record of a node, durably, and mark the node for its scheduler to match.
+
+        Jobs can be placed on the node exactly while ``record.phase`` is schedulable.
+        """
+        ...
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """Forget a request of a person that was taken up. Unknown requests are ignored."""
+        ...
+
+    def drain(self, node: str) -> None:
+        """Ask the jobs on the node to leave. Called in every round while it drains."""
+        ...
+
+    def begin_check(self, node: str, check_id: str) -> None:
+        """Start the deep health check ``check_id``, unless it was started already.
+
+        Called in every round until ``NodeView.check`` holds its result.
+        """
+        ...
+
+    def retire(self, node: str) -> None:
+        """Forget a node whose replacement has taken over."""
+        ...
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """Open the breaker, durably, until a person closes it. An open one stays as it is."""
+        ...
+
+    def remember_offender(self, provider_id: str) -> None:
+        """Add a machine to ``ClusterView.offenders``, durably."""
+        ...

@@ -1,0 +1,1 @@
+"""Fakes, builders and contract tests; public, so that plug-ins are tested with them, too."""
