@@ -4,7 +4,8 @@ import re
 from datetime import timedelta
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SIZES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -28,17 +29,15 @@ def format_duration(duration: timedelta) -> str:
     seconds = duration.total_seconds()
     if seconds < 0:
         return "-" + format_duration(-duration)
-    if seconds < 1:
+    if 0 < round(seconds * 1000) < 1000:
         return f"{round(seconds * 1000)}ms"
-    if seconds < 60:
-        return f"{seconds:.1f}s".replace(".0s", "s")
-    whole = round(seconds)
-    for size, unit, smaller, small_unit in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size}{unit}" + (f"{rest}{small_unit}" if rest else "")
-    return f"{whole}s"
+    if round(seconds, 1) < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    return _in_two_units(round(seconds))
+
+
+def _in_two_units(seconds: int) -> str:
+    place = next(place for place, (size, _) in enumerate(_SIZES) if seconds >= size)
+    (size, unit), (smaller, small_unit) = _SIZES[place : place + 2]
+    rest = seconds % size // smaller
+    return f"{seconds // size}{unit}" + (f"{rest}{small_unit}" if rest else "")

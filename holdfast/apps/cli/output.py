@@ -1,0 +1,188 @@
+"""One look for all commands: tables for people, JSON for programs.
+
+A table is cut to the width of the terminal and colored there; elsewhere it is plain text in full.
+Colors follow https://no-color.org: ``NO_COLOR`` set to anything turns them off.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+import click
+
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.kit.serial import to_plain
+from holdfast.kit.units import format_duration
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+NOTHING: Final = "-"
+"""Stands for an empty cell."""
+
+_GAP: Final = "  "
+_NARROWEST: Final = 8
+"""Columns are cut down to this width at most; below that a cell tells nothing."""
+
+_COLORS: Final = {
+    "green": "schedulable running succeeded released ok passed",
+    "yellow": (
+        "joining checking quarantined draining rebooting replacing waiting starting stopping "
+        "cancelled warning open"
+    ),
+    "red": "failed lost fatal",
+}
+_COLOR_OF: Final = {word: color for color, words in _COLORS.items() for word in words.split()}
+
+
+class Output(StrEnum):
+    """In which form a command prints its result."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    """The table with its wide columns, not cut to the terminal."""
+
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(Generic[T]):
+    """One column of a table."""
+
+    title: str
+    cell: Callable[[T], object]
+    """The cell of a row; None and an empty text are shown as a dash."""
+
+    wide: bool = False
+    """Shown with ``--output wide`` only."""
+
+
+def output_option(*formats: Output) -> Callable[[F], F]:
+    """The option ``--output`` with the given forms; the first is the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([form.value for form in formats]),
+        default=formats[0].value,
+        show_default=True,
+        help="In which form to print.",
+    )
+
+
+def yes_option(command: F) -> F:
+    """The option ``--yes`` of a destructive command, for ``confirm_or_abort``."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
+def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, empty: str) -> None:
+    """Print things of one kind: a table, or one JSON array.
+
+    Args:
+        rows: dataclasses or dictionaries; JSON shows each of them whole.
+        columns: of the table.
+        output: a value of ``Output``.
+        empty: the sentence to say, on standard error, when there are no rows.
+
+    """
+    if output == Output.JSON:
+        print_json(rows)
+        return
+    if not rows:
+        click.echo(empty, err=True)
+        return
+    is_wide = output == Output.WIDE
+    shown = [column for column in columns if is_wide or not column.wide]
+    cells = [[_printable(column.cell(row)) for column in shown] for row in rows]
+    width = None if is_wide else _terminal_width()
+    for line in format_table([column.title for column in shown], cells, width=width):
+        click.echo(line, color=_wants_color())
+
+
+def print_details(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print one thing: a line for each name and its value, the values aligned."""
+    cells = [(name, _printable(value)) for name, value in pairs]
+    width = max(len(name) for name, _ in cells) + 1
+    for name, value in cells:
+        click.echo(f"{name + ':':<{width}}{_GAP}{_colored(value)}", color=_wants_color())
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document: an array for several things, an object for one."""
+    click.echo(json.dumps(to_plain(value), indent=2))
+
+
+def print_json_line(value: object) -> None:
+    """Print one JSON object on a line of its own, for output that comes bit by bit."""
+    click.echo(json.dumps(to_plain(value)))
+
+
+def format_table(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], *, width: int | None
+) -> list[str]:
+    """The lines of a table, its columns aligned; cut to ``width`` characters unless None."""
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    room = None if width is None else width - len(_GAP) * (len(widths) - 1)
+    while room is not None and sum(widths) > room and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    lines = [_line([title.upper() for title in titles], widths, color=False)]
+    return lines + [_line(row, widths, color=True) for row in cells]
+
+
+def age(since: datetime | None, now: datetime) -> str:
+    """How long ago ``since`` was, to two units; a dash if it has not been."""
+    return NOTHING if since is None else format_duration(now - since)
+
+
+def confirm_or_abort(question: str, *, yes: bool) -> None:
+    """Ask before a destructive act; returns only if it may go on.
+
+    Raises:
+        click.UsageError: nobody is there to ask, and ``--yes`` was not given.
+        click.exceptions.Exit: the answer is no.
+
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Standard input is no terminal: confirm with --yes.")
+    if not click.confirm(question, err=True):
+        click.echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def is_terminal() -> bool:
+    """Whether standard output is a terminal, on which things can move."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], *, color: bool) -> str:
+    parts = []
+    for cell, width in zip(cells, widths, strict=True):
+        text = cell if len(cell) <= width else cell[: width - 1] + "…"
+        parts.append((_colored(text) if color else text) + " " * (width - len(text)))
+    return _GAP.join(parts).rstrip()
+
+
+def _printable(value: object) -> str:
+    """Text that may come from a kernel log or a file name must not steer the terminal."""
+    text = NOTHING if value is None or value == "" else str(value)
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def _colored(text: str) -> str:
+    color = _COLOR_OF.get(text.lower())
+    return click.style(text, fg=color) if color else text
+
+
+def _wants_color() -> bool:
+    return is_terminal() and not os.environ.get("NO_COLOR")
+
+
+def _terminal_width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

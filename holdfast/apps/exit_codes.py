@@ -1,0 +1,29 @@
+"""How every ``holdfast`` process ends, for scripts to act on."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The status with which a process ends."""
+
+    OK = 0
+    """What was asked for was done; a job succeeded."""
+
+    FAILED = 1
+    """It was tried and did not work: a job failed, a file could not be read, a node is unknown."""
+
+    BAD_INPUT = 2
+    """The command, its options, a configuration file or the place to write to cannot be used.
+    Nothing was begun, nothing is left behind. 2 is what shells and click use for it."""
+
+    PARTLY_DONE = 3
+    """Some of several things were done, others were not; standard error names them."""
+
+    INTERNAL_ERROR = 70
+    """A bug in Holdfast. ``EX_SOFTWARE`` in ``sysexits.h``."""
+
+    INTERRUPTED = 130
+    """Ended by Ctrl-C: 128 + SIGINT (2), as shells count."""
+
+    TERMINATED = 143
+    """Ended by SIGTERM: 128 + SIGTERM (15), as shells count."""
