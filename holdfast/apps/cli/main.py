@@ -1,0 +1,98 @@
+"""``holdfast``: finds the command that was typed and loads no other."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
+
+import click
+
+from holdfast import __version__
+from holdfast.apps.exit_codes import ExitCode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One command: what it is for, and where it is defined."""
+
+    help: str
+    module: str
+    """Holds the command under its own name; empty if ``holdfast.apps.main`` runs it."""
+
+
+COMMANDS: Final = {
+    "run": Row("Run a training job and keep it running.", "holdfast.apps.cli.run"),
+    "demo": Row("See a job survive four faults, to the bit.", "holdfast.apps.cli.demo"),
+    "inject": Row("Break something on purpose.", "holdfast.apps.cli.inject"),
+    "nodes": Row("List, describe, reboot or replace nodes.", "holdfast.apps.cli.nodes"),
+    "jobs": Row("List or describe jobs, read their logs.", "holdfast.apps.cli.jobs"),
+    "incidents": Row("Read what happened and how long it took.", "holdfast.apps.cli.incidents"),
+    "scan": Row("Judge captured kernel logs.", "holdfast.apps.cli.scan"),
+    "simulate": Row("Play faults against a simulated cluster.", "holdfast.apps.cli.simulate"),
+    "agent": Row("Watch the health of this node.", ""),
+    "completion": Row("Print a shell's completion script.", "holdfast.apps.cli.completion"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, not when they are listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """Names in the order of the table: what is used first comes first."""
+        return list(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
+        """The command of that name, or None."""
+        row = COMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        if not row.module:
+            return click.Command(cmd_name, help=row.help)
+        command: click.Command = getattr(import_module(row.module), cmd_name)
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the list of commands from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As in click, but an unknown command is answered with the nearest known one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="holdfast", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Keep training jobs running through hardware failure.
+
+    Start with  holdfast demo  or  holdfast run -- python train.py
+    """
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command. Returns its exit code: what it returned, or 0 if that is nothing."""
+    try:
+        code = cli.main(list(argv), prog_name="holdfast", standalone_mode=False)
+    except click.Abort:  # what click makes of Ctrl-C
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else ExitCode.OK

@@ -1,0 +1,88 @@
+"""The entry point of every ``holdfast`` process, and its outermost handler of errors."""
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.model.errors import ConfigError, HoldfastError, StorageFull
+
+LIGHT: Final = {
+    "agent": "holdfast.apps.agent",
+    "_node": "holdfast.adapters.local.node_process",
+}
+"""Processes that run on every node: they start without click and rich."""
+
+_COMMANDS: Final = "holdfast.apps.cli.main"
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def main() -> None:
+    """Run the process that the command line asks for, and end with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the process that ``argv`` asks for. Returns its exit code, see ``ExitCode``.
+
+    Every module named here has ``main(argv) -> int``. What it raises is put into words on
+    standard error; the traceback is shown with ``HOLDFAST_DEBUG=1`` only.
+    """
+    is_light = bool(argv) and argv[0] in LIGHT
+    module, rest = (LIGHT[argv[0]], argv[1:]) if is_light else (_COMMANDS, argv)
+    try:
+        code = import_module(module).main(rest)
+        _flush()
+    except Exception as error:  # noqa: BLE001 - the outermost handler: nothing else would answer
+        return _answer(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return int(code)
+
+
+def _answer(error: Exception) -> int:
+    if os.environ.get("HOLDFAST_DEBUG"):
+        sys.excepthook(type(error), error, error.__traceback__)
+    _flush_or_drop()
+    match error:
+        case BrokenPipeError():  # the reader, such as ``head``, has seen enough
+            return ExitCode.FAILED
+        case ConfigError():
+            return _say(error.problems, ExitCode.BAD_INPUT)
+        case HoldfastError():
+            is_full = isinstance(error, StorageFull)
+            return _say([str(error)], ExitCode.BAD_INPUT if is_full else ExitCode.FAILED)
+        case OSError():
+            where = f": {error.filename}" if error.filename else ""
+            is_full = error.errno in _NO_SPACE
+            code = ExitCode.BAD_INPUT if is_full else ExitCode.FAILED
+            return _say([f"{error.strerror or error}{where}"], code)
+    return _say(
+        [
+            f"internal error: {type(error).__name__}: {error}",
+            "This is a bug. Run it again with HOLDFAST_DEBUG=1 and report what it prints.",
+        ],
+        ExitCode.INTERNAL_ERROR,
+    )
+
+
+def _say(lines: Sequence[str], code: ExitCode) -> int:
+    for line in lines:
+        print(f"holdfast: {line}", file=sys.stderr)  # noqa: T201 - click is not loaded here
+    return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # None if the caller closed it
+        sys.stdout.flush()
+
+
+def _flush_or_drop() -> None:
+    """What cannot be written is led nowhere, or Python would fail on it once more at its exit."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
