@@ -1,0 +1,173 @@
+"""TOML to frozen dataclasses, with every mistake named at once."""
+
+import difflib
+import math
+import sys
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from holdfast.kit.units import parse_duration
+from holdfast.model.errors import ConfigError
+
+T = TypeVar("T")
+
+_EXPECTED: Final = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text in quotes",
+    timedelta: "a duration such as 90s, 15m or 1h30m in quotes",
+}
+
+
+def load_config(path: Path, schema: type[T]) -> T:
+    """Read a TOML file into ``schema``, as ``parse_table`` does.
+
+    Raises:
+        ConfigError: the file cannot be read, is no TOML, or does not fit; each problem begins
+            with the path.
+
+    """
+    try:
+        return parse_table(_read_toml(path), schema)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {problem}" for problem in error.problems) from None
+
+
+def parse_table(table: Mapping[str, object], schema: type[T]) -> T:
+    """Read a table into the frozen dataclass ``schema``.
+
+    The type of each field says what is expected: ``bool``, ``int``, ``float`` (takes whole
+    numbers, too), ``str``, ``timedelta`` (a text such as ``"15m"``), an enum (one of its values),
+    a class with ``parse(value)`` that raises ``ValueError``, another such dataclass (a table), a
+    ``tuple[X, ...]`` of any of these (an array), or any of these with ``| None``. A key that may
+    be left out has a default. A ``ValueError`` of ``__post_init__`` is a problem of its table.
+
+    Raises:
+        ConfigError: with one line for each problem: the dotted key, the value, what was expected.
+
+    """
+    reader = _Reader()
+    value = reader.table(schema, table, "")
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return value  # type: ignore[no-any-return]
+
+
+def _read_toml(path: Path) -> Mapping[str, object]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"line {line} is not UTF-8 text") from error
+    except (ValueError, RecursionError) as error:  # the message ends with line and column
+        raise ConfigError(f"not TOML: {error}") from error
+
+
+class _Reader:
+    """Reads values and gathers the problems; what could not be read comes back as None."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def table(self, schema: Any, table: Mapping[str, object], path: str) -> Any:
+        """A dataclass from a table; ``path`` ends with a dot unless it is empty."""
+        known = len(self.problems)
+        hints = get_type_hints(schema)
+        names = [field.name for field in fields(schema)]
+        for key in table:
+            if key not in names:
+                self._unknown(path, key, names)
+        for field in fields(schema):
+            if field.name not in table and field.default is field.default_factory is MISSING:
+                expected = _expected(hints[field.name])
+                self.problems.append(f"{path}{field.name}: missing, expected {expected}")
+        values = {
+            name: self._value(hints[name], table[name], path + name)
+            for name in names
+            if name in table
+        }
+        if len(self.problems) > known:
+            return None
+        try:
+            return schema(**values)
+        except ValueError as error:
+            where = f"{path.removesuffix('.')}: " if path else ""
+            self.problems.append(f"{where}{error}")
+
+    def _value(self, kind: Any, value: object, path: str) -> Any:
+        if get_origin(kind) in (Union, types.UnionType):
+            kind = _without_none(kind)
+        if get_origin(kind) is tuple and isinstance(value, list):
+            item = get_args(kind)[0]
+            return tuple(self._value(item, one, f"{path}[{n}]") for n, one in enumerate(value))
+        if is_dataclass(kind) and isinstance(value, dict) and not hasattr(kind, "parse"):
+            return self.table(kind, value, f"{path}.")
+        try:
+            return _scalar(kind, value)
+        except ValueError as error:
+            self.problems.append(f"{path}: {error}")
+
+    def _unknown(self, path: str, key: str, names: Iterable[str]) -> None:
+        near = difflib.get_close_matches(key, names, n=1)
+        hint = f" (did you mean {path}{near[0]}?)" if near else ""
+        self.problems.append(f"{path}{key}: unknown key{hint}")
+
+
+def _scalar(kind: Any, value: object) -> Any:
+    if hasattr(kind, "parse"):
+        return kind.parse(value)
+    if kind is timedelta and isinstance(value, str):
+        return parse_duration(value)
+    if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
+        return float(value)
+    if kind in _EXPECTED and type(value) is kind and not _is_endless(value):
+        return value
+    if isinstance(kind, type) and issubclass(kind, Enum) and value in _values(kind):
+        return kind(value)
+    raise ValueError(f"expected {_expected(kind)}, got {_shown(value)}")
+
+
+def _is_endless(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _expected(kind: Any) -> str:
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = _without_none(kind)
+    if get_origin(kind) is tuple:
+        return "an array"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "one of " + ", ".join(f'"{value}"' for value in _values(kind))
+    if hasattr(kind, "parse"):
+        return f"a {kind.__name__.lower()}"
+    return _EXPECTED.get(kind, "a table")
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a table"
+        case list():
+            return "an array"
+        case str():
+            return repr(value)
+    return str(value)
+
+
+def _values(kind: type[Enum]) -> list[Any]:
+    return [member.value for member in kind]
+
+
+def _without_none(kind: Any) -> Any:
+    return next(arg for arg in get_args(kind) if arg is not types.NoneType)
