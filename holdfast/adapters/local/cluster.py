@@ -1,0 +1,156 @@
+"""The nodes of the local platform."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.local.checks import LocalChecks
+from holdfast.adapters.local.machine import Machine, Power
+from holdfast.adapters.local.machines import LocalMachines
+from holdfast.adapters.local.store import LocalStore
+from holdfast.kit.serial import from_plain
+from holdfast.model.actions import TripBreaker
+from holdfast.model.errors import BackendError
+from holdfast.model.jobs import JobPhase
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView
+from holdfast.model.report import NodeReport
+from holdfast.ports.clock import Clock
+
+POLL: Final = timedelta(milliseconds=500)
+"""How often heartbeats are looked at: the precision of ``NodeView.heartbeat_at``."""
+
+_STALLED: Final = 4
+"""Polls that were missed after which we, not the agents, must have been away (suspended)."""
+
+
+@dataclass(slots=True)
+class _Heartbeat:
+    text: str
+    seen_at: datetime
+
+
+class LocalCluster:
+    """A ``ClusterBackend`` over the machines of one run."""
+
+    def __init__(
+        self, machines: LocalMachines, store: LocalStore, checks: LocalChecks, clock: Clock
+    ) -> None:
+        self._machines = machines
+        self._store = store
+        self._checks = checks
+        self._clock = clock
+        self._heartbeats: dict[str, _Heartbeat] = {}
+        self._polled_at: datetime | None = None
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``."""
+        self.poll()
+        requests = self._store.requests()
+        running = self._running_jobs()
+        views = []
+        for name, (provider_id, replaces, record) in self._store.nodes().items():
+            machine = self._machines.get(name)
+            report = _report(machine) if machine is not None else None
+            is_on = machine is not None and machine.power is Power.ON
+            heartbeat = self._heartbeats.get(name)
+            views.append(
+                NodeView(
+                    name=name,
+                    provider_id=provider_id,
+                    record=record,
+                    boot_id=machine.boot_id if machine is not None else "",
+                    faults=report.faults if report is not None and is_on else (),
+                    heartbeat_at=heartbeat.seen_at if heartbeat is not None else None,
+                    powered_on=None if machine is None else _powered_on(machine),
+                    request=requests.get(name),
+                    running_jobs=running.get(name, ()),
+                    check=self._checks.result(name, record),
+                    replaces=replaces,
+                )
+            )
+        return ClusterView(
+            nodes=tuple(views), breaker=self._store.breaker(), offenders=self._store.offenders()
+        )
+
+    def poll(self) -> None:
+        """Look at the heartbeats. To be called at least every ``POLL``."""
+        now = self._clock.now()
+        is_stalled = self._polled_at is not None and now - self._polled_at > _STALLED * POLL
+        self._polled_at = now
+        for machine in self._machines.all():
+            text = _heartbeat(machine)
+            known = self._heartbeats.get(machine.name)
+            if text is None or machine.power is not Power.ON:
+                self._heartbeats.pop(machine.name, None)
+            elif known is None or known.text != text:
+                self._heartbeats[machine.name] = _Heartbeat(text, now)
+            elif is_stalled:
+                known.seen_at = now  # nobody looked, so silence cannot be told from life
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """See ``ClusterBackend.put``."""
+        self._store.put_node(node, record)
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """See ``ClusterBackend.clear_request``."""
+        self._store.clear_request(node, request_id)
+
+    def drain(self, node: str) -> None:
+        """See ``ClusterBackend.drain``: the job loop stops jobs on a draining node by itself."""
+
+    def begin_check(self, node: str, check_id: str) -> None:
+        """See ``ClusterBackend.begin_check``."""
+        machine = self._machines.get(node)
+        if machine is not None and machine.power is Power.ON:
+            self._checks.begin(machine, check_id)
+
+    def retire(self, node: str) -> None:
+        """See ``ClusterBackend.retire``."""
+        self._machines.retire(node)
+        self._heartbeats.pop(node, None)
+        self._store.remove_node(node)
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """See ``ClusterBackend.trip_breaker``."""
+        if self._store.breaker().tripped_at is None:
+            self._store.put_breaker(Breaker(tripped_at=self._clock.now(), reason=trip.reason))
+
+    def remember_offender(self, provider_id: str) -> None:
+        """See ``ClusterBackend.remember_offender``."""
+        self._store.add_offender(provider_id)
+
+    def _running_jobs(self) -> dict[str, tuple[str, ...]]:
+        """The job on each node; on one machine a node has at most one."""
+        return {
+            node: (name,)
+            for name, (_, record, _) in self._store.jobs().items()
+            if record.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING)
+            for node in record.placement
+        }
+
+
+def _powered_on(machine: Machine) -> bool | None:
+    return None if machine.power is Power.BOOTING else machine.power is Power.ON
+
+
+def _heartbeat(machine: Machine) -> str | None:
+    """The text of a heartbeat of this boot; None before the first one."""
+    try:
+        text = machine.directory.heartbeat.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+    return text if text.startswith(machine.boot_id) else None
+
+
+def _report(machine: Machine) -> NodeReport | None:
+    """The agent's report of this boot; None before the first one."""
+    try:
+        text = machine.directory.report.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        report = from_plain(NodeReport, json.loads(text))
+    except ValueError as error:
+        raise BackendError(f"{machine.directory.report} is damaged: {error}") from error
+    return report if report.boot_id == machine.boot_id else None

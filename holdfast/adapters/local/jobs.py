@@ -1,0 +1,170 @@
+"""The job of the local platform: one rank process for each node."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.machine import Machine
+from holdfast.adapters.local.machines import LocalMachines
+from holdfast.adapters.local.ports import free_port
+from holdfast.adapters.local.progress import Progress, read_progress
+from holdfast.adapters.local.store import LocalStore
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, RankView
+from holdfast.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What every rank of the job is launched with."""
+
+    argv: Sequence[str]
+    nproc_per_node: int
+    checkpoint_dir: Path
+    master_port: int | None = None
+    """None for a free one, another with each attempt."""
+
+    hang_timeout: timedelta | None = None
+    """Without a new step for so long, the job hangs; None if that is not watched."""
+
+
+class LocalJobs:
+    """A ``JobBackend`` over the machines of one run."""
+
+    def __init__(
+        self, run: RunDir, machines: LocalMachines, store: LocalStore, launch: Launch, clock: Clock
+    ) -> None:
+        self._run = run
+        self._machines = machines
+        self._store = store
+        self._launch = launch
+        self._clock = clock
+        self._advanced: tuple[int, Progress, datetime] | None = None
+        self._ports: dict[int, int] = {}
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """See ``JobBackend.jobs``."""
+        return tuple(
+            self._view(spec, record, cancel=cancel)
+            for spec, record, cancel in self._store.jobs().values()
+            if not record.phase.is_final
+        )
+
+    def view(self, job: str) -> JobView:
+        """One job, final or not.
+
+        Raises:
+            KeyError: there is no such job.
+        """
+        spec, record, cancel = self._store.jobs()[job]
+        return self._view(spec, record, cancel=cancel)
+
+    def put(self, job: str, record: JobRecord) -> None:
+        """See ``JobBackend.put``."""
+        self._store.put_job(job, record)
+
+    def launch(self, job: str) -> None:
+        """See ``JobBackend.launch``."""
+        spec, record, _ = self._store.jobs()[job]
+        for rank, name in enumerate(record.placement):
+            machine = self._machines.get(name)
+            if machine is not None:
+                machine.launch(
+                    _task(job, record.attempt, rank),
+                    self._launch.argv,
+                    self._environment(spec, record, rank),
+                    self._run.log(record.attempt, rank),
+                )
+
+    def stop(self, job: str) -> None:
+        """See ``JobBackend.stop``."""
+        self._signal(job, signal.SIGTERM)
+
+    def kill(self, job: str) -> None:
+        """See ``JobBackend.kill``."""
+        self._signal(job, signal.SIGKILL)
+
+    def _signal(self, job: str, signum: int) -> None:
+        _, record, _ = self._store.jobs()[job]
+        for rank, machine in self._launched(job, record):
+            if machine.task is not None and machine.task.name == _task(job, record.attempt, rank):
+                machine.signal_task(signum)
+
+    def _launched(self, job: str, record: JobRecord) -> list[tuple[int, Machine]]:
+        machines = [(rank, self._machines.get(name)) for rank, name in enumerate(record.placement)]
+        return [
+            (rank, machine)
+            for rank, machine in machines
+            if machine is not None
+            and machine.task is not None
+            and machine.task.name == _task(job, record.attempt, rank)
+        ]
+
+    def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
+        progress = read_progress(self._run.progress(record.attempt))
+        return JobView(
+            spec=spec,
+            record=record,
+            ranks=tuple(
+                RankView(
+                    rank=rank,
+                    node=machine.name,
+                    exit_code=machine.task.exit_code,
+                    ended_at=machine.task.ended_at,
+                )
+                for rank, machine in self._launched(spec.name, record)
+                if machine.task is not None
+            ),
+            first_step=progress.first,
+            step=progress.last,
+            hung_since=self._hung_since(record, progress),
+            cancel_requested=cancel,
+        )
+
+    def _hung_since(self, record: JobRecord, progress: Progress) -> datetime | None:
+        """Since when no new step came, if that is longer than allowed."""
+        timeout = self._launch.hang_timeout
+        if timeout is None or record.phase is not JobPhase.RUNNING:
+            return None
+        now = self._clock.now()
+        known = self._advanced
+        if known is None or known[:2] != (record.attempt, progress):
+            self._advanced = known = (record.attempt, progress, now)
+        return known[2] if now - known[2] >= timeout else None
+
+    def _environment(self, spec: JobSpec, record: JobRecord, rank: int) -> Mapping[str, str]:
+        """What torchrun and the Kubeflow training operator give, and our own variables."""
+        port = str(self._port(record.attempt))
+        nproc = self._launch.nproc_per_node
+        return {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "WORLD_SIZE": str(spec.nodes * nproc),
+            "RANK": str(rank),
+            "PET_NNODES": str(spec.nodes),
+            "PET_NODE_RANK": str(rank),
+            "PET_NPROC_PER_NODE": str(nproc),
+            "PET_MASTER_ADDR": "127.0.0.1",
+            "PET_MASTER_PORT": port,
+            "HOLDFAST_RUN": str(self._run.path),
+            "HOLDFAST_JOB": spec.name,
+            "HOLDFAST_NODE": record.placement[rank],
+            "HOLDFAST_ATTEMPT": str(record.attempt),
+            "HOLDFAST_CHECKPOINT_DIR": str(self._launch.checkpoint_dir),
+            "HOLDFAST_PROGRESS_FILE": str(self._run.progress(record.attempt)),
+        }
+
+    def _port(self, attempt: int) -> int:
+        """One port for an attempt, however often its launch is repeated."""
+        if attempt not in self._ports:
+            self._ports = {attempt: self._launch.master_port or free_port()}
+        return self._ports[attempt]
+
+
+def _task(job: str, attempt: int, rank: int) -> str:
+    return f"{job}/{attempt}/{rank}"

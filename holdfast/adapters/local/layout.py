@@ -1,0 +1,136 @@
+"""Where everything of a run lies on disk.
+
+::
+
+    <home>/locks/<name>          held while the run goes on
+    <home>/runs/<name>/          one run: a cluster and its job
+        state.db                 nodes, job, incidents, requests, events
+        wake                     touched by other commands to wake the run
+        checkpoints/             $HOLDFAST_CHECKPOINT_DIR, unless told otherwise
+        logs/attempt-1/rank-0.log
+        progress/attempt-1       $HOLDFAST_PROGRESS_FILE
+        nodes/<node>/            one machine
+            boot_id              another with every boot
+            dev/kmsg             kernel records of this boot
+            var/log/messages     syslog lines of all boots
+            agent/               report.json and heartbeat of the node's agent
+            processes.json       who runs on it
+        retired/<node>/          what is left of a machine that was replaced
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def default_home() -> Path:
+    """``$HOLDFAST_HOME``, else ``holdfast`` in the XDG state directory."""
+    if home := os.environ.get("HOLDFAST_HOME"):
+        return Path(home)
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "holdfast"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDir:
+    """The directory of one local machine."""
+
+    path: Path
+
+    @property
+    def boot_id(self) -> Path:
+        return self.path / "boot_id"
+
+    @property
+    def kmsg(self) -> Path:
+        return self.path / "dev" / "kmsg"
+
+    @property
+    def messages(self) -> Path:
+        return self.path / "var" / "log" / "messages"
+
+    @property
+    def agent(self) -> Path:
+        return self.path / "agent"
+
+    @property
+    def report(self) -> Path:
+        return self.agent / "report.json"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.agent / "heartbeat"
+
+    @property
+    def processes(self) -> Path:
+        return self.path / "processes.json"
+
+    @property
+    def console(self) -> Path:
+        return self.path / "console.log"
+
+    def create(self) -> None:
+        """Make a clean machine."""
+        for directory in (self.kmsg.parent, self.messages.parent, self.agent):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.messages.touch()
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The directory of one run."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def lock(self) -> Path:
+        return self.path.parent.parent / "locks" / self.path.name
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.db"
+
+    @property
+    def wake(self) -> Path:
+        return self.path / "wake"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def nodes(self) -> Path:
+        return self.path / "nodes"
+
+    @property
+    def retired(self) -> Path:
+        return self.path / "retired"
+
+    def node(self, name: str) -> NodeDir:
+        return NodeDir(self.nodes / name)
+
+    def log(self, attempt: int, rank: int) -> Path:
+        return self.path / "logs" / f"attempt-{attempt}" / f"rank-{rank}.log"
+
+    def progress(self, attempt: int) -> Path:
+        return self.path / "progress" / f"attempt-{attempt}"
+
+    def create(self) -> None:
+        """Make the directories of a new run."""
+        for directory in (self.nodes, self.retired, self.path / "progress"):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.wake.touch()
+
+
+def runs(home: Path) -> Iterator[RunDir]:
+    """All runs under ``home`` that have a state, by name."""
+    root = home / "runs"
+    if root.is_dir():
+        for path in sorted(root.iterdir()):
+            if (path / "state.db").is_file():
+                yield RunDir(path)

@@ -1,0 +1,54 @@
+"""One run of a name at a time."""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+from holdfast.adapters.local.layout import RunDir
+from holdfast.model.errors import ConfigError
+
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.02  # another command that only asks whether the run goes on lets go sooner
+
+
+@contextmanager
+def held(run: RunDir) -> Iterator[None]:
+    """Hold the run's name; the kernel lets go of it when the process ends, however it ends.
+
+    Raises:
+        ConfigError: another process holds it.
+
+    """
+    run.lock.parent.mkdir(parents=True, exist_ok=True)
+    with run.lock.open("ab") as file:
+        if not _locks(file):
+            raise ConfigError(
+                f"--name: a run called {run.name!r} is going on; choose another name, or end that "
+                f"run first with: holdfast jobs cancel {run.name}"
+            )
+        yield
+
+
+def _locks(file: IO[bytes]) -> bool:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        else:
+            return True
+    return False
+
+
+def is_held(run: RunDir) -> bool:
+    """Whether the run goes on now."""
+    try:
+        with run.lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -1,0 +1,168 @@
+"""One local machine, seen from the controller: its power switch and its line to it."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.local.layout import NodeDir
+from holdfast.kit.files import write_atomically
+from holdfast.kit.processes import kill_below, kill_marked, send
+from holdfast.model.names import NODE_NAME_PREFIX
+
+MARK: Final = "HOLDFAST_MACHINE"
+"""Set to the instance id in the environment of everything that runs on a machine."""
+
+
+class Power(StrEnum):
+    """Whether a machine runs."""
+
+    BOOTING = "booting"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(slots=True)
+class Task:
+    """What a machine was last told to run: a rank of a job, or a check of itself."""
+
+    name: str
+    exit_code: int | None = None
+    ended_at: datetime | None = None
+
+
+def new_provider_id() -> str:
+    """An instance id in EC2's form: ``i-`` and 17 hexadecimal digits."""
+    return f"i-{secrets.token_hex(9)[:17]}"
+
+
+def node_name(provider_id: str) -> str:
+    """HyperPod's name for the node on an instance."""
+    return NODE_NAME_PREFIX + provider_id
+
+
+@dataclass(slots=True)
+class Machine:
+    """A directory, and the process tree that runs on it while the power is on."""
+
+    provider_id: str
+    directory: NodeDir
+    boots_at: datetime
+    replaces: str = ""
+    power: Power = Power.BOOTING
+    boot_id: str = ""
+    task: Task | None = None
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    channel: socket.socket | None = field(default=None, repr=False)
+    unread: bytes = b""
+
+    @property
+    def name(self) -> str:
+        """The node on this machine."""
+        return node_name(self.provider_id)
+
+    def boot(self, agent: Sequence[str]) -> None:
+        """Switch the power on: a new boot id, an empty kernel buffer, a new agent."""
+        self.boot_id = str(uuid.uuid4())
+        directory = self.directory
+        directory.create()
+        for stale in (directory.report, directory.heartbeat, directory.kmsg):
+            stale.unlink(missing_ok=True)
+        directory.kmsg.touch()
+        write_atomically(directory.boot_id, self.boot_id + "\n")
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        with theirs, directory.console.open("ab") as console:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "holdfast.adapters.local.node_process",
+                    "--socket", str(theirs.fileno()), "--parent", str(os.getpid()),
+                    "--dir", str(directory.path), *agent,
+                ],
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+                pass_fds=[theirs.fileno()], start_new_session=True,
+                env={**os.environ, MARK: self.provider_id},
+            )  # fmt: skip
+        self.channel, self.unread = ours, b""
+        self.task = None
+        self.power = Power.ON
+
+    def cut_power(self, now: datetime) -> None:
+        """End everything on the machine at once."""
+        if self.process is not None:
+            send(self.process.pid, signal.SIGSTOP)  # so that it starts nothing meanwhile
+            kill_below(self.process.pid)
+        self._lose_power(now)
+
+    def _lose_power(self, now: datetime) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            kill_marked(MARK, {self.provider_id})
+        if self.channel is not None:
+            self.channel.close()
+        self.process, self.channel = None, None
+        self.power = Power.OFF
+        if self.task is not None and self.task.exit_code is None:
+            self.task.exit_code = -signal.SIGKILL
+            self.task.ended_at = now
+
+    def launch(self, task: str, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        """Run ``argv`` as ``task``, in the present directory; a task that was launched stays."""
+        if self.task is not None and self.task.name == task:
+            return
+        self.task = Task(task)
+        self._order(
+            do="launch", task=task, argv=[*argv], log=str(log), cwd=str(Path.cwd()),
+            env={**env, MARK: self.provider_id},
+        )  # fmt: skip
+
+    def signal_task(self, signum: int) -> None:
+        """Send a signal to the task, SIGKILL to every process of it."""
+        if self.task is not None and self.task.exit_code is None:
+            self._order(do="signal", task=self.task.name, signal=signum)
+
+    def _order(self, **message: object) -> None:
+        """A machine without power hears no order, one that hangs hears it when it goes on."""
+        if self.channel is not None:
+            with contextlib.suppress(OSError):
+                self.channel.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self, now: datetime) -> None:
+        """Take in what the machine reports; the end of the line means that it has no power."""
+        if self.channel is None:
+            return
+        try:
+            data = self.channel.recv(65536)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._lose_power(now)
+            return
+        *lines, self.unread = (self.unread + data).split(b"\n")
+        for line in lines:
+            self._note(json.loads(line), now)
+
+    def remove(self) -> None:
+        """Delete the machine's directory."""
+        shutil.rmtree(self.directory.path, ignore_errors=True)
+
+    def _note(self, message: dict[str, Any], now: datetime) -> None:
+        task = self.task
+        if task is not None and task.name == message["task"] and task.exit_code is None:
+            task.exit_code = message["code"]
+            task.ended_at = now

@@ -1,0 +1,119 @@
+"""The owner of the local machines: boots, reboots and replaces them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.machine import Machine, Power, new_provider_id, node_name
+from holdfast.adapters.local.store import LocalStore
+from holdfast.model.errors import NodeGone
+from holdfast.model.nodes import NodeRecord, NodeView, Phase
+from holdfast.ports.clock import Clock
+
+AgentCommand = Callable[[str, NodeDir], Sequence[str]]
+"""From the name and the directory of a node to the command line of its agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long a machine is away."""
+
+    boot: timedelta = timedelta(milliseconds=500)
+    """From power on, at the start and after a reboot, to the start of the agent."""
+
+    replace: timedelta = timedelta(milliseconds=500)
+    """From the order of a replacement to the start of the agent on the new machine."""
+
+
+class LocalMachines:
+    """A ``NodeProvider`` whose machines are process trees.
+
+    The machines live and die with this object, so the orders it has seen need no other memory.
+    """
+
+    def __init__(
+        self, run: RunDir, store: LocalStore, clock: Clock, delays: Delays, agent: AgentCommand
+    ) -> None:
+        self._run = run
+        self._store = store
+        self._clock = clock
+        self._delays = delays
+        self._agent = agent
+        self._orders: set[str] = set()
+        self._machines: dict[str, Machine] = {}
+
+    def __getitem__(self, node: str) -> Machine:
+        return self._machines[node]
+
+    def get(self, node: str) -> Machine | None:
+        """The machine behind a node, if it still exists."""
+        return self._machines.get(node)
+
+    def all(self) -> tuple[Machine, ...]:
+        """Every machine that exists."""
+        return tuple(self._machines.values())
+
+    def add(self, *, delay: timedelta | None = None, replaces: str = "") -> Machine:
+        """Put a new, clean machine in place; it boots after ``delay``."""
+        now = self._clock.now()
+        provider_id = new_provider_id()
+        name = node_name(provider_id)
+        machine = Machine(
+            provider_id=provider_id,
+            directory=self._run.node(name),
+            boots_at=now + (self._delays.boot if delay is None else delay),
+            replaces=replaces,
+        )
+        machine.directory.create()
+        record = NodeRecord(phase=Phase.JOINING, phase_since=now)
+        self._store.add_node(name, provider_id, replaces, record)
+        self._machines[name] = machine
+        return machine
+
+    def reboot(self, node: NodeView, token: str) -> None:
+        """See ``NodeProvider.reboot``."""
+        machine = self._machines.get(node.name)
+        if machine is None:
+            raise NodeGone(f"there is no machine {node.provider_id}")
+        if token in self._orders:
+            return
+        now = self._clock.now()
+        machine.cut_power(now)
+        machine.power = Power.BOOTING
+        machine.boots_at = now + self._delays.boot
+        self._orders.add(token)
+
+    def replace(self, node: NodeView, token: str) -> None:
+        """See ``NodeProvider.replace``."""
+        if token in self._orders or any(one.replaces == node.name for one in self.all()):
+            return
+        machine = self._machines.get(node.name)
+        if machine is not None:
+            machine.cut_power(self._clock.now())
+        self.add(delay=self._delays.replace, replaces=node.name)
+        self._orders.add(token)
+
+    def retire(self, node: str) -> None:
+        """Forget a machine; what is left of it moves to ``retired/``."""
+        machine = self._machines.pop(node, None)
+        if machine is None:
+            return
+        machine.cut_power(self._clock.now())
+        if machine.directory.path.is_dir():
+            machine.directory.path.rename(self._run.retired / node)
+
+    def boot_due(self) -> datetime | None:
+        """Boot every machine whose time has come; returns when the next one is due."""
+        now = self._clock.now()
+        waiting = [one for one in self.all() if one.power is Power.BOOTING]
+        for machine in waiting:
+            if machine.boots_at <= now:
+                machine.boot(self._agent(machine.name, machine.directory))
+        return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
+
+    def shut_down(self) -> None:
+        """End everything on every machine."""
+        now = self._clock.now()
+        for machine in self.all():
+            machine.cut_power(now)

@@ -1,0 +1,203 @@
+"""The process that stands for one local machine: while it lives, the machine is powered on.
+
+It runs the node's agent and one task at a time, a rank of a job or a check of the node. It neither
+outlives its controller nor leaves anything behind: as a subreaper it becomes the parent of every
+process below it that lost its own, and ends all of them before it ends itself.
+
+Messages are JSON lines over the socket on ``--socket``. In: ``launch`` (task, argv, env, cwd, log)
+and ``signal`` (task, signal). Out: (task, code), once no process of the task is left.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.kit.files import write_atomically
+from holdfast.kit.processes import (
+    become_subreaper,
+    die_with_parent,
+    kill_below,
+    start_time,
+)
+
+AGENT_RESTART_S: Final = 0.5
+"""Pause before an agent that ended is started again; far below the heartbeat timeout."""
+
+_CANNOT_EXECUTE: Final = 126  # exit codes of POSIX shells
+_NOT_FOUND: Final = 127
+
+
+@dataclass(slots=True)
+class _Task:
+    name: str
+    process: subprocess.Popen[bytes]
+
+
+class _Node:
+    def __init__(self, channel: socket.socket, directory: Path, agent: list[str]) -> None:
+        self._channel = channel
+        self._directory = directory
+        self._agent_argv = agent
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._task: _Task | None = None
+        self._unread = b""
+        self._die_with_us = partial(die_with_parent, os.getpid())
+
+    def run(self) -> None:
+        """Serve until the controller closes the channel or a signal asks to end."""
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._start_agent()
+        while True:
+            pause = AGENT_RESTART_S if self._agent is None else None
+            ready, _, _ = select.select([self._channel.fileno(), wake_read], [], [], pause)
+            if wake_read in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(wake_read, 4096)
+            if self._agent is None and not ready:
+                self._start_agent()
+            if self._channel.fileno() in ready and not self._receive():
+                return
+            self._reap()
+
+    def _start_agent(self) -> None:
+        with (self._directory / "console.log").open("ab") as console:
+            self._agent = subprocess.Popen(
+                self._agent_argv,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                preexec_fn=self._die_with_us,
+            )
+        self._note_processes()
+
+    def _receive(self) -> bool:
+        data = self._channel.recv(65536)
+        if not data:
+            return False
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+        return True
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if order["do"] == "launch":
+            self._launch(order)
+        elif self._task is not None and self._task.name == order["task"]:
+            self._signal(order["signal"])
+
+    def _launch(self, order: dict[str, Any]) -> None:
+        if self._task is not None:
+            return  # the same launch, repeated
+        task = order["task"]
+        log = Path(order["log"])
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            try:
+                process = subprocess.Popen(
+                    order["argv"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=order["env"],
+                    cwd=order["cwd"],
+                    start_new_session=True,
+                    preexec_fn=self._die_with_us,
+                )
+            except OSError as error:
+                output.write(f"holdfast: cannot run {order['argv'][0]!r}: {error}\n".encode())
+                code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE
+                self._send(task, code)
+                return
+        self._task = _Task(task, process)
+        self._note_processes()
+
+    def _signal(self, signum: int) -> None:
+        assert self._task is not None  # noqa: S101 - the caller has looked
+        if signum == signal.SIGKILL:
+            kill_below(os.getpid(), spare=self._spared())
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._task.process.pid, signum)
+
+    def _reap(self) -> None:
+        if self._agent is not None and self._agent.poll() is not None:
+            self._agent = None
+            self._note_processes()
+        if self._task is not None and (code := self._task.process.poll()) is not None:
+            kill_below(os.getpid(), spare=self._spared())  # what the task left running
+            over, self._task = self._task, None
+            self._note_processes()
+            self._send(over.name, code)
+        self._bury_strangers()
+
+    def _bury_strangers(self) -> None:
+        """Wait for ended processes that became ours when their own parent ended."""
+        ours = {self._agent.pid} if self._agent is not None else set()
+        if self._task is not None:
+            ours.add(self._task.process.pid)
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in ours:
+                return  # one of ours is collected by its own poll
+            os.waitpid(ended.si_pid, os.WNOHANG)
+
+    def _spared(self) -> list[int]:
+        return [self._agent.pid] if self._agent is not None else []
+
+    def _send(self, task: str, code: int) -> None:
+        message = {"task": task, "code": code}
+        self._channel.sendall(json.dumps(message).encode() + b"\n")
+
+    def _note_processes(self) -> None:
+        pids = {
+            "node": os.getpid(),
+            "agent": self._agent.pid if self._agent is not None else None,
+            "task": self._task.process.pid if self._task is not None else None,
+        }
+        noted = {role: (pid, start_time(pid)) for role, pid in pids.items() if pid is not None}
+        with contextlib.suppress(OSError):  # only `holdfast inject` reads it; a full disk must
+            write_atomically(self._directory / "processes.json", json.dumps(noted))  # not kill us
+
+
+def main(argv: list[str]) -> int:
+    """Be one local machine until the controller ends or lets go."""
+    parser = argparse.ArgumentParser(prog="holdfast _node", description=__doc__)
+    parser.add_argument("--socket", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("agent", nargs=argparse.REMAINDER)
+    options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, _end)
+    become_subreaper()
+    try:
+        die_with_parent(options.parent, signal.SIGTERM)
+        _Node(socket.socket(fileno=options.socket), options.dir, options.agent).run()
+    except (ConnectionError, SystemExit):
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        kill_below(os.getpid())
+    return 0
+
+
+def _end(*_: object) -> None:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

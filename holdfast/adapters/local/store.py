@@ -1,0 +1,233 @@
+"""The state of one run in SQLite, read by other commands while the run writes it."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.errors import BackendError, StorageFull
+from holdfast.model.events import Event
+from holdfast.model.incidents import Incident
+from holdfast.model.jobs import JobRecord, JobSpec
+from holdfast.model.nodes import Breaker, NodeRecord
+from holdfast.model.requests import Request
+
+T = TypeVar("T")
+
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE run (command TEXT NOT NULL, pid INTEGER NOT NULL, started_at TEXT NOT NULL);
+CREATE TABLE nodes (
+    name TEXT PRIMARY KEY, provider_id TEXT NOT NULL, replaces TEXT NOT NULL, record TEXT NOT NULL
+);
+CREATE TABLE jobs (
+    name TEXT PRIMARY KEY, spec TEXT NOT NULL, record TEXT NOT NULL,
+    cancel_requested INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE incidents (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
+CREATE TABLE requests (node TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE breaker (body TEXT NOT NULL);
+CREATE TABLE offenders (provider_id TEXT PRIMARY KEY);
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY, at TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL
+);
+"""
+
+
+class LocalStore:
+    """Reads and writes one ``state.db``.
+
+    Every method raises ``BackendError`` if the file cannot be used, ``StorageFull`` if its disk
+    is full. Each call is one transaction; the WAL lets others read meanwhile.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        if not create and not path.is_file():
+            raise BackendError(f"{path} does not exist")
+        with _errors_named(path):
+            self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if create and version == 0:
+                self._db.executescript(
+                    f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;"
+                )
+            elif version != _VERSION:
+                raise BackendError(
+                    f"{path} has layout {version}, this release of Holdfast reads layout {_VERSION}"
+                )
+        self._path = path
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    # The run itself
+
+    def describe_run(self, command: list[str], pid: int, started_at: datetime) -> None:
+        """Note what runs."""
+        self._write("DELETE FROM run")
+        self._write(
+            "INSERT INTO run VALUES (?, ?, ?)", json.dumps(command), pid, to_plain(started_at)
+        )
+
+    def run(self) -> tuple[list[str], int, datetime] | None:
+        """Command, process and start of the run; None before it was noted."""
+        rows = self._read("SELECT command, pid, started_at FROM run")
+        if not rows:
+            return None
+        command, pid, started_at = rows[0]
+        return json.loads(command), pid, datetime.fromisoformat(started_at)
+
+    # Nodes
+
+    def nodes(self) -> dict[str, tuple[str, str, NodeRecord]]:
+        """``name -> (provider_id, replaces, record)``."""
+        rows = self._read("SELECT name, provider_id, replaces, record FROM nodes ORDER BY name")
+        return {name: (machine, old, _load(NodeRecord, text)) for name, machine, old, text in rows}
+
+    def add_node(self, name: str, provider_id: str, replaces: str, record: NodeRecord) -> None:
+        """Add a node; one of that name stays as it is."""
+        self._write(
+            "INSERT OR IGNORE INTO nodes VALUES (?, ?, ?, ?)",
+            name, provider_id, replaces, _dump(record),
+        )  # fmt: skip
+
+    def put_node(self, name: str, record: NodeRecord) -> None:
+        """Store the record of a node that was added."""
+        self._write("UPDATE nodes SET record = ? WHERE name = ?", _dump(record), name)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node and what was requested for it."""
+        self._write("DELETE FROM requests WHERE node = ?", name)
+        self._write("DELETE FROM nodes WHERE name = ?", name)
+
+    # Requests of people
+
+    def requests(self) -> dict[str, Request]:
+        """``node -> request``."""
+        rows = self._read("SELECT node, body FROM requests")
+        return {node: _load(Request, text) for node, text in rows}
+
+    def ask(self, node: str, request: Request) -> None:
+        """Record a request; an earlier one for the node that was not taken up is dropped."""
+        self._write("INSERT OR REPLACE INTO requests VALUES (?, ?)", node, _dump(request))
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """Forget that request, but no later one."""
+        self._write(
+            "DELETE FROM requests WHERE node = ? AND json_extract(body, '$.id') = ?",
+            node, request_id,
+        )  # fmt: skip
+
+    # Breaker and offenders
+
+    def breaker(self) -> Breaker:
+        """The breaker's state."""
+        rows = self._read("SELECT body FROM breaker")
+        return _load(Breaker, rows[0][0]) if rows else Breaker()
+
+    def put_breaker(self, breaker: Breaker) -> None:
+        """Store the breaker's state."""
+        self._write("DELETE FROM breaker")
+        self._write("INSERT INTO breaker VALUES (?)", _dump(breaker))
+
+    def offenders(self) -> frozenset[str]:
+        """``provider_id`` of the machines not to be taken back."""
+        return frozenset(row[0] for row in self._read("SELECT provider_id FROM offenders"))
+
+    def add_offender(self, provider_id: str) -> None:
+        """Remember a machine."""
+        self._write("INSERT OR IGNORE INTO offenders VALUES (?)", provider_id)
+
+    # Jobs
+
+    def jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
+        """``name -> (spec, record, whether a person asked to cancel)``."""
+        rows = self._read("SELECT name, spec, record, cancel_requested FROM jobs ORDER BY name")
+        return {
+            name: (_load(JobSpec, spec), _load(JobRecord, record), bool(cancel))
+            for name, spec, record, cancel in rows
+        }
+
+    def add_job(self, spec: JobSpec, record: JobRecord) -> None:
+        """Submit a job; one of that name stays as it is."""
+        self._write(
+            "INSERT OR IGNORE INTO jobs (name, spec, record) VALUES (?, ?, ?)",
+            spec.name, _dump(spec), _dump(record),
+        )  # fmt: skip
+
+    def put_job(self, name: str, record: JobRecord) -> None:
+        """Store the record of a job that was added."""
+        self._write("UPDATE jobs SET record = ? WHERE name = ?", _dump(record), name)
+
+    def cancel_job(self, name: str) -> None:
+        """Record that a person wants the job to end."""
+        self._write("UPDATE jobs SET cancel_requested = 1 WHERE name = ?", name)
+
+    # Incidents: this class is the port's adapter
+
+    def get(self, incident_id: str) -> Incident | None:
+        """See ``IncidentStore.get``."""
+        rows = self._read("SELECT body FROM incidents WHERE id = ?", incident_id)
+        return _load(Incident, rows[0][0]) if rows else None
+
+    def put(self, incident: Incident) -> None:
+        """See ``IncidentStore.put``."""
+        self._write(
+            "INSERT INTO incidents (id, body) VALUES (?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+            incident.id, _dump(incident),
+        )  # fmt: skip
+
+    def list_incidents(self) -> tuple[Incident, ...]:
+        """See ``IncidentStore.list_incidents``."""
+        rows = self._read("SELECT body FROM incidents ORDER BY number")
+        return tuple(_load(Incident, row[0]) for row in rows)
+
+    # Events
+
+    def add_event(self, at: datetime, event: Event) -> None:
+        """Append an event."""
+        self._write(
+            "INSERT INTO events (at, name, body) VALUES (?, ?, ?)",
+            to_plain(at), event.name, _dump(event),
+        )  # fmt: skip
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events, oldest first: ``at``, ``event`` and the fields of its class."""
+        rows = self._read("SELECT at, name, body FROM events ORDER BY number")
+        return [{"at": at, "event": name, **json.loads(body)} for at, name, body in rows]
+
+    def _read(self, statement: str, *values: object) -> list[Any]:
+        with _errors_named(self._path):
+            return self._db.execute(statement, values).fetchall()
+
+    def _write(self, statement: str, *values: object) -> None:
+        with _errors_named(self._path):
+            self._db.execute(statement, values)
+
+
+def _dump(value: object) -> str:
+    return json.dumps(to_plain(value))
+
+
+def _load(kind: type[T], text: str) -> T:
+    return from_plain(kind, json.loads(text))
+
+
+@contextmanager
+def _errors_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            raise StorageFull(f"no space is left for {path}") from error
+        raise BackendError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise BackendError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,109 @@
+"""The live view of a run on a terminal."""
+
+import time
+from collections import deque
+from datetime import datetime
+from typing import Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.apps.run.screen import Moment
+from holdfast.apps.run.wording import sentence
+from holdfast.decisions.lifecycle import health_status
+from holdfast.kit.units import format_duration
+from holdfast.model.events import Event
+from holdfast.model.jobs import JobView
+from holdfast.model.nodes import NodeView, Phase
+
+_REPAINT_S: Final = 0.1
+_EVENTS: Final = 8
+_LINES: Final = 5
+_COLORS: Final = {Phase.SCHEDULABLE: "green", Phase.QUARANTINED: "red", Phase.DRAINING: "red"}
+
+
+class LiveScreen:
+    """Nodes with their health, the job, the last events and the last lines of its ranks."""
+
+    def __init__(self, started_at: datetime) -> None:
+        self._started_at = started_at
+        self._events: deque[str] = deque(maxlen=_EVENTS)
+        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._painted = 0.0
+        self._last: Moment | None = None
+        self._live = Live(console=Console(), auto_refresh=False)
+        self._live.start()
+
+    def event(self, at: datetime, event: Event) -> None:
+        """See ``Screen.event``."""
+        seconds = (at - self._started_at).total_seconds()
+        self._events.append(f"{seconds:7.1f}s  {sentence(event)}")
+
+    def log(self, rank: int, line: str) -> None:
+        """See ``Screen.log``."""
+        self._lines.append(f"rank {rank} | {line}")
+
+    def moment(self, moment: Moment) -> None:
+        """See ``Screen.moment``."""
+        self._last = moment
+        if time.monotonic() - self._painted >= _REPAINT_S:
+            self._paint()
+
+    def close(self) -> None:
+        """See ``Screen.close``."""
+        self._paint()
+        self._live.stop()
+
+    def _paint(self) -> None:
+        self._painted = time.monotonic()
+        if self._last is not None:
+            self._live.update(self._view(self._last), refresh=True)
+
+    def _view(self, moment: Moment) -> Group:
+        return Group(
+            _job_line(moment),
+            _node_table(moment),
+            Panel(Text("\n".join(self._events)), title="events", title_align="left"),
+            Panel(Text("\n".join(self._lines)), title="output", title_align="left"),
+        )
+
+
+def _job_line(moment: Moment) -> Text:
+    job: JobView = moment.job
+    record, spec = job.record, job.spec
+    parts = [
+        f"[bold]{escape(spec.name)}[/] {record.phase}",
+        f"attempt {record.attempt}",
+        *([f"step {job.step}"] if job.step is not None else []),
+        f"retries {record.hardware_retries}/{spec.max_retries} hardware, "
+        f"{record.app_retries}/{spec.max_app_retries} application",
+    ]
+    return Text.from_markup("  ·  ".join(parts))
+
+
+def _node_table(moment: Moment) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("NODE", "PHASE", "HEALTH", "RANK", "FOR", "FAULT"):
+        table.add_column(title, no_wrap=title != "FAULT")
+    ranks = {name: str(rank) for rank, name in enumerate(moment.job.record.placement)}
+    for node in moment.cluster.nodes:
+        phase = node.record.phase
+        is_running = moment.job.spec.name in node.running_jobs
+        table.add_row(
+            node.name,
+            Text(phase, style=_COLORS.get(phase, "yellow")),
+            str(health_status(node.record) or "-"),
+            ranks.get(node.name, "-") if is_running else "-",
+            format_duration(moment.now - node.record.phase_since),
+            _fault(node),
+        )
+    return table
+
+
+def _fault(node: NodeView) -> str:
+    course = node.record.course
+    return f"{course.reason} → {course.remedy}" if course is not None else ""

@@ -1,0 +1,158 @@
+"""Everything that can be wrong with a run before it begins, found before anything is made."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.local.layout import RunDir, runs
+from holdfast.adapters.local.lock import is_held
+from holdfast.adapters.local.machine import MARK
+from holdfast.adapters.local.ports import is_free
+from holdfast.apps.run.settings import RunSettings
+from holdfast.kit.processes import kill_marked
+from holdfast.model.errors import ConfigError, StorageFull
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MIN_FREE_BYTES: Final = 1 << 20
+"""Less than this holds neither the state nor a log."""
+
+
+def default_name(home: Path, command: Sequence[str]) -> str:
+    """``<script>-<n>``, with the smallest n that was not used yet."""
+    scripts = [word for word in command if word.endswith(".py")] or list(command[:1])
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", Path(scripts[0]).stem if scripts else "").strip("-")
+    taken = {run.name for run in runs(home)}
+    stem = stem[:50] or "run"
+    return next(name for n in range(1, len(taken) + 2) if (name := f"{stem}-{n}") not in taken)
+
+
+def check(settings: RunSettings) -> None:
+    """Find all mistakes at once.
+
+    Raises:
+        ConfigError: with a line for each mistake.
+        StorageFull: there is no room for the run.
+
+    """
+    problems = list(_problems(settings))
+    if problems:
+        raise ConfigError(problems)
+    for directory in (settings.home, settings.checkpoint_dir):
+        if directory is not None and _free_bytes(directory) < _MIN_FREE_BYTES:
+            raise StorageFull(
+                f"{directory}: no space is left on its disk; free some, or choose another place "
+                "with --checkpoint-dir or HOLDFAST_HOME"
+            )
+
+
+def sweep(home: Path) -> int:
+    """End what runs still leave behind whose Holdfast was killed with all its node processes."""
+    dead = [run for run in runs(home) if not is_held(run)]
+    machines = {
+        node.name.removeprefix("hyperpod-")
+        for run in dead
+        if run.nodes.is_dir()
+        for node in run.nodes.iterdir()
+    }
+    return kill_marked(MARK, machines)
+
+
+def archive(run: RunDir) -> Path | None:
+    """Move an earlier run of the same name out of the way, but for its checkpoints.
+
+    Returns:
+        Where it is now; None if there was none.
+
+    """
+    if not run.state.exists():
+        return None
+    number = 1
+    while (kept := run.path.with_name(f"{run.name}.{number}")).exists():
+        number += 1
+    run.path.rename(kept)
+    if (kept / "checkpoints").is_dir():
+        run.path.mkdir()
+        (kept / "checkpoints").rename(run.checkpoints)
+    return kept
+
+
+def _problems(settings: RunSettings) -> Iterator[str]:
+    if not _NAME.fullmatch(settings.name):
+        yield (
+            f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
+            "and '-', beginning with a letter or a digit"
+        )
+    least = (("--nodes", settings.nodes, 1), ("--spares", settings.spares, 0),
+             ("--nproc-per-node", settings.nproc_per_node, 1),
+             ("--max-retries", settings.max_retries, 0),
+             ("--max-app-retries", settings.max_app_retries, 0))  # fmt: skip
+    for option, value, minimum in least:
+        if value < minimum:
+            yield f"{option}: expected {minimum} or more, got {value}"
+    yield from _command_problems(settings.command)
+    for directory, option in (
+        (settings.checkpoint_dir, "--checkpoint-dir"),
+        (settings.home, "HOLDFAST_HOME"),
+    ):
+        if directory is not None:
+            yield from _directory_problems(directory, option)
+    port = settings.master_port
+    if port is not None and not 1 <= port <= 65535:
+        yield f"--master-port: expected a TCP port from 1 to 65535, got {port}"
+    elif port is not None and not is_free(port):
+        yield f"--master-port: port {port} is taken by another program; leave the option out to \
+have a free one chosen"
+
+
+def _command_problems(command: Sequence[str]) -> Iterator[str]:
+    if not command:
+        yield "COMMAND: nothing to run; give the command after two dashes: holdfast run -- python \
+train.py"
+        return
+    program = command[0]
+    if shutil.which(program) is not None:
+        return
+    path = Path(program)
+    if "/" not in program:
+        yield f"COMMAND: {program!r} was not found in PATH"
+    elif path.is_dir():
+        yield f"COMMAND: {program!r} is a directory, expected a program"
+    elif path.exists():
+        yield f"COMMAND: {program!r} may not be executed; try: chmod +x {program}"
+    else:
+        yield f"COMMAND: {program!r} does not exist"
+
+
+def _directory_problems(directory: Path, option: str) -> Iterator[str]:
+    existing = _nearest(directory)
+    if not existing.is_dir():
+        yield f"{option}: {existing} is a file, expected a directory"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield f"{option}: {directory} cannot be written: {existing} is not writable for this user"
+    elif not _takes_files(existing):
+        yield f"{option}: {directory} cannot be written: {existing} is on a read-only file system"
+
+
+def _takes_files(directory: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return _free_bytes(directory) < _MIN_FREE_BYTES  # told apart, as it is mended otherwise
+
+
+def _free_bytes(directory: Path) -> int:
+    free = os.statvfs(_nearest(directory))
+    return free.f_bavail * free.f_frsize
+
+
+def _nearest(directory: Path) -> Path:
+    """The directory itself or the nearest one above it that exists."""
+    path = directory.absolute()
+    while not path.exists():
+        path = path.parent
+    return path

@@ -1,0 +1,93 @@
+"""What a run shows while it goes on."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Protocol
+
+from holdfast.apps.run.wording import sentence
+from holdfast.kit.serial import to_plain
+from holdfast.model.events import Event
+from holdfast.model.jobs import JobView
+from holdfast.model.nodes import ClusterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The run as it is now."""
+
+    now: datetime
+    cluster: ClusterView
+    job: JobView
+
+
+class Screen(Protocol):
+    """Takes what there is to show; how often it repaints is its own business."""
+
+    def event(self, at: datetime, event: Event) -> None:
+        """Something happened."""
+        ...
+
+    def log(self, rank: int, line: str) -> None:
+        """A rank printed a line."""
+        ...
+
+    def moment(self, moment: Moment) -> None:
+        """The run changed, or half a second went by."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class PlainScreen:
+    """Lines: for files, pipes and logs."""
+
+    def __init__(self, out: IO[str], started_at: datetime) -> None:
+        self._out = out
+        self._started_at = started_at
+
+    def event(self, at: datetime, event: Event) -> None:
+        """See ``Screen.event``."""
+        seconds = (at - self._started_at).total_seconds()
+        self._print(f"[{seconds:7.2f}s] {sentence(event)}")
+
+    def log(self, rank: int, line: str) -> None:
+        """See ``Screen.log``."""
+        self._print(f"rank {rank} | {line}")
+
+    def moment(self, moment: Moment) -> None:
+        """See ``Screen.moment``: lines tell of events alone."""
+
+    def close(self) -> None:
+        """See ``Screen.close``."""
+
+    def _print(self, line: str) -> None:
+        self._out.write(line + "\n")
+        self._out.flush()
+
+
+class JsonScreen:
+    """One JSON object a line: for programs."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def event(self, at: datetime, event: Event) -> None:
+        """See ``Screen.event``."""
+        self._print({"at": to_plain(at), "event": event.name, **to_plain(event)})
+
+    def log(self, rank: int, line: str) -> None:
+        """See ``Screen.log``."""
+        self._print({"event": "job.log", "rank": rank, "line": line})
+
+    def moment(self, moment: Moment) -> None:
+        """See ``Screen.moment``: programs are told of events alone."""
+
+    def close(self) -> None:
+        """See ``Screen.close``."""
+
+    def _print(self, record: object) -> None:
+        self._out.write(json.dumps(record) + "\n")
+        self._out.flush()

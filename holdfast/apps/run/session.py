@@ -1,0 +1,215 @@
+"""One run from its first machine to its last process: wiring, and the loop that sleeps."""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from types import FrameType
+from typing import Final
+
+from holdfast.adapters.host.inotify import Watch
+from holdfast.adapters.local.checks import LocalChecks
+from holdfast.adapters.local.cluster import POLL, LocalCluster
+from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.run.logs import RankLogs
+from holdfast.apps.run.screen import Moment, Screen
+from holdfast.apps.run.settings import RunSettings
+from holdfast.decisions.job_resume import ResumePolicy
+from holdfast.engine.job_reconciler import JobPorts, JobReconciler
+from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.model.errors import BackendError
+from holdfast.model.events import Event
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
+
+MIN_PAUSE: Final = timedelta(milliseconds=1)
+"""Lower bound of the wait between rounds, so that no bug can spin the loop."""
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Session:
+    """Runs one job on its own cluster of local machines."""
+
+    def __init__(self, settings: RunSettings, run: RunDir, screen: Screen, logs: RankLogs) -> None:
+        self._settings = settings
+        self._run = run
+        self._screen = screen
+        self._logs = logs
+        self._clock = SystemClock()
+        self._watch = Watch()
+        self._store = LocalStore(run.state, create=True)
+        delays = Delays(
+            boot=settings.config.machines.boot_time, replace=settings.config.machines.boot_time
+        )
+        self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
+        checks = LocalChecks(self._machines)
+        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
+        self._jobs = LocalJobs(run, self._machines, self._store, self._launch(), self._clock)
+        self._stop_signals: list[int] = []
+
+    def run(self) -> JobRecord:
+        """Run the job to its end. Afterwards no process of it is left.
+
+        Raises:
+            StorageFull: the state could not be written any more; the job was ended.
+
+        """
+        self._submit()
+        nodes, jobs = self._reconcilers()
+        try:
+            with self._signals() as woken:
+                for _ in range(self._settings.nodes + self._settings.spares):
+                    self._machines.add()
+                while not self._record().phase.is_final and not self._is_killed():
+                    self._round(nodes, jobs, woken)
+        finally:
+            self._machines.shut_down()
+            self._watch.close()
+        self._show()
+        return self._record()
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The first signal that asked the run to end, or None."""
+        return self._stop_signals[0] if self._stop_signals else None
+
+    def close(self) -> None:
+        """Let go of the state."""
+        self._store.close()
+
+    def emit(self, event: Event) -> None:
+        """Keep and show an event: this object is the engine's ``EventSink``."""
+        at = self._clock.now()
+        with contextlib.suppress(BackendError):
+            self._store.add_event(at, event)
+        self._screen.event(at, event)
+
+    def _submit(self) -> None:
+        settings = self._settings
+        now = self._clock.now()
+        spec = JobSpec(
+            name=settings.name,
+            nodes=settings.nodes,
+            max_retries=settings.max_retries,
+            max_app_retries=settings.max_app_retries,
+            grace=settings.grace,
+        )
+        self._store.describe_run([*settings.command], os.getpid(), now)
+        self._store.add_job(spec, JobRecord(phase=JobPhase.WAITING, phase_since=now))
+        self._watch.add(self._run.path)
+
+    def _reconcilers(self) -> tuple[NodeReconciler, JobReconciler]:
+        config = self._settings.config
+        node_ports = NodePorts(
+            cluster=self._cluster,
+            provider=self._machines,
+            incidents=self._store,
+            events=self,
+            clock=self._clock,
+        )
+        job_ports = JobPorts(
+            jobs=self._jobs,
+            cluster=self._cluster,
+            incidents=self._store,
+            events=self,
+            clock=self._clock,
+        )
+        return (
+            NodeReconciler(node_ports, config.nodes),
+            JobReconciler(job_ports, ResumePolicy(job=config.jobs, nodes=config.nodes)),
+        )
+
+    def _round(self, nodes: NodeReconciler, jobs: JobReconciler, woken: int) -> None:
+        now = self._clock.now()
+        boot_at = self._machines.boot_due()
+        wake_at = min(nodes.step(), jobs.step(), now + POLL)
+        self._show()
+        if self._stop_signals:
+            self._store.cancel_job(self._settings.name)
+        self._wait(min(wake_at, boot_at) if boot_at is not None else wake_at, woken)
+
+    def _wait(self, until: datetime, woken: int) -> None:
+        """Sleep until then, or until something happens, and take in what did."""
+        for machine in self._machines.all():
+            if machine.process is not None:
+                self._watch.add(machine.directory.agent)
+        channels = {
+            machine.channel.fileno(): machine
+            for machine in self._machines.all()
+            if machine.channel is not None
+        }
+        pause = max(until - self._clock.now(), MIN_PAUSE).total_seconds()
+        ready, _, _ = select.select([self._watch.fileno(), woken, *channels], [], [], pause)
+        now = self._clock.now()
+        for descriptor in ready:
+            if descriptor in channels:
+                channels[descriptor].receive(now)
+        self._watch.drain()
+        if woken in ready:
+            os.read(woken, 4096)
+
+    def _show(self) -> None:
+        record = self._record()
+        for rank, line in self._logs.lines(record.attempt):
+            self._screen.log(rank, line)
+        with contextlib.suppress(BackendError):
+            job = self._jobs.view(self._settings.name)
+            self._screen.moment(
+                Moment(now=self._clock.now(), cluster=self._cluster.snapshot(), job=job)
+            )
+
+    def _record(self) -> JobRecord:
+        return self._store.jobs()[self._settings.name][1]
+
+    def _is_killed(self) -> bool:
+        """Asked to end a second time, while the job is still being stopped."""
+        return len(self._stop_signals) > 1
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[int]:
+        """Note signals that ask to end; yields what becomes readable when one comes."""
+        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        earlier = {number: signal.signal(number, self._note_signal) for number in STOP_SIGNALS}
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        try:
+            yield woken
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+            os.close(woken)
+            os.close(wake)
+
+    def _note_signal(self, number: int, _: FrameType | None) -> None:
+        self._stop_signals.append(number)
+
+    def _launch(self) -> Launch:
+        settings = self._settings
+        return Launch(
+            argv=settings.command,
+            nproc_per_node=settings.nproc_per_node,
+            checkpoint_dir=settings.checkpoint_dir or self._run.checkpoints,
+            master_port=settings.master_port,
+            hang_timeout=settings.hang_timeout,
+        )
+
+    def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:
+        machines = self._settings.config.machines
+        heartbeat_ms = round(machines.heartbeat.total_seconds() * 1000)
+        return [
+            sys.executable, "-m", "holdfast.apps.agent",
+            "--node", name,
+            "--kmsg", str(directory.kmsg),
+            "--log-file", str(directory.messages),
+            "--boot-id-file", str(directory.boot_id),
+            "--report-dir", str(directory.agent),
+            "--heartbeat", f"{heartbeat_ms}ms",
+            "--xid-profile", machines.xid_profile,
+        ]  # fmt: skip

@@ -1,0 +1,92 @@
+"""What a local run is made of: its options and its configuration file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNodePolicy(RemediationPolicy):
+    """``RemediationPolicy`` with the patience that fits machines which boot in a second."""
+
+    heartbeat_timeout: timedelta = timedelta(seconds=5)
+    """Ten heartbeats: enough for an agent that a busy machine keeps waiting."""
+
+    join_timeout: timedelta = timedelta(minutes=1)
+    """From power on to the agent's first word, on a busy machine."""
+
+    reboot_timeout: timedelta = timedelta(minutes=1)
+    """As ``join_timeout``."""
+
+    replace_timeout: timedelta = timedelta(minutes=1)
+    """As ``join_timeout``."""
+
+    drain_timeout: timedelta = timedelta(minutes=1)
+    """Longer than any grace period between SIGTERM and SIGKILL should be."""
+
+    deep_check_timeout: timedelta = timedelta(minutes=5)
+    """The check of a local machine takes a few seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalJobPolicy(JobPolicy):
+    """``JobPolicy`` with the patience that fits one machine."""
+
+    wait_for_nodes: timedelta = timedelta(minutes=10)
+    """Longer than ``replace_timeout``, so that a replacement may be ordered again."""
+
+    settle: timedelta = timedelta(milliseconds=100)
+    """Ten times what a kernel line takes to reach the controller here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSettings:
+    """The local machines."""
+
+    boot_time: timedelta = timedelta(milliseconds=500)
+    """From power on to the start of the agent; real machines take minutes."""
+
+    heartbeat: timedelta = timedelta(milliseconds=500)
+    """Between two heartbeats of an agent."""
+
+    xid_profile: str = "hyperpod"
+    """Whose judgement of XID codes holds: ``hyperpod`` or ``nvidia``."""
+
+    def __post_init__(self) -> None:
+        if self.boot_time < timedelta(0):
+            raise ValueError(f"boot_time must not be negative, got {self.boot_time}")
+        if self.heartbeat <= timedelta(0):
+            raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """The file that ``--config`` names: a table for each field."""
+
+    nodes: LocalNodePolicy = field(default_factory=LocalNodePolicy)
+    jobs: LocalJobPolicy = field(default_factory=LocalJobPolicy)
+    machines: MachineSettings = field(default_factory=MachineSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """One run, checked and complete."""
+
+    name: str
+    home: Path
+    command: Sequence[str]
+    nodes: int = 1
+    spares: int = 0
+    nproc_per_node: int = 1
+    checkpoint_dir: Path | None = None
+    """None for the one in the run's own directory."""
+
+    max_retries: int = 10
+    max_app_retries: int = 3
+    grace: timedelta = timedelta(seconds=5)
+    hang_timeout: timedelta | None = None
+    master_port: int | None = None
+    config: RunConfig = field(default_factory=RunConfig)

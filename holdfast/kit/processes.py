@@ -1,0 +1,134 @@
+"""Linux process trees: who descends from whom, and how to end all of them."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_POLL_S: Final = 0.002
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl({option}): {os.strerror(error)}")
+
+
+def die_with_parent(parent: int, signum: int = signal.SIGKILL) -> None:
+    """Have the kernel send ``signum`` to this process when process ``parent`` ends.
+
+    Exits at once if the parent is gone already.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signum)
+    if os.getppid() != parent:
+        raise SystemExit(128 + signum)
+
+
+def become_subreaper() -> None:
+    """Have descendants whose own parent ends become children of this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of ``pid``; None if there is no such process.
+
+    Together with the number it names a process for good: numbers are used again.
+    """
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def is_alive(pid: int, started: int) -> bool:
+    """Whether the process that began at ``started`` still runs (a zombie does not)."""
+    fields = _stat(pid)
+    return bool(fields) and int(fields[19]) == started and fields[0] not in ("Z", "X")
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below ``root``, zombies left out, parents before children."""
+    children: dict[int, list[int]] = {}
+    for pid, fields in _all_stats():
+        if fields[0] not in ("Z", "X"):
+            children.setdefault(int(fields[1]), []).append(pid)
+    found: list[int] = []
+    front = [root]
+    while front:
+        front = [child for parent in front for child in children.get(parent, ())]
+        found += front
+    return found
+
+
+def zombie_children(parent: int) -> list[int]:
+    """Children of ``parent`` that ended and were not waited for."""
+    return [pid for pid, fields in _all_stats() if fields[0] == "Z" and int(fields[1]) == parent]
+
+
+def send(pid: int, signum: int) -> None:
+    """Send a signal; a process that is gone is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)
+
+
+def kill_below(root: int, *, spare: Collection[int] = (), timeout_s: float = 5.0) -> bool:
+    """SIGKILL to everything below ``root`` until nothing is left.
+
+    Args:
+        root: the process whose descendants are ended; it is not ended itself.
+        spare: processes that are left alone with all that is below them.
+        timeout_s: seconds after which to give up, as a process in uninterruptible sleep
+            cannot be ended.
+
+    Returns:
+        Whether nothing is left.
+
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        spared = {child for pid in spare for child in (pid, *descendants(pid))}
+        left = [pid for pid in descendants(root) if pid not in spared]
+        if not left:
+            return True
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+
+
+def _all_stats() -> Iterator[tuple[int, list[str]]]:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := _stat(int(entry))):
+            yield int(entry), fields
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; empty if there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
+
+
+def kill_marked(variable: str, values: Collection[str]) -> int:
+    """SIGKILL to every process whose environment began with ``variable`` set to one of ``values``.
+
+    Finds processes whose parents are all gone. Returns how many were sent the signal.
+    """
+    marks = {f"{variable}={value}".encode() for value in values}
+    found = 0
+    for entry in os.listdir("/proc") if marks else ():
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if marks.intersection(Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")):
+                send(int(entry), signal.SIGKILL)
+                found += 1
+    return found
