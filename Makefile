@@ -1,0 +1,65 @@
+# The only entry point. `make` lists the targets; each sets up what it needs by itself.
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+SETUP := $(BIN)/python pyproject.toml tools/venv.sh
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fuzz bench soak torch docs format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "ARGS='...' passes more arguments on, e.g. make test ARGS='-k resume'"
+
+demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90 s)
+	@$(BIN)/holdfast demo $(ARGS)
+
+test: $(VENV)/.dev ## all tests, with the reason of every skip; HOLDFAST_REQUIRE_ALL=1 allows none
+	@$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fuzz: $(VENV)/.dev ## 100,000 random fault schedules on the simulated platform
+	@HOLDFAST_SCHEDULES=100000 $(BIN)/pytest -m schedules $(ARGS)
+
+bench: $(VENV)/.demo ## latencies and memory, each beside its goal
+	@$(BIN)/python -m bench $(ARGS)
+
+soak: $(VENV)/.demo ## 1,000 kill-and-resume rounds: no leaked process, descriptor or port
+	@$(BIN)/python -m bench soak $(ARGS)
+
+torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch` and its tests
+	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 uv
+	UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --python $(BIN)/python --editable '.[torch]'
+
+docs: $(VENV)/.dev ## docs/reference anew, from the code
+	@$(BIN)/python tools/render_reference.py
+
+format: $(VENV)/.dev ## the code, as `make check` wants it
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove the environment and everything else that was made here
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is as new as what it was made from. Where the Python of the environment is gone, the
+# empty rule below makes the stamps old; where the checkout was moved, the condition does.
+$(VENV)/.demo: $(SETUP)
+	@tools/venv.sh demo
+	@touch $@
+
+$(VENV)/.dev: $(SETUP)
+	@tools/venv.sh demo,dev
+	@touch $@ $(VENV)/.demo
+
+$(BIN)/python: ;
+
+ifneq ($(shell cat $(VENV)/.home 2>/dev/null),$(CURDIR))
+.PHONY: $(VENV)/.demo $(VENV)/.dev
+endif

@@ -1,0 +1,30 @@
+"""What a benchmark gives back."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured value beside its goal.
+
+    A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that takes
+    minutes also has ``BY_NAME_ONLY = True``: then it runs only when it is named.
+    """
+
+    name: str
+    """What was measured, e.g. ``rank exit to decision, p99``."""
+
+    value: float
+    unit: str
+    goal: float
+    """The largest value that is good; 0 for what must not happen at all."""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the goal is met."""
+        return self.value <= self.goal
+
+    @property
+    def ratio(self) -> float | None:
+        """The part of the goal that is used up; None where the goal is 0."""
+        return self.value / self.goal if self.goal else None

@@ -1,0 +1,34 @@
+"""With ``HOLDFAST_REQUIRE_ALL=1`` a test that would be skipped fails: nothing may be missing.
+
+Tests marked ``gpu`` may still be skipped, because no installation brings a GPU.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Iterator[None]:
+    report = yield
+    if item.get_closest_marker("gpu") is None:
+        _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if REQUIRE_ALL and report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although HOLDFAST_REQUIRE_ALL=1: {report.longrepr[2]}"
