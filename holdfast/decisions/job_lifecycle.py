@@ -101,6 +101,7 @@ def _with_attempt(job: JobView, failure: Failure | None, now: datetime) -> JobRe
         started_at=record.started_at or record.phase_since,
         stopped_at=now,
         first_step=job.first_step,
+        last_step=job.step,
         failure=failure,
     )
     return replace(

@@ -64,6 +64,9 @@ class AttemptRecord:
     first_step: int | None = None
     """The step it resumed from; None where the job reports none."""
 
+    last_step: int | None = None
+    """The last step it reported; None where the job reports none."""
+
     failure: Failure | None = None
     """None for the attempt that succeeded."""
 

@@ -6,6 +6,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import FrameType
 from typing import Final
@@ -21,6 +22,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.logs import RankLogs
 from holdfast.apps.run.screen import Moment, Screen
 from holdfast.apps.run.settings import RunSettings
+from holdfast.apps.run.summary import Summary, summarize
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
@@ -72,8 +74,18 @@ class Session:
         finally:
             self._machines.shut_down()
             self._watch.close()
+        self._give_up()
         self._show()
         return self._record()
+
+    def summary(self) -> Summary:
+        """What the run came to."""
+        return summarize(
+            self._store,
+            self._settings.name,
+            directory=str(self._run.path),
+            checkpoint_dir=str(self._launch().checkpoint_dir),
+        )
 
     @property
     def stopped_by(self) -> int | None:
@@ -167,6 +179,14 @@ class Session:
 
     def _record(self) -> JobRecord:
         return self._store.jobs()[self._settings.name][1]
+
+    def _give_up(self) -> None:
+        """Close the record of a job that was not given the time to stop."""
+        record = self._record()
+        if not record.phase.is_final:
+            now, reason = self._clock.now(), "ended at once by request"
+            over = replace(record, phase=JobPhase.CANCELLED, phase_since=now, reason=reason)
+            self._store.put_job(self._settings.name, over)
 
     def _is_killed(self) -> bool:
         """Asked to end a second time, while the job is still being stopped."""

@@ -1,0 +1,173 @@
+"""``holdfast run``."""
+
+import shlex
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from holdfast.adapters.local.layout import default_home
+from holdfast.apps.cli.output import Output, is_terminal, output_option, print_json_line
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.run.logs import Follow
+from holdfast.apps.run.prepare import check, default_name
+from holdfast.apps.run.settings import RunConfig, RunSettings
+from holdfast.apps.run.start import Show, exit_code, started
+from holdfast.apps.run.summary import report_lines
+from holdfast.kit.config import load_config
+from holdfast.kit.serial import to_plain
+from holdfast.kit.units import parse_duration
+
+_EPILOG = """\b
+Examples:
+  holdfast run -- python train.py
+  holdfast run --nodes 2 --spares 1 -- torchrun train.py
+  holdfast run --nodes 4 --nproc-per-node 2 --name llm --checkpoint-dir ckpt -- torchrun train.py
+\b
+COMMAND runs once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK and the PET_* variables
+that torchrun reads, HOLDFAST_ATTEMPT, HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which
+it may append the number of each step on a line.
+\b
+Exit codes:
+  0 the job succeeded    1 it failed        2 the command line or a file cannot be used
+  130 Ctrl-C             143 SIGTERM        70 a bug in Holdfast
+"""
+
+
+class Duration(click.ParamType[timedelta]):
+    """Text such as ``90s`` or ``1h30m``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """See ``click.ParamType.convert``."""
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("run", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.option("--nodes", default=1, show_default=True, help="Nodes that the job needs.")
+@click.option("--spares", default=0, show_default=True, help="Nodes that stand ready beside them.")
+@click.option("--nproc-per-node", default=1, show_default=True, help="Processes on each node.")
+@click.option(
+    "--checkpoint-dir",
+    type=click.Path(path_type=Path),
+    help="Where the job keeps its checkpoints.  [default: in the run's directory]",
+)
+@click.option(
+    "--max-retries", default=10, show_default=True, help="Restarts for failures of the hardware."
+)
+@click.option(
+    "--max-app-retries", default=3, show_default=True, help="Restarts for failures of the job."
+)
+@click.option("--name", help="Name of the run and its job.  [default: <script>-<n>]")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="TOML file with the tables [nodes], [jobs] and [machines].",
+)
+@click.option("--boot-time", type=Duration(), help="How long a machine boots.  [default: 500ms]")
+@click.option(
+    "--grace",
+    type=Duration(),
+    default="5s",
+    show_default=True,
+    help="Time between SIGTERM and SIGKILL for ranks.",
+)
+@click.option(
+    "--hang-timeout",
+    type=Duration(),
+    help="Restart the job if it reports no new step for so long.  [default: not watched]",
+)
+@click.option("--master-port", type=int, help="MASTER_PORT.  [default: a free one]")
+@click.option(
+    "--logs",
+    type=click.Choice([one.value for one in Follow]),
+    default=Follow.FIRST.value,
+    show_default=True,
+    help="Whose output to show; all of it is kept in files.",
+)
+@click.option("--dry-run", is_flag=True, help="Check everything, run nothing.")
+@output_option(Output.TABLE, Output.JSON)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(  # noqa: PLR0913 - one parameter for each option
+    *,
+    command: tuple[str, ...],
+    nodes: int,
+    spares: int,
+    nproc_per_node: int,
+    checkpoint_dir: Path | None,
+    max_retries: int,
+    max_app_retries: int,
+    name: str | None,
+    config_file: Path | None,
+    boot_time: timedelta | None,
+    grace: timedelta,
+    hang_timeout: timedelta | None,
+    master_port: int | None,
+    logs: str,
+    dry_run: bool,
+    output: str,
+) -> int:
+    """Run COMMAND as a job on a cluster embedded in this machine, and keep it running.
+
+    When a rank exits, a node falls silent or a fault is found, the job is stopped as a whole, the
+    node is rebooted or replaced, and the job starts again from its last checkpoint.
+    """
+    home = default_home()
+    settings = RunSettings(
+        name=name or default_name(home, command),
+        home=home,
+        command=command,
+        nodes=nodes,
+        spares=spares,
+        nproc_per_node=nproc_per_node,
+        checkpoint_dir=checkpoint_dir.absolute() if checkpoint_dir is not None else None,
+        max_retries=max_retries,
+        max_app_retries=max_app_retries,
+        grace=grace,
+        hang_timeout=hang_timeout,
+        master_port=master_port,
+        config=_config(config_file, boot_time),
+    )
+    if dry_run:
+        return _check_only(settings)
+    with started(settings, _show(output), Follow(logs)) as (session, _):
+        session.run()
+        summary, stopped_by = session.summary(), session.stopped_by
+    if output == Output.JSON:
+        print_json_line({"event": "run.ended", **to_plain(summary)})
+    else:
+        click.echo("\n".join(report_lines(summary)))
+    return exit_code(summary, stopped_by)
+
+
+def _config(path: Path | None, boot_time: timedelta | None) -> RunConfig:
+    config = load_config(path, RunConfig) if path is not None else RunConfig()
+    if boot_time is None:
+        return config
+    return replace(config, machines=replace(config.machines, boot_time=boot_time))
+
+
+def _check_only(settings: RunSettings) -> int:
+    check(settings)
+    total = settings.nodes + settings.spares
+    click.echo(
+        f"{settings.name}: would run {shlex.join(settings.command)} on {settings.nodes} of {total} "
+        f"nodes, {settings.nproc_per_node} processes on each; nothing was started"
+    )
+    return ExitCode.OK
+
+
+def _show(output: str) -> Show:
+    if output == Output.JSON:
+        return Show.JSON
+    return Show.LIVE if is_terminal() else Show.PLAIN

@@ -1,0 +1,77 @@
+"""A run from its settings to its exit code."""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from importlib import import_module
+from typing import Final, cast
+
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.lock import held
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.run.logs import Follow, RankLogs
+from holdfast.apps.run.prepare import archive, check, sweep
+from holdfast.apps.run.screen import JsonScreen, PlainScreen, Screen
+from holdfast.apps.run.session import Session
+from holdfast.apps.run.settings import RunSettings
+from holdfast.apps.run.summary import Summary
+from holdfast.model.jobs import JobPhase
+
+_LIVE: Final = ("holdfast.apps.run.live", "LiveScreen")
+
+
+class Show(StrEnum):
+    """In which form a run shows itself."""
+
+    LIVE = "live"
+    PLAIN = "plain"
+    JSON = "json"
+
+
+@contextlib.contextmanager
+def started(settings: RunSettings, show: Show, follow: Follow) -> Iterator[tuple[Session, RunDir]]:
+    """Prepare everything for a run; its name is held until the end of the block.
+
+    Raises:
+        ConfigError: something about the settings cannot be used; nothing was made.
+        StorageFull: there is no room for the run; nothing was made.
+
+    """
+    check(settings)
+    run = RunDir(settings.home / "runs" / settings.name)
+    with held(run), _screen(show) as screen:
+        sweep(settings.home)
+        archive(run)
+        run.create()
+        checkpoints = settings.checkpoint_dir or run.checkpoints
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        session = Session(settings, run, screen, RankLogs(run, settings.nodes, follow))
+        try:
+            yield session, run
+        finally:
+            session.close()
+
+
+def exit_code(summary: Summary, stopped_by: int | None) -> ExitCode:
+    """How ``holdfast run`` ends."""
+    if stopped_by is not None:
+        return ExitCode.INTERRUPTED if stopped_by == signal.SIGINT else ExitCode.TERMINATED
+    return ExitCode.OK if summary.outcome == JobPhase.SUCCEEDED else ExitCode.FAILED
+
+
+@contextlib.contextmanager
+def _screen(show: Show) -> Iterator[Screen]:
+    screen: Screen
+    now = SystemClock().now()
+    if show is Show.LIVE:
+        module, name = _LIVE
+        screen = cast("Screen", getattr(import_module(module), name)(now))
+    else:
+        screen = JsonScreen(sys.stdout) if show is Show.JSON else PlainScreen(sys.stdout, now)
+    try:
+        yield screen
+    finally:
+        screen.close()

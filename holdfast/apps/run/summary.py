@@ -1,0 +1,124 @@
+"""What a run came to, told at its end."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.adapters.local.store import LocalStore
+from holdfast.kit.units import format_duration
+from holdfast.model.jobs import AttemptRecord, JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """One restart of the job. Durations in seconds."""
+
+    attempt: int
+    """The attempt that was stopped."""
+
+    kind: str
+    reason: str
+    node: str
+    stop_s: float
+    """From the decision to stop to the end of the last rank."""
+
+    start_s: float
+    """From then to all ranks of the next attempt running: waiting for nodes included."""
+
+    lost_steps: int | None
+    """Steps that the next attempt did again; None where the job reports none."""
+
+    incident_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A whole run."""
+
+    name: str
+    outcome: str
+    reason: str
+    attempts: int
+    hardware_retries: int
+    app_retries: int
+    step: int | None
+    seconds: float
+    recoveries: tuple[Recovery, ...]
+    checkpoint_dir: str
+    directory: str
+
+
+def recoveries(record: JobRecord) -> tuple[Recovery, ...]:
+    """Every restart of a job, oldest first."""
+    following: list[tuple[datetime | None, int | None]] = [
+        (attempt.started_at, attempt.first_step) for attempt in record.attempts[1:]
+    ]
+    found = []
+    for over, (started_at, first_step) in zip(record.attempts, following, strict=False):
+        failure = over.failure
+        if failure is None or started_at is None:
+            continue
+        found.append(
+            Recovery(
+                attempt=over.attempt,
+                kind=failure.kind,
+                reason=failure.reason,
+                node=failure.node,
+                stop_s=(over.stopped_at - failure.at).total_seconds(),
+                start_s=(started_at - over.stopped_at).total_seconds(),
+                lost_steps=lost_steps(over, first_step),
+                incident_id=failure.incident_id,
+            )
+        )
+    return tuple(found)
+
+
+def lost_steps(over: AttemptRecord, resumed_from: int | None) -> int | None:
+    """Steps of an attempt that the next one did again; None where the job reports none."""
+    if over.last_step is None or resumed_from is None:
+        return None
+    return max(0, over.last_step - resumed_from)
+
+
+def summarize(store: LocalStore, name: str, *, directory: str, checkpoint_dir: str) -> Summary:
+    """Sum up the run whose job is ``name``."""
+    record = store.jobs()[name][1]
+    run = store.run()
+    started_at = run[2] if run is not None else record.phase_since
+    return Summary(
+        name=name,
+        outcome=record.phase,
+        reason=record.reason,
+        attempts=record.attempt,
+        hardware_retries=record.hardware_retries,
+        app_retries=record.app_retries,
+        step=record.attempts[-1].last_step if record.attempts else None,
+        seconds=round((record.phase_since - started_at).total_seconds(), 3),
+        recoveries=recoveries(record),
+        checkpoint_dir=checkpoint_dir,
+        directory=directory,
+    )
+
+
+def report_lines(summary: Summary) -> list[str]:
+    """The summary for people."""
+    took = format_duration_s(summary.seconds)
+    lines = [f"{summary.name} {summary.outcome} after {took}: {summary.reason}"]
+    for one in summary.recoveries:
+        where = f" on {one.node}" if one.node else ""
+        lost = "" if one.lost_steps is None else f", {one.lost_steps} steps done again"
+        lines.append(
+            f"  attempt {one.attempt}: {one.reason}{where} ({one.kind}); stopped in "
+            f"{format_duration_s(one.stop_s)}, running again {format_duration_s(one.start_s)} "
+            f"later{lost}"
+        )
+    lines.append(
+        f"  {summary.attempts} attempts; retries: {summary.hardware_retries} hardware, "
+        f"{summary.app_retries} application"
+    )
+    lines += [f"  checkpoints: {summary.checkpoint_dir}", f"  logs: {summary.directory}/logs"]
+    return lines
+
+
+def format_duration_s(seconds: float) -> str:
+    """``format_duration`` for seconds."""
+    return format_duration(timedelta(seconds=seconds))
