@@ -1,0 +1,165 @@
+"""Writes docs/reference from the code; with ``--check`` it only says which pages are stale.
+
+Exit code: 0 if all pages are fresh (or were written), 1 if ``--check`` found a stale one.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields
+from datetime import timedelta
+from enum import Enum, IntEnum
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from holdfast.apps import exit_codes
+from holdfast.decisions import policy
+from holdfast.kit.units import format_duration
+from holdfast.model import events, names
+
+PAGES: Final = Path(__file__).parents[1] / "docs" / "reference"
+NOTE: Final = "<!-- Written by `make docs` from {}; change it there. -->"
+
+
+def policy_page() -> Iterator[str]:
+    """Every knob with its default and the reason for it."""
+    yield from _head("Policy", policy)
+    yield "Durations are written as `90s`, `15m` or `1h30m`, quotas as `20%` or as a count."
+    for kind in (policy.RemediationPolicy, policy.JobPolicy):
+        yield from ["", f"## {kind.__name__}", "", _prose(kind.__doc__), ""]
+        docs = _docs_under_names(policy, kind)
+        rows = [
+            (f"`{field.name}`", f"`{_default(field.default)}`", docs[field.name])
+            for field in fields(kind)
+        ]
+        yield from _table(("Key", "Default", "Meaning"), rows)
+    yield from ["", "## RecoveryMode", "", _prose(policy.RecoveryMode.__doc__), ""]
+    yield from _enum_table(policy, policy.RecoveryMode)
+
+
+def exit_codes_page() -> Iterator[str]:
+    """How processes end."""
+    yield from _head("Exit codes", exit_codes)
+    yield from _enum_table(exit_codes, exit_codes.ExitCode)
+
+
+def events_page() -> Iterator[str]:
+    """Every event with its fields."""
+    yield from _head("Events", events)
+    kinds = [kind for kind in _classes(events) if issubclass(kind, events.Event)]
+    rows = [
+        (f"`{kind.name}`", ", ".join(_field_names(kind)), _cell(kind.__doc__))
+        for kind in kinds
+        if kind is not events.Event
+    ]
+    yield from _table(("Event", "Fields", "When"), rows)
+
+
+def names_page() -> Iterator[str]:
+    """Every published name."""
+    yield from _head("Published names", names)
+    rows = [(f"`{name}`", f"`{value}`") for name, value in _constants(names)]
+    yield from _table(("Constant", "Value"), rows)
+    for kind in _classes(names):
+        yield from ["", f"## {kind.__name__}", "", _prose(kind.__doc__), ""]
+        yield from _table(("Name", "Value"), [(f"`{one.name}`", f"`{one.value}`") for one in kind])
+
+
+RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
+    "policy.md": policy_page,
+    "exit-codes.md": exit_codes_page,
+    "events.md": events_page,
+    "names.md": names_page,
+}
+
+
+def _head(title: str, module: ModuleType) -> list[str]:
+    source = module.__name__.replace(".", "/") + ".py"
+    return [f"# {title}", "", NOTE.format(source), "", _prose(module.__doc__), ""]
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield "| " + " | ".join(titles) + " |"
+    yield "|" + "---|" * len(titles)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def _enum_table(module: ModuleType, kind: type[Enum]) -> Iterator[str]:
+    docs = _docs_under_names(module, kind)
+    shown = "Code" if issubclass(kind, IntEnum) else "Value"
+    rows = [(f"`{one.value}`", f"`{one.name}`", docs.get(one.name, "")) for one in kind]
+    yield from _table((shown, "Name", "Meaning"), rows)
+
+
+def _docs_under_names(module: ModuleType, kind: type) -> dict[str, str]:
+    """The docstrings that stand under the names of a class."""
+    tree = ast.parse(inspect.getsource(module))
+    body = next(
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
+    )
+    docs = {}
+    for named, doc in pairwise(body):
+        target = named.targets[0] if isinstance(named, ast.Assign) else getattr(named, "target", "")
+        if isinstance(target, ast.Name) and isinstance(doc, ast.Expr):
+            docs[target.id] = _cell(ast.literal_eval(doc.value))
+    return docs
+
+
+def _default(value: object) -> str:
+    if value is MISSING:
+        return "required"
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _prose(doc: str | None) -> str:
+    return inspect.cleandoc(doc or "").replace("``", "`")
+
+
+def _cell(doc: str | None) -> str:
+    return _prose(doc).replace("\n\n", "<br>").replace("\n", " ")
+
+
+def _classes(module: ModuleType) -> list[type]:
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+
+
+def _constants(module: ModuleType) -> list[tuple[str, str]]:
+    constants = [(name, value) for name, value in vars(module).items() if name.isupper()]
+    return [(name, value) for name, value in constants if isinstance(value, str)]
+
+
+def _field_names(kind: type) -> list[str]:
+    return [f"`{field.name}`" for field in fields(kind)]
+
+
+def main(argv: list[str]) -> int:
+    """Write the pages, or check them."""
+    stale = []
+    for name, render in RENDERERS.items():
+        page, text = PAGES / name, "\n".join(render()) + "\n"
+        if page.is_file() and page.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in argv:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(text, encoding="utf-8")
+    if "--check" in argv and stale:
+        print(f"Stale: {', '.join(stale)} in docs/reference. Run make docs.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
