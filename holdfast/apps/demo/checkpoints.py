@@ -1,0 +1,159 @@
+"""Checkpoints that a crash, a full disk or a flipped bit cannot turn into a wrong resume.
+
+A file holds the SHA-256 of everything after it, a line of JSON and the state::
+
+    <64 hex digits>                      the SHA-256, and a line feed
+    {"run": "...", "step": 300}          and a line feed
+    <bytes of the trainer>
+"""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.model.errors import BackendError, ConfigError, StorageFull
+
+KEEP = 3
+"""Checkpoints kept. One could do; the others are for the day it is damaged."""
+
+_DAMAGED = ".damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state of a run after ``step`` steps."""
+
+    step: int
+    state: bytes
+
+
+class CheckpointDirectory:
+    """The checkpoints of one run. One process at a time may write there.
+
+    Args:
+        path: made when missing, together with its parents.
+        run: what must be equal for a checkpoint to be resumed: the options that shape the run.
+
+    Raises:
+        ConfigError: the directory cannot be made or written.
+
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        self._path = path
+        self._run = run
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for left_over in path.glob(".*.tmp"):
+                left_over.unlink()
+        except OSError as error:
+            raise ConfigError(
+                f"checkpoint directory {path}: {error.strerror}; choose another directory"
+            ) from error
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise ConfigError(f"checkpoint directory {path} is not writable; choose another one")
+
+    def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint that is whole; None if there is none.
+
+        A damaged one is set aside under another name, and ``warn`` is called with a sentence.
+
+        Raises:
+            ConfigError: the newest whole checkpoint belongs to another run.
+            BackendError: a damaged one cannot be set aside.
+
+        """
+        for path in self._paths():
+            try:
+                run, checkpoint = _decode(path.read_bytes())
+            except (OSError, ValueError) as error:
+                aside = path.with_suffix(_DAMAGED)
+                warn(f"checkpoint {path.name} is damaged ({error}): set aside as {aside.name}")
+                _set_aside(path, aside)
+                continue
+            if run != self._run:
+                raise ConfigError(
+                    f"checkpoint {path} is of another run ({run}; this run: {self._run}); "
+                    "choose another directory or the same options"
+                )
+            return checkpoint
+        return None
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Store a checkpoint durably, then remove all but the newest ``KEEP``.
+
+        Raises:
+            StorageFull: there is no space left. The checkpoints before are untouched.
+            BackendError: it cannot be written for another reason.
+
+        """
+        path = self._path / f"step-{checkpoint.step:09d}.ckpt"
+        write_durably(path, _encode(self._run, checkpoint))
+        for old in self._paths()[KEEP:]:
+            with suppress(OSError):  # the next save tries again
+                old.unlink()
+
+    def _paths(self) -> list[Path]:
+        """Newest first."""
+        return sorted(self._path.glob("step-*.ckpt"), reverse=True)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put ``data`` in place of the file, so that it is the old or the new one also after a crash.
+
+    Raises:
+        StorageFull: there is no space left.
+        BackendError: it cannot be written for another reason.
+
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise storage_error(path, error) from error
+
+
+def storage_error(path: Path, error: OSError) -> BackendError:
+    """What to raise, with a message for people, when ``path`` could not be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(
+            f"{path} could not be written: {error.strerror}; "
+            "free some space and start again: the job resumes from its last checkpoint"
+        )
+    return BackendError(f"{path} could not be written: {error.strerror}")
+
+
+def _set_aside(path: Path, aside: Path) -> None:
+    try:
+        path.replace(aside)
+    except OSError as error:
+        raise storage_error(aside, error) from error
+
+
+def _encode(run: str, checkpoint: Checkpoint) -> bytes:
+    body = json.dumps({"run": run, "step": checkpoint.step}).encode() + b"\n" + checkpoint.state
+    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _decode(data: bytes) -> tuple[str, Checkpoint]:
+    digest, _, body = data.partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        raise ValueError("its SHA-256 does not match")
+    header, _, state = body.partition(b"\n")
+    fields = json.loads(header)
+    return fields["run"], Checkpoint(fields["step"], state)
