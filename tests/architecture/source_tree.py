@@ -1,0 +1,33 @@
+"""The package's source as syntax trees, for the tests beside this file."""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "holdfast"
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    """The name of a file as it is written in the tables of the tests."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def walk_package() -> Iterator[tuple[str, ast.AST]]:
+    """Every node of every syntax tree, with the name of its file."""
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            yield relative(path), node
+
+
+def project() -> dict[str, Any]:
+    """pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,62 @@
+"""What import contracts cannot see: a module that is imported while the program runs."""
+
+import subprocess
+import sys
+
+import pytest
+from source_tree import project
+
+CONTRACT = "The agent stays light"
+
+LOAD_ALL = """
+import importlib, pkgutil, sys
+import holdfast.apps.agent, holdfast.apps.main, holdfast.detectors
+for module in pkgutil.iter_modules(holdfast.detectors.__path__, "holdfast.detectors."):
+    importlib.import_module(module.name)
+print(*sys.modules)
+"""
+
+START = """
+import atexit, sys
+from holdfast.apps.main import run
+atexit.register(lambda: print(*sys.modules, file=sys.__stdout__))
+run(sys.argv[1:])
+"""
+
+
+def heavy() -> set[str]:
+    contracts = project()["tool"]["importlinter"]["contracts"]
+    modules = next(one["forbidden_modules"] for one in contracts if one["name"] == CONTRACT)
+    return set(modules)
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", *arguments], capture_output=True, check=True, encoding="utf-8"
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def loaded_heavy(modules: set[str]) -> set[str]:
+    return {
+        module for module in modules if any(f"{module}.".startswith(f"{name}.") for name in heavy())
+    }
+
+
+def test_the_agent_with_every_detector_loads_nothing_heavy() -> None:
+    modules = loaded_by(LOAD_ALL)
+
+    assert "holdfast.apps.agent" in modules
+    assert loaded_heavy(modules) == set()
+
+
+@pytest.mark.parametrize("process", ["agent", "_node"])
+def test_a_light_process_starts_without_anything_heavy(process: str) -> None:
+    modules = loaded_by(START, process, "--help")
+
+    assert "argparse" in modules
+    assert loaded_heavy(modules) == set()
+
+
+def test_a_heavy_import_would_be_seen() -> None:
+    assert "click" in loaded_heavy(loaded_by(START, "--help"))
