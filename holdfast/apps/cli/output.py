@@ -51,7 +51,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Column(Generic[T]):
     """One column of a table."""
 

@@ -1,0 +1,376 @@
+import errno
+import json
+import os
+import pty
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from holdfast import __version__
+from holdfast.apps.cli.main import COMMANDS, cli
+from holdfast.apps.cli.output import (
+    Column,
+    Output,
+    age,
+    confirm_or_abort,
+    format_table,
+    output_option,
+    print_details,
+    print_rows,
+    yes_option,
+)
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.main import LIGHT, run
+
+HOLDFAST = [sys.executable, "-m", "holdfast"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_row_of_the_table_is_a_command_with_help(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command.get_short_help_str()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    done = subprocess.run([*HOLDFAST, name, "--help"], capture_output=True, check=False)
+
+    assert done.returncode == ExitCode.OK
+    assert b"usage" in done.stdout.lower()
+    assert done.stderr == b""
+
+
+def test_help_lists_every_command_and_loads_none() -> None:
+    show = (
+        "import sys; from holdfast.apps.main import run; code = run(['--help']);"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", show], capture_output=True, check=True, encoding="utf-8"
+    )
+
+    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+    loaded = set(done.stderr.split())
+    assert loaded.isdisjoint(row.module for row in COMMANDS.values())
+    assert loaded.isdisjoint({"rich", "numpy", "sqlite3", "json"})
+
+
+def test_the_version_is_told() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+
+    assert result.output == f"holdfast {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("rum", "No such command 'rum'. Did you mean 'run'?\n"),
+        ("incident", "No such command 'incident'. Did you mean 'incidents'?\n"),
+        ("xyz", "No such command 'xyz'.\n"),
+    ],
+)
+def test_an_unknown_command_is_bad_input_and_the_nearest_name_is_told(
+    typed: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([typed]) == ExitCode.BAD_INPUT
+    assert capsys.readouterr().err.endswith(told)
+
+
+def test_an_unknown_option_is_bad_input() -> None:
+    assert run(["--no-such-option"]) == ExitCode.BAD_INPUT
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
+    result = CliRunner().invoke(cli, ["completion", shell])
+
+    assert result.exit_code == ExitCode.OK
+    assert f"_HOLDFAST_COMPLETE={shell}_complete" in result.output
+
+
+def test_the_shell_completes_commands() -> None:
+    done = subprocess.run(
+        HOLDFAST,
+        env={
+            **os.environ,
+            "_HOLDFAST_COMPLETE": "bash_complete",
+            "COMP_WORDS": "holdfast com",
+            "COMP_CWORD": "1",
+        },
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+    )
+
+    assert done.stdout.split() == ["plain,completion"]
+
+
+class Process:
+    """A process of the table whose ``main`` does what a test says."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._file = folder / "process_of_a_test.py"
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.setitem(LIGHT, "process", self._file.stem)
+
+    def run(self, body: str, *arguments: str) -> int:
+        sys.modules.pop(self._file.stem, None)
+        self._file.write_text(
+            f"import errno\nfrom holdfast.model.errors import *\ndef main(argv):\n    {body}\n",
+            encoding="utf-8",
+        )
+        return run(["process", *arguments])
+
+
+@pytest.fixture
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Process:
+    return Process(tmp_path, monkeypatch)
+
+
+def test_the_exit_code_is_what_the_process_returns(process: Process) -> None:
+    assert process.run("return len(argv)", "a", "b", "c") == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        ("ConfigError(['a: x', 'b: y'])", ExitCode.BAD_INPUT, "holdfast: a: x\nholdfast: b: y\n"),
+        ("StorageFull('/x is full')", ExitCode.BAD_INPUT, "holdfast: /x is full\n"),
+        ("BackendError('no answer')", ExitCode.FAILED, "holdfast: no answer\n"),
+        ("HoldfastError('no')", ExitCode.FAILED, "holdfast: no\n"),
+        (
+            "OSError(errno.EACCES, 'Permission denied', '/x')",
+            ExitCode.FAILED,
+            "holdfast: Permission denied: /x\n",
+        ),
+        (
+            "OSError(errno.ENOSPC, 'No space left on device')",
+            ExitCode.BAD_INPUT,
+            "holdfast: No space left on device\n",
+        ),
+        ("OSError(errno.EDQUOT, 'Quota exceeded')", ExitCode.BAD_INPUT, "holdfast: Quota exceed"),
+        ("BrokenPipeError()", ExitCode.FAILED, ""),
+        ("KeyboardInterrupt()", ExitCode.INTERRUPTED, ""),
+        ("ValueError('oops')", ExitCode.INTERNAL_ERROR, "holdfast: internal error: ValueError: oo"),
+    ],
+)
+def test_each_error_is_put_into_words_and_has_its_exit_code(
+    process: Process,
+    capsys: pytest.CaptureFixture[str],
+    error: str,
+    code: ExitCode,
+    message: str,
+) -> None:
+    assert process.run(f"raise {error}") == code
+
+    told = capsys.readouterr().err
+    assert told.startswith(message) if message else told == ""
+    assert "Traceback" not in told
+
+
+def test_the_traceback_is_shown_on_demand(
+    process: Process, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+
+    assert process.run("raise ValueError('oops')") == ExitCode.INTERNAL_ERROR
+
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_full_disk_behind_standard_output_is_told_once() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [*HOLDFAST, "--help"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+
+    assert done.returncode == ExitCode.BAD_INPUT
+    assert done.stderr.decode() == f"holdfast: {os.strerror(errno.ENOSPC)}\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error_to_tell() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*HOLDFAST, "--help"], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == b""
+
+
+def test_closed_standard_output_is_no_error() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *HOLDFAST, "--help"], capture_output=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+    phase: str
+    note: str = ""
+
+
+COLUMNS = [
+    Column[Thing](title="name", cell=lambda thing: thing.name),
+    Column[Thing](title="phase", cell=lambda thing: thing.phase),
+    Column[Thing](title="note", cell=lambda thing: thing.note, wide=True),
+]
+
+
+def test_a_table_is_plain_aligned_text_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [Thing("a", "running"), Thing("longer", "")]
+
+    print_rows(rows, COLUMNS, output=Output.TABLE, empty="none")
+
+    assert capsys.readouterr().out == "NAME    PHASE\na       running\nlonger  -\n"
+
+
+def test_wide_columns_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([Thing("a", "x", "n" * 300)], COLUMNS, output=Output.WIDE, empty="none")
+
+    assert "n" * 300 in capsys.readouterr().out
+
+
+def test_json_holds_the_whole_things(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([Thing("a", "x", "n")], COLUMNS, output=Output.JSON, empty="none")
+
+    assert json.loads(capsys.readouterr().out) == [{"name": "a", "phase": "x", "note": "n"}]
+
+
+def test_no_rows_are_a_sentence_for_people_and_an_empty_array_for_programs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_rows([], COLUMNS, output=Output.TABLE, empty="No things yet.")
+    print_rows([], COLUMNS, output=Output.JSON, empty="No things yet.")
+
+    assert capsys.readouterr() == ("[]\n", "No things yet.\n")
+
+
+def test_details_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    print_details([("Name", "a"), ("Last fault", None)])
+
+    assert capsys.readouterr().out == "Name:        a\nLast fault:  -\n"
+
+
+def test_text_of_a_log_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([Thing("a\x1b[2J\nb", "x")], COLUMNS, output=Output.TABLE, empty="")
+
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert len(out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60])
+def test_a_table_fits_the_terminal(width: int) -> None:
+    lines = format_table(["id", "name", "message"], [["1", "n" * 30, "m" * 90]], width=width)
+
+    assert max(map(len, lines)) <= max(width, 2 + 2 + 8 + 2 + 8)
+    assert "…" in lines[1]
+
+
+def test_what_fits_is_not_cut() -> None:
+    rows = [["abcdefghi", "abcdefghi"]]
+
+    assert format_table(["id", "name"], rows, width=20)[1] == "abcdefghi  abcdefghi"
+    assert format_table(["id", "name"], rows, width=19)[1] == "abcdefg…  abcdefghi"
+
+
+def on_terminal(environment: dict[str, str]) -> str:
+    """What a table looks like on a terminal of 40 columns."""
+    show = (
+        "from holdfast.apps.cli.output import *\n"
+        "columns = [Column(title='phase', cell=lambda row: row), "
+        "Column(title='note', cell=lambda row: 'n' * 90)]\n"
+        "print_rows(['running', 'failed'], columns, output='table', empty='')\n"
+    )
+    master, slave = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", show],
+        stdout=slave,
+        check=True,
+        env={**os.environ, "COLUMNS": "40", "TERM": "xterm", **environment},
+    )
+    os.close(slave)
+    text = os.read(master, 65536).decode()
+    os.close(master)
+    return text
+
+
+def test_a_terminal_gets_colors_and_its_own_width() -> None:
+    text = on_terminal({"NO_COLOR": ""})
+
+    assert "\x1b[32mrunning\x1b[0m" in text
+    assert "\x1b[31mfailed\x1b[0m" in text
+    assert "  " + "n" * 30 + "…\r\n" in text  # 7 + 2 + 31 = 40
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])
+def test_colors_can_be_turned_off(environment: dict[str, str]) -> None:
+    assert "\x1b" not in on_terminal(environment)
+
+
+def test_an_age_is_a_duration_or_a_dash() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert age(now - timedelta(minutes=90), now) == "1h30m"
+    assert age(None, now) == "-"
+
+
+@click.command()
+@output_option(Output.TABLE, Output.JSON)
+@yes_option
+def destroy(output: str, yes: bool) -> None:
+    confirm_or_abort("Destroy it?", yes=yes)
+    click.echo(f"destroyed {output}")
+
+
+def test_the_first_form_is_the_default_and_others_are_refused() -> None:
+    assert CliRunner().invoke(destroy, ["--yes"]).output == "destroyed table\n"
+    assert CliRunner().invoke(destroy, ["--yes", "-o", "json"]).output == "destroyed json\n"
+    assert CliRunner().invoke(destroy, ["-o", "wide"]).exit_code == ExitCode.BAD_INPUT
+
+
+def test_without_a_terminal_a_destructive_act_needs_yes() -> None:
+    result = CliRunner().invoke(destroy, [], input="y\n")
+
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "confirm with --yes" in result.output
+    assert "destroyed" not in result.output
+
+
+def asked_on_terminal(answer: bytes) -> subprocess.CompletedProcess[str]:
+    ask = (
+        "from holdfast.apps.cli.output import confirm_or_abort\n"
+        "confirm_or_abort('Destroy it?', yes=False)\n"
+        "print('destroyed')\n"
+    )
+    master, slave = pty.openpty()
+    os.write(master, answer)
+    done = subprocess.run(
+        [sys.executable, "-c", ask], stdin=slave, capture_output=True, check=False, encoding="utf-8"
+    )
+    os.close(master)
+    os.close(slave)
+    return done
+
+
+def test_on_a_terminal_the_person_decides() -> None:
+    assert "destroyed" in asked_on_terminal(b"y\n").stdout
+    refused = asked_on_terminal(b"n\n")
+    assert "destroyed" not in refused.stdout
+    assert "Nothing was changed." in refused.stderr
