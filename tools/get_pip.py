@@ -2,30 +2,38 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import urllib.request
+from pathlib import Path
+from urllib.parse import urljoin
+from urllib.request import urlopen
 
 INDEX = "https://pypi.org/pypi/pip/json"
 
 
-def main() -> None:
+def main() -> int:
     """Download pip's wheel, check its digest, and let it install itself."""
-    with urllib.request.urlopen(INDEX, timeout=60) as response:
-        wheel = next(file for file in json.load(response)["urls"] if file["url"].endswith(".whl"))
-    with urllib.request.urlopen(wheel["url"], timeout=60) as response:  # noqa: S310
-        content = response.read()
+    try:
+        index = json.loads(_read(INDEX))
+        wheel = next(file for file in index["urls"] if file["url"].endswith(".whl"))
+        content = _read(urljoin(INDEX, wheel["url"]))
+    except OSError as error:
+        sys.exit(f"pip could not be downloaded: {error}")
     if hashlib.sha256(content).hexdigest() != wheel["digests"]["sha256"]:
-        sys.exit(f"{wheel['url']} is damaged: its SHA-256 is not the published one")
+        sys.exit("pip could not be downloaded: the SHA-256 of its wheel is not the published one")
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, wheel["filename"])
-        with open(path, "wb") as file:
-            file.write(content)
-        install = [sys.executable, f"{path}/pip", "install", "--quiet", "--no-index", path]
-        sys.exit(subprocess.call(install))
+        path = Path(folder, wheel["filename"])
+        path.write_bytes(content)
+        install = ["install", "--quiet", "--no-index", str(path)]
+        return subprocess.call([sys.executable, str(path / "pip"), *install])
+
+
+def _read(url: str) -> bytes:
+    with urlopen(url, timeout=60) as response:  # noqa: S310 - https only, see INDEX
+        content: bytes = response.read()
+    return content
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
