@@ -6,6 +6,7 @@ from datetime import datetime
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import TripBreaker
+from holdfast.model.names import Condition
 from holdfast.model.nodes import ClusterView, NodeView
 
 
@@ -42,6 +43,9 @@ def trip(
 def _turned_faulty(
     node: NodeView, policy: RemediationPolicy, since: datetime, now: datetime
 ) -> bool:
+    course = node.record.course
+    if course is not None and course.condition != Condition.REQUESTED and course.opened_at > since:
+        return True
     if any(past.opened_at > since for past in node.record.history):
         return True
     return any(fault.since > since for fault in node_faults(node, policy, now))

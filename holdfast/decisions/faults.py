@@ -20,6 +20,9 @@ AWAY: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
 """Phases in which the machine is expected to be silent."""
 
 
+_COMING: Final = frozenset({Phase.JOINING, Phase.CHECKING})
+
+
 def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tuple[Fault, ...]:
     """Faults that need something done to the node, worst first, people's requests left out."""
     faults = [
@@ -87,12 +90,13 @@ def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
             node.check.ended_at,
             node.check.detail,
         )
-    if node.check is None and now >= node.record.phase_since + policy.deep_check_timeout:
+    deadline = node.record.phase_since + policy.deep_check_timeout
+    if node.check is None and now >= deadline:
         return _fault(
             Condition.DEEP_CHECK,
             Reason.CHECK_NEVER_ENDED,
             Remedy.REPLACE,
-            node.record.phase_since,
+            deadline,
             "the deep health check did not report back in time",
         )
     return None
@@ -100,7 +104,7 @@ def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
 
 def offender_fault(node: NodeView, offenders: frozenset[str]) -> Fault | None:
     """The fault of a machine that was sent away for good and is back."""
-    if node.provider_id not in offenders or node.record.phase in AWAY:
+    if node.provider_id not in offenders or node.record.phase not in _COMING:
         return None
     return _fault(
         Condition.REPEAT_OFFENDER,

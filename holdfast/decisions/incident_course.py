@@ -14,26 +14,30 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
+from holdfast.model.health import Fault
 from holdfast.model.incidents import Incident, JobTouch
-from holdfast.model.nodes import NodeView
+from holdfast.model.nodes import Course, NodeView
 
 
-def opened(incident_id: str, node: NodeView, action: Quarantine, now: datetime) -> Incident:
-    """The incident that a quarantine begins."""
+def opened(node: NodeView, course: Course, fault: Fault | None) -> Incident:
+    """The incident of a course; ``fault`` is its cause, None if that is not known any more."""
     return Incident(
-        id=incident_id,
+        id=course.incident_id,
         node=node.name,
         provider_id=node.provider_id,
-        reason=action.fault.reason,
-        remedy=action.remedy,
-        message=action.fault.message,
-        detected_at=min(action.fault.since, now),
-        quarantined_at=now,
+        reason=course.reason,
+        remedy=course.remedy,
+        message=fault.message if fault is not None else "",
+        detected_at=min(fault.since, course.opened_at) if fault is not None else course.opened_at,
+        quarantined_at=course.opened_at,
     )
 
 
 def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
-    """The incident once ``action`` is taken. Points reached before keep their time."""
+    """The incident once ``action`` is taken.
+
+    A repair that did not help has not happened: what follows the next one counts.
+    """
     match action:
         case Quarantine() | Reassign():
             return replace(
@@ -41,6 +45,9 @@ def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
                 reason=action.fault.reason,
                 remedy=action.remedy,
                 message=action.fault.message,
+                repaired_at=None,
+                checked_at=None,
+                released_at=None,
             )
         case Reboot():
             return replace(incident, remedy="reboot", drained_at=incident.drained_at or now)

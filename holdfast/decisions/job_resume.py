@@ -1,8 +1,9 @@
 """Jobs: when an attempt is stopped, whose fault it was, and whether there is another."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from holdfast.decisions.faults import app_restart_since, node_faults, silent_at
 from holdfast.decisions.placement import place, usable
@@ -23,8 +24,12 @@ from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobView, RankVie
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeView, Phase
 
-KILL_AGAIN = timedelta(seconds=1)
-"""A process in uninterruptible sleep survives SIGKILL for a while; the next one finds it."""
+KILL_AGAIN: Final = timedelta(seconds=1)
+"""After SIGKILL was sent, it is sent again: a process may have been forked in between."""
+
+KILL_AGAIN_MAX: Final = timedelta(minutes=1)
+"""The pause grows with the time since the stop, to this at most: on a node that hangs, nothing
+ends before the node is repaired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,40 +81,71 @@ def _decide_waiting(
 def _decide_running(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
+    is_launched = len(job.ranks) == job.spec.nodes
+    if is_launched and all(rank.exit_code == 0 for rank in job.ranks):
+        return _finish(job, JobPhase.SUCCEEDED, "all ranks ended with exit code 0")
     if job.cancel_requested:
         return StopAttempt(job=job.spec.name, failure=None)
-    failure = hardware_failure(job, nodes, policy.nodes, now) or _application_failure(job, now)
+    failure = (
+        hardware_failure(job, nodes, policy.nodes, now)
+        or _application_failure(job, now)
+        or (None if is_launched else _launch_failure(job, nodes, policy, now))
+    )
     if failure is not None:
         return StopAttempt(job=job.spec.name, failure=failure)
     if job.record.phase is JobPhase.STARTING:
-        return _decide_starting(job, policy, now)
-    if len(job.ranks) == job.spec.nodes and all(rank.exit_code == 0 for rank in job.ranks):
-        return _finish(job, JobPhase.SUCCEEDED, "all ranks ended with exit code 0")
+        return Relaunch(job=job.spec.name)
     deadlines = [silent_at(nodes[name], policy.nodes) for name in job.record.placement]
+    if not is_launched:
+        deadlines.append(job.record.phase_since + policy.job.launch_timeout)
     return Wait(until=min((at for at in deadlines if at is not None), default=None))
 
 
-def _decide_starting(job: JobView, policy: ResumePolicy, now: datetime) -> JobAction:
+def _launch_failure(
+    job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
+) -> Failure | None:
+    """Why the ranks that were not launched yet cannot be any more; None if they can."""
+    launched = {rank.node for rank in job.ranks}
+    for name in job.record.placement:
+        node = nodes[name]
+        if name in launched:
+            continue
+        if node.record.phase is not Phase.SCHEDULABLE:
+            return _left_service(node, job, now)
+        for fault in node_faults(node, policy.nodes, now):
+            return _hardware(job, now, fault.reason, name, fault.message)
     if now < job.record.phase_since + policy.job.launch_timeout:
-        return Relaunch(job=job.spec.name)
+        return None
     waited = format_duration(policy.job.launch_timeout)
-    failure = _application(job, now, Reason.LAUNCH_FAILED, "", f"not launched within {waited}")
-    return StopAttempt(job=job.spec.name, failure=failure)
+    ran = f"{len(job.ranks)} of {job.spec.nodes} ranks were launched within {waited}"
+    return _application(job, now, Reason.LAUNCH_FAILED, "", ran)
 
 
 def _decide_stopping(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
     record = job.record
-    if any(rank.exit_code is None for rank in job.ranks):
-        deadline = record.phase_since + (KILL_AGAIN if record.killed else job.spec.grace)
-        return Wait(until=deadline) if now < deadline else KillAttempt(job=job.spec.name)
+    alive = [rank.node for rank in job.ranks if rank.exit_code is None]
+    if alive:
+        deadline = record.phase_since + (_kill_pause(job) if record.killed else job.spec.grace)
+        if now >= deadline:
+            return KillAttempt(job=job.spec.name)
+        why = f"its processes on {', '.join(alive)} do not end" if record.killed else ""
+        return Wait(until=deadline, why=why)
     if record.failure is None:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
     settled = record.failure.at + policy.job.settle
     if now < settled:
         return Wait(until=settled)
     return _after_failure(job, _verdict(job, nodes, policy, now), policy, now)
+
+
+def _kill_pause(job: JobView) -> timedelta:
+    record = job.record
+    if record.failure is None:
+        return KILL_AGAIN
+    since_first_kill = record.phase_since - record.failure.at - job.spec.grace
+    return min(max(since_first_kill, KILL_AGAIN), KILL_AGAIN_MAX)
 
 
 def hardware_failure(
@@ -131,25 +167,39 @@ def hardware_failure(
 def _node_failure(
     name: str, node: NodeView | None, job: JobView, policy: RemediationPolicy, now: datetime
 ) -> Failure | None:
-    def failure(reason: str, evidence: str, kind: FailureKind = FailureKind.HARDWARE) -> Failure:
-        return Failure(
-            kind=kind, reason=reason, at=now, node=name, evidence=evidence, step=job.step
-        )
-
     if node is None:
-        return failure(Reason.NODE_LOST, f"{name} has left the cluster")
-    course = node.record.course
+        return _hardware(job, now, Reason.NODE_LOST, name, f"{name} has left the cluster")
     for fault in node_faults(node, policy, now):
         if fault.urgency is Urgency.IMMEDIATE:
-            return failure(fault.reason, fault.message)
+            return _hardware(job, now, fault.reason, name, fault.message)
     if node.record.phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED):
-        is_request = course is not None and course.condition == Condition.REQUESTED
-        kind = FailureKind.REQUESTED if is_request else FailureKind.HARDWARE
-        reason = course.reason if course is not None else Reason.NODE_LOST
-        return failure(reason, f"{name} is {node.record.phase}", kind)
+        return _left_service(node, job, now)
     started = job.record.started_at
     restart = app_restart_since(node, started) if started is not None else None
-    return failure(restart.reason, restart.message) if restart is not None else None
+    if restart is None:
+        return None
+    return _hardware(job, now, restart.reason, name, restart.message)
+
+
+def _left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
+    """The failure of an attempt whose node is not, or not any more, given to jobs."""
+    course = node.record.course
+    reason = course.reason if course is not None else Reason.NODE_LOST
+    failure = _hardware(job, now, reason, node.name, f"{node.name} is {node.record.phase}")
+    if course is not None and course.condition == Condition.REQUESTED:
+        return replace(failure, kind=FailureKind.REQUESTED)
+    return failure
+
+
+def _hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
+    return Failure(
+        kind=FailureKind.HARDWARE,
+        reason=reason,
+        at=now,
+        node=node,
+        evidence=evidence,
+        step=job.step,
+    )
 
 
 def _application_failure(job: JobView, now: datetime) -> Failure | None:
@@ -169,14 +219,8 @@ def _application_failure(job: JobView, now: datetime) -> Failure | None:
 
 
 def _application(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
-    return Failure(
-        kind=FailureKind.APPLICATION,
-        reason=reason,
-        at=now,
-        node=node,
-        evidence=evidence,
-        step=job.step,
-    )
+    failure = _hardware(job, now, reason, node, evidence)
+    return replace(failure, kind=FailureKind.APPLICATION)
 
 
 def _exit_text(rank: RankView) -> str:
@@ -195,13 +239,12 @@ def _verdict(
     late = hardware_failure(job, nodes, policy.nodes, now)
     if first.kind is not FailureKind.APPLICATION or late is None:
         return first
-    return Failure(
+    return replace(
+        first,
         kind=late.kind,
         reason=late.reason,
-        at=first.at,
         node=late.node,
         evidence=f"{late.evidence} ({first.evidence})",
-        step=first.step,
     )
 
 
@@ -212,7 +255,7 @@ def _after_failure(
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
     spec, record = job.spec, job.record
     stuck = failures_at_step(job, failure)
-    if failure.kind is not FailureKind.REQUESTED and stuck >= spec.same_step_limit:
+    if failure.kind is FailureKind.APPLICATION and stuck >= spec.same_step_limit:
         return _fail(job, failure, f"no progress: {stuck} failures in a row at step {failure.step}")
     if failure.kind is FailureKind.HARDWARE and record.hardware_retries >= spec.max_retries:
         return _fail(job, failure, f"{spec.max_retries} hardware retries are spent")
@@ -225,24 +268,24 @@ def _after_failure(
 
 
 def failures_at_step(job: JobView, failure: Failure) -> int:
-    """How many failures in a row, this one included, came without progress between them.
+    """How many failures of the application in a row, this one included, made no progress.
 
-    0 where the job reports no steps: then nothing is known about its progress.
+    Progress is a step beyond that of every failure before. Only the application can be stuck: a
+    node may well fail twice between two checkpoints, and has a budget of its own. A failure that
+    reports no step says nothing about progress.
     """
+    record = job.record
     if failure.step is None:
-        return 0
-    if failure.kind is FailureKind.REQUESTED:
-        return job.record.same_step_failures
-    best = job.record.best_step
-    return job.record.same_step_failures + 1 if best is not None and failure.step <= best else 1
+        return record.same_step_failures
+    has_progressed = record.best_step is None or failure.step > record.best_step
+    before = 0 if has_progressed else record.same_step_failures
+    return before + (failure.kind is FailureKind.APPLICATION)
 
 
 def _backoff(retries: int, policy: JobPolicy) -> timedelta:
     if retries == 0:
         return timedelta(0)
-    doublings = min(
-        retries - 1, 30
-    )  # more would overflow a timedelta; the cap is reached long before
+    doublings = min(retries - 1, 30)  # more could overflow a timedelta
     factor: int = 2**doublings
     return min(policy.app_backoff_max, policy.app_backoff * factor)
 

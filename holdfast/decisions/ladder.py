@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from holdfast.decisions.lifecycle import machine_ordered_on
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Fault, Remedy
 from holdfast.model.names import Condition
@@ -30,8 +31,8 @@ def is_repeat_offender(node: NodeView, policy: RemediationPolicy, now: datetime)
 
 def _rebooted_in_vain(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
     course = node.record.course
-    if course is not None and course.repairs and course.remedy is Remedy.REBOOT:
-        return True
+    if course is not None and machine_ordered_on(course) == node.provider_id:
+        return True  # only a reboot leaves the machine here
     return any(
         past.remedy is Remedy.REBOOT and now - past.closed_at <= policy.reboot_window
         for past in node.record.history

@@ -75,6 +75,11 @@ def machine_gone(record: NodeRecord) -> NodeRecord:
     return replace(record, course=replace(record.course, remedy=Remedy.REPLACE, retry_at=None))
 
 
+def machine_ordered_on(course: Course) -> str:
+    """``provider_id`` of the machine that the last order of a course was for; empty before any."""
+    return course.machine.partition("#")[0]
+
+
 def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
     """The record of a replacement once it takes over the course of the node before it."""
     return replace(successor, course=predecessor.course)
@@ -103,9 +108,15 @@ def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
     record = node.record
     if record.phase is Phase.CHECKING:
         return DeepCheckStatus.IN_PROGRESS
-    if record.course is not None and record.course.condition == Condition.DEEP_CHECK:
+    if _is_failed_machine(record):
         return DeepCheckStatus.FAILED
     return DeepCheckStatus.PASSED if record.checked_machine == node.machine else None
+
+
+def _is_failed_machine(record: NodeRecord) -> bool:
+    if record.course is None or record.course.condition != Condition.DEEP_CHECK:
+        return False
+    return record.phase is not Phase.JOINING  # there it is the course of the machine before
 
 
 def _quarantined(
@@ -121,6 +132,7 @@ def _quarantined(
         remedy=action.remedy,
         urgency=fault.urgency,
         repairs=old.repairs if old else 0,
+        machine=old.machine if old else "",
         request_id=action.request_id,
     )
     if isinstance(action, Reassign):
@@ -155,12 +167,13 @@ def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> Nod
 
 def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
     record = node.record
-    ordered_on = record.course.machine.partition("#")[0] if record.course else node.provider_id
+    assert record.course is not None  # noqa: S101 - only a repair ends with a rejoin
+    is_same = machine_ordered_on(record.course) == node.provider_id
     return replace(
         record,
         phase=Phase.JOINING,
         phase_since=now,
-        history=record.history if ordered_on == node.provider_id else (),
+        history=record.history if is_same else (),
     )
 
 
@@ -171,20 +184,24 @@ def _released(node: NodeView, action: Release, now: datetime) -> NodeRecord:
         phase=Phase.SCHEDULABLE,
         phase_since=now,
         course=None,
-        history=_with_past(record, now),
+        history=_with_past(node, now),
         cleared_at=now if action.forgive else record.cleared_at,
         checked_machine=node.machine if action.checked else record.checked_machine,
     )
 
 
-def _with_past(record: NodeRecord, now: datetime) -> tuple[PastFault, ...]:
-    course = record.course
-    if course is None or course.condition == Condition.REQUESTED or course.remedy is Remedy.REPLACE:
-        return record.history
+def _with_past(node: NodeView, now: datetime) -> tuple[PastFault, ...]:
+    """The history of the machine, which is another than the faulty one after a replacement."""
+    course, history = node.record.course, node.record.history
+    if course is None or course.condition == Condition.REQUESTED:
+        return history
+    ordered_on = machine_ordered_on(course)
+    if ordered_on not in ("", node.provider_id):
+        return history
     past = PastFault(
         opened_at=course.opened_at,
         closed_at=now,
         reason=course.reason,
-        remedy=course.remedy if course.repairs else Remedy.NONE,
+        remedy=Remedy.REBOOT if ordered_on else Remedy.NONE,
     )
-    return (*record.history, past)[-HISTORY_LIMIT:]
+    return (*history, past)[-HISTORY_LIMIT:]

@@ -1,12 +1,25 @@
 """Which nodes a job may run on, and which of them it gets."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.jobs import JobView
 from holdfast.model.nodes import NodeView, Phase
+
+
+def reserved(
+    nodes: Mapping[str, NodeView], job: str, placement: Iterable[str]
+) -> Mapping[str, NodeView]:
+    """``nodes`` with ``job`` on those of ``placement``, whether or not its ranks run yet."""
+    taken = {
+        name: replace(nodes[name], running_jobs=(*nodes[name].running_jobs, job))
+        for name in placement
+        if name in nodes and job not in nodes[name].running_jobs
+    }
+    return {**nodes, **taken}
 
 
 def usable(

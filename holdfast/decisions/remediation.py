@@ -1,6 +1,6 @@
 """Nodes: what to do with each, and what the cluster as a whole allows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,7 +13,7 @@ from holdfast.decisions.faults import (
     silent_at,
 )
 from holdfast.decisions.ladder import is_repeat_offender, remedy_for
-from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.lifecycle import is_out_of_service, machine_ordered_on
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.actions import (
     BeginCheck,
@@ -31,11 +31,12 @@ from holdfast.model.actions import (
     Wait,
 )
 from holdfast.model.health import Fault, Remedy, Urgency
-from holdfast.model.names import Condition
+from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import ClusterView, Course, NodeView, Phase
 from holdfast.model.requests import Verb
 
 _HELD_BY_BREAKER: Final = "the breaker is open"
+_HELD_BY_MODE: Final = "node recovery is set to None"
 _NOTHING: Final = Wait(until=None)
 
 
@@ -45,15 +46,20 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     The order of ``cluster.nodes`` does not matter. Nothing is decided twice for one node.
     """
     unsettled, wake_at = _unsettled(cluster.nodes, policy, now)
-    names = {node.name for node in cluster.nodes}
-    successors = {node.replaces: node.name for node in cluster.nodes if node.replaces}
+    waiting = _waiting_successors(unsettled)
+    successors = {old: new for new, old in sorted(waiting.items(), reverse=True)}
+    members = [node for node in unsettled if node.name not in waiting]
     tripped = trip(cluster, unsettled, policy, now)
     is_open = tripped is not None or cluster.breaker.tripped_at is not None
     actions: list[NodeAction] = []
     drains: list[tuple[NodeView, Drain]] = []
     held: list[HeldBack] = []
-    for node in unsettled:
-        choice = _decide_in_cluster(node, cluster, successors, names, policy, now)
+    for node in members:
+        wake_at = _earlier(wake_at, _falls_silent_at(node, policy, now))
+        if node.name in successors:
+            actions.append(Retire(node=node.name, successor=successors[node.name]))
+            continue
+        choice = _decide_member(node, cluster.offenders, policy, now)
         if isinstance(choice, Wait):
             wake_at = _earlier(wake_at, choice.until)
             if choice.why:
@@ -64,7 +70,8 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
             drains.append((node, choice))
         else:
             actions.append(choice)
-    allowed, refused = _within_budget(drains, cluster, policy)
+    size = len(cluster.nodes) - len(waiting)
+    allowed, refused = _within_budget(drains, members, policy.max_unavailable.of(size))
     return Plan(
         actions=tuple(sorted((*actions, *allowed), key=lambda action: action.node)),
         trip=tripped,
@@ -117,20 +124,25 @@ def _unsettled(
     return unsettled, None if oldest is None else oldest + timeout
 
 
-def _decide_in_cluster(
-    node: NodeView,
-    cluster: ClusterView,
-    successors: dict[str, str],
-    names: set[str],
-    policy: RemediationPolicy,
-    now: datetime,
+def _waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
+    """Nodes that are there to take over, each with the node that it was ordered to replace.
+
+    Until it has taken over, a successor is no member of the cluster: it neither counts for the
+    budget nor has a course of its own.
+    """
+    leaving = {node.name for node in nodes if node.record.phase is Phase.REPLACING}
+    return {
+        node.name: node.replaces
+        for node in nodes
+        if node.record.phase is Phase.JOINING and node.replaces in leaving
+    }
+
+
+def _decide_member(
+    node: NodeView, offenders: frozenset[str], policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
-    if node.record.phase is Phase.REPLACING and node.name in successors:
-        return Retire(node=node.name, successor=successors[node.name])
-    if node.record.phase is Phase.JOINING and node.replaces in names:
-        return _NOTHING  # it first takes over the course of the node before it
-    returned = offender_fault(node, cluster.offenders)
-    if returned is not None and node.record.phase in (Phase.JOINING, Phase.CHECKING):
+    returned = offender_fault(node, offenders)
+    if returned is not None:
         return _quarantine(node, returned, policy, now)
     return decide_node(node, policy, now)
 
@@ -138,29 +150,26 @@ def _decide_in_cluster(
 def _decide_schedulable(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
-    if _release_requested(node):
+    if _wants(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     fault = _worst(node, policy, now)
-    if fault is not None:
-        return _quarantine(node, fault, policy, now)
-    return Wait(until=silent_at(node, policy))
+    return _NOTHING if fault is None else _quarantine(node, fault, policy, now)
 
 
 def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    if _release_requested(node) and node.heartbeat_at is not None:
+    if _wants(node, Verb.RELEASE) and node.heartbeat_at is not None:
         return Release(node=node.name, forgive=True)
-    is_checking = node.record.phase is Phase.CHECKING
-    wants_check = node.request is not None and node.request.verb is Verb.DEEP_CHECK
-    fault = check_fault(node, policy, now) or _worst(node, policy, now)
-    if fault is not None and not (wants_check and fault.remedy is Remedy.NONE):
+    wants_check = _wants(node, Verb.DEEP_CHECK)
+    worst = _worst_fault if wants_check else _worst
+    fault = check_fault(node, policy, now) or worst(node, policy, now)
+    if fault is not None:
         return _quarantine(node, fault, policy, now)
-    if is_checking:
+    if node.record.phase is Phase.CHECKING:
         if node.check is not None:
             return Release(node=node.name, checked=True)
-        deadline = node.record.phase_since + policy.deep_check_timeout
-        return Wait(until=_earlier(deadline, silent_at(node, policy)))
+        return Wait(until=node.record.phase_since + policy.deep_check_timeout)
     if node.heartbeat_at is None:
-        return Wait(until=silent_at(node, policy))
+        return _NOTHING
     is_checked = node.record.checked_machine == node.machine
     if wants_check or (policy.deep_check_on_start and not is_checked):
         return BeginCheck(node=node.name)
@@ -171,12 +180,12 @@ def _decide_quarantined(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
     course = _course(node)
-    if _release_requested(node):
+    if _wants(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     fault = _worst(node, policy, now)
     if fault is None and not _stays_without_fault(course):
         return Release(node=node.name)
-    if fault is not None and _outranks(node, fault, course, policy, now):
+    if fault is not None and _takes_over(node, fault, course, policy, now):
         return Reassign(
             node=node.name,
             fault=fault,
@@ -186,7 +195,7 @@ def _decide_quarantined(
     if node.record.phase is Phase.QUARANTINED:
         return _begin_repair(node, course, policy)
     deadline = node.record.phase_since + policy.drain_timeout
-    if node.running_jobs and now < deadline:
+    if node.running_jobs and node.powered_on is not False and now < deadline:
         return Wait(until=deadline)
     match course.remedy:
         case Remedy.NONE:
@@ -199,7 +208,7 @@ def _decide_quarantined(
 
 def _begin_repair(node: NodeView, course: Course, policy: RemediationPolicy) -> NodeAction | Wait:
     if policy.node_recovery is RecoveryMode.NONE and course.condition != Condition.REQUESTED:
-        return Wait(until=None, why="node recovery is set to None")
+        return Wait(until=None, why=_HELD_BY_MODE)
     if course.urgency is Urgency.DEFERRED and node.running_jobs:
         return Wait(until=None, why="its jobs run on; the repair begins when they end")
     return Drain(node=node.name)
@@ -209,27 +218,32 @@ def _decide_rebooting(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
     course = _course(node)
-    if course.remedy is Remedy.REPLACE:  # the provider said that the machine is gone
-        return _replace(node, course.reason, policy, now)
     if node.machine != course.machine and node.heartbeat_at is not None:
         return Rejoin(node=node.name)
-    if course.ordered_at is None:
-        return _again(course, Reboot(node=node.name), now)
-    deadline = course.ordered_at + policy.reboot_timeout
-    return Wait(until=deadline) if now < deadline else _replace(node, course.reason, policy, now)
+    if _wants(node, Verb.REPLACE):
+        return _replace(node, Reason.REQUESTED_REPLACE, policy, now)
+    if course.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
+        if course.ordered_at is None:
+            return _again(course, Reboot(node=node.name), now)
+        deadline = course.ordered_at + policy.reboot_timeout
+        if now < deadline:
+            return Wait(until=deadline)
+    if policy.node_recovery is RecoveryMode.NONE:
+        return Wait(until=None, why=f"it did not come back from its reboot; {_HELD_BY_MODE}")
+    return _replace(node, course.reason, policy, now)
 
 
 def _decide_replacing(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
     course = _course(node)
-    if node.provider_id != course.machine.partition("#")[0]:
+    if node.provider_id != machine_ordered_on(course):
         return Rejoin(node=node.name)
-    again = _replace(node, course.reason, policy, now)
+    order = _replace(node, course.reason, policy, now)
     if course.ordered_at is None:
-        return _again(course, again, now)
+        return _again(course, order, now)
     deadline = course.ordered_at + policy.replace_timeout
-    return Wait(until=deadline) if now < deadline else again
+    return Wait(until=deadline) if now < deadline else order
 
 
 def _again(course: Course, order: Reboot | Replace, now: datetime) -> NodeAction | Wait:
@@ -245,19 +259,29 @@ def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | 
         asked = request_fault(node.request)
         if asked is not None:
             return asked
-    faults = node_faults(node, policy, now)
-    return faults[0] if faults else None
+    return _worst_fault(node, policy, now)
 
 
-def _outranks(
+def _worst_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
+    return next(iter(node_faults(node, policy, now)), None)
+
+
+def _takes_over(
     node: NodeView, fault: Fault, course: Course, policy: RemediationPolicy, now: datetime
 ) -> bool:
-    if fault.condition == Condition.REQUESTED:
+    """Whether the course is to follow ``fault``, the worst of its node, from now on."""
+    if Condition.REQUESTED in (fault.condition, course.condition):
+        return fault.condition == Condition.REQUESTED  # faults that remain are answered afterwards
+    if not _stays_without_fault(course) and not _still_holds(node, course, policy, now):
         return True
     remedy = remedy_for(node, fault, policy, now)
     if remedy.strength != course.remedy.strength:
         return remedy.strength > course.remedy.strength
     return course.urgency is Urgency.DEFERRED and fault.urgency is Urgency.IMMEDIATE
+
+
+def _still_holds(node: NodeView, course: Course, policy: RemediationPolicy, now: datetime) -> bool:
+    return any(fault.reason == course.reason for fault in node_faults(node, policy, now))
 
 
 def is_request_taken(node: NodeView) -> bool:
@@ -267,11 +291,18 @@ def is_request_taken(node: NodeView) -> bool:
     course = node.record.course
     if course is not None and course.request_id == node.request.id:
         return True
-    return node.record.phase is Phase.CHECKING and node.request.verb is Verb.DEEP_CHECK
+    match node.record.phase:
+        case Phase.CHECKING:
+            return node.request.verb is Verb.DEEP_CHECK
+        case Phase.REBOOTING:
+            return node.request.verb is Verb.REBOOT
+        case Phase.REPLACING:
+            return node.request.verb in (Verb.REBOOT, Verb.REPLACE)
+    return False
 
 
-def _release_requested(node: NodeView) -> bool:
-    return node.request is not None and node.request.verb is Verb.RELEASE
+def _wants(node: NodeView, verb: Verb) -> bool:
+    return node.request is not None and node.request.verb is verb
 
 
 def _stays_without_fault(course: Course) -> bool:
@@ -317,10 +348,9 @@ def _course(node: NodeView) -> Course:
 
 
 def _within_budget(
-    drains: list[tuple[NodeView, Drain]], cluster: ClusterView, policy: RemediationPolicy
+    drains: list[tuple[NodeView, Drain]], members: Sequence[NodeView], allowed: int
 ) -> tuple[list[Drain], list[HeldBack]]:
-    allowed = policy.max_unavailable.of(len(cluster.nodes))
-    out = sum(is_out_of_service(node.record) for node in cluster.nodes) if drains else 0
+    out = sum(is_out_of_service(node.record) for node in members) if drains else 0
     room = max(0, allowed - out)
     drains.sort(key=_most_urgent_first)
     why = f"{out + min(room, len(drains))} of {allowed} allowed nodes are out of service"
@@ -333,6 +363,12 @@ def _within_budget(
 def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:
     node = item[0]
     return (_course(node).urgency is Urgency.DEFERRED, node.record.phase_since, node.name)
+
+
+def _falls_silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> datetime | None:
+    """When silence will become a fault of the node by itself; None if it is one already."""
+    at = silent_at(node, policy)
+    return at if at is not None and at > now else None
 
 
 def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:

@@ -1,12 +1,13 @@
 """The job loop: observe, decide, act, record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from holdfast.decisions.incident_course import resumed, touched
 from holdfast.decisions.job_lifecycle import after_job, launched
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
+from holdfast.decisions.placement import reserved
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.model.actions import (
     Finish,
@@ -28,8 +29,8 @@ from holdfast.model.events import (
     JobRetried,
     JobWaits,
 )
-from holdfast.model.incidents import JobTouch
-from holdfast.model.jobs import Failure, JobRecord, JobView
+from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeView
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
@@ -56,6 +57,7 @@ class JobReconciler:
         self._ports = ports
         self._policy = policy
         self._told: dict[str, str] = {}  # only so that each reason to wait is told once
+        self._stopped: dict[str, int] = {}  # only so that each attempt is sent SIGTERM once
 
     def step(self) -> datetime:
         """Make one round.
@@ -70,47 +72,57 @@ class JobReconciler:
         now = self._ports.clock.now()
         try:
             jobs = self._ports.jobs.jobs()
-            nodes = {node.name: node for node in self._ports.cluster.snapshot().nodes}
+            nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
         except BackendError as error:
             return self._failed("reading the jobs", error, now)
         wake_times = [now + RESYNC]
         for job in jobs:
             choice = decide_job(job, nodes, self._policy, now)
-            if isinstance(choice, Wait):
-                self._tell_waiting(job, choice)
-                wake_times += [choice.until] if choice.until is not None else []
-            else:
-                wake_times.append(self._act(choice, job, nodes, now))
+            if isinstance(choice, StartAttempt):
+                nodes = reserved(nodes, job.spec.name, choice.placement)
+            wake_times.append(self._act(choice, job, nodes, now))
         return min(wake_times)
 
     def _act(
-        self, action: JobAction, job: JobView, nodes: Mapping[str, NodeView], now: datetime
+        self, action: JobAction | Wait, job: JobView, nodes: Mapping[str, NodeView], now: datetime
     ) -> datetime:
         try:
             match action:
+                case Wait():
+                    return self._wait(action, job, now)
                 case StartAttempt() | Relaunch():
-                    self._launch(action, job, now)
+                    self._launch(action, job, nodes, now)
                 case StopAttempt():
                     self._stop(action, job, now)
                 case KillAttempt():
-                    self._ports.jobs.kill(job.spec.name)
-                    self._ports.jobs.put(job.spec.name, after_job(job, action, now))
-                    self._ports.events.emit(
-                        AttemptKilled(job=job.spec.name, attempt=job.record.attempt)
-                    )
+                    self._kill(action, job, now)
                 case Retry() | Finish():
                     self._conclude(action, job, nodes, now)
         except BackendError as error:
             return self._failed(f"{type(action).__name__} of {job.spec.name}", error, now)
         return now
 
-    def _launch(self, action: StartAttempt | Relaunch, job: JobView, now: datetime) -> None:
+    def _wait(self, wait: Wait, job: JobView, now: datetime) -> datetime:
+        if job.record.phase is JobPhase.STOPPING and not job.record.killed:
+            self._terminate(job.spec.name, job.record.attempt)
+        if wait.why and self._told.get(job.spec.name) != wait.why:
+            self._told[job.spec.name] = wait.why
+            self._ports.events.emit(JobWaits(job=job.spec.name, why=wait.why))
+        return min(now + RESYNC, wait.until) if wait.until is not None else now + RESYNC
+
+    def _launch(
+        self,
+        action: StartAttempt | Relaunch,
+        job: JobView,
+        nodes: Mapping[str, NodeView],
+        now: datetime,
+    ) -> None:
         name = job.spec.name
         record = after_job(job, action, now)
         if isinstance(action, StartAttempt):
             self._ports.jobs.put(name, record)
         self._ports.jobs.launch(name)
-        self._resume_incident(job, self._ports.clock.now())
+        self._resume_incident(job, nodes)
         self._ports.jobs.put(name, launched(record, now))
         self._told.pop(name, None)
         self._ports.events.emit(
@@ -120,7 +132,7 @@ class JobReconciler:
     def _stop(self, action: StopAttempt, job: JobView, now: datetime) -> None:
         record = after_job(job, action, now)
         self._ports.jobs.put(job.spec.name, record)
-        self._ports.jobs.stop(job.spec.name)
+        self._terminate(job.spec.name, record.attempt)
         failure = action.failure
         self._ports.events.emit(
             AttemptStopped(
@@ -133,52 +145,70 @@ class JobReconciler:
             )
         )
 
+    def _terminate(self, job: str, attempt: int) -> None:
+        """SIGTERM, also if the call was lost after the stop was recorded."""
+        if self._stopped.get(job) != attempt:
+            self._ports.jobs.stop(job)
+            self._stopped[job] = attempt
+
+    def _kill(self, action: KillAttempt, job: JobView, now: datetime) -> None:
+        self._ports.jobs.kill(job.spec.name)
+        self._ports.jobs.put(job.spec.name, after_job(job, action, now))
+        if not job.record.killed:
+            self._ports.events.emit(AttemptKilled(job=job.spec.name, attempt=job.record.attempt))
+
     def _conclude(
         self, action: Retry | Finish, job: JobView, nodes: Mapping[str, NodeView], now: datetime
     ) -> None:
         if action.failure is not None:
-            action = replace(action, failure=self._touch_incident(action.failure, job, nodes))
+            incident = self._incident_of(action.failure, nodes)
+            if incident is not None:
+                touch = _touch(job, job.record.attempt, action.failure)
+                self._ports.incidents.put(touched(incident, touch))
+                action = replace(action, failure=replace(action.failure, incident_id=incident.id))
         record = after_job(job, action, now)
         self._ports.jobs.put(job.spec.name, record)
         self._ports.events.emit(_verdict_event(action, record))
 
-    def _touch_incident(
-        self, failure: Failure, job: JobView, nodes: Mapping[str, NodeView]
-    ) -> Failure:
-        """Note in the incident of the node at fault that it cost this job an attempt."""
-        node = nodes.get(failure.node)
-        course = node.record.course if node is not None else None
-        name = course.incident_id if course is not None else self._last_incident(failure.node)
-        incident = self._ports.incidents.get(name) if name else None
-        if incident is None or failure.at < incident.detected_at:
-            return failure
-        touch = JobTouch(
-            job=job.spec.name, attempt=job.record.attempt, stopped_at=failure.at, step=failure.step
-        )
-        self._ports.incidents.put(touched(incident, touch))
-        return replace(failure, incident_id=incident.id)
-
-    def _last_incident(self, node: str) -> str:
-        """The newest incident of a node that was replaced meanwhile."""
-        names = [one.id for one in self._ports.incidents.list_incidents() if one.node == node]
-        return names[-1] if names else ""
-
-    def _resume_incident(self, job: JobView, now: datetime) -> None:
-        failure = job.record.failure
-        incident = self._ports.incidents.get(failure.incident_id) if failure else None
+    def _resume_incident(self, job: JobView, nodes: Mapping[str, NodeView]) -> None:
+        """Note in the incident that cost this job its last attempt that it runs again."""
+        over = job.record.attempts[-1] if job.record.attempts else None
+        if over is None or over.failure is None:
+            return
+        incident = self._incident_of(over.failure, nodes)
         if incident is not None:
-            self._ports.incidents.put(resumed(incident, job.spec.name, now))
+            touch = _touch(job, over.attempt, over.failure)
+            now = self._ports.clock.now()
+            self._ports.incidents.put(resumed(touched(incident, touch), job.spec.name, now))
 
-    def _tell_waiting(self, job: JobView, wait: Wait) -> None:
-        if wait.why and self._told.get(job.spec.name) != wait.why:
-            self._told[job.spec.name] = wait.why
-            self._ports.events.emit(JobWaits(job=job.spec.name, why=wait.why))
+    def _incident_of(self, failure: Failure, nodes: Mapping[str, NodeView]) -> Incident | None:
+        """The incident that a failure belongs to; None if it has none, or none yet."""
+        if failure.kind is FailureKind.APPLICATION:
+            return None
+        if failure.incident_id:
+            return self._ports.incidents.get(failure.incident_id)
+        node = nodes.get(failure.node)
+        if node is not None and node.record.course is not None:
+            return self._ports.incidents.get(node.record.course.incident_id)
+        return next(
+            (
+                one
+                for one in reversed(self._ports.incidents.list_incidents())
+                if one.node == failure.node
+                and (one.released_at is None or one.released_at >= failure.at)
+            ),
+            None,
+        )
 
     def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
         if isinstance(error, StorageFull):
             raise error
         self._ports.events.emit(CallFailed(what=what, error=str(error)))
         return now + AFTER_ERROR
+
+
+def _touch(job: JobView, attempt: int, failure: Failure) -> JobTouch:
+    return JobTouch(job=job.spec.name, attempt=attempt, stopped_at=failure.at, step=failure.step)
 
 
 def _verdict_event(action: Retry | Finish, record: JobRecord) -> JobRetried | JobFinished:
@@ -191,3 +221,12 @@ def _verdict_event(action: Retry | Finish, record: JobRecord) -> JobRetried | Jo
         hardware_retries=record.hardware_retries,
         app_retries=record.app_retries,
     )
+
+
+def _with_jobs(nodes: Iterable[NodeView], jobs: Iterable[JobView]) -> Mapping[str, NodeView]:
+    """Nodes by name, each with the jobs that were given it."""
+    by_name: Mapping[str, NodeView] = {node.name: node for node in nodes}
+    for job in jobs:
+        if job.record.phase is not JobPhase.WAITING:
+            by_name = reserved(by_name, job.spec.name, job.record.placement)
+    return by_name

@@ -1,16 +1,25 @@
 """The node loop: observe, decide, act, record."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.decisions.faults import node_faults
 from holdfast.decisions.incident_course import advanced, opened
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide, is_request_taken
 from holdfast.engine.node_events import event_of
-from holdfast.model.actions import NodeAction, Plan, Quarantine, Reboot, Replace, Retire
+from holdfast.model.actions import (
+    NodeAction,
+    Plan,
+    Quarantine,
+    Reboot,
+    Release,
+    Replace,
+    Retire,
+)
 from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLater, StorageFull
 from holdfast.model.events import BreakerTripped, CallFailed, RepairHeldBack, RepairPostponed
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -24,7 +33,7 @@ RESYNC: Final = timedelta(minutes=1)
 """A round is made at least this often, so that a lost wake-up costs a minute, not a node."""
 
 AFTER_ERROR: Final = timedelta(seconds=1)
-"""Pause after a backend failed."""
+"""Pause after a backend failed, and the shortest one before an order is repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,7 @@ class NodeReconciler:
         self._ports = ports
         self._policy = policy
         self._held_back: dict[str, str] = {}  # only so that each reason is told once
+        self._known_incidents: set[str] = set()  # only so that each is looked up once
 
     def step(self) -> datetime:
         """Make one round.
@@ -63,26 +73,16 @@ class NodeReconciler:
             return self._failed("reading the cluster", error, now)
         plan = decide(view, self._policy, now)
         wake_times = [now + RESYNC, *([plan.wake_at] if plan.wake_at is not None else [])]
-        wake_times += [self._keep(node, now) for node in view.nodes if _is_unsettled(node)]
         wake_times.append(self._trip(plan, now))
         nodes = {node.name: node for node in view.nodes}
-        wake_times += [self._act(action, nodes, now) for action in plan.actions]
+        actions = {action.node: action for action in plan.actions}
+        wake_times += [
+            self._carry_on(node, actions.get(node.name), nodes, now)
+            for node in view.nodes
+            if node.name in actions or node.record.phase is not Phase.SCHEDULABLE
+        ]
         self._tell_held_back(plan)
         return min(wake_times)
-
-    def _keep(self, node: NodeView, now: datetime) -> datetime:
-        """Repeat what must hold while the node is in its phase, in case a call was lost."""
-        cluster, record = self._ports.cluster, node.record
-        try:
-            if node.request is not None and is_request_taken(node):
-                cluster.clear_request(node.name, node.request.id)
-            if record.phase is Phase.DRAINING and node.running_jobs:
-                cluster.drain(node.name)
-            if record.phase is Phase.CHECKING and node.check is None:
-                cluster.begin_check(node.name, record.phase_since.isoformat())
-        except BackendError as error:
-            return self._failed(f"keeping {node.name} {record.phase}", error, now)
-        return now + RESYNC
 
     def _trip(self, plan: Plan, now: datetime) -> datetime:
         if plan.trip is None:
@@ -94,36 +94,72 @@ class NodeReconciler:
         self._ports.events.emit(BreakerTripped(reason=plan.trip.reason))
         return now
 
-    def _act(self, action: NodeAction, nodes: Mapping[str, NodeView], now: datetime) -> datetime:
-        node = nodes[action.node]
+    def _carry_on(
+        self,
+        node: NodeView,
+        action: NodeAction | None,
+        nodes: Mapping[str, NodeView],
+        now: datetime,
+    ) -> datetime:
         try:
-            self._record_incident(action, node, now)
-            match action:
-                case Reboot() | Replace():
-                    return self._order(action, node, now)
-                case Retire():
-                    self._retire(action, node, nodes[action.successor])
-                case _:
-                    self._ports.cluster.put(node.name, after(node, action, now))
-                    if node.request is not None:
-                        self._forget_request(node, after(node, action, now))
+            self._keep(node, now)
+            if action is not None:
+                return self._act(action, node, nodes, now)
+            self._keep_phase(node)
         except BackendError as error:
-            return self._failed(f"{type(action).__name__.lower()} {node.name}", error, now)
+            what = "keep" if action is None else type(action).__name__.lower()
+            return self._failed(f"{what} {node.name}", error, now)
+        return now + RESYNC
+
+    def _keep(self, node: NodeView, now: datetime) -> None:
+        """Make up for a call that was lost after the node's record was stored."""
+        course = node.record.course
+        if course is not None and course.incident_id not in self._known_incidents:
+            if self._ports.incidents.get(course.incident_id) is None:
+                faults = node_faults(node, self._policy, now)
+                cause = next((fault for fault in faults if fault.reason == course.reason), None)
+                self._ports.incidents.put(opened(node, course, cause))
+            self._known_incidents.add(course.incident_id)
+        if node.request is not None and is_request_taken(node):
+            self._ports.cluster.clear_request(node.name, node.request.id)
+
+    def _keep_phase(self, node: NodeView) -> None:
+        """Repeat what must hold while the node is in its phase."""
+        record = node.record
+        if record.phase is Phase.DRAINING and node.running_jobs:
+            self._ports.cluster.drain(node.name)
+        if record.phase is Phase.CHECKING and node.check is None:
+            self._ports.cluster.begin_check(node.name, record.phase_since.isoformat())
+
+    def _act(
+        self, action: NodeAction, node: NodeView, nodes: Mapping[str, NodeView], now: datetime
+    ) -> datetime:
+        record = after(node, action, now)
+        if node.record.course is not None:  # before the record: a course that is over has no name
+            self._advance_incident(node.record.course.incident_id, action, now)
+        match action:
+            case Reboot() | Replace():
+                return self._order(action, node, record, now)
+            case Retire():
+                self._retire(node, nodes[action.successor])
+            case _:
+                self._ports.cluster.put(node.name, record)
+        if isinstance(action, Quarantine) and record.course is not None:
+            if node.record.course is None:  # after the record: no incident without a course
+                self._ports.incidents.put(opened(node, record.course, action.fault))
+            self._known_incidents.add(record.course.incident_id)
+        if node.request is not None and (
+            isinstance(action, Release) or is_request_taken(replace(node, record=record))
+        ):
+            self._ports.cluster.clear_request(node.name, node.request.id)
         self._ports.events.emit(event_of(action, node))
         return now
 
-    def _forget_request(self, node: NodeView, record: NodeRecord) -> None:
-        """Forget the request if ``record`` shows that it was taken up or carried out."""
-        request = node.request
-        assert request is not None  # noqa: S101 - the caller has looked
-        is_taken = record.course is not None and record.course.request_id == request.id
-        if is_taken or record.phase in (Phase.SCHEDULABLE, Phase.CHECKING):
-            self._ports.cluster.clear_request(node.name, request.id)
-
-    def _order(self, action: Reboot | Replace, node: NodeView, now: datetime) -> datetime:
+    def _order(
+        self, action: Reboot | Replace, node: NodeView, record: NodeRecord, now: datetime
+    ) -> datetime:
         """Record the order, give it to the provider, record the answer; safe to die between."""
         cluster = self._ports.cluster
-        record = after(node, action, now)
         if isinstance(action, Replace) and action.repeat_offender:
             cluster.remember_offender(node.provider_id)
         cluster.put(node.name, record)
@@ -146,7 +182,8 @@ class NodeReconciler:
     def _postponed(
         self, error: ProviderError, node: NodeView, record: NodeRecord, now: datetime
     ) -> datetime:
-        pause = error.after if isinstance(error, RetryLater) else self._policy.provider_retry
+        asked = error.after if isinstance(error, RetryLater) else self._policy.provider_retry
+        pause = max(asked, AFTER_ERROR)
         self._ports.cluster.put(node.name, refused(record, now + pause))
         remedy = record.course.remedy if record.course is not None else ""
         self._ports.events.emit(
@@ -154,22 +191,15 @@ class NodeReconciler:
         )
         return now + pause
 
-    def _retire(self, action: Retire, node: NodeView, successor: NodeView) -> None:
+    def _retire(self, node: NodeView, successor: NodeView) -> None:
         if successor.record.course is None:
-            self._ports.cluster.put(action.successor, inherited(successor.record, node.record))
+            self._ports.cluster.put(successor.name, inherited(successor.record, node.record))
         self._ports.cluster.retire(node.name)
 
-    def _record_incident(self, action: NodeAction, node: NodeView, now: datetime) -> None:
-        incidents = self._ports.incidents
-        course = node.record.course
-        if course is None and isinstance(action, Quarantine):
-            name = after(node, action, now).course
-            assert name is not None  # noqa: S101 - a quarantine opens a course
-            incidents.put(opened(name.incident_id, node, action, now))
-        elif course is not None:
-            incident = incidents.get(course.incident_id)
-            if incident is not None:
-                incidents.put(advanced(incident, action, now))
+    def _advance_incident(self, incident_id: str, action: NodeAction, now: datetime) -> None:
+        incident = self._ports.incidents.get(incident_id)
+        if incident is not None:
+            self._ports.incidents.put(advanced(incident, action, now))
 
     def _tell_held_back(self, plan: Plan) -> None:
         held_back = {item.node: item.why for item in plan.held_back}
@@ -183,7 +213,3 @@ class NodeReconciler:
             raise error
         self._ports.events.emit(CallFailed(what=what, error=str(error)))
         return now + AFTER_ERROR
-
-
-def _is_unsettled(node: NodeView) -> bool:
-    return node.record.phase is not Phase.SCHEDULABLE
