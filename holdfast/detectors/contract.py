@@ -1,10 +1,21 @@
 """What a detector is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from holdfast.model.health import Finding
+
+
+class Profile(StrEnum):
+    """Whose opinion of a fault counts where vendors disagree."""
+
+    HYPERPOD = "hyperpod"
+    """As Amazon SageMaker HyperPod repairs nodes; NVIDIA's word where it is silent."""
+
+    NVIDIA = "nvidia"
+    """The immediate action of NVIDIA's catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +33,7 @@ class Readings:
     """What was read from a node since the last round. Each detector looks at what it declared."""
 
     kernel_log: tuple[LogLine, ...] = ()
+    """In the order of the log. Lines with none of the detectors' ``marks`` are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +42,12 @@ class Detector:
 
     name: str
     reads: frozenset[str]
-    """Names of the fields of ``Readings`` that it looks at."""
+    """Names of the fields of ``Readings`` that it looks at; it is called when one has news."""
 
     detect: Callable[[Readings], list[Finding]] = field(repr=False)
+
+    marks: tuple[str, ...] = ()
+    """A line of the kernel log that holds none of these words cannot concern it."""
+
+    codes: Mapping[int, str] = field(default_factory=dict, repr=False)
+    """What the codes of its findings mean, in a few words; empty where they have none."""

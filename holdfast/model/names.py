@@ -64,7 +64,7 @@ class Reason(StrEnum):
     XID_ECHO = "NvidiaGpuXidEcho"
     XID_UNKNOWN = "NvidiaGpuXidUnknown"
     XID_RECOVERY_ACTION = "NvidiaGpuRecoveryAction"
-    FALLEN_OFF_BUS = "NvidiaGpuFallenOffBus"
+    DETECTOR_FAILED = "DetectorFailed"
     NODE_SILENT = "NodeSilent"
     NODE_POWERED_OFF = "NodePoweredOff"
     NODE_LOST = "NodeLost"

@@ -1,0 +1,188 @@
+"""XIDs: what NVIDIA's driver writes to the kernel log when a GPU, its link or its memory fails.
+
+The grammar of a line, from kernel_rc.c of NVIDIA's open-gpu-kernel-modules 595.45.04::
+
+    NVRM: Xid (PCI:0000:b9:00[ GPU-I:05[ GPU-CI:00]]): 79, [pid=.., name=.., ]TEXT
+        [ caused by previous Xid N]
+
+Drivers before 2014 wrote no ``PCI:``. The name is the client's own and may hold anything, so that
+nothing is read before the code and nothing after it but the driver's own phrases.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
+from holdfast.detectors.xid_codes import XID_CODES, Verdict
+from holdfast.model.health import Finding, Remedy, Severity, Urgency
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "xid"
+FALLEN_OFF_BUS: Final = 79
+RECOVERY_ACTION: Final = 154
+
+_XID: Final = re.compile(
+    r"NVRM: Xid \((?P<where>[^()]{1,80})\): (?P<code>[0-9]{1,6})(?![0-9A-Za-z])"
+)
+_ADDRESS: Final = r"(?P<domain>[0-9a-fA-F]{4,8}):(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
+_PCI: Final = re.compile(rf"(?:PCI:)?{_ADDRESS}(?![0-9a-fA-F])")
+_ECHO: Final = re.compile(r" caused by previous Xid [0-9]{1,6}\.?\Z")
+_ACTION_CHANGED: Final = re.compile(
+    r".*GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^()]{0,80}\)"
+    r" to 0x(?P<to>[0-9a-fA-F]{1,8})\b",
+    re.DOTALL,  # the last of them: the name of a process may look the same
+)
+_LINK_UNITS: Final = "SAW|RLW|TLW|TREX|NVLPW|NETIR|MSE"
+_LINK_FATAL: Final = re.compile(rf"[ ,](?:{_LINK_UNITS})[A-Z0-9_]{{0,40}} {{1,20}}Fatal\b")
+_OFF_BUS: Final = (
+    re.compile(
+        rf"NVRM: GPU (?:at )?(?:PCI:)?{_ADDRESS}(?:\.[0-7])?:? (?:GPU )?has fallen off the bus"
+    ),
+    re.compile(rf"NVRM: The NVIDIA GPU {_ADDRESS}.{{0,80}}fallen off the bus", re.DOTALL),
+    re.compile("NVRM: fallen off the bus and is not responding"),  # its first lines were lost
+)
+_CUT_RECORD: Final = "\nNVRM: "
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    condition: Condition
+    reason: Reason
+    severity: Severity
+    remedy: Remedy
+    urgency: Urgency = Urgency.IMMEDIATE
+
+
+_JUDGEMENTS: Final = {
+    Verdict.REPLACE: _Judgement(
+        Condition.NVIDIA_TERMINATE, Reason.XID_REPLACE, Severity.FATAL, Remedy.REPLACE
+    ),
+    Verdict.REBOOT: _Judgement(
+        Condition.NVIDIA_REBOOT, Reason.XID_REBOOT, Severity.FATAL, Remedy.REBOOT
+    ),
+    Verdict.RESET: _Judgement(
+        Condition.NVIDIA_REBOOT, Reason.XID_RESET, Severity.FATAL, Remedy.RESET_GPU
+    ),
+    Verdict.REBOOT_WHEN_IDLE: _Judgement(
+        Condition.NVIDIA_REBOOT,
+        Reason.XID_REBOOT,
+        Severity.WARNING,
+        Remedy.REBOOT,
+        Urgency.DEFERRED,
+    ),
+    Verdict.RESTART_APP: _Judgement(
+        Condition.NVIDIA_GPU_UNHEALTHY,
+        Reason.XID_RESTART_APP,
+        Severity.WARNING,
+        Remedy.RESTART_APP,
+    ),
+    Verdict.APP: _Judgement(Condition.SOFTWARE, Reason.XID_USER_APP, Severity.WARNING, Remedy.NONE),
+    Verdict.ECHO: _Judgement(Condition.SOFTWARE, Reason.XID_ECHO, Severity.INFO, Remedy.NONE),
+    Verdict.WARN: _Judgement(
+        Condition.NVIDIA_GPU_UNHEALTHY, Reason.XID_WARNING, Severity.WARNING, Remedy.NONE
+    ),
+    Verdict.NOTE: _Judgement(
+        Condition.NVIDIA_GPU_UNHEALTHY, Reason.XID_WARNING, Severity.INFO, Remedy.NONE
+    ),
+    Verdict.ALERT: _Judgement(
+        Condition.NVIDIA_GPU_UNHEALTHY, Reason.XID_UNKNOWN, Severity.WARNING, Remedy.NONE
+    ),
+}
+
+
+def _action(severity: Severity, remedy: Remedy, urgency: Urgency = Urgency.IMMEDIATE) -> _Judgement:
+    """All actions share one reason: the newest is what the driver wants, the others are past."""
+    return _Judgement(
+        Condition.NVIDIA_REBOOT, Reason.XID_RECOVERY_ACTION, severity, remedy, urgency
+    )
+
+
+_ACTIONS: Final = {
+    0: _action(Severity.INFO, Remedy.NONE),  # none: takes back what was asked before
+    1: _action(Severity.FATAL, Remedy.RESET_GPU),  # GPU reset
+    2: _action(Severity.FATAL, Remedy.REBOOT),  # node reboot
+    3: _action(Severity.WARNING, Remedy.RESET_GPU, Urgency.DEFERRED),  # drain P2P: links impaired
+    4: _action(Severity.WARNING, Remedy.RESET_GPU, Urgency.DEFERRED),  # drain and reset
+    5: _action(Severity.WARNING, Remedy.NONE),  # recover IMEX domain: no repair of one node does it
+    6: _action(Severity.FATAL, Remedy.REBOOT),  # bus reset: what resets the bus for sure
+    7: _action(Severity.FATAL, Remedy.REBOOT),  # system reboot
+}
+"""``nvmlDeviceGpuRecoveryAction_t`` of nvml.h, as XID 154 prints it. A GPU that asks to be drained
+still runs its job, hence the deferred urgency."""
+
+
+def build(profile: Profile) -> Detector:
+    """The detector that judges as ``profile`` does."""
+    verdicts = {
+        code: row.hyperpod if profile is Profile.HYPERPOD else row.nvidia
+        for code, row in XID_CODES.items()
+    }
+    return Detector(
+        name="gpu-xid",
+        reads=frozenset({"kernel_log"}),
+        marks=("NVRM",),
+        codes={code: row.name for code, row in XID_CODES.items()},
+        detect=partial(_detect, verdicts),
+    )
+
+
+def _detect(verdicts: Mapping[int, Verdict], readings: Readings) -> list[Finding]:
+    findings = (_judge(line, verdicts) for line in readings.kernel_log)
+    return [finding for finding in findings if finding is not None]
+
+
+def _judge(line: LogLine, verdicts: Mapping[int, Verdict]) -> Finding | None:
+    xid = _XID.match(line.message)
+    if xid is not None:
+        code = int(xid["code"])
+        judgement = _judgement(code, line.message[xid.end() :].rstrip(), verdicts)
+        return _finding(line, code, _device(xid["where"]), judgement)
+    text = line.message.replace(_CUT_RECORD, " ")
+    for pattern in _OFF_BUS:
+        if (match := pattern.match(text)) is not None:
+            device = _pci(match) if match.lastindex else ""
+            judgement = _JUDGEMENTS[verdicts[FALLEN_OFF_BUS]]
+            return _finding(line, FALLEN_OFF_BUS, device, judgement)
+    return None
+
+
+def _judgement(code: int, text: str, verdicts: Mapping[int, Verdict]) -> _Judgement:
+    verdict = verdicts.get(code, Verdict.ALERT)
+    if _ECHO.search(text):
+        verdict = Verdict.ECHO
+    if verdict is Verdict.LINK:
+        verdict = Verdict.RESET if _LINK_FATAL.search(text) else Verdict.WARN
+    if verdict is Verdict.ACTION:
+        change = _ACTION_CHANGED.match(text)
+        action = _ACTIONS.get(int(change["to"], 16)) if change is not None else None
+        return action if action is not None else _JUDGEMENTS[Verdict.ALERT]
+    return _JUDGEMENTS[verdict]
+
+
+def _device(where: str) -> str:
+    """The GPU alone: which MIG instance was hit stays in the message, the repair is the GPU's."""
+    address = _PCI.match(where)
+    return where if address is None else _pci(address)
+
+
+def _pci(address: re.Match[str]) -> str:
+    domain = int(address["domain"], 16)
+    return f"PCI:{domain:04x}:{address['bus'].lower()}:{address['slot'].lower()}"
+
+
+def _finding(line: LogLine, code: int, device: str, judgement: _Judgement) -> Finding:
+    return Finding(
+        family=FAMILY,
+        condition=judgement.condition,
+        reason=judgement.reason,
+        severity=judgement.severity,
+        remedy=judgement.remedy,
+        message=line.message,
+        observed_at=line.observed_at,
+        code=code,
+        device=device,
+        urgency=judgement.urgency,
+    )

@@ -1,0 +1,240 @@
+"""Kernel logs as they are found: raw records of /dev/kmsg, dmesg in its many forms, syslog.
+
+``kernel_line`` takes the prefix off one line. ``KernelLog`` cuts a stream of bytes into lines, and
+lines into records. Both take anything: binary garbage, lines without end, prefixes upon prefixes;
+their cost grows with the length of the input and with nothing else.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+LONGEST_LINE: Final = 8192
+"""Bytes of a line that are looked at. The kernel's longest record in its escaped form has as many
+(``CONSOLE_EXT_LOG_MAX`` in linux/printk.h was 8192, ``PRINTK_MESSAGE_MAX`` is 2048)."""
+
+_BLANK: Final = " \t\r\n\f\v\0\ufeff"
+_HOST: Final = r"[\w.%:-]{0,254}[\w.%-] "
+_KERNEL: Final = rf"(?:{_HOST})?kernel(?:\[[0-9]{{1,7}}\])?(?:: ?| - - - )"
+_FACILITY: Final = (
+    "kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]"  # dmesg(1) -x
+)
+_LEVEL: Final = "emerg|alert|crit|err|warn|notice|info|debug"
+_TIME: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_PREFIX: Final = re.compile(
+    rf"""[{re.escape(_BLANK)}]*(?:
+    (?P<raw>(?P<priority>[0-9]{{1,6}}),[0-9]{{1,20}},[0-9]{{1,20}},[^;\n]{{0,200}};)
+    |(?P<level><(?P<number>[0-9]{{1,3}})>)
+    |(?P<words>(?P<facility>{_FACILITY})[ ]*:(?:{_LEVEL})[ ]*:)
+    |(?P<uptime>\[[ ]*[+]?[0-9]{{1,12}}\.[0-9]{{1,9}}(?:[ ]+<[ ]*[0-9.]{{1,20}}>)?\])
+    |(?P<ctime>\[(?P<text>\S{{1,12}}[ ]+\S{{1,12}}[ ]+[0-9]{{1,2}}[ ]{_TIME}[ ][0-9]{{4}})\])
+    |(?P<caller>\[[ ]*[CT][0-9]{{1,7}}\])
+    |(?P<iso>(?:1[ ])?(?:[A-Z][a-z]{{2}}[ ])?
+       (?P<stamp>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME}(?:[.,][0-9]{{1,9}})?
+          (?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)
+       (?:[ ][A-Z]{{3,5}})?[ ](?P<iso_tag>{_KERNEL.replace(" ", "[ ]")})?)
+    |(?P<syslog>(?P<month>[^\s\[\]<>:]{{1,12}})[ ]+(?P<day>[0-9]{{1,2}})[ ]
+       (?P<clock>{_TIME})(?:[.,][0-9]{{1,9}})?[ ](?P<syslog_tag>{_KERNEL.replace(" ", "[ ]")})?)
+    |(?P<tag>{_KERNEL.replace(" ", "[ ]")})
+    |(?P<repeated>message[ ]repeated[ ][0-9]{{1,9}}[ ]times:[ ]\[)
+    )""",
+    re.VERBOSE,
+)
+_PROGRAM: Final = re.compile(r"[\w.%-]{1,255} [\w./@-]{1,255}\[[0-9]{1,7}\]: ")
+_TERMINAL_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z])?")
+_ESCAPED_BYTES: Final = re.compile(r"(?:\\x[0-9a-f]{2})+")
+_RAW_RECORD: Final = re.compile(rb"[0-9]{1,6},[0-9]{1,20},[0-9]{1,20},[^;\n]{0,200};")
+
+_KERN: Final = 0  # syslog(3) facilities
+_USER: Final = 1
+
+_MONTHS: Final = {
+    name: number
+    for number, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
+    )
+}
+_CLOCK_TROUBLE: Final = timedelta(days=1)
+"""A syslog time may lie ahead of ours by so much: it has no time zone, and clocks differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLine:
+    """One record of the kernel, without prefix."""
+
+    message: str
+    at: datetime | None = None
+    """When it was logged, as far as the prefix says so."""
+
+    line_number: int = 0
+    """The line of its log that completed it, counted from 1."""
+
+
+def kernel_line(line: str, now: datetime) -> KernelLine | None:
+    """Take the prefixes off a line of a kernel log; None if the line is not the kernel's.
+
+    A line without any known prefix is returned as it is: it may be the kernel's. Records that
+    users wrote to /dev/kmsg (facility *user*) count as the kernel's, as every public recipe for
+    trying a detector writes there; those of system services (facility *daemon*) do not.
+
+    Args:
+        line: as found in the log, with or without its newline.
+        now: an aware time. Gives the year to syslog times, which have none, and its time zone to
+            times that lack one.
+
+    """
+    text = _TERMINAL_ESCAPE.sub("", line[:LONGEST_LINE])
+    at: datetime | None = None
+    start, end = 0, len(text)
+    has_time_alone = False
+    while (match := _PREFIX.match(text, start, end)) is not None:
+        start = match.end()
+        kind = match.lastgroup
+        if not _is_of_kernel(match):
+            return None
+        if kind == "raw":
+            text = _unescaped(text[start:end])
+            start, end = 0, len(text)
+        elif kind == "repeated":
+            inner = text[start:end].rstrip(_BLANK)
+            end = start + len(inner.removesuffix("]"))
+        elif kind in ("iso", "syslog", "ctime"):
+            at = _moment(match, now)
+            has_time_alone = kind == "iso" and match["iso_tag"] is None
+    message = text[start:end].strip(_BLANK)
+    if has_time_alone and _PROGRAM.match(message):
+        return None
+    return KernelLine(message=message, at=at)
+
+
+def _is_of_kernel(prefix: re.Match[str]) -> bool:
+    match prefix.lastgroup:
+        case "raw":
+            return int(prefix["priority"]) >> 3 in (_KERN, _USER)
+        case "level":
+            return int(prefix["number"]) >> 3 in (_KERN, _USER)
+        case "words":
+            return prefix["facility"] in ("kern", "user")
+        case "syslog":
+            return prefix["syslog_tag"] is not None
+    return True
+
+
+def _unescaped(text: str) -> str:
+    r"""Undo the escapes of /dev/kmsg: ``\x0a`` stands for the byte 10 of the UTF-8 text."""
+    return _ESCAPED_BYTES.sub(
+        lambda match: bytes.fromhex(match[0].replace("\\x", "")).decode(errors="replace"), text
+    )
+
+
+def _moment(prefix: re.Match[str], now: datetime) -> datetime | None:
+    try:
+        match prefix.lastgroup:
+            case "iso":
+                at = datetime.fromisoformat(prefix["stamp"].replace(",", "."))
+            case "ctime":
+                _, month, day, clock, year = prefix["text"].split()
+                at = _on(int(year), month, day, clock)
+            case _:
+                return _nearest_before(now, prefix["month"], prefix["day"], prefix["clock"])
+    except (KeyError, ValueError):
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=now.tzinfo)
+
+
+def _nearest_before(now: datetime, month: str, day: str, clock: str) -> datetime | None:
+    for year in range(now.year + 1, now.year - 8, -1):  # February 29 may be eight years back
+        try:
+            at = _on(year, month, day, clock).replace(tzinfo=now.tzinfo)
+        except ValueError:
+            continue
+        if at <= now + _CLOCK_TROUBLE:
+            return at
+    return None
+
+
+def _on(year: int, month: str, day: str, clock: str) -> datetime:
+    number = int(month[:-1]) if month.endswith("月") else _MONTHS[month]
+    hour, minute, second = (int(part) for part in clock.split(":"))
+    # A leap second is given as 60.
+    return datetime(year, number, int(day), hour, minute, min(second, 59))  # noqa: DTZ001
+
+
+class KernelLog:
+    """Reads one kernel log piece by piece.
+
+    It keeps what a single line cannot tell: the start of a line whose end has not come yet, the
+    format of the record before an indented line, and messages that the kernel wrote as one record
+    and syslog as several.
+    """
+
+    def __init__(self, marks: Iterable[str]) -> None:
+        """Read the records that hold one of the words ``marks``."""
+        self._is_marked = re.compile("|".join(map(re.escape, marks)).encode()).search
+        self._rest = b""
+        self._head = b""
+        self._opened = ""
+        self.unread = 0
+        """Bytes that were fed and belong to a line without an end as yet."""
+
+        self.lines = 0
+        """Complete lines that were fed."""
+
+    def feed(self, data: bytes, now: datetime) -> list[KernelLine]:
+        """Take the next bytes of the log. Returns the records that they complete."""
+        records: list[KernelLine] = []
+        *lines, rest = data.split(b"\n")
+        if not lines:
+            self._rest = (self._rest + rest)[:LONGEST_LINE]
+            self.unread += len(rest)
+            return records
+        lines[0] = self._rest + lines[0]
+        self._rest, self.unread = rest[:LONGEST_LINE], len(rest)
+        is_marked = self._is_marked
+        for number, line in enumerate(lines, self.lines + 1):
+            if line[:1] != b" ":
+                self._head = line
+            elif _RAW_RECORD.match(self._head):
+                continue  # the dictionary of a raw record: properties of its device
+            if is_marked(line):
+                text = line[:LONGEST_LINE].decode(errors="replace")
+                records += self._records(text, number, now)
+        self.lines += len(lines)
+        return records
+
+    def close(self, now: datetime) -> list[KernelLine]:
+        """Take a last line that has no newline as complete."""
+        return self.feed(b"\n", now) if self.unread else []
+
+    def _records(self, text: str, number: int, now: datetime) -> list[KernelLine]:
+        line = kernel_line(text, now)
+        if line is None or not line.message:
+            return []
+        return [
+            KernelLine(message=message, at=line.at, line_number=number)
+            for message in self._joined(line.message)
+        ]
+
+    def _joined(self, message: str) -> list[str]:
+        """The records that ``message`` completes, itself among them unless it leaves one open.
+
+        When the driver cannot attach to a GPU it writes one record of two or three lines (osapi.c
+        of NVIDIA's open-gpu-kernel-modules), and most syslog daemons cut it up.
+        """
+        opened, self._opened = self._opened, ""
+        if opened and message.startswith(_CONTINUATIONS):
+            message, opened = f"{opened}\n{message}", ""
+        if message.startswith(_OPENING) and "off the bus" not in message:
+            message, self._opened = "", message
+        return [record for record in (opened, message) if record]
+
+
+_OPENING: Final = "NVRM: The NVIDIA GPU "
+_CONTINUATIONS: Final = (
+    "NVRM: (PCI ID:",
+    "NVRM: installed in this system",
+    "NVRM: fallen off the bus",
+    "NVRM: off the bus",
+)
