@@ -30,7 +30,7 @@ _LENGTH = struct.Struct(">Q")
 _RETRY_PAUSE = 0.02
 """Seconds between attempts to reach rank 0, which may start a little later."""
 
-_HELLO_TIMEOUT = 2.0
+_HELLO_TIMEOUT = 1.0
 """Seconds for a stranger on the port to say who it is; ranks do so at once."""
 
 
@@ -178,9 +178,10 @@ def _listen(environment: RankEnvironment) -> socket.socket:
     try:
         return socket.create_server((address, port), family=family, backlog=environment.world_size)
     except OSError as error:
+        why = str(error.strerror).partition(" (")[0]  # create_server adds the address in its words
         raise ConfigError(
-            f"rank 0 cannot listen at MASTER_ADDR={address} MASTER_PORT={port}: "
-            f"{error.strerror}; choose another port or address"
+            f"cannot listen at MASTER_ADDR={address} MASTER_PORT={port}: {why}; "
+            "choose another port or address"
         ) from error
 
 

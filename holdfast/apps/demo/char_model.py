@@ -65,7 +65,7 @@ class CharModel:
 
     def _forward(self, batch: Batch) -> tuple[Vector, Vector, Vector]:
         embedding, inner, inner_bias, outer, outer_bias = self._layers
-        features = embedding[batch.contexts].reshape(len(batch.contexts), -1)
+        features = embedding[batch.contexts].reshape(-1, CONTEXT * EMBEDDING)
         activity = np.tanh(features @ inner + inner_bias)
         scores = activity @ outer + outer_bias
         scores -= scores.max(axis=1, keepdims=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
 
@@ -51,12 +52,11 @@ class CheckpointDirectory:
             path.mkdir(parents=True, exist_ok=True)
             for left_over in path.glob(".*.tmp"):
                 left_over.unlink()
+            TemporaryFile(dir=path).close()  # better now than after the first hour
         except OSError as error:
             raise ConfigError(
                 f"checkpoint directory {path}: {error.strerror}; choose another directory"
             ) from error
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise ConfigError(f"checkpoint directory {path} is not writable; choose another one")
 
     def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest checkpoint that is whole; None if there is none.

@@ -59,13 +59,13 @@ class TorchReplica:
             world_size=self._environment.world_size,
         )
         self._optimizer.zero_grad()
-        with _peer_errors():
-            loss = _summed_loss(self._parallel, batch) / self._options.batch
-            loss.backward()
-            loss = loss.detach()
-            dist.all_reduce(loss)
+        loss = _summed_loss(self._parallel, batch) / self._options.batch
+        loss.backward()
         self._optimizer.step()
-        return float(loss)
+        mean = loss.detach()
+        with _peer_errors():
+            dist.all_reduce(mean)
+        return float(mean)
 
     def broadcast(self, payload: bytes) -> bytes:
         """Give the payload of rank 0 to all ranks."""
@@ -151,7 +151,8 @@ def _sum_in_rank_order(
     """
     own = bucket.buffer()
     parts = [torch.empty_like(own) for _ in range(world_size)]
-    dist.all_gather(parts, own)
+    with _peer_errors():
+        dist.all_gather(parts, own)
     total = parts[0]
     for part in parts[1:]:
         total += part
