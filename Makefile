@@ -37,7 +37,7 @@ torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch`
 	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 uv
 	UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --python $(BIN)/python --editable '.[torch]'
 
-docs: $(VENV)/.dev ## docs/reference anew, from the code
+docs: $(VENV)/.demo ## docs/reference anew, from the code
 	@$(BIN)/python tools/render_reference.py
 
 format: $(VENV)/.dev ## the code, as `make check` wants it

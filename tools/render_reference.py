@@ -13,37 +13,45 @@ from enum import Enum, IntEnum
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, get_type_hints
 
 from holdfast.apps import exit_codes
+from holdfast.apps.run import settings
 from holdfast.decisions import policy
 from holdfast.kit.units import format_duration
 from holdfast.model import events, names
 
 PAGES: Final = Path(__file__).parents[1] / "docs" / "reference"
+UNITS: Final = "Durations are written as `90s`, `15m` or `1h30m`, quotas as `20%` or as a count."
 NOTE: Final = "<!-- Written by `make docs` from {}; change it there. -->"
 
 
 def policy_page() -> Iterator[str]:
-    """Every knob with its default and the reason for it."""
+    """Every knob of the core with its default and the reason for it."""
     yield from _head("Policy", policy)
-    yield "Durations are written as `90s`, `15m` or `1h30m`, quotas as `20%` or as a count."
+    yield UNITS
     for kind in (policy.RemediationPolicy, policy.JobPolicy):
         yield from ["", f"## {kind.__name__}", "", _prose(kind.__doc__), ""]
-        docs = _docs_under_names(policy, kind)
-        rows = [
-            (f"`{field.name}`", f"`{_default(field.default)}`", docs[field.name])
-            for field in fields(kind)
-        ]
-        yield from _table(("Key", "Default", "Meaning"), rows)
+        yield from _knobs(kind)
     yield from ["", "## RecoveryMode", "", _prose(policy.RecoveryMode.__doc__), ""]
-    yield from _enum_table(policy, policy.RecoveryMode)
+    yield from _enum_table(policy.RecoveryMode)
+
+
+def configuration_page() -> Iterator[str]:
+    """Every key of the file that ``holdfast run --config`` reads."""
+    yield from _head("Configuration of a local run", settings)
+    yield f"`holdfast run --config FILE` reads a TOML file with these tables. {UNITS}"
+    kinds = get_type_hints(settings.RunConfig)
+    for table in fields(settings.RunConfig):
+        kind = kinds[table.name]
+        yield from ["", f"## [{table.name}]", "", _prose(kind.__doc__), ""]
+        yield from _knobs(kind)
 
 
 def exit_codes_page() -> Iterator[str]:
     """How processes end."""
     yield from _head("Exit codes", exit_codes)
-    yield from _enum_table(exit_codes, exit_codes.ExitCode)
+    yield from _enum_table(exit_codes.ExitCode)
 
 
 def events_page() -> Iterator[str]:
@@ -70,6 +78,7 @@ def names_page() -> Iterator[str]:
 
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
+    "configuration.md": configuration_page,
     "exit-codes.md": exit_codes_page,
     "events.md": events_page,
     "names.md": names_page,
@@ -88,23 +97,35 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
-def _enum_table(module: ModuleType, kind: type[Enum]) -> Iterator[str]:
-    docs = _docs_under_names(module, kind)
+def _knobs(kind: type) -> Iterator[str]:
+    docs = _docs_under_names(kind)
+    rows = [
+        (f"`{field.name}`", f"`{_default(field.default)}`", docs[field.name])
+        for field in fields(kind)
+    ]
+    yield from _table(("Key", "Default", "Meaning"), rows)
+
+
+def _enum_table(kind: type[Enum]) -> Iterator[str]:
+    docs = _docs_under_names(kind)
     shown = "Code" if issubclass(kind, IntEnum) else "Value"
     rows = [(f"`{one.value}`", f"`{one.name}`", docs.get(one.name, "")) for one in kind]
     yield from _table((shown, "Name", "Meaning"), rows)
 
 
-def _docs_under_names(module: ModuleType, kind: type) -> dict[str, str]:
-    """The docstrings that stand under the names of a class."""
-    tree = ast.parse(inspect.getsource(module))
-    body = next(
-        node.body
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
-    )
+def _docs_under_names(kind: type) -> dict[str, str]:
+    """The docstrings that stand under the names of a class and of the classes it extends."""
+    docs: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        if one.__module__.startswith("holdfast."):
+            docs |= _own_docs_under_names(one)
+    return docs
+
+
+def _own_docs_under_names(kind: type) -> dict[str, str]:
+    definition = ast.parse(inspect.getsource(kind)).body[0]
     docs = {}
-    for named, doc in pairwise(body):
+    for named, doc in pairwise(definition.body):
         target = named.targets[0] if isinstance(named, ast.Assign) else getattr(named, "target", "")
         if isinstance(target, ast.Name) and isinstance(doc, ast.Expr):
             docs[target.id] = _cell(ast.literal_eval(doc.value))
