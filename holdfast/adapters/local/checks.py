@@ -1,14 +1,13 @@
 """Deep health checks of local machines: a process on the machine, watched like a rank."""
 
 import os
-import signal
 import sys
-from datetime import UTC, datetime
 from typing import Final
 
 from holdfast.adapters.local.machine import Machine
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.model.nodes import CheckResult, NodeRecord, Phase
+from holdfast.ports.clock import Clock
 
 _TASK: Final = "check/"
 
@@ -16,15 +15,16 @@ _TASK: Final = "check/"
 class LocalChecks:
     """Starts checks and reads how they ended."""
 
-    def __init__(self, machines: LocalMachines) -> None:
+    def __init__(self, machines: LocalMachines, clock: Clock) -> None:
         self._machines = machines
+        self._clock = clock
 
     def begin(self, machine: Machine, check_id: str) -> None:
         """Start the check of that name, unless it was started already."""
         task = _TASK + check_id
         log = machine.directory.path / "check.log"
         if machine.task is None or machine.task.name != task:
-            machine.signal_task(signal.SIGKILL)
+            machine.kill_task(self._clock.now())
             log.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "holdfast.adapters.local.node_check", str(log.parent)]
         machine.launch(task, argv, dict(os.environ), log)
@@ -43,6 +43,6 @@ class LocalChecks:
         )
         return CheckResult(
             passed=task.exit_code == 0,
-            ended_at=task.ended_at or datetime.now(UTC),
+            ended_at=task.ended_at or self._clock.now(),
             detail=said[-1] if said else f"the check ended with exit code {task.exit_code}",
         )

@@ -58,6 +58,7 @@ class LocalJobs:
 
         Raises:
             KeyError: there is no such job.
+
         """
         spec, record, cancel = self._store.jobs()[job]
         return self._view(spec, record, cancel=cancel)
@@ -81,17 +82,13 @@ class LocalJobs:
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``."""
-        self._signal(job, signal.SIGTERM)
+        for _, machine in self._launched(job, self._store.jobs()[job][1]):
+            machine.signal_task(signal.SIGTERM)
 
     def kill(self, job: str) -> None:
         """See ``JobBackend.kill``."""
-        self._signal(job, signal.SIGKILL)
-
-    def _signal(self, job: str, signum: int) -> None:
-        _, record, _ = self._store.jobs()[job]
-        for rank, machine in self._launched(job, record):
-            if machine.task is not None and machine.task.name == _task(job, record.attempt, rank):
-                machine.signal_task(signum)
+        for _, machine in self._launched(job, self._store.jobs()[job][1]):
+            machine.kill_task(self._clock.now())
 
     def _launched(self, job: str, record: JobRecord) -> list[tuple[int, Machine]]:
         machines = [(rank, self._machines.get(name)) for rank, name in enumerate(record.placement)]

@@ -130,9 +130,25 @@ class Machine:
         )  # fmt: skip
 
     def signal_task(self, signum: int) -> None:
-        """Send a signal to the task, SIGKILL to every process of it."""
+        """Send a signal to the main process group of the task."""
         if self.task is not None and self.task.exit_code is None:
             self._order(do="signal", task=self.task.name, signal=signum)
+
+    def kill_task(self, now: datetime) -> None:
+        """End every process of the task at once, also where the node process hangs."""
+        task = self.task
+        if task is None or task.exit_code is not None or self.process is None:
+            return
+        self.signal_task(signal.SIGKILL)  # if its launch was not even heard yet
+        if kill_below(self.process.pid, spare=self._agent_processes()):
+            task.exit_code, task.ended_at = -signal.SIGKILL, now
+
+    def _agent_processes(self) -> list[int]:
+        try:
+            noted = json.loads(self.directory.processes.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return []
+        return [noted["agent"][0]] if "agent" in noted else []
 
     def _order(self, **message: object) -> None:
         """A machine without power hears no order, one that hangs hears it when it goes on."""

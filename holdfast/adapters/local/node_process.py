@@ -125,11 +125,8 @@ class _Node:
 
     def _signal(self, signum: int) -> None:
         assert self._task is not None  # noqa: S101 - the caller has looked
-        if signum == signal.SIGKILL:
-            kill_below(os.getpid(), spare=self._spared())
-        else:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._task.process.pid, signum)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._task.process.pid, signum)
 
     def _reap(self) -> None:
         if self._agent is not None and self._agent.poll() is not None:

@@ -51,7 +51,7 @@ class Session:
             boot=settings.config.machines.boot_time, replace=settings.config.machines.boot_time
         )
         self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
-        checks = LocalChecks(self._machines)
+        checks = LocalChecks(self._machines, self._clock)
         self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
         self._jobs = LocalJobs(run, self._machines, self._store, self._launch(), self._clock)
         self._stop_signals: list[int] = []

@@ -1,0 +1,213 @@
+"""Faults made on purpose: what ``holdfast inject`` does to a local machine.
+
+Each acts on the machine alone, as hardware would, and tells nothing to the run that it belongs to.
+"""
+
+import fcntl
+import json
+import os
+import re
+import signal
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.local.layout import NodeDir
+from holdfast.kit.processes import descendants, is_alive, kill_below, send
+from holdfast.model.errors import BackendError
+
+_PRIORITY: Final = 4
+"""Facility 0 (kernel) and level 4 (warning): the driver's ``printk`` without a level of its own."""
+
+_SEQUENCE: Final = re.compile(rb"^\d+,(\d+),\d+,[^;\n]*;", re.MULTILINE)
+_TAIL_BYTES: Final = 1 << 16
+"""More than the longest record: the kernel's have 1 KiB."""
+
+_UNKNOWN_PROCESS: Final = "pid=<unknown>, name=<unknown>, "
+_NVLINK: Final = "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
+
+XID_TEXTS: Final = {
+    13: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter",
+    31: (
+        "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted @ "
+        "0x73ac_1c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE"
+    ),
+    43: "Ch 00000008",
+    45: "Ch 00000008",
+    48: "DBE (double bit error) ECC error has been detected",
+    63: "Row Remapper: New row marked for remapping, reset gpu to activate.",
+    64: "Row Remapper Error: (0x00000002eebc4100) - All reserved rows for bank are remapped",
+    73: _NVLINK,
+    74: _NVLINK,
+    79: "GPU has fallen off the bus.",
+    94: "Contained: SM (0x1). RST: No, D-RST: No",
+    95: "Uncontained: LTC TAG (0x2, 0x1). RST: Yes, D-RST: No",
+    109: "Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005",
+    119: (
+        "Timeout after 6s of waiting for RPC response from GPU4 GSP! Expected function 103 "
+        "(GSP_RM_ALLOC) (0x2081 0x4)."
+    ),
+    140: (
+        "An uncorrectable ECC error detected (possible firmware handling failure) DRAM:1, LTC:0, "
+        "MMU:0, PCIE:0"
+    ),
+    154: "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
+}
+"""What NVIDIA's driver says of a code, in its own forms; 73 and 74 as HyperPod's public test has
+them (for both codes, the text of an NVLink error)."""
+
+_WITHOUT_PROCESS: Final = frozenset({154})
+"""The GPU itself speaks: the driver names no process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLine:
+    """One line of the kernel in the two forms in which a machine keeps it."""
+
+    record: str
+    """As read from ``/dev/kmsg``: ``priority,sequence,microseconds since boot,flags;text``."""
+
+    syslog: str
+    """As rsyslog writes it to ``/var/log/messages``, in local time."""
+
+
+def xid_line(code: int, device: str, text: str) -> str:
+    """What the driver prints for an XID; ``device`` as in ``0000:b9:00``."""
+    process = "" if code in _WITHOUT_PROCESS else _UNKNOWN_PROCESS
+    return f"NVRM: Xid (PCI:{device}): {code}, {process}{text}"
+
+
+def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelta) -> KernelLine:
+    """Put a line of the kernel into the forms that it would have if it were printed now."""
+    sequence = _next_sequence(node.kmsg)
+    microseconds = since_boot // timedelta(microseconds=1)
+    local = now.astimezone()
+    stamp = f"{local:%b} {local.day:2} {local:%H:%M:%S}"
+    return KernelLine(
+        record=f"{_PRIORITY},{sequence},{microseconds},-;{text}",
+        syslog=f"{stamp} {node.path.name} kernel: {text}",
+    )
+
+
+def write_kernel_line(
+    node: NodeDir, text: str, *, now: datetime, since_boot: timedelta
+) -> KernelLine:
+    """Have the kernel of a machine print a line.
+
+    Raises:
+        BackendError: the machine has no power.
+
+    """
+    _powered(node)
+    with node.kmsg.open("ab", buffering=0) as kmsg, node.messages.open("ab", buffering=0) as log:
+        fcntl.flock(kmsg, fcntl.LOCK_EX)  # two lines at a time would get the same number
+        line = kernel_line(node, text, now=now, since_boot=since_boot)
+        kmsg.write(f"{line.record}\n".encode())
+        log.write(f"{line.syslog}\n".encode())
+    return line
+
+
+def powered_processes(node: NodeDir) -> dict[str, int]:
+    """Role and process of what runs on a machine: ``node``, ``agent`` and ``task``.
+
+    Processes that ended are left out, also where their number was given to another one.
+    """
+    try:
+        noted = json.loads(node.processes.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return {role: pid for role, (pid, started) in noted.items() if is_alive(pid, started)}
+
+
+def rank_process(node: NodeDir) -> int:
+    """The main process of the rank on a machine.
+
+    Raises:
+        BackendError: the machine has no power, or no rank runs on it.
+
+    """
+    task = _powered(node).get("task")
+    if task is None:
+        raise BackendError(f"no rank runs on {node.path.name}")
+    return task
+
+
+def kill_rank(node: NodeDir) -> int:
+    """SIGKILL to the main process of the rank on a machine. Returns the process.
+
+    Raises:
+        BackendError: as ``rank_process``.
+
+    """
+    task = rank_process(node)
+    send(task, signal.SIGKILL)
+    return task
+
+
+def power_off(node: NodeDir) -> int:
+    """End everything on a machine at once, with no word to anybody. Returns how many processes.
+
+    Raises:
+        BackendError: the machine has no power already.
+
+    """
+    root = _powered(node)["node"]
+    send(root, signal.SIGSTOP)  # so that it neither starts nor reports anything meanwhile
+    count = 1 + len(descendants(root))
+    kill_below(root)
+    send(root, signal.SIGKILL)
+    return count
+
+
+def hang(node: NodeDir) -> int:
+    """SIGSTOP to everything on a machine, as if its kernel were wedged. Returns how many processes.
+
+    Raises:
+        BackendError: the machine has no power.
+
+    """
+    root = _powered(node)["node"]
+    send(root, signal.SIGSTOP)
+    return 1 + _stop_below(root)
+
+
+def hang_rank(node: NodeDir) -> int:
+    """SIGSTOP to the rank on a machine, the machine itself stays well. Returns how many processes.
+
+    Raises:
+        BackendError: as ``rank_process``.
+
+    """
+    rank_process(node)
+    processes = _powered(node)
+    agent = processes.get("agent")
+    return _stop_below(processes["node"], spare=() if agent is None else (agent,))
+
+
+def _powered(node: NodeDir) -> dict[str, int]:
+    processes = powered_processes(node)
+    if "node" not in processes:
+        raise BackendError(f"{node.path.name} is not powered on")
+    return processes
+
+
+def _stop_below(root: int, *, spare: Collection[int] = ()) -> int:
+    """SIGSTOP to all descendants, also to those that are started while this goes on."""
+    seen = {child for pid in spare for child in (pid, *descendants(pid))}
+    count = 0
+    while fresh := [pid for pid in descendants(root) if pid not in seen]:
+        for pid in fresh:
+            send(pid, signal.SIGSTOP)
+        seen.update(fresh)
+        count += len(fresh)
+    return count
+
+
+def _next_sequence(kmsg: Path) -> int:
+    """The number after that of the last record; 0 for the first one of a boot."""
+    with kmsg.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        numbers = _SEQUENCE.findall(file.read())
+    return int(numbers[-1]) + 1 if numbers else 0
