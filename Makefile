@@ -35,7 +35,8 @@ soak: $(VENV)/.demo ## 1,000 kill-and-resume rounds: no leaked process, descript
 
 torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch` and its tests
 	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 uv
-	UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --python $(BIN)/python --editable '.[torch]'
+	@echo "Installing PyTorch into $(VENV)"
+	@UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[torch]'
 
 docs: $(VENV)/.demo ## docs/reference anew, from the code
 	@$(BIN)/python tools/render_reference.py
