@@ -6,6 +6,7 @@ Exit code: 0 if every goal is met, 1 if one is missed, 2 for an unknown name.
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -16,9 +17,8 @@ from bench.figure import Figure
 _LINE = "{:<48} {:>10} {:<6} {:>10}  {:>6}"
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], benchmarks: Mapping[str, ModuleType]) -> int:
     """Run the named benchmarks, or all that take less than minutes."""
-    benchmarks = _benchmarks()
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(benchmarks))
     parser.add_argument("--output", choices=("table", "json"), default="table")
@@ -40,7 +40,8 @@ def main(argv: list[str]) -> int:
     return 0 if is_met else 1
 
 
-def _benchmarks() -> dict[str, ModuleType]:
+def load() -> dict[str, ModuleType]:
+    """The benchmarks of this folder by name."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
     modules = {name: import_module(f"bench.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "run")}
@@ -63,4 +64,4 @@ def _json_line(figure: Figure) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], load()))

@@ -1,0 +1,89 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bench.__main__ import load, main
+from bench.figure import Figure
+
+LATENCY = Figure(name="rank exit to decision, p99", value=25.0, unit="ms", goal=50.0)
+LEAKS = Figure(name="leaked processes", value=0, unit="", goal=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "goal", "is_met", "ratio"),
+    [(25.0, 50.0, True, 0.5), (50.0, 50.0, True, 1.0), (50.1, 50.0, False, 1.002)],
+)
+def test_a_goal_is_the_largest_good_value(
+    value: float, goal: float, is_met: bool, ratio: float
+) -> None:
+    figure = Figure(name="x", value=value, unit="ms", goal=goal)
+
+    assert (figure.is_met, figure.ratio) == (is_met, pytest.approx(ratio))
+
+
+def test_what_must_not_happen_has_no_ratio() -> None:
+    assert (LEAKS.is_met, LEAKS.ratio) == (True, None)
+    assert not Figure(name="leaked processes", value=1, unit="", goal=0).is_met
+
+
+def benchmark(figure: Figure, *, by_name_only: bool = False) -> ModuleType:
+    module = ModuleType("benchmark")
+    module.run = lambda: [figure]
+    module.BY_NAME_ONLY = by_name_only
+    return module
+
+
+BENCHMARKS = {
+    "latency": benchmark(LATENCY),
+    "soak": benchmark(replace(LEAKS, value=1), by_name_only=True),
+}
+
+
+def test_a_long_benchmark_runs_only_when_it_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([], BENCHMARKS) == 0
+    assert "leaks" not in capsys.readouterr().out
+
+
+def test_a_missed_goal_is_marked_and_fails(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["latency", "soak"], BENCHMARKS) == 1
+
+    met, missed = capsys.readouterr().out.splitlines()[1:]
+    assert met.split()[-5:] == ["p99", "25", "ms", "50", "0.50"]
+    assert missed.endswith("MISSED")
+
+
+def test_json_is_one_object_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["--output", "json"], BENCHMARKS)
+
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "name": "rank exit to decision, p99",
+        "value": 25.0,
+        "unit": "ms",
+        "goal": 50.0,
+        "ratio": 0.5,
+        "met": True,
+    }
+
+
+def test_an_unknown_name_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["no-such-benchmark"], BENCHMARKS)
+
+    assert ended.value.code == 2
+    assert "no benchmark no-such-benchmark" in capsys.readouterr().err
+
+
+def test_every_public_file_of_the_folder_is_a_benchmark() -> None:
+    folder = Path(__file__).parents[2] / "bench"
+
+    assert set(load()) == {path.stem for path in folder.glob("[!_]*.py")} - {"figure"}
