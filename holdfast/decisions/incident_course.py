@@ -54,16 +54,29 @@ def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
         case Replace():
             return replace(incident, remedy="replace", drained_at=incident.drained_at or now)
         case BeginCheck():
-            return replace(incident, drained_at=incident.drained_at or now)
+            return replace(
+                incident,
+                drained_at=incident.drained_at or now,
+                repaired_at=_repaired(incident, now),
+            )
         case Rejoin():
             return replace(incident, repaired_at=now)
         case Retire():
-            return replace(incident, repaired_at=now, successor=action.successor)
+            return replace(incident, successor=action.successor)
         case Release():
-            checked_at = now if action.checked else incident.checked_at
-            return replace(incident, checked_at=checked_at, released_at=now)
+            return replace(
+                incident,
+                repaired_at=_repaired(incident, now),
+                checked_at=now if action.checked else incident.checked_at,
+                released_at=now,
+            )
         case _:
             return incident
+
+
+def _repaired(incident: Incident, now: datetime) -> datetime | None:
+    """A replacement that took over is there once its agent has reported, which it now has."""
+    return incident.repaired_at or (now if incident.successor else None)
 
 
 def touched(incident: Incident, touch: JobTouch) -> Incident:

@@ -13,7 +13,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.logs import Follow
 from holdfast.apps.run.prepare import check, default_name
 from holdfast.apps.run.settings import RunConfig, RunSettings
-from holdfast.apps.run.start import Show, exit_code, started
+from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import report_lines
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
@@ -140,7 +140,11 @@ def run(  # noqa: PLR0913 - one parameter for each option
     )
     if dry_run:
         return _check_only(settings)
-    with started(settings, _show(output), Follow(logs)) as (session, _):
+    check(settings)
+    with (
+        opened(_show(output)) as screen,
+        started(settings, screen, Follow(logs)) as (session, _),
+    ):
         session.run()
         summary, stopped_by = session.summary(), session.stopped_by
     if output == Output.JSON:

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from holdfast.adapters.host.inotify import Watch
+from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import POLL, LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
@@ -33,6 +34,9 @@ from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 MIN_PAUSE: Final = timedelta(milliseconds=1)
 """Lower bound of the wait between rounds, so that no bug can spin the loop."""
 
+UNWATCHED_PAUSE: Final = timedelta(milliseconds=50)
+"""How often to look where the system cannot tell of changed files."""
+
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -45,7 +49,6 @@ class Session:
         self._screen = screen
         self._logs = logs
         self._clock = SystemClock()
-        self._watch = Watch()
         self._store = LocalStore(run.state, create=True)
         delays = Delays(
             boot=settings.config.machines.boot_time, replace=settings.config.machines.boot_time
@@ -54,6 +57,8 @@ class Session:
         checks = LocalChecks(self._machines, self._clock)
         self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
         self._jobs = LocalJobs(run, self._machines, self._store, self._launch(), self._clock)
+        self._watched: tuple[Path, ...] = ()
+        self._watch = FileWatch(())
         self._stop_signals: list[int] = []
 
     def run(self) -> JobRecord:
@@ -115,7 +120,6 @@ class Session:
         )
         self._store.describe_run([*settings.command], os.getpid(), now)
         self._store.add_job(spec, JobRecord(phase=JobPhase.WAITING, phase_since=now))
-        self._watch.add(self._run.path)
 
     def _reconcilers(self) -> tuple[NodeReconciler, JobReconciler]:
         config = self._settings.config
@@ -149,23 +153,35 @@ class Session:
 
     def _wait(self, until: datetime, woken: int) -> None:
         """Sleep until then, or until something happens, and take in what did."""
-        for machine in self._machines.all():
-            if machine.process is not None:
-                self._watch.add(machine.directory.agent)
-        channels = {
+        self._watch_all()
+        sources = {
             machine.channel.fileno(): machine
             for machine in self._machines.all()
             if machine.channel is not None
         }
-        pause = max(until - self._clock.now(), MIN_PAUSE).total_seconds()
-        ready, _, _ = select.select([self._watch.fileno(), woken, *channels], [], [], pause)
+        pause = max(until - self._clock.now(), MIN_PAUSE)
+        watch = self._watch.fileno()
+        descriptors = [woken, *sources]
+        if watch is None:
+            pause = min(pause, UNWATCHED_PAUSE)
+        else:
+            descriptors.append(watch)
+        ready, _, _ = select.select(descriptors, [], [], pause.total_seconds())
         now = self._clock.now()
         for descriptor in ready:
-            if descriptor in channels:
-                channels[descriptor].receive(now)
-        self._watch.drain()
+            if descriptor in sources:
+                sources[descriptor].receive(now)
+        self._watch.refresh()
         if woken in ready:
             os.read(woken, 4096)
+
+    def _watch_all(self) -> None:
+        """Watch what wakes the run: the reports of its agents, and other commands."""
+        reports = [machine.directory.report for machine in self._machines.all()]
+        paths = (self._run.wake, *reports)
+        if paths != self._watched:
+            self._watch.close()
+            self._watched, self._watch = paths, FileWatch(paths)
 
     def _show(self) -> None:
         record = self._record()

@@ -32,7 +32,9 @@ class Show(StrEnum):
 
 
 @contextlib.contextmanager
-def started(settings: RunSettings, show: Show, follow: Follow) -> Iterator[tuple[Session, RunDir]]:
+def started(
+    settings: RunSettings, screen: Screen, follow: Follow
+) -> Iterator[tuple[Session, RunDir]]:
     """Prepare everything for a run; its name is held until the end of the block.
 
     Raises:
@@ -42,7 +44,7 @@ def started(settings: RunSettings, show: Show, follow: Follow) -> Iterator[tuple
     """
     check(settings)
     run = RunDir(settings.home / "runs" / settings.name)
-    with held(run), _screen(show) as screen:
+    with held(run):
         sweep(settings.home)
         archive(run)
         run.create()
@@ -63,7 +65,8 @@ def exit_code(summary: Summary, stopped_by: int | None) -> ExitCode:
 
 
 @contextlib.contextmanager
-def _screen(show: Show) -> Iterator[Screen]:
+def opened(show: Show) -> Iterator[Screen]:
+    """The screen of that kind, closed at the end of the block."""
     screen: Screen
     now = SystemClock().now()
     if show is Show.LIVE:

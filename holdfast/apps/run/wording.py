@@ -81,8 +81,8 @@ def _job_sentence(event: JobRetried | JobWaits | JobFinished) -> str:
     match event:
         case JobRetried():
             return (
-                f"{event.job} is restarted after a {event.kind} failure ({event.reason}); retries "
-                f"so far: {event.hardware_retries} hardware, {event.app_retries} application"
+                f"{event.job} is restarted ({event.kind}: {event.reason}); retries so far: "
+                f"{event.hardware_retries} hardware, {event.app_retries} application"
             )
         case JobWaits(job=job, why=why):
             return f"{job}: {why}"
