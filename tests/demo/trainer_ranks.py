@@ -89,8 +89,8 @@ class Attempt:
     def step(self) -> int:
         """The last step reported; -1 before the first report."""
         try:
-            return int(self.progress_file.read_text())
-        except FileNotFoundError:
+            return int(self.progress_file.read_text().split()[-1])
+        except (FileNotFoundError, IndexError):
             return -1
 
     def wait_for_step(self, step: int) -> None:

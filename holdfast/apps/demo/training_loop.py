@@ -16,7 +16,6 @@ from holdfast.apps.demo.checkpoints import (
 )
 from holdfast.apps.demo.options import Options, RankEnvironment
 from holdfast.apps.demo.replica import Replica
-from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError, HoldfastError
 
 _STEP_BYTES = 8
@@ -73,7 +72,8 @@ class Leader:
         if self._environment.progress_file is None:
             return
         try:
-            write_atomically(self._environment.progress_file, str(step))
+            with self._environment.progress_file.open("a", encoding="ascii") as file:
+                file.write(f"{step}\n")
         except OSError as error:
             raise storage_error(self._environment.progress_file, error) from error
 
