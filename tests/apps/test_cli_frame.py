@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import __version__
-from holdfast.apps.cli.main import COMMANDS, cli
+from holdfast.apps.cli.main import COMMANDS, Row, cli
 from holdfast.apps.cli.output import (
     Column,
     Output,
@@ -178,6 +178,28 @@ def test_each_error_is_put_into_words_and_has_its_exit_code(
     assert "Traceback" not in told
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return 3", ExitCode.PARTLY_DONE),
+        ("return None", ExitCode.OK),
+        ("raise click.exceptions.Exit(3)", ExitCode.PARTLY_DONE),
+        ("raise click.ClickException('no')", ExitCode.FAILED),
+        ("raise KeyboardInterrupt", ExitCode.INTERRUPTED),
+    ],
+)
+def test_a_command_ends_with_what_it_returned_or_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: ExitCode
+) -> None:
+    text = f"import click\n@click.command()\ndef act():\n    {body}\n"
+    (tmp_path / "command_of_a_test.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "command_of_a_test", raising=False)
+    monkeypatch.setitem(COMMANDS, "act", Row("Act.", "command_of_a_test"))
+
+    assert run(["act"]) == code
+
+
 def test_the_traceback_is_shown_on_demand(
     process: Process, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,20 +210,34 @@ def test_the_traceback_is_shown_on_demand(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_full_disk_behind_standard_output_is_told_once() -> None:
+PRINTS: dict[str, list[str]] = {
+    "a command": [*HOLDFAST, "--help"],
+    "a light process": [
+        sys.executable,
+        "-c",
+        "import sys, types\n"
+        "from holdfast.apps.main import LIGHT, run\n"
+        "sys.modules['x'] = types.SimpleNamespace(main=lambda argv: print('x') or 0)\n"
+        "LIGHT['x'] = 'x'\n"
+        "sys.exit(run(['x']))",
+    ],
+}
+
+
+@pytest.mark.parametrize("argv", PRINTS.values(), ids=PRINTS)
+def test_a_full_disk_behind_standard_output_is_told_once(argv: list[str]) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(
-            [*HOLDFAST, "--help"], stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, check=False)
 
     assert done.returncode == ExitCode.BAD_INPUT
     assert done.stderr.decode() == f"holdfast: {os.strerror(errno.ENOSPC)}\n"
 
 
-def test_a_reader_that_has_seen_enough_is_no_error_to_tell() -> None:
+@pytest.mark.parametrize("argv", PRINTS.values(), ids=PRINTS)
+def test_a_reader_that_has_seen_enough_is_no_error_to_tell(argv: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([*HOLDFAST, "--help"], stdout=write, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
 
     assert done.returncode == ExitCode.FAILED
@@ -290,13 +326,13 @@ def test_what_fits_is_not_cut() -> None:
     assert format_table(["id", "name"], rows, width=19)[1] == "abcdefg…  abcdefghi"
 
 
-def on_terminal(environment: dict[str, str]) -> str:
+def on_terminal(environment: dict[str, str], output: Output = Output.TABLE) -> str:
     """What a table looks like on a terminal of 40 columns."""
     show = (
         "from holdfast.apps.cli.output import *\n"
         "columns = [Column(title='phase', cell=lambda row: row), "
         "Column(title='note', cell=lambda row: 'n' * 90)]\n"
-        "print_rows(['running', 'failed'], columns, output='table', empty='')\n"
+        f"print_rows(['running', 'failed'], columns, output={output.value!r}, empty='')\n"
     )
     master, slave = pty.openpty()
     subprocess.run(
@@ -317,6 +353,10 @@ def test_a_terminal_gets_colors_and_its_own_width() -> None:
     assert "\x1b[32mrunning\x1b[0m" in text
     assert "\x1b[31mfailed\x1b[0m" in text
     assert "  " + "n" * 30 + "…\r\n" in text  # 7 + 2 + 31 = 40
+
+
+def test_a_wide_table_is_not_cut() -> None:
+    assert "n" * 90 in on_terminal({"NO_COLOR": "1"}, Output.WIDE)
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])

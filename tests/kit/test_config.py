@@ -124,6 +124,10 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_tables() -> None:
             {"policy": {"limit": "a few"}},
             "policy.limit: 'a few' is neither a count such as 3 nor a percentage such as 20%",
         ),
+        (
+            {"policy": {"limit": {"count": 3}}},
+            "policy.limit: {'count': 3} is neither a count such as 3 nor a percentage such as 20%",
+        ),
         ({"groups": {"name": "a"}}, "groups: expected an array, got a table"),
         ({"groups": ["a"]}, "groups[0]: expected a table, got 'a'"),
         (
@@ -155,6 +159,13 @@ def test_post_init_of_the_root_needs_no_path() -> None:
 def test_post_init_does_not_judge_a_table_that_has_other_problems() -> None:
     assert problems({"policy": {"tries": 0, "share": "x"}}) == (
         "policy.share: expected a number, got 'x'",
+    )
+
+
+def test_a_problem_of_one_table_hides_none_of_another() -> None:
+    assert problems({"dry_run": 1, "policy": {"tries": 0}}) == (
+        "dry_run: expected true or false, got 1",
+        "policy: tries must be 1 or more, got 0",
     )
 
 
