@@ -1,0 +1,147 @@
+"""The agent's loop: read, detect, fold, report."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Readings
+from holdfast.detectors.folding import Health, fold
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+from holdfast.model.report import NodeReport
+from holdfast.ports.clock import Clock
+from holdfast.ports.host import Host
+from holdfast.ports.report import ReportSink
+
+CATCH_UP_READS: Final = 1000
+"""Reads after which the first report goes out even if a storm of lines has no end."""
+
+_NOTHING: Final = Readings()
+
+
+class AgentLoop:
+    """Watches one node. What it knows of this boot survives its process, in its last report."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        sink: ReportSink,
+        detectors: Sequence[Detector],
+        node: str,
+        clock: Clock,
+        heartbeat: timedelta,
+    ) -> None:
+        """Watch ``host`` as ``node`` and give a heartbeat every ``heartbeat``."""
+        self._host = host
+        self._sink = sink
+        self._detectors = detectors
+        self._node = node
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._boot_id = host.boot_id()
+        self._told: Health | None = None
+        self._reports = 0
+        self._beats = 0
+        self._beat_at = clock.now()
+        last = sink.last()
+        is_same_boot = last is not None and last.boot_id == self._boot_id
+        self._health = (
+            Health(faults=last.faults, notices=last.notices)
+            if last is not None and is_same_boot
+            else Health()
+        )
+
+    def step(self) -> datetime:
+        """Make one round.
+
+        The first report waits until the log is read up to now, and the first heartbeat for the
+        first report: nobody takes a node for fit while its agent is still reading why it is not.
+        Later, news goes out at once, and repetitions of what is known with the next heartbeat.
+
+        Returns:
+            When to make the next, unless something is logged before.
+
+        Raises:
+            BackendError: something could not be read or written. Nothing is lost: what was not
+                reported is reported by a later round, what was not read is read by it.
+
+        """
+        has_news = self._take_in()
+        now = self._clock.now()
+        # Also when the clock was put back: the next beat must not be an hour away.
+        is_due = not now < self._beat_at <= now + self._heartbeat
+        is_time = is_due or self._is_urgent()
+        try:
+            if is_time and self._health != self._told:
+                self._publish(now)
+        finally:
+            if is_due and self._told is not None:
+                self._beat(now)
+        if is_time:
+            self._host.commit()
+        return now if has_news else self._beat_at
+
+    def _take_in(self) -> bool:
+        """Read and judge. Returns whether there may be more to read."""
+        rounds = 1 if self._told is not None else CATCH_UP_READS
+        for _ in range(rounds):
+            readings = self._host.read()
+            if readings == _NOTHING:
+                return False
+            self._health = fold(self._health, self._findings(readings))
+        return True
+
+    def _findings(self, readings: Readings) -> list[Finding]:
+        findings: list[Finding] = []
+        for detector in self._detectors:
+            if not any(getattr(readings, name) for name in detector.reads):
+                continue
+            try:
+                findings += detector.detect(readings)
+            except Exception as error:  # noqa: BLE001 - one broken detector must not blind the rest
+                findings.append(_failure(detector, error, self._clock.now()))
+        return findings
+
+    def _is_urgent(self) -> bool:
+        return self._told is None or _gist(self._told) != _gist(self._health)
+
+    def _publish(self, now: datetime) -> None:
+        self._sink.publish(
+            NodeReport(
+                node=self._node,
+                boot_id=self._boot_id,
+                sequence=self._reports + 1,
+                reported_at=now,
+                faults=self._health.faults,
+                notices=self._health.notices,
+            )
+        )
+        self._reports += 1
+        self._told = self._health
+
+    def _beat(self, now: datetime) -> None:
+        self._beat_at = now + self._heartbeat
+        self._beats += 1
+        self._sink.heartbeat(self._boot_id, self._beats)
+
+
+def _gist(health: Health) -> object:
+    """What a reader acts upon; the rest is how often and in which words it was said."""
+    return (
+        [(fault.key, fault.remedy, fault.urgency, fault.since) for fault in health.faults],
+        {notice.key for notice in health.notices},
+    )
+
+
+def _failure(detector: Detector, error: Exception, now: datetime) -> Finding:
+    return Finding(
+        family="agent",
+        condition=Condition.SOFTWARE,
+        reason=Reason.DETECTOR_FAILED,
+        severity=Severity.WARNING,
+        remedy=Remedy.NONE,
+        message=f"the detector {detector.name} failed: {type(error).__name__}: {error}",
+        observed_at=now,
+        device=detector.name,
+    )

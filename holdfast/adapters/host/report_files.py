@@ -1,0 +1,60 @@
+"""The word of an agent in two files, for whoever watches the node from the same machine."""
+
+import json
+import os
+from pathlib import Path
+
+from holdfast.adapters.host.storage import storage_error
+from holdfast.kit.files import write_atomically
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.errors import ConfigError
+from holdfast.model.report import NodeReport
+
+
+class ReportFiles:
+    """A ``ReportSink`` that keeps ``report.json`` and ``heartbeat`` in one directory.
+
+    The report is replaced by renaming, so that a watch for IN_MOVED_TO sees each new one. The
+    heartbeat, ``<boot id> <sequence>`` and a newline, is written in place and wakes no such watch.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Use ``directory``, which is made if need be.
+
+        Raises:
+            ConfigError: it cannot be made.
+
+        """
+        self._report = directory / "report.json"
+        self._heartbeat = directory / "heartbeat"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write reports to {directory}: {error.strerror}") from error
+
+    def last(self) -> NodeReport | None:
+        """See ``ReportSink.last``; a report that cannot be read is none."""
+        try:
+            return from_plain(NodeReport, json.loads(self._report.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return None
+
+    def publish(self, report: NodeReport) -> None:
+        """See ``ReportSink.publish``."""
+        try:
+            write_atomically(self._report, json.dumps(to_plain(report)) + "\n")
+        except OSError as error:
+            raise storage_error(error, self._report) from error
+
+    def heartbeat(self, boot_id: str, sequence: int) -> None:
+        """See ``ReportSink.heartbeat``."""
+        line = f"{boot_id} {sequence}\n".encode()
+        try:
+            fd = os.open(self._heartbeat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.pwrite(fd, line, 0)
+                os.ftruncate(fd, len(line))  # the line of an earlier agent may have been longer
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise storage_error(error, self._heartbeat) from error

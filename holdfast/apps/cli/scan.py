@@ -1,0 +1,182 @@
+"""``holdfast scan``: judges captured logs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from io import BufferedReader
+from itertools import islice
+from typing import Final, cast
+
+import click
+
+from holdfast.apps.cli.output import (
+    Column,
+    Output,
+    output_option,
+    print_json_line,
+    print_rows,
+)
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
+from holdfast.detectors.kernel_log import KernelLine, KernelLog
+from holdfast.detectors.table import detectors, log_marks
+from holdfast.model.errors import BackendError
+from holdfast.model.health import Finding
+
+BLOCK: Final = 1024 * 1024
+"""Bytes that are read at once."""
+
+PAGE: Final = 1000
+"""Findings in one table; a log with more of them gives several."""
+
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hit:
+    """A finding and where it is."""
+
+    file: str
+    line_number: int
+    at: datetime | None
+    meaning: str
+    finding: Finding
+
+
+_COLUMNS: Final = (
+    Column[_Hit](title="file", cell=lambda hit: hit.file),
+    Column[_Hit](title="line", cell=lambda hit: hit.line_number),
+    Column[_Hit](
+        title="time", cell=lambda hit: hit.at and f"{hit.at:%Y-%m-%d %H:%M:%S}", wide=True
+    ),
+    Column[_Hit](title="code", cell=lambda hit: hit.finding.code),
+    Column[_Hit](title="meaning", cell=lambda hit: hit.meaning, wide=True),
+    Column[_Hit](title="device", cell=lambda hit: hit.finding.device),
+    Column[_Hit](title="severity", cell=lambda hit: hit.finding.severity),
+    Column[_Hit](title="remedy", cell=lambda hit: hit.finding.remedy),
+    Column[_Hit](title="reason", cell=lambda hit: hit.finding.reason, wide=True),
+    Column[_Hit](title="message", cell=lambda hit: hit.finding.message.replace("\n", " ")),
+)
+
+
+@click.group()
+def scan() -> None:
+    """Judge captured logs."""
+
+
+@scan.command("kernel-log")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--profile",
+    type=click.Choice([profile.value for profile in Profile]),
+    default=Profile.HYPERPOD.value,
+    show_default=True,
+    help="Whose opinion of a fault counts where vendors disagree.",
+)
+@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+@click.pass_context
+def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output: str) -> None:
+    r"""Say what each line of captured kernel logs means for the node.
+
+    FILE is the output of dmesg or journalctl, /var/log/messages, records of /dev/kmsg, or - for
+    standard input. Each file is judged by itself, and however long it is, in little memory.
+
+    \b
+    The remedy of a finding is what the agent would ask for:
+      none         nothing is done to the node
+      restart-app  the job restarts, the node stays
+      reset-gpu    the GPU is reset, or the node rebooted
+      reboot       the node is rebooted
+      replace      the node is replaced by another machine
+
+    \b
+    Examples:
+      holdfast scan kernel-log /var/log/messages
+      dmesg | holdfast scan kernel-log -
+      holdfast scan kernel-log --output json *.log | jq 'select(.remedy != "none")'
+
+    Exits with 0 if every file was read, whether or not there were findings, with 2 if one was not.
+    """
+    watchers = detectors(Profile(profile))
+    now = SystemClock().now().astimezone()
+    show = _show_json if output == Output.JSON else partial(_show_table, output)
+    found = unread = 0
+    for file in files:
+        try:
+            found += show(_hits(file, watchers, now))
+        except BackendError as error:
+            click.echo(f"holdfast: {error}", err=True)
+            unread += 1
+    if not found and unread < len(files):
+        click.echo(f"Nothing was found in {_counted(len(files) - unread)}.", err=True)
+    ctx.exit(ExitCode.BAD_INPUT if unread else ExitCode.OK)
+
+
+def _hits(file: str, watchers: tuple[Detector, ...], now: datetime) -> Iterator[_Hit]:
+    """What is found in one file, in its order; ``BackendError`` where it cannot be read."""
+    log = KernelLog(log_marks(watchers))
+    for data in _blocks(file):
+        for record in log.feed(data, now):
+            yield from _judged(file, record, watchers, now)
+    for record in log.close(now):
+        yield from _judged(file, record, watchers, now)
+
+
+def _blocks(file: str) -> Iterator[bytes]:
+    try:
+        with cast(BufferedReader, click.open_file(file, "rb")) as stream:
+            while data := stream.read1(BLOCK):  # of a pipe what is there, to follow a live log
+                yield data
+    except OSError as error:
+        raise BackendError(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _judged(
+    file: str, record: KernelLine, watchers: tuple[Detector, ...], now: datetime
+) -> Iterator[_Hit]:
+    line = LogLine(message=record.message, observed_at=record.at or now)
+    readings = Readings(kernel_log=(line,))
+    for watcher in watchers:
+        for finding in watcher.detect(readings):
+            yield _Hit(
+                file=file,
+                line_number=record.line_number,
+                at=record.at,
+                meaning=watcher.codes.get(finding.code, "") if finding.code is not None else "",
+                finding=finding,
+            )
+
+
+def _show_json(hits: Iterator[_Hit]) -> int:
+    """Print one object for each hit, as soon as it is found. Returns how many there were."""
+    count = 0
+    for count, hit in enumerate(hits, 1):  # noqa: B007 - the last one counts
+        finding = hit.finding
+        print_json_line(
+            {
+                "file": hit.file,
+                "line_number": hit.line_number,
+                "family": finding.family,
+                "code": finding.code,
+                "device": finding.device,
+                "reason": finding.reason,
+                "severity": finding.severity,
+                "remedy": finding.remedy,
+            }
+        )
+    return count
+
+
+def _show_table(output: str, hits: Iterator[_Hit]) -> int:
+    """Print tables of ``PAGE`` hits at most. Returns how many hits there were."""
+    count = 0
+    while page := list(islice(hits, PAGE)):
+        print_rows(page, _COLUMNS, output=output, empty="")
+        count += len(page)
+    return count
+
+
+def _counted(files: int) -> str:
+    return "the one file that was read" if files == 1 else f"the {files} files that were read"
