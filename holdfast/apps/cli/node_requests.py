@@ -1,0 +1,281 @@
+"""``holdfast nodes reboot`` and its like: they record what a person wants and never act."""
+
+import getpass
+import os
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from holdfast.adapters.local.layout import default_home
+from holdfast.adapters.local.lock import is_held
+from holdfast.apps.cli.node_wait import Awaited, wait_until_done
+from holdfast.apps.cli.output import (
+    Output,
+    confirm_or_abort,
+    output_option,
+    print_json,
+    yes_option,
+)
+from holdfast.apps.cli.run import Duration
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.runs import KnownRun, NotFound, find_node, only, open_runs
+from holdfast.model.health import Urgency
+from holdfast.model.nodes import Breaker
+from holdfast.model.requests import Request, Verb
+
+Decorator = Callable[[click.Command], click.Command]
+
+RESET_BREAKER: Final = "holdfast nodes reset-breaker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person wants for one node, and what became of it."""
+
+    node: str
+    """Its name; as it was typed, if there is no such node."""
+
+    run: str = ""
+    verb: Verb
+    urgency: Urgency
+    is_accepted: bool
+    request_id: str = ""
+    """Empty if nothing was recorded."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    node: tuple[str, ...]
+    run: str | None
+    dry_run: bool
+    wait: bool
+    timeout: timedelta
+    output: str
+    yes: bool = True
+    when_idle: bool = False
+
+    @property
+    def urgency(self) -> Urgency:
+        return Urgency.DEFERRED if self.when_idle else Urgency.IMMEDIATE
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    run: KnownRun
+    node: str
+    rank: int | None
+    """Of the rank that runs on it now."""
+
+
+def _ask(verb: Verb, **values: Any) -> int:
+    options = _Options(**values)
+    with open_runs(default_home(), options.run) as known:
+        targets, rejected = _targets(options.node, known)
+        if targets and not options.dry_run:
+            confirm_or_abort(_question(verb, targets, options), yes=options.yes)
+        wishes = [_wish(verb, target, options) for target in targets]
+        wishes += [
+            Wish(node=node, verb=verb, urgency=options.urgency, is_accepted=False, message=why)
+            for node, why in rejected.items()
+        ]
+        _print(wishes, options)
+        accepted = [
+            Awaited(target.run, target.node, wish.request_id)
+            for target, wish in zip(targets, wishes, strict=False)
+            if wish.is_accepted and wish.request_id
+        ]
+        _warn_of_breakers({one.run.name: one.run for one in accepted}.values())
+        is_done = not options.wait or wait_until_done(accepted, options.timeout)
+    return _exit_code(wishes, is_done=is_done)
+
+
+def _targets(
+    texts: Sequence[str], known: Sequence[KnownRun]
+) -> tuple[list[_Target], dict[str, str]]:
+    """The nodes that are meant, each once, and why the other texts mean none."""
+    targets, rejected = {}, {}
+    for text in texts:
+        try:
+            run, node = find_node(text, known)
+        except NotFound as error:
+            rejected[text] = str(error)
+        else:
+            ranks = {name: rank for rank, name in enumerate(run.placement())}
+            targets[node] = _Target(run, node, ranks.get(node))
+    return list(targets.values()), rejected
+
+
+def _question(verb: Verb, targets: Sequence[_Target], options: _Options) -> str:
+    names = ", ".join(target.node for target in targets)
+    jobs = sorted({target.run.name for target in targets if target.rank is not None})
+    question = f"{verb.capitalize()} {names}?"
+    if jobs and not options.when_idle:
+        question += f" Job {', '.join(jobs)} is stopped and resumes from its last checkpoint."
+    return question
+
+
+def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
+    run, node = target.run, target.node
+    answer = partial(Wish, node=node, run=run.name, verb=verb, urgency=options.urgency)
+    if not run.is_active:
+        return answer(is_accepted=False, message=f"run {run.name} is not going on any more")
+    if options.dry_run:
+        effect = _effect(verb, target, options)
+        return answer(is_accepted=True, message=f"{verb} would be requested{effect}")
+    request = Request(
+        id=str(uuid.uuid4()),
+        verb=verb,
+        requested_at=SystemClock().now(),
+        requested_by=_user(),
+        urgency=options.urgency,
+    )
+    run.store.ask(node, request)
+    run.wake()
+    if not is_held(run.directory):
+        return answer(is_accepted=False, message=f"run {run.name} has ended just now")
+    return answer(is_accepted=True, request_id=request.id, message=f"{verb} requested")
+
+
+def _effect(verb: Verb, target: _Target, options: _Options) -> str:
+    """What it means for the job on the node."""
+    if target.rank is None or verb is Verb.RELEASE:
+        return ""
+    rank = f"rank {target.rank} of job {target.run.name}"
+    if options.when_idle:
+        return f"; it begins when {rank} has left the node"
+    return f"; {rank} runs there: the job is stopped and resumes from its last checkpoint"
+
+
+def _print(wishes: Sequence[Wish], options: _Options) -> None:
+    if options.output == Output.JSON:
+        print_json(wishes)
+    for wish in wishes:
+        if not wish.is_accepted:
+            click.echo(f"holdfast: {wish.node}: {wish.message}", err=True)
+        elif options.output != Output.JSON:
+            click.echo(f"{wish.node}: {wish.message}")
+
+
+def _warn_of_breakers(asked: Iterable[KnownRun]) -> None:
+    for run in asked:
+        breaker = run.store.breaker()
+        if breaker.tripped_at is not None:
+            click.echo(
+                f"holdfast: all repairs of {run.name} are stopped: {breaker.reason}; nothing "
+                f"begins before: {RESET_BREAKER} --run {run.name}",
+                err=True,
+            )
+
+
+def _exit_code(wishes: Sequence[Wish], *, is_done: bool) -> ExitCode:
+    if not any(wish.is_accepted for wish in wishes):
+        return ExitCode.FAILED
+    if not all(wish.is_accepted for wish in wishes):
+        return ExitCode.PARTLY_DONE
+    return ExitCode.OK if is_done else ExitCode.FAILED
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return f"uid {os.getuid()}"
+
+
+_when_idle: Final = click.option(
+    "--when-idle", is_flag=True, help="Begin when no job runs on the node any more."
+)
+
+
+def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Command:
+    decorators: tuple[Decorator, ...] = (
+        click.argument("node", metavar="NODE...", nargs=-1, required=True),
+        click.option("--run", help="The run that they belong to, if several go on."),
+        *more,
+        click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing."),
+        click.option("--wait", is_flag=True, help="Wait until the nodes take work again."),
+        click.option(
+            "--timeout", type=Duration(), default="10m", show_default=True, help="For --wait."
+        ),
+        output_option(Output.TABLE, Output.JSON),
+    )
+    command = click.Command(name, callback=partial(_ask, verb), help=text)
+    for decorate in decorators:
+        command = decorate(command)
+    return command
+
+
+reboot: Final = _command(
+    "reboot",
+    Verb.REBOOT,
+    """Reboot NODE... The job on it is stopped and resumes from its last checkpoint.
+
+    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
+    """,
+    _when_idle,
+    yes_option,
+)
+replace: Final = _command(
+    "replace",
+    Verb.REPLACE,
+    """Replace NODE... by new, clean machines.
+
+    The job on it is stopped and resumes from its last checkpoint. Exits with 0 if all were
+    accepted, 1 if none was, 3 if only some were.
+    """,
+    _when_idle,
+    yes_option,
+)
+check: Final = _command(
+    "check",
+    Verb.DEEP_CHECK,
+    """Run a deep health check on NODE..., which takes no work meanwhile.
+
+    A job on it is stopped and goes on elsewhere. A node that fails is replaced. Exits with 0 if all
+    were accepted, 1 if none was, 3 if only some were.
+    """,
+    _when_idle,
+)
+release: Final = _command(
+    "release",
+    Verb.RELEASE,
+    """Forget the faults of NODE... and give it to jobs again.
+
+    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
+    """,
+)
+
+
+@click.command("reset-breaker")
+@click.option("--run", help="The run to reset it for, if several go on.")
+@yes_option
+@output_option(Output.TABLE, Output.JSON)
+def reset_breaker(*, run: str | None, yes: bool, output: str) -> int:
+    """Let repairs begin again after too many nodes turned faulty at once."""
+    with open_runs(default_home(), run) as known:
+        target = only(known)
+        if not target.is_active:
+            raise NotFound(f"run {target.name} is not going on any more")
+        breaker = target.store.breaker()
+        if breaker.tripped_at is not None:
+            confirm_or_abort(
+                f"All repairs of {target.name} are stopped: {breaker.reason}. Let them begin?",
+                yes=yes,
+            )
+            target.store.put_breaker(Breaker(reset_at=SystemClock().now()))
+            target.wake()
+        if output == Output.JSON:
+            print_json({"run": target.name, "was_open": breaker.tripped_at is not None})
+        elif breaker.tripped_at is None:
+            click.echo(f"{target.name}: the breaker is not open; repairs are not held back")
+        else:
+            click.echo(f"{target.name}: repairs begin again")
+    return ExitCode.OK

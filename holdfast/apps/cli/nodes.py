@@ -1,0 +1,212 @@
+"""``holdfast nodes``: what the nodes of the runs on this machine do, and how to repair them."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import click
+
+from holdfast.adapters.local.layout import default_home
+from holdfast.apps.cli.node_requests import (
+    RESET_BREAKER,
+    check,
+    reboot,
+    release,
+    replace,
+    reset_breaker,
+)
+from holdfast.apps.cli.output import (
+    Column,
+    Output,
+    age,
+    output_option,
+    print_details,
+    print_json,
+    print_rows,
+)
+from holdfast.apps.cli.sections import print_lines, print_section
+from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.node_status import NodeStatus, node_statuses
+from holdfast.apps.runs import NO_RUN, find_node, open_runs
+from holdfast.kit.units import format_duration
+from holdfast.model.health import Fault, Finding
+from holdfast.model.nodes import Breaker, Course, PastFault
+from holdfast.model.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What there is to list at one time."""
+
+    nodes: list[NodeStatus]
+    breakers: dict[str, Breaker]
+    """The breakers that are open, by run."""
+
+    shows_runs: bool
+
+    def without_heartbeats(self) -> "_Listing":
+        return dataclasses.replace(
+            self, nodes=[dataclasses.replace(node, heartbeat_at=None) for node in self.nodes]
+        )
+
+
+@click.group()
+def nodes() -> None:
+    """List, describe, reboot or replace nodes.
+
+    NODE is the name of a node, its instance id, or the rank that it has in the job.
+    """
+
+
+for command in (reboot, replace, check, release, reset_breaker):
+    nodes.add_command(command)
+
+
+@nodes.command("list")
+@click.option("--run", help="Of this run, also if it has ended.  [default: all that go on]")
+@click.option("--all", "ended", is_flag=True, help="Also of runs that have ended.")
+@watch_option
+@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+def list_nodes(*, run: str | None, ended: bool, watch: bool, output: str) -> None:
+    """List the nodes of the runs that go on."""
+    show(
+        lambda: _read(run, ended=ended),
+        lambda listing: _print(listing, output),
+        watch=watch,
+        essence=_Listing.without_heartbeats,
+    )
+
+
+@nodes.command("describe")
+@click.argument("node")
+@click.option("--run", help="The run that it belongs to.  [default: the one that has it]")
+@output_option(Output.TABLE, Output.JSON)
+def describe_node(*, node: str, run: str | None, output: str) -> None:
+    """Tell all about NODE: its faults, its repair, its history."""
+    with open_runs(default_home(), run, ended=True) as known:
+        active = [one for one in known if one.is_active]
+        owner, name = find_node(node, active if node.isdecimal() and run is None else known)
+        status = next(one for one in node_statuses(owner) if one.name == name)
+    if output == Output.JSON:
+        print_json(status)
+    else:
+        _describe(status)
+
+
+def _read(run: str | None, *, ended: bool) -> _Listing:
+    with open_runs(default_home(), run, ended=ended) as known:
+        breakers = {one.name: one.store.breaker() for one in known if one.is_active}
+        return _Listing(
+            nodes=[node for one in known for node in node_statuses(one)],
+            breakers={name: one for name, one in breakers.items() if one.tripped_at is not None},
+            shows_runs=ended or len(known) > 1,
+        )
+
+
+def _print(listing: _Listing, output: str) -> None:
+    now = SystemClock().now()
+    columns: list[Column[NodeStatus]] = [
+        Column(title="node", cell=lambda node: node.name),
+        Column(title="phase", cell=lambda node: node.phase),
+        Column(title="health", cell=lambda node: node.health_status),
+        Column(title="rank/job", cell=_rank),
+        Column(title="fault", cell=_fault),
+        Column(title="for", cell=lambda node: age(node.phase_since, now)),
+        Column(title="run", cell=_run, wide=not listing.shows_runs),
+        Column(title="machine", cell=lambda node: node.provider_id, wide=True),
+        Column(title="boot", cell=lambda node: node.boot_id, wide=True),
+        Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
+        Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
+    ]
+    print_rows(listing.nodes, columns, output=output, empty=f"{NO_RUN} (--all shows ended ones)")
+    for run, breaker in listing.breakers.items():
+        click.echo(
+            f"All repairs of {run} are stopped since {age(breaker.tripped_at, now)}: "
+            f"{breaker.reason}. Look at the nodes, then: {RESET_BREAKER} --run {run}",
+            err=True,
+        )
+
+
+def _run(node: NodeStatus) -> str:
+    return node.run if node.is_active else f"{node.run} (ended)"
+
+
+def _rank(node: NodeStatus) -> str:
+    return "" if node.rank is None else f"{node.rank}/{node.job}"
+
+
+def _fault(node: NodeStatus) -> str:
+    return f"{node.course.reason} → {node.course.remedy}" if node.course is not None else ""
+
+
+def _describe(node: NodeStatus) -> None:
+    now = SystemClock().now()
+    print_details(_details(node, now))
+    print_section("Faults", node.faults, _evidence_columns(now))
+    print_section("Notices, for which nothing is done", node.notices, _evidence_columns(now))
+    past: list[Column[PastFault]] = [
+        Column(title="reason", cell=lambda past: past.reason),
+        Column(title="remedy", cell=lambda past: past.remedy),
+        Column(title="ended", cell=lambda past: f"{age(past.closed_at, now)} ago"),
+        Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
+    ]
+    print_section("Earlier repairs of this machine", node.history, past)
+    print_lines("Incidents", node.incidents)
+
+
+def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
+    yield "Node", node.name
+    yield "Run", _run(node)
+    yield "Machine", node.provider_id
+    yield "Boot", node.boot_id
+    yield "Replaces", node.replaces
+    yield "Power", "on" if node.powered_on else "off"
+    yield "Phase", node.phase
+    yield "Since", f"{age(node.phase_since, now)} ago"
+    yield "Health", node.health_status
+    yield "Deep check", node.deep_check_status
+    yield "Conditions", ", ".join(f"{name} ({why})" for name, why in node.conditions.items())
+    yield "Job", node.job
+    yield "Rank", node.rank
+    yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
+    yield "Repair", _repair(node.course, now)
+    yield "Request", _request(node.request, now)
+
+
+def _repair(course: Course | None, now: datetime) -> str:
+    if course is None:
+        return ""
+    ordered = (
+        f"ordered {age(course.ordered_at, now)} ago" if course.ordered_at else "not ordered yet"
+    )
+    return (
+        f"{course.remedy} for {course.reason} ({course.urgency}), opened "
+        f"{age(course.opened_at, now)} ago, {ordered}, incident {course.incident_id}"
+    )
+
+
+def _request(request: Request | None, now: datetime) -> str:
+    if request is None:
+        return ""
+    return (
+        f"{request.verb} ({request.urgency}) asked for by {request.requested_by} "
+        f"{age(request.requested_at, now)} ago"
+    )
+
+
+def _evidence_columns(now: datetime) -> list[Column[Fault | Finding]]:
+    return [
+        Column(title="reason", cell=lambda one: one.reason),
+        Column(title="remedy", cell=lambda one: one.remedy),
+        Column(title="severity", cell=lambda one: one.severity),
+        Column(title="code", cell=lambda one: one.code),
+        Column(title="device", cell=lambda one: one.device),
+        Column(title="seen", cell=lambda one: f"{age(_seen(one), now)} ago"),
+        Column(title="message", cell=lambda one: one.message),
+    ]
+
+
+def _seen(evidence: Fault | Finding) -> datetime:
+    return evidence.since if isinstance(evidence, Fault) else evidence.observed_at

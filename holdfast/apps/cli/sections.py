@@ -1,0 +1,24 @@
+"""Parts of a description, each with an empty line before it."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import click
+
+from holdfast.apps.cli.output import Column, Output, print_rows
+
+T = TypeVar("T")
+
+
+def print_section(title: str, rows: Sequence[T], columns: Sequence[Column[T]]) -> None:
+    """Print a table under a heading; nothing if it has no rows."""
+    if rows:
+        click.echo(f"\n{title}")
+        print_rows(rows, columns, output=Output.TABLE, empty="")
+
+
+def print_lines(title: str, lines: Sequence[str]) -> None:
+    """Print lines under a heading, none of them cut; nothing if there are none."""
+    if lines:
+        click.echo()
+        print_rows(lines, [Column(title=title, cell=str)], output=Output.WIDE, empty="")

@@ -1,0 +1,47 @@
+"""``--watch``: a list that is shown again when it changes."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from holdfast.apps.cli.output import is_terminal
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PAUSE_S: Final = 1.0
+
+
+def watch_option(command: F) -> F:
+    """The option ``--watch`` of a list, for ``show``."""
+    return click.option("-w", "--watch", is_flag=True, help="Show it again and again.")(command)
+
+
+def show(
+    read: Callable[[], T],
+    display: Callable[[T], None],
+    *,
+    watch: bool,
+    essence: Callable[[T], object] = lambda value: value,
+) -> None:
+    """Show something once, or until Ctrl-C.
+
+    On a terminal it is painted anew every second; elsewhere it is printed, with an empty line
+    before it, whenever ``essence`` of it has changed.
+    """
+    value = read()
+    repaint = watch and is_terminal()
+    if repaint:
+        click.clear()
+    display(value)
+    while watch:
+        time.sleep(_PAUSE_S)
+        last, value = value, read()
+        if repaint:
+            click.clear()
+            display(value)
+        elif essence(value) != essence(last):
+            click.echo()
+            display(value)

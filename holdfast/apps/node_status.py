@@ -1,0 +1,161 @@
+"""Nodes as people are shown them: what the run remembers, and what the machines say themselves."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.adapters.local.faults import powered_processes
+from holdfast.adapters.local.layout import NodeDir
+from holdfast.apps.runs import KnownRun
+from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.kit.serial import from_plain
+from holdfast.model.health import Fault, Finding
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheckStatus, HealthStatus
+from holdfast.model.nodes import Course, NodeRecord, NodeView, PastFault, Phase
+from holdfast.model.report import NodeReport
+from holdfast.model.requests import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One node."""
+
+    run: str
+    is_active: bool
+    """Whether its run goes on; else all is as it was at the end."""
+
+    name: str
+    provider_id: str
+    boot_id: str
+    """Empty before its first boot."""
+
+    phase: Phase
+    phase_since: datetime
+    health_status: HealthStatus | None
+    """HyperPod's label ``node-health-status``; None where HyperPod sets none."""
+
+    deep_check_status: DeepCheckStatus | None
+    """HyperPod's label ``deep-health-check-status``; None before any check."""
+
+    job: str
+    """The job that has a rank on it now; empty if none has."""
+
+    rank: int | None
+    powered_on: bool
+    heartbeat_at: datetime | None
+    """The agent's last sign of life in this boot."""
+
+    replaces: str
+    """The node that it was ordered to replace."""
+
+    course: Course | None
+    request: Request | None
+    """What a person asked for and was not taken up yet."""
+
+    conditions: Mapping[str, str]
+    """Node conditions that are True, with the reason of each."""
+
+    faults: tuple[Fault, ...]
+    notices: tuple[Finding, ...]
+    history: tuple[PastFault, ...]
+    incidents: tuple[str, ...]
+    """Names of its incidents, oldest first."""
+
+
+def node_statuses(run: KnownRun) -> list[NodeStatus]:
+    """All nodes of a run.
+
+    Raises:
+        BackendError: its state cannot be read.
+
+    """
+    requests = run.store.requests()
+    incidents = run.store.list_incidents()
+    ranks = {node: rank for rank, node in enumerate(run.placement())}
+    return [
+        _status(
+            run,
+            NodeView(
+                name=name,
+                provider_id=provider_id,
+                record=record,
+                boot_id=_text(run.directory.node(name).boot_id),
+                request=requests.get(name),
+                replaces=replaces,
+            ),
+            ranks.get(name),
+            tuple(one.id for one in incidents if _concerns(one, name, record)),
+        )
+        for name, (provider_id, replaces, record) in run.store.nodes().items()
+    ]
+
+
+def _status(
+    run: KnownRun, view: NodeView, rank: int | None, incidents: tuple[str, ...]
+) -> NodeStatus:
+    directory = run.directory.node(view.name)
+    is_on = "node" in powered_processes(directory)
+    report = _report(directory, view.boot_id) if is_on else None
+    faults = report.faults if report is not None else ()
+    record = view.record
+    conditions = {fault.condition: fault.reason for fault in faults}
+    if record.course is not None:
+        conditions[record.course.condition] = record.course.reason
+    return NodeStatus(
+        run=run.name,
+        is_active=run.is_active,
+        name=view.name,
+        provider_id=view.provider_id,
+        boot_id=view.boot_id,
+        phase=record.phase,
+        phase_since=record.phase_since,
+        health_status=health_status(record),
+        deep_check_status=deep_check_status(view),
+        job=run.name if rank is not None else "",
+        rank=rank,
+        powered_on=is_on,
+        heartbeat_at=_heartbeat_at(directory, view.boot_id),
+        replaces=view.replaces,
+        course=record.course,
+        request=view.request,
+        conditions=conditions,
+        faults=faults,
+        notices=report.notices if report is not None else (),
+        history=record.history,
+        incidents=incidents,
+    )
+
+
+def _concerns(incident: Incident, node: str, record: NodeRecord) -> bool:
+    is_present = record.course is not None and record.course.incident_id == incident.id
+    return is_present or node in (incident.node, incident.successor)
+
+
+def _report(directory: NodeDir, boot_id: str) -> NodeReport | None:
+    """The agent's report of this boot; None before the first one, and if it is damaged."""
+    try:
+        report = from_plain(NodeReport, json.loads(_text(directory.report)))
+    except ValueError:
+        return None
+    return report if report.boot_id == boot_id else None
+
+
+def _heartbeat_at(directory: NodeDir, boot_id: str) -> datetime | None:
+    """When the agent last wrote its heartbeat in this boot; None before the first one."""
+    if not boot_id or not _text(directory.heartbeat).startswith(boot_id):
+        return None
+    try:
+        return datetime.fromtimestamp(directory.heartbeat.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+
+
+def _text(path: Path) -> str:
+    """What is in a small file of a machine; nothing if it is not there, or not any more."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
