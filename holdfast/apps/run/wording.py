@@ -22,6 +22,7 @@ from holdfast.model.events import (
     RepairOrdered,
     RepairPostponed,
 )
+from holdfast.model.jobs import FailureKind
 
 _RESET_BREAKER = "look at the nodes; then: holdfast nodes reset-breaker"
 
@@ -71,7 +72,8 @@ def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) ->
             return f"{head} runs on {', '.join(nodes)}"
         case AttemptStopped():
             where = f" on {event.node}" if event.node else ""
-            evidence = f": {event.evidence}" if event.evidence else ""
+            # A node's own line came just before; the exit of a rank is told nowhere else.
+            evidence = f": {event.evidence}" if event.kind == FailureKind.APPLICATION else ""
             return f"{head} is stopped: {event.reason}{where}{evidence}"
         case AttemptKilled():
             return f"{head}: ranks outlived the grace period and were killed"

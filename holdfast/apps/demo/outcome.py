@@ -1,0 +1,120 @@
+"""What the demo came to: a recovery for each fault, and whether the weights are the same."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from holdfast.apps.demo.story import Injected
+from holdfast.apps.run.summary import lost_steps
+from holdfast.kit.units import format_duration
+from holdfast.model.incidents import Incident
+from holdfast.model.jobs import AttemptRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoRecovery:
+    """One fault and how the job came back from it. Durations in seconds."""
+
+    fault: str
+    node: str
+    action: str
+    """What was done to the node: ``replace``, ``reboot``, or ``none`` for a fault of the job."""
+
+    new_node: str
+    """The node that took the place of a replaced one, else empty."""
+
+    detect_s: float
+    """From the fault to the decision to stop the job."""
+
+    stop_s: float
+    """From then to the end of its last rank."""
+
+    repair_s: float | None
+    """From the drained node to its, or its successor's, first word; beside the job's restart."""
+
+    start_s: float
+    """From the end of the last rank to all ranks of the next attempt being launched."""
+
+    recover_s: float
+    """From the fault to all ranks being launched again."""
+
+    lost_steps: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The demo as a whole."""
+
+    ok: bool
+    """The disturbed job finished, every fault was recovered from, and the weights are the same."""
+
+    steps: int
+    final_sha256: str
+    undisturbed_sha256: str
+    recoveries: tuple[DemoRecovery, ...]
+    seconds: float
+
+
+def recovered(
+    injected: Iterable[Injected],
+    attempts: Sequence[AttemptRecord],
+    incidents: Iterable[Incident],
+) -> tuple[DemoRecovery, ...]:
+    """Match each fault with the attempt that it ended and with its incident, if it has one."""
+    by_number = {attempt.attempt: attempt for attempt in attempts}
+    by_id = {incident.id: incident for incident in incidents}
+    found = []
+    for fault in injected:
+        over, following = by_number.get(fault.attempt), by_number.get(fault.attempt + 1)
+        if over is None or over.failure is None or following is None:
+            continue
+        incident = by_id.get(over.failure.incident_id)
+        found.append(
+            DemoRecovery(
+                fault=fault.fault,
+                node=fault.node,
+                action=incident.remedy if incident is not None else "none",
+                new_node=incident.successor if incident is not None else "",
+                detect_s=_seconds(fault.at, over.failure.at),
+                stop_s=_seconds(over.failure.at, over.stopped_at),
+                repair_s=_repair_s(incident),
+                start_s=_seconds(over.stopped_at, following.started_at),
+                recover_s=_seconds(fault.at, following.started_at),
+                lost_steps=lost_steps(over, following.first_step),
+            )
+        )
+    return tuple(found)
+
+
+def timeline(outcome: Outcome) -> list[list[str]]:
+    """The recoveries as the cells of a table; its titles come first."""
+    titles = ["fault", "node", "action", "detect", "stop", "repair", "start", "down", "lost"]
+    rows = [
+        [
+            one.fault,
+            one.node,
+            one.action,
+            _short(one.detect_s),
+            _short(one.stop_s),
+            _short(one.repair_s),
+            _short(one.start_s),
+            _short(one.recover_s),
+            f"{one.lost_steps} steps" if one.lost_steps is not None else "-",
+        ]
+        for one in outcome.recoveries
+    ]
+    return [titles, *rows]
+
+
+def _repair_s(incident: Incident | None) -> float | None:
+    if incident is None or incident.drained_at is None or incident.repaired_at is None:
+        return None
+    return _seconds(incident.drained_at, incident.repaired_at)
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    return round((end - start).total_seconds(), 3)
+
+
+def _short(seconds: float | None) -> str:
+    return "-" if seconds is None else format_duration(timedelta(seconds=seconds))

@@ -1,0 +1,128 @@
+"""The faults of the demo, and who brings them about while the job trains."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.local.faults import (
+    XID_TEXTS,
+    kill_rank,
+    power_off,
+    write_kernel_line,
+    xid_line,
+)
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.progress import read_progress
+from holdfast.adapters.local.store import LocalStore
+from holdfast.model.errors import BackendError
+from holdfast.model.jobs import JobPhase
+from holdfast.model.nodes import Phase
+
+_POLL_S: Final = 0.01
+_DEVICE: Final = "0000:b9:00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One fault: what, on which rank's node, and how far the job must have come."""
+
+    fault: str
+    rank: int
+    share: float
+    """Of all steps, after which it happens."""
+
+    inject: Callable[[NodeDir], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """A fault that was brought about."""
+
+    fault: str
+    node: str
+    attempt: int
+    """The attempt that it hit."""
+
+    at: datetime
+
+
+def xid(code: int) -> Callable[[NodeDir], object]:
+    """Have the kernel of a node print an XID, as HyperPod's public test does."""
+
+    def inject(node: NodeDir) -> object:
+        line = xid_line(code, _DEVICE, XID_TEXTS[code])
+        uptime = timedelta(seconds=time.monotonic())
+        return write_kernel_line(node, line, now=datetime.now(UTC), since_boot=uptime)
+
+    return inject
+
+
+STORY: Final = (
+    Act(fault="xid 74", rank=1, share=0.2, inject=xid(74)),
+    Act(fault="xid 73", rank=0, share=0.4, inject=xid(73)),
+    Act(fault="kill-rank", rank=1, share=0.6, inject=kill_rank),
+    Act(fault="power-off", rank=0, share=0.8, inject=power_off),
+)
+
+
+@dataclass(slots=True)
+class Storyteller:
+    """Plays the story against a run, from a thread of its own.
+
+    A fault comes once the job has reached its step, runs, and has its spare again. It is brought
+    about from outside, as ``holdfast inject`` does: the run is told nothing.
+    """
+
+    run: RunDir
+    job: str
+    steps: int
+    told: Callable[[Injected], None]
+    acts: tuple[Act, ...] = STORY
+    injected: list[Injected] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; the run must have been prepared."""
+        self._thread = threading.Thread(target=self._play, name="story", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, played to the end or not."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _play(self) -> None:
+        store = LocalStore(self.run.state)
+        try:
+            for act in self.acts:
+                while not self._over.is_set() and not self._try(act, store):
+                    self._over.wait(_POLL_S)
+        finally:
+            store.close()
+
+    def _try(self, act: Act, store: LocalStore) -> bool:
+        """Bring about the fault if its time has come."""
+        try:
+            record = store.jobs()[self.job][1]
+            nodes = store.nodes().values()
+            if record.phase is not JobPhase.RUNNING or not all(
+                node.phase is Phase.SCHEDULABLE for _, _, node in nodes
+            ):
+                return False
+            step = read_progress(self.run.progress(record.attempt)).last
+            if step is None or step < act.share * self.steps:
+                return False
+            node = record.placement[act.rank]
+            at = datetime.now(UTC)
+            act.inject(self.run.node(node))
+        except BackendError:
+            return False  # the rank ended just now: its time comes again
+        one = Injected(fault=act.fault, node=node, attempt=record.attempt, at=at)
+        self.injected.append(one)
+        self.told(one)
+        return True
