@@ -35,8 +35,7 @@ def run(argv: Sequence[str]) -> int:
     module, rest = (LIGHT[argv[0]], argv[1:]) if is_light else (_COMMANDS, argv)
     try:
         code = import_module(module).main(rest)
-        if sys.stdout is not None:  # None if the caller closed it
-            sys.stdout.flush()  # while its failure can still be told
+        _flush()  # while its failure can still be told
     except Exception as error:  # noqa: BLE001 - the outermost handler: nothing else would answer
         return _answer(error)
     except KeyboardInterrupt:
@@ -47,6 +46,7 @@ def run(argv: Sequence[str]) -> int:
 def _answer(error: Exception) -> int:
     if os.environ.get("HOLDFAST_DEBUG"):
         sys.excepthook(type(error), error, error.__traceback__)
+    _flush_or_drop()
     match error:
         case BrokenPipeError():  # the reader, such as ``head``, has seen enough
             return ExitCode.FAILED
@@ -73,3 +73,16 @@ def _say(lines: Sequence[str], code: ExitCode) -> int:
     for line in lines:
         print(f"holdfast: {line}", file=sys.stderr)  # noqa: T201 - click is not loaded here
     return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # None if the caller closed it
+        sys.stdout.flush()
+
+
+def _flush_or_drop() -> None:
+    """Lead nowhere what cannot be written, or Python would fail on it once more at its exit."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -224,10 +224,14 @@ PRINTS: dict[str, list[str]] = {
 }
 
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""Only then an error can come as late as at the end of the process."""
+
+
 @pytest.mark.parametrize("argv", PRINTS.values(), ids=PRINTS)
 def test_a_full_disk_behind_standard_output_is_told_once(argv: list[str]) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(argv, env=BUFFERED, stdout=full, stderr=subprocess.PIPE, check=False)
 
     assert done.returncode == ExitCode.BAD_INPUT
     assert done.stderr.decode() == f"holdfast: {os.strerror(errno.ENOSPC)}\n"
@@ -237,7 +241,7 @@ def test_a_full_disk_behind_standard_output_is_told_once(argv: list[str]) -> Non
 def test_a_reader_that_has_seen_enough_is_no_error_to_tell(argv: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(argv, env=BUFFERED, stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
 
     assert done.returncode == ExitCode.FAILED
