@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -121,69 +121,77 @@ def powered_processes(node: NodeDir) -> dict[str, int]:
     return {role: pid for role, (pid, started) in noted.items() if is_alive(pid, started)}
 
 
-def rank_process(node: NodeDir) -> int:
-    """The main process of the rank on a machine.
-
-    Raises:
-        BackendError: the machine has no power, or no rank runs on it.
-
-    """
-    task = _powered(node).get("task")
-    if task is None:
-        raise BackendError(f"no rank runs on {node.path.name}")
-    return task
-
-
-def kill_rank(node: NodeDir) -> int:
-    """SIGKILL to the main process of the rank on a machine. Returns the process.
-
-    Raises:
-        BackendError: as ``rank_process``.
-
-    """
-    task = rank_process(node)
-    send(task, signal.SIGKILL)
-    return task
-
-
-def power_off(node: NodeDir) -> int:
-    """End everything on a machine at once, with no word to anybody. Returns how many processes.
-
-    Raises:
-        BackendError: the machine has no power already.
-
-    """
-    root = _powered(node)["node"]
-    send(root, signal.SIGSTOP)  # so that it neither starts nor reports anything meanwhile
-    count = 1 + len(descendants(root))
-    kill_below(root)
-    send(root, signal.SIGKILL)
-    return count
-
-
-def hang(node: NodeDir) -> int:
-    """SIGSTOP to everything on a machine, as if its kernel were wedged. Returns how many processes.
+def machine_processes(node: NodeDir) -> list[int]:
+    """Everything that runs on a machine; the process that stands for the machine comes first.
 
     Raises:
         BackendError: the machine has no power.
 
     """
     root = _powered(node)["node"]
-    send(root, signal.SIGSTOP)
-    return 1 + _stop_below(root)
+    return [root, *descendants(root)]
 
 
-def hang_rank(node: NodeDir) -> int:
-    """SIGSTOP to the rank on a machine, the machine itself stays well. Returns how many processes.
+def rank_processes(node: NodeDir) -> list[int]:
+    """All processes of the rank on a machine; its main process comes first.
 
     Raises:
-        BackendError: as ``rank_process``.
+        BackendError: the machine has no power, or no rank runs on it.
 
     """
-    rank_process(node)
     processes = _powered(node)
-    agent = processes.get("agent")
-    return _stop_below(processes["node"], spare=() if agent is None else (agent,))
+    if "task" not in processes:
+        raise BackendError(f"no rank runs on {node.path.name}")
+    main, others = processes["task"], {processes["node"], *_tree(processes.get("agent"))}
+    below = [pid for pid in machine_processes(node) if pid not in others and pid != main]
+    return [main, *below]
+
+
+def kill_rank(node: NodeDir) -> list[int]:
+    """SIGKILL to the main process of the rank on a machine. Returns the processes it hit.
+
+    Raises:
+        BackendError: as ``rank_processes``.
+
+    """
+    main = rank_processes(node)[0]
+    send(main, signal.SIGKILL)
+    return [main]
+
+
+def power_off(node: NodeDir) -> list[int]:
+    """End everything on a machine at once, with no word to anybody. Returns the processes it hit.
+
+    Raises:
+        BackendError: as ``machine_processes``.
+
+    """
+    root = machine_processes(node)[0]
+    send(root, signal.SIGSTOP)  # so that it neither starts nor reports anything meanwhile
+    hit = machine_processes(node)
+    kill_below(root)
+    send(root, signal.SIGKILL)
+    return hit
+
+
+def hang(node: NodeDir) -> list[int]:
+    """SIGSTOP to everything on a machine, as if its kernel were wedged. Returns what it hit.
+
+    Raises:
+        BackendError: as ``machine_processes``.
+
+    """
+    return _stop_all(node, machine_processes)
+
+
+def hang_rank(node: NodeDir) -> list[int]:
+    """SIGSTOP to all processes of the rank on a machine, which is well itself. Returns what it hit.
+
+    Raises:
+        BackendError: as ``rank_processes``.
+
+    """
+    return _stop_all(node, rank_processes)
 
 
 def _powered(node: NodeDir) -> dict[str, int]:
@@ -193,16 +201,18 @@ def _powered(node: NodeDir) -> dict[str, int]:
     return processes
 
 
-def _stop_below(root: int, *, spare: Collection[int] = ()) -> int:
-    """SIGSTOP to all descendants, also to those that are started while this goes on."""
-    seen = {child for pid in spare for child in (pid, *descendants(pid))}
-    count = 0
-    while fresh := [pid for pid in descendants(root) if pid not in seen]:
+def _tree(root: int | None) -> list[int]:
+    return [] if root is None else [root, *descendants(root)]
+
+
+def _stop_all(node: NodeDir, processes: Callable[[NodeDir], list[int]]) -> list[int]:
+    """SIGSTOP to them, also to those that they start while this goes on."""
+    stopped: list[int] = []
+    while fresh := [pid for pid in processes(node) if pid not in stopped]:
         for pid in fresh:
             send(pid, signal.SIGSTOP)
-        seen.update(fresh)
-        count += len(fresh)
-    return count
+        stopped += fresh
+    return stopped
 
 
 def _next_sequence(kmsg: Path) -> int:

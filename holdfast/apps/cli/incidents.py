@@ -1,0 +1,207 @@
+"""``holdfast incidents``: what failed on the nodes of all runs, and how long each repair took."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import click
+
+from holdfast.adapters.local.layout import default_home
+from holdfast.apps.cli.output import (
+    Column,
+    Output,
+    age,
+    output_option,
+    print_details,
+    print_json,
+    print_rows,
+)
+from holdfast.apps.cli.sections import print_section
+from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.runs import KnownRun, NotFound, no_such, open_runs
+from holdfast.kit.serial import to_plain
+from holdfast.kit.units import format_duration
+from holdfast.model.incidents import Incident, JobTouch
+
+RELEASED: Final = "released"
+OPEN: Final = "open"
+"""Not released, and the run that could do so has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    run: str
+    state: str
+    """``RELEASED``, ``OPEN``, or the phase of the node while it is repaired."""
+
+    incident: Incident
+
+    @property
+    def took(self) -> timedelta | None:
+        """From detection to release; None before."""
+        released_at = self.incident.released_at
+        return released_at - self.incident.detected_at if released_at is not None else None
+
+    @property
+    def short_id(self) -> str:
+        """The end of its id, which comes after the name of the node."""
+        return self.incident.id.removeprefix(f"{self.incident.node}-")
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        took_s = self.took.total_seconds() if self.took is not None else None
+        state = {"run": self.run, "state": self.state, "took_s": took_s}
+        return {**to_plain(self.incident), **state}
+
+
+@click.group()
+def incidents() -> None:
+    """Read what happened to nodes and how long it took to repair them."""
+
+
+@incidents.command("list")
+@click.option("--run", help="Of this run.  [default: of all, also of those that ended]")
+@watch_option
+@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+def list_incidents(*, run: str | None, watch: bool, output: str) -> None:
+    """List the incidents of all runs, the newest last."""
+    show(lambda: _cases(run), lambda cases: _print(cases, output), watch=watch)
+
+
+@incidents.command("show")
+@click.argument("incident_id", metavar="ID")
+@output_option(Output.TABLE, Output.JSON)
+def show_incident(*, incident_id: str, output: str) -> None:
+    """Tell the whole course of the incident ID.
+
+    Any part of its id will do if no other incident has it, such as what "list" shows.
+    """
+    case = _find(incident_id, _cases(None))
+    if output == Output.JSON:
+        print_json(case.plain())
+    else:
+        _describe(case)
+
+
+def _cases(run: str | None) -> list[_Case]:
+    with open_runs(default_home(), run, ended=True) as known:
+        cases = [case for one in known for case in _cases_of(one)]
+    return sorted(cases, key=lambda case: case.incident.detected_at)
+
+
+def _cases_of(run: KnownRun) -> Iterator[_Case]:
+    phases = {
+        record.course.incident_id: record.phase
+        for _, _, record in run.store.nodes().values()
+        if record.course is not None and run.is_active
+    }
+    for incident in run.store.list_incidents():
+        state = phases.get(incident.id, OPEN) if incident.released_at is None else RELEASED
+        yield _Case(run=run.name, state=state, incident=incident)
+
+
+def _find(text: str, cases: Sequence[_Case]) -> _Case:
+    exact = [case for case in cases if case.incident.id == text]
+    hits = exact or [case for case in cases if text in case.incident.id]
+    if len(hits) > 1:
+        names = ", ".join(case.incident.id for case in hits)
+        raise NotFound(f"several incidents have {text!r} in their id: {names}")
+    if not hits:
+        raise NotFound(no_such("incident", text, [case.incident.id for case in cases]))
+    return hits[0]
+
+
+def _print(cases: list[_Case], output: str) -> None:
+    if output == Output.JSON:
+        print_json([case.plain() for case in cases])
+        return
+    now = SystemClock().now()
+    is_wide = output == Output.WIDE
+    columns: list[Column[_Case]] = [
+        Column(title="id", cell=lambda case: case.incident.id if is_wide else case.short_id),
+        Column(title="node", cell=lambda case: case.incident.node),
+        Column(title="reason", cell=lambda case: case.incident.reason),
+        Column(title="remedy", cell=lambda case: case.incident.remedy),
+        Column(title="state", cell=lambda case: case.state),
+        Column(title="detected", cell=lambda case: f"{age(case.incident.detected_at, now)} ago"),
+        Column(title="jobs", cell=lambda case: ", ".join(one.job for one in case.incident.jobs)),
+        Column(title="took", cell=lambda case: _seconds(case.took)),
+        Column(title="successor", cell=lambda case: case.incident.successor, wide=True),
+        Column(title="run", cell=lambda case: case.run, wide=True),
+        Column(title="message", cell=lambda case: case.incident.message, wide=True),
+    ]
+    print_rows(cases, columns, output=output, empty="There was no incident.")
+
+
+def _describe(case: _Case) -> None:
+    incident = case.incident
+    print_details(
+        [
+            ("Incident", incident.id),
+            ("Run", case.run),
+            ("Node", incident.node),
+            ("Successor", incident.successor),
+            ("Reason", incident.reason),
+            ("Remedy", incident.remedy),
+            ("State", case.state),
+            ("Took", _seconds(case.took)),
+            ("Message", incident.message),
+        ]
+    )
+    points: list[Column[_Point]] = [
+        Column(title="point", cell=lambda point: point.name),
+        Column(title="at", cell=lambda point: _time(point.at)),
+        Column(title="after", cell=lambda point: _seconds(point.after)),
+        Column(
+            title="since detected", cell=lambda point: _seconds(point.at - incident.detected_at)
+        ),
+    ]
+    print_section("Course", list(_course(incident)), points)
+    touches: list[Column[JobTouch]] = [
+        Column(title="job", cell=lambda touch: touch.job),
+        Column(title="attempt", cell=lambda touch: touch.attempt),
+        Column(title="step", cell=lambda touch: touch.step),
+        Column(title="stopped", cell=lambda touch: _time(touch.stopped_at)),
+        Column(title="resumed", cell=lambda touch: _time(touch.resumed_at)),
+        Column(title="down", cell=_down),
+    ]
+    print_section("Jobs", incident.jobs, touches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    name: str
+    at: datetime
+    after: timedelta | None
+    """Since the point before it."""
+
+
+def _course(incident: Incident) -> Iterator[_Point]:
+    times = {
+        "detected": incident.detected_at,
+        "quarantined": incident.quarantined_at,
+        "drained": incident.drained_at,
+        "repaired": incident.repaired_at,
+        "checked": incident.checked_at,
+        "released": incident.released_at,
+    }
+    before = None
+    for name, at in times.items():
+        if at is not None:
+            yield _Point(name, at, at - before if before is not None else None)
+            before = at
+
+
+def _down(touch: JobTouch) -> str:
+    return _seconds(touch.resumed_at - touch.stopped_at if touch.resumed_at is not None else None)
+
+
+def _seconds(duration: timedelta | None) -> str:
+    return "" if duration is None else format_duration(duration)
+
+
+def _time(at: datetime | None) -> str:
+    """To the millisecond, in the time of this machine."""
+    return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")

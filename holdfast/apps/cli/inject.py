@@ -1,0 +1,280 @@
+"""``holdfast inject``: break something on purpose, on a node of a run that goes on."""
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import click
+
+from holdfast.adapters.local import faults
+from holdfast.adapters.local.layout import NodeDir, default_home
+from holdfast.apps.cli.output import Output, output_option, print_json
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.run.settings import LocalNodePolicy
+from holdfast.apps.runs import KnownRun, NotFound, find_node, open_runs
+from holdfast.decisions.ladder import remedy_for
+from holdfast.detectors import gpu_xid
+from holdfast.detectors.contract import LogLine, Profile, Readings
+from holdfast.detectors.folding import Health, fold
+from holdfast.kit.units import format_duration
+from holdfast.model.errors import ConfigError
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.nodes import NodeView
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEVICE: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}( GPU-I:[0-9]{2})?")
+_DONE: Final = {Remedy.REBOOT: "rebooted", Remedy.REPLACE: "replaced"}
+_POLICY: Final = LocalNodePolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """What was done to a node, and what should come of it."""
+
+    fault: str
+    run: str
+    node: str
+    rank: int | None
+    """Of the rank that ran on it; None if none did."""
+
+    dry_run: bool
+    expected: str
+    """By the default policy; the run may have another."""
+
+    kernel: tuple[str, ...] = ()
+    """What its kernel printed: the record of /dev/kmsg, and the line of /var/log/messages."""
+
+    signal: str = ""
+    processes: tuple[int, ...] = ()
+    """To which the signal was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    run: KnownRun
+    node: str
+    rank: int | None
+
+    @property
+    def directory(self) -> NodeDir:
+        return self.run.directory.node(self.node)
+
+    @property
+    def job_resumes(self) -> str:
+        """What it means for the job that the node is lost."""
+        if self.rank is None:
+            return ""
+        return f" Job {self.run.name} is stopped and resumes from its last checkpoint."
+
+
+@click.group()
+def inject() -> None:
+    """Break something on purpose, on a node of a run that goes on.
+
+    --node takes the name of a node, its instance id, or a rank: 0 is the node of rank 0.
+    """
+
+
+def _target_options(command: F) -> F:
+    for option in (
+        output_option(Output.TABLE, Output.JSON),
+        click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing."),
+        click.option("--run", help="The run that the node belongs to, if several go on."),
+        click.option("--node", required=True, help="Which node; 0 is that of rank 0."),
+    ):
+        command = option(command)
+    return command
+
+
+@inject.command("xid")
+@click.argument("code", type=click.IntRange(min=1))
+@_target_options
+@click.option("--device", default="0000:b9:00", show_default=True, help="PCI address of the GPU.")
+@click.option("--message", help="What the driver says.  [default: its usual words for CODE]")
+def inject_xid(
+    *,
+    code: int,
+    node: str,
+    run: str | None,
+    device: str,
+    message: str | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Have the kernel report the GPU error CODE, as NVIDIA's driver does.
+
+    By HyperPod's rules 74 leads to a replacement and 73 to a reboot.
+    """
+    detector = gpu_xid.build(Profile.HYPERPOD)
+    text = message or faults.XID_TEXTS.get(code) or detector.codes.get(code, "Unknown Error")
+    line = faults.xid_line(code, _checked_device(device), _checked_message(text))
+    now, since_boot = SystemClock().now(), timedelta(seconds=time.monotonic())
+    with _target(node, run) as target:
+        faults.machine_processes(target.directory)
+        print_it = faults.kernel_line if dry_run else faults.write_kernel_line
+        printed = print_it(target.directory, line, now=now, since_boot=since_boot)
+        injected = Injected(
+            fault=f"xid {code}",
+            run=target.run.name,
+            node=target.node,
+            rank=target.rank,
+            dry_run=dry_run,
+            expected=_after_line(target, line, now),
+            kernel=(printed.record, printed.syslog),
+        )
+    _print(injected, output)
+
+
+@inject.command("kill-rank")
+@_target_options
+def inject_kill_rank(*, node: str, run: str | None, dry_run: bool, output: str) -> None:
+    """Kill the main process of the rank on a node, with SIGKILL."""
+    _strike(_KILL_RANK, node, run, dry_run=dry_run, output=output)
+
+
+@inject.command("power-off")
+@_target_options
+def inject_power_off(*, node: str, run: str | None, dry_run: bool, output: str) -> None:
+    """Take the power from a node: everything on it dies at once."""
+    _strike(_POWER_OFF, node, run, dry_run=dry_run, output=output)
+
+
+@inject.command("hang")
+@_target_options
+@click.option("--rank-only", is_flag=True, help="Stop the rank alone; the node's agent goes on.")
+def inject_hang(*, node: str, run: str | None, rank_only: bool, dry_run: bool, output: str) -> None:
+    """Stop everything on a node with SIGSTOP, as if its kernel were wedged."""
+    _strike(_HANG_RANK if rank_only else _HANG, node, run, dry_run=dry_run, output=output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Blow:
+    """A fault that is a signal to processes of a machine."""
+
+    fault: str
+    signal: str
+    aim: Callable[[NodeDir], list[int]]
+    """Finds the processes that it will hit."""
+
+    strike: Callable[[NodeDir], list[int]]
+    expected: str
+    is_of_rank: bool = False
+
+
+_KILL_RANK: Final = _Blow(
+    fault="kill-rank",
+    signal="SIGKILL",
+    aim=lambda node: faults.rank_processes(node)[:1],
+    strike=faults.kill_rank,
+    expected="the rank has failed, which costs one retry of the application; the node stays.",
+    is_of_rank=True,
+)
+_POWER_OFF: Final = _Blow(
+    fault="power-off",
+    signal="SIGKILL",
+    aim=faults.machine_processes,
+    strike=faults.power_off,
+    expected=f"the node is found dark at once and is {_DONE[_POLICY.silent_remedy]}.",
+)
+_HANG: Final = _Blow(
+    fault="hang",
+    signal="SIGSTOP",
+    aim=faults.machine_processes,
+    strike=faults.hang,
+    expected=(
+        f"after {format_duration(_POLICY.heartbeat_timeout)} without a heartbeat the node counts "
+        f"as lost and is {_DONE[_POLICY.silent_remedy]}."
+    ),
+)
+_HANG_RANK: Final = _Blow(
+    fault="hang-rank",
+    signal="SIGSTOP",
+    aim=faults.rank_processes,
+    strike=faults.hang_rank,
+    expected="the job hangs until a timeout of its own, or that of holdfast run --hang-timeout.",
+    is_of_rank=True,
+)
+
+
+def _strike(blow: _Blow, node: str, run: str | None, *, dry_run: bool, output: str) -> None:
+    with _target(node, run) as target:
+        if blow.is_of_rank and target.rank is None:
+            raise NotFound(f"no rank runs on {target.node} now")
+        hit = (blow.aim if dry_run else blow.strike)(target.directory)
+        injected = Injected(
+            fault=blow.fault,
+            run=target.run.name,
+            node=target.node,
+            rank=target.rank,
+            dry_run=dry_run,
+            expected=blow.expected + target.job_resumes,
+            signal=blow.signal,
+            processes=tuple(hit),
+        )
+    _print(injected, output)
+
+
+@contextlib.contextmanager
+def _target(text: str, name: str | None) -> Iterator[_Target]:
+    with open_runs(default_home(), name) as known:
+        run, node = find_node(text, known)
+        if not run.is_active:
+            raise NotFound(f"run {run.name} is not going on any more: nothing is there to break")
+        ranks = {name: rank for rank, name in enumerate(run.placement())}
+        yield _Target(run, node, ranks.get(node))
+
+
+def _after_line(target: _Target, line: str, now: datetime) -> str:
+    """What the detector and the ladder of remedies will make of a line."""
+    readings = Readings(kernel_log=(LogLine(message=line, observed_at=now),))
+    health = fold(Health(), gpu_xid.build(Profile.HYPERPOD).detect(readings))
+    if not health.faults:
+        reasons = [notice.reason for notice in health.notices]
+        return f"{reasons[0]} is noted and nothing is done." if reasons else "it is not understood."
+    fault = health.faults[0]
+    if not fault.remedy.touches_node:
+        return f"the node stays ({fault.reason}).{target.job_resumes}"
+    provider_id, _, record = target.run.store.nodes()[target.node]
+    view = NodeView(name=target.node, provider_id=provider_id, record=record)
+    done = _DONE[remedy_for(view, fault, _POLICY, now)]
+    if fault.urgency is Urgency.DEFERRED:
+        return f"the node is {done} once no job runs on it ({fault.reason})."
+    return f"the node is {done} ({fault.reason}).{target.job_resumes}"
+
+
+def _checked_device(device: str) -> str:
+    if not _DEVICE.fullmatch(device):
+        raise ConfigError(
+            f"--device: {device!r} is not a PCI address; expected one such as 0000:b9:00, or "
+            "'0000:b9:00 GPU-I:05' for a MIG instance"
+        )
+    return device
+
+
+def _checked_message(message: str) -> str:
+    if not message.isprintable():
+        raise ConfigError(f"--message: expected one line of printable text, got {message!r}")
+    return message
+
+
+def _print(injected: Injected, output: str) -> None:
+    if output == Output.JSON:
+        print_json(injected)
+        return
+    would = "would be" if injected.dry_run else "were"
+    if injected.kernel:
+        click.echo(f"{injected.node}: these lines {would} written to its kernel log:")
+        for line in injected.kernel:
+            click.echo(f"  {line}")
+    else:
+        count = len(injected.processes)
+        what = f"{count} processes" if count != 1 else f"process {injected.processes[0]}"
+        click.echo(f"{injected.node}: {injected.signal} {would} sent to {what}")
+    click.echo(f"Expected: {injected.expected}")
+    if not injected.dry_run:
+        click.echo("See it with: holdfast nodes list --watch")
