@@ -38,9 +38,13 @@ def fold(health: Health, findings: Iterable[Finding]) -> Health:
         else:
             faults[finding.key] = _fault(finding, faults.get(finding.key))
     return Health(
-        faults=tuple(sorted(faults.values(), key=lambda fault: fault.since)),
+        faults=tuple(sorted(faults.values(), key=_oldest_first)),
         notices=tuple(notices.values())[-NOTICES_KEPT:],
     )
+
+
+def _oldest_first(fault: Fault) -> tuple[datetime, str]:
+    return (fault.since, str(fault.key))
 
 
 def _fault(finding: Finding, known: Fault | None) -> Fault:

@@ -145,7 +145,7 @@ def _moment(prefix: re.Match[str], now: datetime) -> datetime | None:
 
 
 def _nearest_before(now: datetime, month: str, day: str, clock: str) -> datetime | None:
-    for year in range(now.year + 1, now.year - 8, -1):  # February 29 may be eight years back
+    for year in range(now.year + 1, now.year - 9, -1):  # February 29 may be eight years back
         try:
             at = _on(year, month, day, clock).replace(tzinfo=now.tzinfo)
         except ValueError:

@@ -1,0 +1,44 @@
+import pkgutil
+from importlib import import_module
+
+import pytest
+
+import holdfast.detectors
+from holdfast.detectors.contract import Profile, Readings
+from holdfast.detectors.table import ROWS, detectors, log_marks
+
+MODULES = [
+    import_module(f"holdfast.detectors.{module.name}")
+    for module in pkgutil.iter_modules(holdfast.detectors.__path__)
+]
+DETECTOR_MODULES = [module for module in MODULES if hasattr(module, "build")]
+
+
+def test_every_detector_file_has_exactly_one_row() -> None:
+    assert DETECTOR_MODULES
+    assert sorted(row.__module__ for row in ROWS) == [
+        module.__name__ for module in DETECTOR_MODULES
+    ]
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_detectors_differ_by_name_and_declare_what_they_read(profile: Profile) -> None:
+    watchers = detectors(profile)
+
+    assert len({watcher.name for watcher in watchers}) == len(ROWS)
+    for watcher in watchers:
+        assert watcher.reads
+        assert watcher.reads <= set(Readings.__dataclass_fields__)
+        assert bool(watcher.marks) == ("kernel_log" in watcher.reads)
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_no_readings_give_no_findings(profile: Profile) -> None:
+    assert [watcher.detect(Readings()) for watcher in detectors(profile)] == [[] for _ in ROWS]
+
+
+def test_the_marks_of_all_detectors_are_looked_for() -> None:
+    watchers = detectors(Profile.HYPERPOD)
+
+    assert log_marks(watchers) == {mark for watcher in watchers for mark in watcher.marks}
+    assert "NVRM" in log_marks(watchers)

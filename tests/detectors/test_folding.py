@@ -1,0 +1,187 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.detectors.contract import LogLine, Profile, Readings
+from holdfast.detectors.folding import NOTICES_KEPT, Health, fold
+from holdfast.detectors.gpu_xid import build
+from holdfast.model.health import Finding, Remedy, Urgency
+
+NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+DETECTOR = build(Profile.HYPERPOD)
+
+
+def xid(code: int, text: str = "x", *, at: datetime = NOW, device: str = "b9") -> Finding:
+    message = f"NVRM: Xid (PCI:0000:{device}:00): {code}, {text}"
+    [finding] = DETECTOR.detect(Readings(kernel_log=(LogLine(message=message, observed_at=at),)))
+    return finding
+
+
+def action(number: int, at: datetime = NOW, device: str = "b9") -> Finding:
+    words = f"GPU recovery action changed from 0x0 (None) to 0x{number} (Words)"
+    return xid(154, words, at=at, device=device)
+
+
+def folded(*findings: Finding) -> Health:
+    return fold(Health(), findings)
+
+
+def codes(health: Health) -> list[int | None]:
+    return [fault.code for fault in health.faults]
+
+
+def test_a_finding_with_a_remedy_is_a_fault() -> None:
+    finding = xid(74)
+
+    [fault] = folded(finding).faults
+
+    assert fault.since == finding.observed_at
+    assert fault.count == 1
+    for name in (
+        "family",
+        "condition",
+        "reason",
+        "severity",
+        "remedy",
+        "message",
+        "code",
+        "device",
+    ):
+        assert getattr(fault, name) == getattr(finding, name)
+    assert fault.urgency is Urgency.IMMEDIATE
+    assert folded(xid(63)).faults[0].urgency is Urgency.DEFERRED
+
+
+@pytest.mark.parametrize("code", [94, 95, 73, 74])
+def test_every_remedy_from_a_restart_on_makes_a_fault(code: int) -> None:
+    assert codes(folded(xid(code))) == [code]
+
+
+def test_a_finding_without_remedy_is_a_notice() -> None:
+    finding = xid(13)
+
+    health = folded(finding)
+
+    assert health == Health(notices=(finding,))
+
+
+def test_the_same_event_in_two_logs_is_one_fault() -> None:
+    health = folded(xid(74, at=NOW + SECOND), xid(74, at=NOW), xid(74, at=NOW + 2 * SECOND))
+
+    [fault] = health.faults
+    assert (fault.since, fault.count) == (NOW, 3)
+
+
+def test_codes_and_devices_are_faults_of_their_own() -> None:
+    health = folded(xid(74), xid(79), xid(74, device="c0"))
+
+    assert len(health.faults) == 3
+
+
+def test_faults_are_told_oldest_first() -> None:
+    health = folded(xid(79, at=NOW + SECOND), xid(74), xid(95, at=NOW - SECOND))
+
+    assert codes(health) == [95, 74, 79]
+
+
+def test_the_newest_word_of_the_driver_holds() -> None:
+    health = folded(action(4), action(2, NOW + SECOND))
+
+    [fault] = health.faults
+    assert (fault.remedy, fault.urgency) == (Remedy.REBOOT, Urgency.IMMEDIATE)
+    assert (fault.since, fault.count) == (NOW, 2)
+
+
+def test_the_driver_takes_its_word_back() -> None:
+    health = folded(action(4), action(0, NOW + SECOND))
+
+    assert health.faults == ()
+    assert [notice.code for notice in health.notices] == [154]
+
+
+def test_the_driver_takes_back_its_own_word_only_and_for_that_gpu_only() -> None:
+    health = folded(action(4), action(4, device="c0"), xid(95), action(0))
+
+    assert {(fault.code, fault.device) for fault in health.faults} == {
+        (154, "PCI:0000:c0:00"),
+        (95, "PCI:0000:b9:00"),
+    }
+
+
+def test_an_unknown_word_takes_nothing_back() -> None:
+    assert codes(folded(action(4), action(9))) == [154]
+
+
+def test_what_was_taken_back_can_come_again() -> None:
+    health = folded(action(4), action(0), action(1, NOW + SECOND))
+
+    [fault] = health.faults
+    assert (fault.since, fault.count) == (NOW + SECOND, 1)
+    assert health.notices == ()
+
+
+def test_an_application_error_ends_no_fault() -> None:
+    assert codes(folded(xid(74), xid(13), xid(45), xid(999))) == [74]
+
+
+def test_a_restart_is_asked_for_by_the_newest_error() -> None:
+    """An application that started after the last error owes it nothing."""
+    health = folded(xid(94), xid(94, at=NOW + SECOND), xid(94, at=NOW - SECOND))
+
+    [fault] = health.faults
+    assert (fault.since, fault.count) == (NOW + SECOND, 3)
+
+
+def test_notices_are_the_newest_each_kind_once() -> None:
+    storm = [xid(45, f"Ch {number:08}", at=NOW + number * SECOND) for number in range(100)]
+
+    health = folded(xid(13), *storm, xid(31))
+
+    assert [notice.code for notice in health.notices] == [13, 45, 31]
+    assert health.notices[1] == storm[-1]
+
+
+def test_a_notice_that_comes_again_is_the_newest() -> None:
+    assert [notice.code for notice in folded(xid(13), xid(31), xid(13)).notices] == [31, 13]
+
+
+def test_notices_are_bounded() -> None:
+    many = [xid(1000 + number) for number in range(NOTICES_KEPT + 5)]
+
+    assert folded(*many).notices == tuple(many[5:])
+
+
+FINDINGS = st.lists(
+    st.builds(
+        lambda code, device, seconds: replace(
+            action(code - 200, device=device) if code >= 200 else xid(code, device=device),
+            observed_at=NOW + seconds * SECOND,
+        ),
+        st.sampled_from([13, 45, 63, 74, 79, 94, 95, 200, 201, 202]),
+        st.sampled_from(["b9", "c0"]),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+@given(FINDINGS, st.integers(0, 30))
+def test_it_does_not_matter_in_how_many_batches_findings_come(
+    findings: list[Finding], cut: int
+) -> None:
+    at_once = folded(*findings)
+
+    assert fold(folded(*findings[:cut]), findings[cut:]) == at_once
+
+
+@given(FINDINGS)
+def test_no_key_is_told_twice(findings: list[Finding]) -> None:
+    health = folded(*findings)
+
+    told = [entry.key for entry in (*health.faults, *health.notices)]
+    assert len(set(told)) == len(told)
+    assert set(told) == {finding.key for finding in findings}
