@@ -22,7 +22,7 @@ check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 fuzz: $(VENV)/.dev ## 100,000 random fault schedules on the simulated platform
 	@HOLDFAST_SCHEDULES=100000 $(BIN)/pytest -m schedules $(ARGS)
