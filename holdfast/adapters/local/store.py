@@ -46,21 +46,18 @@ class LocalStore:
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        if not create and not path.is_file():
-            raise BackendError(f"{path} does not exist")
         with _errors_named(path):
+            if create and not path.exists():
+                _create(path)
+            if not path.is_file():
+                raise BackendError(f"{path} does not exist")
             self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if create and version == 0:
-                self._db.executescript(
-                    f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;"
-                )
-            elif version != _VERSION:
-                raise BackendError(
-                    f"{path} has layout {version}, this release of Holdfast reads layout {_VERSION}"
-                )
+        if version != _VERSION:
+            raise BackendError(
+                f"{path} has layout {version}, this release of Holdfast reads layout {_VERSION}"
+            )
         self._path = path
 
     def close(self) -> None:
@@ -211,6 +208,19 @@ class LocalStore:
     def _write(self, statement: str, *values: object) -> None:
         with _errors_named(self._path):
             self._db.execute(statement, values)
+
+
+def _create(path: Path) -> None:
+    """Make the file under another name first: who finds it finds it complete."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.unlink(missing_ok=True)
+    db = sqlite3.connect(unfinished, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+    finally:
+        db.close()
+    unfinished.rename(path)
 
 
 def _dump(value: object) -> str:

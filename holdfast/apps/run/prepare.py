@@ -1,5 +1,6 @@
 """Everything that can be wrong with a run before it begins, found before anything is made."""
 
+import errno
 import os
 import re
 import shutil
@@ -141,8 +142,8 @@ def _takes_files(directory: Path) -> bool:
     try:
         with tempfile.TemporaryFile(dir=directory):
             return True
-    except OSError:
-        return _free_bytes(directory) < _MIN_FREE_BYTES  # told apart, as it is mended otherwise
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)  # told apart: it is mended otherwise
 
 
 def _free_bytes(directory: Path) -> int:

@@ -1,0 +1,122 @@
+"""Bad input: a clear message, exit code 2, and nothing left behind."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "no-such-program"], "COMMAND: 'no-such-program' was not found in PATH"),
+        (["--", "./no/such/file"], "COMMAND: './no/such/file' does not exist"),
+        (["--", "/tmp"], "COMMAND: '/tmp' is a directory, expected a program"),
+        (["--", "/etc/passwd"], "COMMAND: '/etc/passwd' may not be executed"),
+        ([], "COMMAND: nothing to run"),
+        (["--nodes", "0", "--", "true"], "--nodes: expected 1 or more, got 0"),
+        (["--spares", "-1", "--", "true"], "--spares: expected 0 or more, got -1"),
+        (["--nproc-per-node", "0", "--", "true"], "--nproc-per-node: expected 1 or more, got 0"),
+        (["--max-retries", "-1", "--", "true"], "--max-retries: expected 0 or more, got -1"),
+        (["--nodes", "two", "--", "true"], "'two' is not a valid integer"),
+        (["--grace", "soon", "--", "true"], "'soon' is not a duration such as 90s"),
+        (["--master-port", "70000", "--", "true"], "expected a TCP port from 1 to 65535"),
+        (["--name", "a/b", "--", "true"], "--name: 'a/b' is not a name"),
+        (["--checkpoint-dir", "/proc/x", "--", "true"], "--checkpoint-dir: /proc/x cannot be"),
+        (["--checkpoint-dir", "/etc/passwd", "--", "true"], "is a file, expected a directory"),
+        (["--config", "/no/such.toml", "--", "true"], "/no/such.toml"),
+    ],
+)
+def test_bad_input_is_named_and_leaves_nothing_behind(run, arguments, message):
+    ended = run.holdfast("run", *arguments)
+
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not run.home.exists()
+
+
+def test_all_mistakes_are_told_at_once(run):
+    ended = run.holdfast("run", "--nodes", "0", "--spares", "-2", "--", "no-such-program")
+
+    assert ended.stderr.count("holdfast: ") == 3
+
+
+def test_unknown_configuration_keys_are_errors(run, tmp_path):
+    config = tmp_path / "holdfast.toml"
+    config.write_text('[nodes]\nheartbeat_timout = "3s"\n[machine]\nboot_time = "1s"\n')
+
+    ended = run.holdfast("run", "--config", str(config), "--", "true")
+
+    assert ended.returncode == 2
+    assert "nodes.heartbeat_timout" in ended.stderr
+    assert "heartbeat_timeout" in ended.stderr.replace("heartbeat_timout", "")
+    assert "machine" in ended.stderr
+    assert not run.home.exists()
+
+
+def test_a_port_that_is_taken_is_told(run):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+
+        ended = run.holdfast("run", "--master-port", port, "--", "true")
+
+    assert ended.returncode == 2
+    assert f"port {port} is taken" in ended.stderr
+    assert not run.home.exists()
+
+
+def test_a_second_run_of_a_name_is_refused_and_the_first_goes_on(run):
+    run.start("--", "bash", "-c", "echo up; sleep 600")
+    run.wait_for_attempt(1)
+
+    second = run.run("--", "true")
+
+    assert second.returncode == 2
+    assert "a run called 'job' is going on" in second.stderr
+    assert run.record().phase == "running"
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A file system of 256 KiB that is full, in a mount namespace of its own."""
+    probe = subprocess.run(
+        ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], check=False, capture_output=True
+    )
+    if probe.returncode:
+        pytest.skip("needs unprivileged mount namespaces (unshare -rm)")
+
+    def inside(script: str, *, size: str) -> subprocess.CompletedProcess[str]:
+        setup = f"mount -t tmpfs -o size={size} none {tmp_path} && cd {Path.cwd()} && {script}"
+        return subprocess.run(
+            ["unshare", "-rm", "bash", "-c", setup],
+            env={**os.environ, "HOLDFAST_HOME": f"{tmp_path}/home"},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    return inside
+
+
+def test_a_full_disk_is_told_before_anything_runs(full_disk, tmp_path):
+    holdfast = f"{sys.executable} -m holdfast run -- true"
+
+    ended = full_disk(f"{holdfast}; code=$?; ls -A {tmp_path}; exit $code", size="256k")
+
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "no space is left" in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_disk_that_fills_up_ends_the_run_with_a_message_and_no_process_left(full_disk, tmp_path):
+    fill = f"head -c 100M /dev/zero > {tmp_path}/filler 2>/dev/null; exit 1"
+    holdfast = (
+        f'{sys.executable} -m holdfast run --nodes 2 --max-app-retries 99 -- bash -c "{fill}"'
+    )
+
+    ended = full_disk(f"timeout 40 {holdfast}", size="4m")
+
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "no space is left" in ended.stderr

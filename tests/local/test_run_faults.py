@@ -1,0 +1,269 @@
+"""``holdfast run`` through faults, on real processes."""
+
+import json
+import os
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.adapters.local.faults import (
+    hang,
+    kill_rank,
+    power_off,
+    write_kernel_line,
+    xid_line,
+)
+from holdfast.model.requests import Request, Verb
+
+JOB = "echo attempt $HOLDFAST_ATTEMPT; sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/child; wait"
+
+
+@pytest.fixture
+def training(run):
+    """A job on 2 of 3 nodes, running, its spare ready."""
+    run.start("--nodes", "2", "--spares", "1", "--output", "json", "--", "bash", "-c", JOB)
+    run.wait_for_attempt(1)
+    run.wait_for_spare()
+    return run
+
+
+def node_of(run, rank):
+    return run.record().placement[rank]
+
+
+def inject_xid(run, node, code):
+    line = xid_line(code, "0000:b9:00", "some text")
+    uptime = timedelta(seconds=100)
+    write_kernel_line(run.dir.node(node), line, now=datetime.now(UTC), since_boot=uptime)
+
+
+def incidents(run):
+    store = run.store()
+    found = store.list_incidents()
+    store.close()
+    return found
+
+
+def released(run, node):
+    return [one for one in incidents(run) if one.node == node and one.released_at is not None]
+
+
+def cancel(run):
+    run.process.send_signal(signal.SIGINT)
+    return run.finish()
+
+
+def test_xid_74_replaces_the_node_and_the_job_resumes_on_the_spare(training):
+    node = node_of(training, 0)
+
+    inject_xid(training, node, 74)
+    training.wait_for_attempt(2)
+    training.wait_until("release", lambda: released(training, node))
+    training.wait_for_spare()
+
+    (incident,) = incidents(training)
+    assert incident.remedy == "replace"
+    assert incident.successor not in ("", node)
+    assert [(touch.job, touch.attempt) for touch in incident.jobs] == [("job", 1)]
+    assert incident.jobs[0].resumed_at is not None
+    times = (incident.detected_at, incident.quarantined_at, incident.drained_at,
+             incident.repaired_at, incident.released_at)  # fmt: skip
+    assert list(times) == sorted(times)
+    record = training.record()
+    assert node not in record.placement
+    assert (record.hardware_retries, record.app_retries) == (1, 0)
+    assert not training.dir.node(node).path.exists()
+    code, output = cancel(training)
+    assert code == 130
+    assert json.loads(output.splitlines()[-1])["outcome"] == "cancelled"
+
+
+def test_xid_73_reboots_the_node_with_another_boot_and_a_clean_kernel_log(training):
+    node = node_of(training, 1)
+    before = training.dir.node(node).boot_id.read_text()
+
+    inject_xid(training, node, 73)
+    training.wait_for_attempt(2)
+    training.wait_until("release", lambda: released(training, node))
+
+    (incident,) = incidents(training)
+    assert (incident.remedy, incident.successor) == ("reboot", "")
+    assert training.dir.node(node).boot_id.read_text() != before
+    assert "73" not in training.dir.node(node).kmsg.read_text()
+    assert "73" in training.dir.node(node).messages.read_text()
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 94, 999])
+def test_errors_of_the_application_and_unknown_codes_do_not_touch_the_node(training, code):
+    node = node_of(training, 0)
+
+    inject_xid(training, node, code)
+    if code == 94:
+        training.wait_for_attempt(2)
+    training.wait_until(
+        "the report", lambda: f'"code": {code}' in training.dir.node(node).report.read_text()
+    )
+
+    assert incidents(training) == ()
+    assert training.record().attempt == (2 if code == 94 else 1)
+    assert node in training.record().placement
+
+
+def test_a_killed_rank_is_a_failure_of_the_application_and_no_incident(training):
+    kill_rank(training.dir.node(node_of(training, 1)))
+    training.wait_for_attempt(2)
+
+    record = training.record()
+    assert (record.hardware_retries, record.app_retries) == (0, 1)
+    assert record.failure.evidence == "node rank 1 was ended by signal 9"
+    assert incidents(training) == ()
+
+
+def test_a_powered_off_node_is_replaced_and_leaves_no_process(training):
+    node = node_of(training, 0)
+
+    power_off(training.dir.node(node))
+    training.wait_for_attempt(2)
+    training.wait_until("release", lambda: released(training, node))
+
+    (incident,) = incidents(training)
+    assert (incident.reason, incident.remedy) == ("NodePoweredOff", "replace")
+    child = int((training.dir.checkpoints / "child").read_text())
+    assert child  # the pid of the newest attempt: that of the first is gone with its machine
+    assert len(training.left_over()) == 3 * 2 + 2 * 2  # node process and agent; shell and sleep
+
+
+def test_a_hanging_node_is_found_by_its_silence_and_replaced(training):
+    node = node_of(training, 0)
+
+    hang(training.dir.node(node))
+    training.wait_for_attempt(2)
+    training.wait_until("release", lambda: released(training, node))
+
+    (incident,) = incidents(training)
+    assert (incident.reason, incident.remedy) == ("NodeSilent", "replace")
+
+
+def test_an_agent_that_dies_alone_is_started_again_and_costs_nothing(training):
+    node = node_of(training, 0)
+    agent = training.pids(node)["agent"]
+
+    os.kill(agent, signal.SIGKILL)
+    training.wait_until("another agent", lambda: training.pids(node).get("agent", agent) != agent)
+
+    assert incidents(training) == ()
+    assert training.record().attempt == 1
+
+
+def test_a_killed_node_process_takes_everything_on_its_machine_with_it(training):
+    node = node_of(training, 0)
+    pids = training.pids(node)
+
+    os.kill(pids["node"], signal.SIGKILL)
+    training.wait_for_attempt(2)
+
+    assert training.pids(node) == {}
+    assert len(training.left_over()) <= 3 * 2 + 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "reason", "remedy"),
+    [
+        (Verb.REBOOT, "RebootRequested", "reboot"),
+        (Verb.REPLACE, "ReplaceRequested", "replace"),
+        (Verb.DEEP_CHECK, "DeepHealthCheckRequested", "none"),
+    ],
+)
+def test_a_persons_request_is_carried_out_and_spends_no_retry(training, verb, reason, remedy):
+    node = node_of(training, 0)
+    store = training.store()
+    store.ask(node, Request(id="r1", verb=verb, requested_at=datetime.now(UTC)))
+    store.close()
+    training.dir.wake.touch()
+
+    training.wait_for_attempt(2)
+    training.wait_until("release", lambda: released(training, node))
+
+    (incident,) = incidents(training)
+    assert (incident.reason, incident.remedy) == (reason, remedy)
+    assert (incident.checked_at is not None) == (verb is Verb.DEEP_CHECK)
+    record = training.record()
+    assert (record.hardware_retries, record.app_retries) == (0, 0)
+    store = training.store()
+    assert store.requests() == {}
+    store.close()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_everything_cleanly(training, number, code):
+    training.process.send_signal(number)
+
+    assert training.finish()[0] == code
+    assert training.record().phase == "cancelled"
+    assert training.left_over() == []
+
+
+def test_no_process_survives_holdfast_being_killed(training):
+    training.process.kill()
+    training.process.wait()
+
+    training.wait_for_nothing_left()
+
+
+def test_the_next_run_ends_what_was_left_when_holdfast_and_its_node_processes_were_killed(run):
+    script = "import os, time; os.fork(); os.setsid() if os.fork() else 0; time.sleep(600)"
+    run.start("--", sys.executable, "-c", f"print('up', flush=True); {script}")
+    run.wait_for_attempt(1)
+    pids = run.pids(node_of(run, 0))
+    os.kill(pids["node"], signal.SIGSTOP)
+    run.process.kill()
+    os.kill(pids["node"], signal.SIGKILL)
+    run.process.wait()
+
+    run.holdfast("run", "--boot-time", "0s", "--", "true")
+
+    assert run.left_over() == []
+
+
+def test_hardware_retries_have_their_own_limit(run):
+    run.start("--max-retries", "0", "--spares", "1", "--", "bash", "-c", "echo up; sleep 600")
+    run.wait_for_attempt(1)
+    inject_xid(run, node_of(run, 0), 79)
+
+    code, output = run.finish()
+
+    assert code == 1
+    assert "0 hardware retries are spent" in output
+    assert "NvidiaGpuXidErrorPendingReplacement" in output
+
+
+def test_without_a_spare_the_job_waits_for_the_replacement(run):
+    run.start("--", "bash", "-c", "echo up; sleep 600")
+    run.wait_for_attempt(1)
+    node = node_of(run, 0)
+    inject_xid(run, node, 74)
+
+    run.wait_for_attempt(2)
+
+    assert node_of(run, 0) == incidents(run)[0].successor
+
+
+def test_recovery_mode_none_marks_the_node_and_moves_the_job(run, tmp_path):
+    config = tmp_path / "holdfast.toml"
+    config.write_text('[nodes]\nnode_recovery = "None"\n')
+    run.start("--spares", "1", "--config", str(config), "--", "bash", "-c", "echo up; sleep 600")
+    run.wait_for_attempt(1)
+    run.wait_for_spare()
+    node = node_of(run, 0)
+
+    inject_xid(run, node, 74)
+    run.wait_for_attempt(2)
+
+    store = run.store()
+    record = store.nodes()[node][2]
+    store.close()
+    assert record.phase == "quarantined"
+    assert record.course.repairs == 0
+    assert run.dir.node(node).path.exists()

@@ -1,0 +1,157 @@
+"""``holdfast run`` on jobs that nothing disturbs but themselves."""
+
+import json
+import sys
+
+import pytest
+
+PRINT_ENVIRONMENT = """
+import json, os
+names = ("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE "
+         "PET_MASTER_ADDR PET_MASTER_PORT HOLDFAST_ATTEMPT HOLDFAST_CHECKPOINT_DIR").split()
+print(json.dumps({name: os.environ.get(name) for name in names}))
+"""
+
+
+def test_every_rank_gets_the_environment_of_torchrun_and_of_the_kubeflow_operator(run):
+    ended = run.run(
+        "--nodes", "3", "--nproc-per-node", "2", "--", sys.executable, "-c", PRINT_ENVIRONMENT
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    given = [json.loads(run.dir.log(1, rank).read_text()) for rank in range(3)]
+    for rank, one in enumerate(given):
+        assert one["RANK"] == one["PET_NODE_RANK"] == str(rank)
+        assert one["WORLD_SIZE"] == "6"
+        assert one["PET_NNODES"] == "3"
+        assert one["PET_NPROC_PER_NODE"] == "2"
+        assert one["MASTER_ADDR"] == one["PET_MASTER_ADDR"] == "127.0.0.1"
+        assert one["MASTER_PORT"] == one["PET_MASTER_PORT"] == given[0]["MASTER_PORT"]
+        assert one["HOLDFAST_ATTEMPT"] == "1"
+        assert one["HOLDFAST_CHECKPOINT_DIR"] == str(run.dir.checkpoints)
+
+
+def test_a_restart_gets_a_fresh_rendezvous_and_the_next_attempt_number(run):
+    script = (
+        "import os, sys; print(os.environ['MASTER_PORT'], os.environ['HOLDFAST_ATTEMPT']); "
+        "sys.exit(os.environ['HOLDFAST_ATTEMPT'] == '1')"
+    )
+
+    ended = run.run("--", sys.executable, "-c", script)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    first, second = (run.dir.log(attempt, 0).read_text().split() for attempt in (1, 2))
+    assert (first[1], second[1]) == ("1", "2")
+    assert first[0] != second[0]
+
+
+def test_an_application_that_keeps_failing_spends_its_own_budget_and_ends_with_the_reason(run):
+    ended = run.run("--max-app-retries", "1", "--", sys.executable, "-c", "raise SystemExit(7)")
+
+    assert ended.returncode == 1
+    assert "1 application retries are spent" in ended.stdout
+    assert "node rank 0 ended with exit code 7" in ended.stdout
+    assert run.record().attempt == 2
+    assert run.record().hardware_retries == 0
+
+
+def test_a_job_that_fails_at_the_same_step_again_and_again_is_stopped_for_it(run):
+    script = (
+        "import os, sys; file = open(os.environ['HOLDFAST_PROGRESS_FILE'], 'a'); "
+        "file.write('0\\n5\\n'); sys.exit(1)"
+    )
+
+    ended = run.run("--max-app-retries", "9", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 1
+    assert "no progress: 3 failures in a row at step 5" in ended.stdout
+
+
+def test_one_failing_rank_ends_all_ranks_and_what_they_started(run):
+    script = (
+        "import os, subprocess, sys, time; "
+        "subprocess.Popen(['sleep', '600'], start_new_session=True); "
+        "time.sleep(0.2 if os.environ['RANK'] == '1' else 600); sys.exit(3)"
+    )
+
+    ended = run.run("--nodes", "2", "--max-app-retries", "0", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 1
+    assert run.left_over() == []
+
+
+def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(run):
+    script = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('up', flush=True); time.sleep(0.3 if os.environ['RANK'] == '1' else 600); "
+        "sys.exit(os.environ['HOLDFAST_ATTEMPT'] == '1')"
+    )
+    script = script.replace("600", "(600 if os.environ['HOLDFAST_ATTEMPT'] == '1' else 0)")
+
+    ended = run.run("--nodes", "2", "--grace", "300ms", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 0, ended.stdout
+    assert "outlived the grace period" in ended.stdout
+    assert run.record().attempt == 2
+
+
+def test_a_job_that_stops_reporting_steps_is_restarted_where_that_is_watched(run):
+    script = (
+        "import os, time; file = open(os.environ['HOLDFAST_PROGRESS_FILE'], 'a'); "
+        "print('0', file=file, flush=True); "
+        "time.sleep(600 if os.environ['HOLDFAST_ATTEMPT'] == '1' else 0)"
+    )
+
+    ended = run.run("--hang-timeout", "500ms", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 0, ended.stdout
+    assert "JobHung" in ended.stdout
+
+
+def test_json_output_is_one_object_a_line_and_ends_with_the_summary(run):
+    ended = run.run("--output", "json", "--", "echo", "hello")
+
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {"event": "job.log", "rank": 0, "line": "hello"} in lines
+    assert lines[-1]["event"] == "run.ended"
+    assert lines[-1]["outcome"] == "succeeded"
+    assert lines[-1]["attempts"] == 1
+
+
+def test_the_output_of_all_ranks_is_kept_and_shown_on_request(run):
+    ended = run.run("--nodes", "2", "--logs", "all", "--", "bash", "-c", "echo I am $RANK")
+
+    assert "rank 0 | I am 0" in ended.stdout
+    assert "rank 1 | I am 1" in ended.stdout
+
+
+def test_an_earlier_run_of_the_name_is_kept_and_its_checkpoints_are_used(run):
+    script = (
+        'cat "$HOLDFAST_CHECKPOINT_DIR/x" 2>/dev/null; echo saved > "$HOLDFAST_CHECKPOINT_DIR/x"'
+    )
+
+    run.run("--", "bash", "-c", script)
+    ended = run.run("--", "bash", "-c", script)
+
+    assert "rank 0 | saved" in ended.stdout
+    assert (run.home / "runs" / "job.1" / "state.db").exists()
+
+
+def test_the_default_name_is_that_of_the_script(run, tmp_path):
+    script = tmp_path / "train_it.py"
+    script.write_text("print('trained')")
+
+    first = run.holdfast("run", "--boot-time", "0s", "--", sys.executable, str(script))
+    second = run.holdfast("run", "--boot-time", "0s", "--", sys.executable, str(script))
+
+    assert first.returncode == second.returncode == 0
+    assert {path.name for path in (run.home / "runs").iterdir()} == {"train-it-1", "train-it-2"}
+
+
+@pytest.mark.parametrize(("option", "wanted"), [("--dry-run", "would run"), ("--help", "Examples")])
+def test_asking_what_would_happen_makes_nothing(run, option, wanted):
+    ended = run.holdfast("run", option, "--", "true")
+
+    assert ended.returncode == 0
+    assert wanted in ended.stdout
+    assert not run.home.exists()
