@@ -98,21 +98,31 @@ def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
     assert f"_HOLDFAST_COMPLETE={shell}_complete" in result.output
 
 
-def test_the_shell_completes_commands() -> None:
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("", [f"plain,{name}" for name in COMMANDS]),
+        ("com", ["plain,completion"]),
+        ("--v", ["plain,--version"]),
+        ("completion b", ["plain,bash"]),
+    ],
+)
+def test_the_shell_completes_what_was_typed(typed: str, completed: list[str]) -> None:
+    words = f"holdfast {typed}"
     done = subprocess.run(
         HOLDFAST,
         env={
             **os.environ,
             "_HOLDFAST_COMPLETE": "bash_complete",
-            "COMP_WORDS": "holdfast com",
-            "COMP_CWORD": "1",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
         },
         capture_output=True,
         check=False,
         encoding="utf-8",
     )
 
-    assert done.stdout.split() == ["plain,completion"]
+    assert done.stdout.split() == completed
 
 
 class Process:

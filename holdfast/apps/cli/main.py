@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from holdfast import __version__
 from holdfast.apps.exit_codes import ExitCode
@@ -64,6 +65,15 @@ class LazyGroup(click.Group):
         """Write the list of commands from the table alone."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As in click, from the table alone."""
+        names = [
+            CompletionItem(name, help=row.help)
+            for name, row in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
