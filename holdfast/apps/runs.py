@@ -2,7 +2,7 @@
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from holdfast.adapters.local.store import LocalStore
 from holdfast.model.errors import BackendError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 
-NO_RUN: Final = "No run is going on; start one with: holdfast run -- COMMAND"
+NO_RUN: Final = "no run is going on; start one with: holdfast run -- COMMAND"
 
 _ON_NODES: Final = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING)
 
@@ -116,16 +116,17 @@ def find_run(job: str, known: Sequence[KnownRun]) -> KnownRun:
 def find_node(text: str, known: Sequence[KnownRun]) -> tuple[KnownRun, str]:
     """The node that a person means by its name, its instance id or its rank in the job.
 
+    Of names and ids the beginning will do, as a narrow table shows it.
+
     Raises:
-        NotFound: no node of these runs is called so, or the nodes of several.
+        NotFound: no node of these runs is meant, or several are.
 
     """
-    hits = [(run, name) for run in known if (name := _node_in(run, text)) is not None]
+    beginning = text.removesuffix("…")
+    hits = _nodes(known, text, str.__eq__) or _nodes(known, beginning, str.startswith)
     if len(hits) > 1:
-        raise NotFound(
-            f"{text!r} is a node in several runs: {_names(run for run, _ in hits)}; choose one "
-            "with --run NAME"
-        )
+        names = ", ".join(f"{name} of run {run.name}" for run, name in hits)
+        raise NotFound(f"{text!r} may be each of {names}; say more of its name, or add --run NAME")
     if not hits:
         raise NotFound(_no_such_node(text, known))
     return hits[0]
@@ -139,12 +140,19 @@ def no_such(kind: str, text: str, names: Sequence[str]) -> str:
     return f"there is no {kind} {text!r}{hint or '.'}{there}"
 
 
-def _node_in(run: KnownRun, text: str) -> str | None:
-    nodes = run.store.nodes()
+def _nodes(
+    known: Sequence[KnownRun], text: str, matches: Callable[[str, str], bool]
+) -> list[tuple[KnownRun, str]]:
     if text.isdecimal():
-        placement = run.placement()
-        return placement[int(text)] if int(text) < len(placement) else None
-    return next((name for name, (machine, _, _) in nodes.items() if text in (name, machine)), None)
+        return [
+            (run, run.placement()[int(text)]) for run in known if int(text) < len(run.placement())
+        ]
+    return [
+        (run, name)
+        for run in known
+        for name, (machine, _, _) in run.store.nodes().items()
+        if text and (matches(name, text) or matches(machine, text))
+    ]
 
 
 def _no_such_node(text: str, known: Sequence[KnownRun]) -> str:
@@ -162,10 +170,12 @@ def _no_such_node(text: str, known: Sequence[KnownRun]) -> str:
 
 
 def _ranks(run: KnownRun) -> str:
+    if not run.is_active:
+        return "the run has ended"
     count = len(run.placement())
-    if count:
-        return f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
-    return f"the job is {run.job()[1].phase}"
+    if count == 0:
+        return f"the job is {run.job()[1].phase}"
+    return f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
 
 
 def _names(known: Iterable[KnownRun]) -> str:

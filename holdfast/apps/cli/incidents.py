@@ -88,7 +88,7 @@ def show_incident(*, incident_id: str, output: str) -> None:
 def _cases(run: str | None) -> list[_Case]:
     with open_runs(default_home(), run, ended=True) as known:
         cases = [case for one in known for case in _cases_of(one)]
-    return sorted(cases, key=lambda case: case.incident.detected_at)
+    return sorted(cases, key=lambda case: case.incident.quarantined_at)
 
 
 def _cases_of(run: KnownRun) -> Iterator[_Case]:
@@ -146,6 +146,7 @@ def _describe(case: _Case) -> None:
             ("Reason", incident.reason),
             ("Remedy", incident.remedy),
             ("State", case.state),
+            ("Detected", incident.detected_at.astimezone().isoformat(" ", "milliseconds")),
             ("Took", _seconds(case.took)),
             ("Message", incident.message),
         ]
@@ -203,5 +204,5 @@ def _seconds(duration: timedelta | None) -> str:
 
 
 def _time(at: datetime | None) -> str:
-    """To the millisecond, in the time of this machine."""
-    return "" if at is None else at.astimezone().isoformat(" ", "milliseconds")
+    """The time of day on this machine, to the millisecond."""
+    return "" if at is None else at.astimezone().time().isoformat("milliseconds")

@@ -266,15 +266,16 @@ def _print(injected: Injected, output: str) -> None:
     if output == Output.JSON:
         print_json(injected)
         return
-    would = "would be" if injected.dry_run else "were"
+    would = "would have" if injected.dry_run else "has"
     if injected.kernel:
-        click.echo(f"{injected.node}: these lines {would} written to its kernel log:")
+        click.echo(f"{injected.node}: its kernel log {would} these lines:")
         for line in injected.kernel:
             click.echo(f"  {line}")
     else:
         count = len(injected.processes)
         what = f"{count} processes" if count != 1 else f"process {injected.processes[0]}"
-        click.echo(f"{injected.node}: {injected.signal} {would} sent to {what}")
+        sent = "would go" if injected.dry_run else "went"
+        click.echo(f"{injected.node}: {injected.signal} {sent} to {what}")
     click.echo(f"Expected: {injected.expected}")
     if not injected.dry_run:
         click.echo("See it with: holdfast nodes list --watch")

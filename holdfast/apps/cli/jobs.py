@@ -134,8 +134,8 @@ def _describe(job: JobStatus, told: list[dict[str, Any]]) -> None:
         Column(title="reason", cell=lambda one: one.reason),
     ]
     print_section("Attempts", job.attempts, columns)
-    print_lines("Why they ended", [_why(one) for one in job.attempts if one.kind])
-    print_lines("Where they ran", [_where(one) for one in job.attempts])
+    print_lines("Why they ended", [(_name(one), _why(one)) for one in job.attempts if one.kind])
+    print_lines("Where they ran", [(_name(one), ", ".join(one.placement)) for one in job.attempts])
     print_lines("Events", [_told(entry, job.started_at) for entry in told])
 
 
@@ -146,7 +146,8 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Since", f"{age(job.phase_since, now)} ago"
     yield "Reason", job.reason
     if job.phase == INTERRUPTED:
-        yield "To go on", f"holdfast run --name {job.name} -- {job.command}"
+        again = f"holdfast run --name {job.name} --nodes {job.nodes} -- {job.command}"
+        yield "To go on", again
     yield "Started", f"{age(job.started_at, now)} ago"
     yield "Nodes", job.nodes
     yield "Attempt", job.attempt
@@ -170,19 +171,19 @@ def _steps(attempt: Attempt) -> str:
     return "" if attempt.last_step is None else f"{attempt.first_step} to {attempt.last_step}"
 
 
+def _name(attempt: Attempt) -> str:
+    return f"Attempt {attempt.attempt}"
+
+
 def _why(attempt: Attempt) -> str:
-    where = f" on {attempt.node}" if attempt.node else ""
+    where = f"on {attempt.node}: " if attempt.node else ""
     incident = f" (incident {attempt.incident_id})" if attempt.incident_id else ""
-    return f"{attempt.attempt}{where}: {attempt.evidence}{incident}"
+    return f"{where}{attempt.evidence}{incident}"
 
 
-def _where(attempt: Attempt) -> str:
-    return f"{attempt.attempt}: {', '.join(attempt.placement)}"
-
-
-def _told(entry: dict[str, Any], since: datetime) -> str:
+def _told(entry: dict[str, Any], since: datetime) -> tuple[str, str]:
     """One event in the words of a person; one of another release by its name."""
     seconds = (datetime.fromisoformat(entry["at"]) - since).total_seconds()
     kind = _EVENTS.get(entry["event"])
     said = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
-    return f"[{seconds:8.2f}s] {said}"
+    return f"{seconds:.2f}s", said

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import click
 
@@ -25,15 +26,20 @@ from holdfast.apps.cli.output import (
     print_json,
     print_rows,
 )
-from holdfast.apps.cli.sections import print_lines, print_section
+from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.node_status import NodeStatus, node_statuses
-from holdfast.apps.runs import NO_RUN, find_node, open_runs
+from holdfast.apps.runs import find_node, open_runs
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, Course, PastFault
 from holdfast.model.requests import Request
+
+_NOTHING: Final = (
+    "No run is going on. Start one with: holdfast run -- COMMAND. See those that ended with: "
+    "holdfast nodes list --all"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,7 @@ def _read(run: str | None, *, ended: bool) -> _Listing:
         return _Listing(
             nodes=[node for one in known for node in node_statuses(one)],
             breakers={name: one for name, one in breakers.items() if one.tripped_at is not None},
-            shows_runs=ended or len(known) > 1,
+            shows_runs=len(known) > 1 or not all(one.is_active for one in known),
         )
 
 
@@ -120,7 +126,7 @@ def _print(listing: _Listing, output: str) -> None:
         Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
         Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
     ]
-    print_rows(listing.nodes, columns, output=output, empty=f"{NO_RUN} (--all shows ended ones)")
+    print_rows(listing.nodes, columns, output=output, empty=_NOTHING)
     for run, breaker in listing.breakers.items():
         click.echo(
             f"All repairs of {run} are stopped since {age(breaker.tripped_at, now)}: "
@@ -153,7 +159,6 @@ def _describe(node: NodeStatus) -> None:
         Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
     ]
     print_section("Earlier repairs of this machine", node.history, past)
-    print_lines("Incidents", node.incidents)
 
 
 def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
@@ -173,6 +178,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
     yield "Repair", _repair(node.course, now)
     yield "Request", _request(node.request, now)
+    yield "Incidents", ", ".join(node.incidents)
 
 
 def _repair(course: Course | None, now: datetime) -> str:

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import click
 
-from holdfast.apps.cli.output import Column, Output, print_rows
+from holdfast.apps.cli.output import Column, Output, print_details, print_rows
 
 T = TypeVar("T")
 
@@ -17,8 +17,8 @@ def print_section(title: str, rows: Sequence[T], columns: Sequence[Column[T]]) -
         print_rows(rows, columns, output=Output.TABLE, empty="")
 
 
-def print_lines(title: str, lines: Sequence[str]) -> None:
-    """Print lines under a heading, none of them cut; nothing if there are none."""
+def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Print lines under a heading, each with a name and none of them cut; nothing for none."""
     if lines:
-        click.echo()
-        print_rows(lines, [Column(title=title, cell=str)], output=Output.WIDE, empty="")
+        click.echo(f"\n{title}")
+        print_details(lines)
