@@ -123,7 +123,6 @@ def _positions(cursors: Path, boot_id: str) -> Mapping[str, Position]:
     """How far an agent of this boot has read; empty if there was none."""
     try:
         saved = json.loads(cursors.read_text(encoding="utf-8"))
-        positions: Mapping[str, Position] = saved["positions"]
+        return dict(saved["positions"]) if saved["boot_id"] == boot_id else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return positions if saved["boot_id"] == boot_id else {}

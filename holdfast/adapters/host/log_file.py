@@ -20,7 +20,11 @@ Position = Mapping[str, int]
 
 
 class LogFile:
-    """Follows a log file by its name, like ``tail -F``."""
+    """Follows a log file by its name, like ``tail -F``.
+
+    What it cannot see: a file that takes the name and loses it again between two reads or before
+    its first line, and a file that was cut short and has grown past its old length in between.
+    """
 
     def __init__(
         self, path: Path, marks: Iterable[str], position: Position | None, *, from_start: bool

@@ -1,0 +1,193 @@
+import os
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.host.kmsg import LINES, KmsgDevice, open_kmsg
+from holdfast.adapters.host.log_file import LogFile
+
+DEVICE = Path("/dev/kmsg")
+MARKS = ("NVRM",)
+
+
+class Kernel:
+    """The kernel's end of a device that gives one record for each read."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.theirs.setblocking(False)
+
+    def log(self, sequence: int, message: str, seconds: float = 1.0, flags: str = "-") -> None:
+        microseconds = int(seconds * 1_000_000)
+        self.ours.send(f"4,{sequence},{microseconds},{flags};{message}\n".encode())
+
+    def device(self, position: dict[str, int] | None = None) -> KmsgDevice:
+        return KmsgDevice(os.dup(self.theirs.fileno()), MARKS, position)
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    kernel = Kernel()
+    yield kernel
+    kernel.ours.close()
+    kernel.theirs.close()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def drained(log: KmsgDevice | LogFile) -> list[str]:
+    messages: list[str] = []
+    while lines := log.read(now()):
+        messages += [line.message for line in lines]
+    log.close()
+    return messages
+
+
+def test_each_record_is_a_line(kernel: Kernel) -> None:
+    kernel.log(1, r"NVRM: a\x0aNVRM: b" + "\n SUBSYSTEM=pci\n DEVICE=+pci:0000:b9:00.0")
+    kernel.log(2, "usb 1-1: new device")
+    kernel.log(3, "NVRM: c", flags="-,caller=T1")
+
+    assert drained(kernel.device()) == ["NVRM: a\nNVRM: b", "NVRM: c"]
+
+
+def test_what_an_agent_before_has_read_is_left_out(kernel: Kernel) -> None:
+    first = kernel.device()
+    kernel.log(7, "NVRM: a")
+    assert len(first.read(now())) == 1
+    for sequence in (6, 7, 8):
+        kernel.log(sequence, f"NVRM: {sequence}")
+
+    assert drained(kernel.device(dict(first.position))) == ["NVRM: 8"]
+    first.close()
+
+
+def test_records_of_no_interest_do_not_hide_those_behind_them(kernel: Kernel) -> None:
+    device = kernel.device()
+    for sequence in range(100):
+        kernel.log(sequence, "usb 1-1: new device")
+    kernel.log(100, "NVRM: a")
+
+    assert [line.message for line in device.read(now())] == ["NVRM: a"]
+    device.close()
+
+
+def test_a_storm_is_read_in_parts(kernel: Kernel) -> None:
+    device = kernel.device()
+    kernel.ours.setblocking(False)
+    sent = 0
+    parts = []
+    for _ in range(3):
+        try:
+            while sent < LINES + 1:
+                kernel.log(sent, "NVRM: a")
+                sent += 1
+        except BlockingIOError:
+            pass
+        parts.append(len(device.read(now())))
+    device.close()
+
+    assert max(parts) <= LINES
+    assert sum(parts) == sent
+
+
+def test_records_have_the_time_at_which_they_were_logged(kernel: Kernel) -> None:
+    device = kernel.device()
+    kernel.log(1, "NVRM: a", time.monotonic() - 60)
+    kernel.log(2, "NVRM: b", time.monotonic() + 60)
+
+    at = now()
+    old, ahead = device.read(at)
+    device.close()
+
+    assert abs(at - timedelta(seconds=60) - old.observed_at) < timedelta(seconds=5)
+    assert ahead.observed_at == at
+
+
+def test_a_record_without_header_is_left_out(kernel: Kernel) -> None:
+    kernel.ours.send(b"NVRM: a\n")
+
+    assert drained(kernel.device()) == []
+
+
+def test_a_regular_file_holds_records_of_this_boot(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    path.write_text("4,1,2,-;NVRM: a\n SUBSYSTEM=NVRM\n4,2,3,-;usb\n4,3,4,-;NVRM: b\n", "utf-8")
+
+    assert drained(open_kmsg(path, MARKS, None)) == ["NVRM: a", "NVRM: b"]
+
+
+def test_a_missing_kernel_log_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_kmsg(tmp_path / "kmsg", MARKS, None)
+
+
+def kmsg_or_skip() -> None:
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        pytest.skip("/dev/kmsg cannot be read and written here: run the tests as root")
+
+
+def write_record(message: str) -> None:
+    with DEVICE.open("w", encoding="utf-8") as device:
+        device.write(f"<6>{message}\n")
+
+
+def until_seen(device: KmsgDevice, words: str) -> list[str]:
+    deadline = time.monotonic() + 10
+    messages: list[str] = []
+    while not any(words in message for message in messages):
+        assert time.monotonic() < deadline
+        messages += [line.message for line in device.read(now())]
+    return messages
+
+
+def test_the_device_of_this_machine_is_replayed_and_followed() -> None:
+    kmsg_or_skip()
+    words = f"NVRM: test {time.monotonic_ns()}"
+    write_record(f"{words} before")
+
+    device = open_kmsg(DEVICE, MARKS, None)
+    assert isinstance(device, KmsgDevice)
+    until_seen(device, f"{words} before")
+    write_record(f"{words} after")
+    until_seen(device, f"{words} after")
+    again = open_kmsg(DEVICE, MARKS, device.position)
+    left = [line.message for line in again.read(now()) if words in line.message]
+    device.close()
+    again.close()
+
+    assert left == []
+
+
+def overwrite_log() -> None:
+    """Write until a reader that does not read is overrun."""
+    reader = os.open(DEVICE, os.O_RDONLY | os.O_NONBLOCK)
+    is_overrun = False
+    while not is_overrun:
+        for _ in range(100):
+            write_record("holdfast test " + "x" * 900)
+        try:
+            os.read(reader, 16384)
+        except BrokenPipeError:
+            is_overrun = True
+    os.close(reader)
+
+
+def test_records_that_were_overwritten_unread_end_nothing() -> None:
+    if os.environ.get("HOLDFAST_REQUIRE_ALL") != "1":
+        pytest.skip("it overwrites the kernel's log: set HOLDFAST_REQUIRE_ALL=1")
+    kmsg_or_skip()
+    device = open_kmsg(DEVICE, MARKS, None)
+    assert isinstance(device, KmsgDevice)
+    overwrite_log()
+    words = f"NVRM: test {time.monotonic_ns()}"
+    write_record(words)
+
+    until_seen(device, words)
+    device.close()
