@@ -7,7 +7,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import NodeView, Phase
+from holdfast.model.nodes import Course, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
 _REQUESTED: Final = {
@@ -46,6 +46,15 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
             node.heartbeat_at or node.record.phase_since,
             "the machine is powered off",
         )
+    course = node.record.course
+    if course is not None and node.heartbeat_at is None and _was_lost(node.record.phase, course):
+        return _fault(
+            Condition.NODE_LOST,
+            Reason(course.reason),
+            course.remedy,
+            course.opened_at,
+            "nothing was heard of the node's agent since it was lost",
+        )
     deadline = silent_at(node, policy)
     if deadline is None or now < deadline:
         return None
@@ -64,6 +73,10 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
         deadline,
         f"nothing was heard of the node's agent for {format_duration(policy.heartbeat_timeout)}",
     )
+
+
+def _was_lost(phase: Phase, course: Course) -> bool:
+    return phase in (Phase.QUARANTINED, Phase.DRAINING) and course.condition == Condition.NODE_LOST
 
 
 def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:

@@ -42,7 +42,7 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
                 start_after=None,
                 started_at=now,
                 reason="",
-                killed=False,
+                kills=0,
             )
         case Relaunch():
             return record
@@ -52,11 +52,11 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
                 phase=JobPhase.STOPPING,
                 phase_since=now,
                 failure=action.failure,
-                killed=False,
+                kills=0,
                 reason=action.failure.reason if action.failure else "cancelled by request",
             )
         case KillAttempt():
-            return replace(record, phase_since=now, killed=True)
+            return replace(record, phase_since=now, kills=record.kills + 1)
         case Retry():
             return _retried(job, action, now)
         case Finish():
@@ -89,7 +89,7 @@ def _retried(job: JobView, action: Retry, now: datetime) -> JobRecord:
         best_step=_best(record.best_step, failure.step),
         start_after=action.start_after,
         reason=failure.reason,
-        killed=False,
+        kills=0,
     )
 
 

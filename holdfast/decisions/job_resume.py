@@ -28,8 +28,8 @@ KILL_AGAIN: Final = timedelta(seconds=1)
 """After SIGKILL was sent, it is sent again: a process may have been forked in between."""
 
 KILL_AGAIN_MAX: Final = timedelta(minutes=1)
-"""The pause grows with the time since the stop, to this at most: on a node that hangs, nothing
-ends before the node is repaired."""
+"""The pause doubles each time, to this at most: on a node that hangs, nothing ends before the node
+is repaired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +127,10 @@ def _decide_stopping(
     record = job.record
     alive = [rank.node for rank in job.ranks if rank.exit_code is None]
     if alive:
-        deadline = record.phase_since + (_kill_pause(job) if record.killed else job.spec.grace)
+        deadline = record.phase_since + _kill_pause(job)
         if now >= deadline:
             return KillAttempt(job=job.spec.name)
-        why = f"its processes on {', '.join(alive)} do not end" if record.killed else ""
+        why = f"its processes on {', '.join(alive)} do not end" if record.kills else ""
         return Wait(until=deadline, why=why)
     if record.failure is None:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
@@ -141,11 +141,12 @@ def _decide_stopping(
 
 
 def _kill_pause(job: JobView) -> timedelta:
-    record = job.record
-    if record.failure is None:
-        return KILL_AGAIN
-    since_first_kill = record.phase_since - record.failure.at - job.spec.grace
-    return min(max(since_first_kill, KILL_AGAIN), KILL_AGAIN_MAX)
+    """From the stop, or from the last SIGKILL, to the next SIGKILL."""
+    if job.record.kills == 0:
+        return job.spec.grace
+    doublings = min(job.record.kills - 1, 10)  # the longest pause is reached long before
+    factor: int = 2**doublings
+    return min(KILL_AGAIN * factor, KILL_AGAIN_MAX)
 
 
 def hardware_failure(

@@ -128,13 +128,20 @@ def _waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
     """Nodes that are there to take over, each with the node that it was ordered to replace.
 
     Until it has taken over, a successor is no member of the cluster: it neither counts for the
-    budget nor has a course of its own.
+    budget nor has a course of its own. One with another course took over from an earlier node of
+    the same name.
     """
-    leaving = {node.name for node in nodes if node.record.phase is Phase.REPLACING}
+    leaving = {
+        node.name: _course(node).incident_id
+        for node in nodes
+        if node.record.phase is Phase.REPLACING
+    }
     return {
         node.name: node.replaces
         for node in nodes
-        if node.record.phase is Phase.JOINING and node.replaces in leaving
+        if node.record.phase is Phase.JOINING
+        and node.replaces in leaving
+        and (node.record.course is None or node.record.course.incident_id == leaving[node.replaces])
     }
 
 
@@ -184,7 +191,7 @@ def _decide_quarantined(
         return Release(node=node.name, forgive=True)
     fault = _worst(node, policy, now)
     if fault is None and not _stays_without_fault(course):
-        return Release(node=node.name)
+        return _NOTHING if node.heartbeat_at is None else Release(node=node.name)
     if fault is not None and _takes_over(node, fault, course, policy, now):
         return Reassign(
             node=node.name,

@@ -103,7 +103,7 @@ class JobReconciler:
         return now
 
     def _wait(self, wait: Wait, job: JobView, now: datetime) -> datetime:
-        if job.record.phase is JobPhase.STOPPING and not job.record.killed:
+        if job.record.phase is JobPhase.STOPPING and not job.record.kills:
             self._terminate(job.spec.name, job.record.attempt)
         if wait.why and self._told.get(job.spec.name) != wait.why:
             self._told[job.spec.name] = wait.why
@@ -154,7 +154,7 @@ class JobReconciler:
     def _kill(self, action: KillAttempt, job: JobView, now: datetime) -> None:
         self._ports.jobs.kill(job.spec.name)
         self._ports.jobs.put(job.spec.name, after_job(job, action, now))
-        if not job.record.killed:
+        if not job.record.kills:
             self._ports.events.emit(AttemptKilled(job=job.spec.name, attempt=job.record.attempt))
 
     def _conclude(

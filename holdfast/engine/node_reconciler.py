@@ -102,7 +102,7 @@ class NodeReconciler:
         now: datetime,
     ) -> datetime:
         try:
-            self._keep(node, now)
+            node = self._kept(node, now)
             if action is not None:
                 return self._act(action, node, nodes, now)
             self._keep_phase(node)
@@ -111,8 +111,8 @@ class NodeReconciler:
             return self._failed(f"{what} {node.name}", error, now)
         return now + RESYNC
 
-    def _keep(self, node: NodeView, now: datetime) -> None:
-        """Make up for a call that was lost after the node's record was stored."""
+    def _kept(self, node: NodeView, now: datetime) -> NodeView:
+        """The node once calls that were lost after its record was stored are made up for."""
         course = node.record.course
         if course is not None and course.incident_id not in self._known_incidents:
             if self._ports.incidents.get(course.incident_id) is None:
@@ -122,6 +122,8 @@ class NodeReconciler:
             self._known_incidents.add(course.incident_id)
         if node.request is not None and is_request_taken(node):
             self._ports.cluster.clear_request(node.name, node.request.id)
+            return replace(node, request=None)
+        return node
 
     def _keep_phase(self, node: NodeView) -> None:
         """Repeat what must hold while the node is in its phase."""
@@ -160,13 +162,13 @@ class NodeReconciler:
     ) -> datetime:
         """Record the order, give it to the provider, record the answer; safe to die between."""
         cluster = self._ports.cluster
-        if isinstance(action, Replace) and action.repeat_offender:
-            cluster.remember_offender(node.provider_id)
         cluster.put(node.name, record)
         assert record.course is not None  # noqa: S101 - an order is part of a course
         call = self._ports.provider.reboot
         if isinstance(action, Replace):
             call = self._ports.provider.replace
+            if action.repeat_offender:  # not before: from here on there is no way back to jobs
+                cluster.remember_offender(node.provider_id)
         try:
             call(node, record.course.token)
         except NodeGone:

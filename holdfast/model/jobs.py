@@ -123,8 +123,8 @@ class JobRecord:
     reason: str = ""
     """Why the job waits, or how it ended, for people to read."""
 
-    killed: bool = False
-    """Whether the present attempt was sent SIGKILL already."""
+    kills: int = 0
+    """How often the present attempt was sent SIGKILL."""
 
 
 ATTEMPTS_LIMIT = 100

@@ -1,0 +1,107 @@
+"""The nodes of the simulated platform."""
+
+from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.world import SimNode, World
+from holdfast.model.actions import TripBreaker
+from holdfast.model.jobs import JobPhase
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+
+
+class SimCluster:
+    """A ``ClusterBackend`` over a simulated world.
+
+    Heartbeats are kept in memory, as real backends do: a new one reports its own start for nodes
+    that were heard before.
+    """
+
+    def __init__(self, world: World, line: Line) -> None:
+        self._world = world
+        self._line = line
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``."""
+        with self._line.reading():
+            return cluster_view(self._world)
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """See ``ClusterBackend.put``."""
+        with self._line.writing():
+            found = self._world.nodes[node]
+            before, found.record = found.record, record
+            self._world.observer.node_put(found, before)
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """See ``ClusterBackend.clear_request``."""
+        with self._line.writing():
+            found = self._world.nodes.get(node)
+            if found is not None and found.request is not None and found.request.id == request_id:
+                found.request = None
+
+    def drain(self, node: str) -> None:  # noqa: ARG002 - nothing is left to do
+        """See ``ClusterBackend.drain``: the job loop stops jobs on a draining node by itself."""
+        with self._line.writing():
+            pass
+
+    def begin_check(self, node: str, check_id: str) -> None:
+        """See ``ClusterBackend.begin_check``."""
+        with self._line.writing():
+            self._world.begin_check(self._world.nodes[node], check_id)
+
+    def retire(self, node: str) -> None:
+        """See ``ClusterBackend.retire``."""
+        with self._line.writing():
+            self._world.nodes.pop(node, None)
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """See ``ClusterBackend.trip_breaker``."""
+        with self._line.writing():
+            if self._world.breaker.tripped_at is None:
+                self._world.breaker = Breaker(tripped_at=self._world.now, reason=trip.reason)
+
+    def remember_offender(self, provider_id: str) -> None:
+        """See ``ClusterBackend.remember_offender``."""
+        with self._line.writing():
+            self._world.offenders.add(provider_id)
+
+
+def cluster_view(world: World) -> ClusterView:
+    """What a backend that works sees of the world now."""
+    running = _running_jobs(world)
+    return ClusterView(
+        nodes=tuple(
+            _view(world, node, running.get(node.name, ())) for node in world.nodes.values()
+        ),
+        breaker=world.breaker,
+        offenders=frozenset(world.offenders),
+    )
+
+
+def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeView:
+    machine, record = node.machine, node.record
+    heard_at = machine.heartbeat_at(world.now)
+    check_id = record.phase_since.isoformat() if record.phase is Phase.CHECKING else None
+    return NodeView(
+        name=node.name,
+        provider_id=machine.provider_id,
+        record=record,
+        boot_id=machine.boot_id,
+        faults=machine.report(),
+        heartbeat_at=None if heard_at is None else max(heard_at, world.controller_since),
+        powered_on=machine.powered_on,
+        request=node.request,
+        running_jobs=running_jobs,
+        check=node.check if node.check_id == check_id else None,
+        replaces=node.replaces,
+    )
+
+
+def _running_jobs(world: World) -> dict[str, tuple[str, ...]]:
+    """The jobs whose processes are on each node, and those that are about to be."""
+    running: dict[str, set[str]] = {}
+    for name, job in world.jobs.items():
+        for rank in job.living():
+            running.setdefault(rank.node, set()).add(name)
+        if job.record.phase is JobPhase.STARTING:
+            for node in job.record.placement:
+                running.setdefault(node, set()).add(name)
+    return {node: tuple(sorted(names)) for node, names in running.items()}

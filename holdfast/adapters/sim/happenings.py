@@ -1,0 +1,118 @@
+"""What happens to the simulated world when a happening is due."""
+
+from holdfast.adapters.sim.machine import Power, SimMachine
+from holdfast.adapters.sim.scenario import (
+    Asks,
+    Breaks,
+    Cancels,
+    FallsSilent,
+    Hangs,
+    Happening,
+    LosesPower,
+    Outage,
+    ResetsBreaker,
+    RunsOut,
+    Vanishes,
+)
+from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT
+from holdfast.adapters.sim.world import SimNode, World
+from holdfast.model.nodes import Breaker
+from holdfast.model.requests import Request
+
+
+def happen(world: World, happening: Happening) -> None:
+    """Let a happening take place now. Whom it would befall may be in no state for it."""
+    world.has_news = True
+    match happening:
+        case Breaks() | LosesPower() | Vanishes() | Hangs() | FallsSilent():
+            _befall(world, _node(world, happening.node).machine, happening)
+        case Asks():
+            _ask(world, _node(world, happening.node), happening)
+        case ResetsBreaker():
+            world.breaker = Breaker(reset_at=world.now)
+        case Cancels():
+            jobs = sorted(world.jobs)
+            if jobs:
+                world.jobs[jobs[happening.job % len(jobs)]].cancel_requested = True
+        case RunsOut():
+            world.owner.out_until = world.now + happening.lasts
+        case Outage():  # the controller's calls look at the clock
+            return
+
+
+def _node(world: World, number: int) -> SimNode:
+    names = sorted(world.nodes)
+    return world.nodes[names[number % len(names)]]
+
+
+def _befall(
+    world: World,
+    machine: SimMachine,
+    happening: Breaks | LosesPower | Vanishes | Hangs | FallsSilent,
+) -> None:
+    is_on = machine.power is Power.ON
+    match happening:
+        case Breaks(defect=defect) if is_on:
+            world.break_machine(machine, defect)
+        case LosesPower() if machine.power is not Power.GONE:
+            world.cut(machine, Power.OFF)
+        case Vanishes() if machine.power is not Power.GONE:
+            world.cut(machine, Power.GONE)
+        case Hangs() if is_on:
+            _hang(world, machine, happening)
+        case FallsSilent() if machine.talks:
+            _fall_silent(world, machine, happening)
+
+
+def _hang(world: World, machine: SimMachine, hang: Hangs) -> None:
+    boot = machine.boot
+    machine.power = Power.HUNG
+    if machine.talks:
+        machine.fall_silent(world.now)
+    for job, rank in world.living_ranks():
+        if rank.machine is machine:
+            job.halt(world.now)
+
+    def recover() -> None:
+        if machine.boot == boot and machine.power is Power.HUNG:
+            _recover(world, machine)
+
+    if hang.lasts is not None:
+        world.after(hang.lasts, recover)
+
+
+def _recover(world: World, machine: SimMachine) -> None:
+    """The machine works again, and its processes take the signals that were sent meanwhile."""
+    machine.power = Power.ON
+    machine.speak(world.now)
+    world.has_news = True
+    for job, rank in world.living_ranks():
+        if rank.machine is machine and (rank.is_killed or rank.is_terminated):
+            world.end_rank(job, rank, SIGKILL_EXIT if rank.is_killed else SIGTERM_EXIT)
+    for job in world.jobs.values():
+        living = [one for one in job.living() if one.attempt == job.record.attempt]
+        if len(living) == job.training.spec.nodes and all(one.is_reachable for one in living):
+            job.resume(world.now)
+            world.await_end(job)
+
+
+def _fall_silent(world: World, machine: SimMachine, silence: FallsSilent) -> None:
+    boot = machine.boot
+    machine.fall_silent(world.now)
+
+    def speak() -> None:
+        if machine.boot == boot and machine.power is Power.ON and not machine.talks:
+            machine.speak(world.now)
+            world.has_news = True
+
+    world.after(silence.lasts, speak)
+
+
+def _ask(world: World, node: SimNode, wish: Asks) -> None:
+    node.request = Request(
+        id=f"request-{next(world.numbers)}",
+        verb=wish.verb,
+        requested_at=world.now,
+        requested_by="somebody",
+        urgency=wish.urgency,
+    )

@@ -1,0 +1,71 @@
+"""The jobs of the simulated platform."""
+
+from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
+from holdfast.adapters.sim.world import World
+from holdfast.model.jobs import JobRecord, JobView
+
+
+class SimJobs:
+    """A ``JobBackend`` over a simulated world."""
+
+    def __init__(self, world: World, line: Line) -> None:
+        self._world = world
+        self._line = line
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """See ``JobBackend.jobs``."""
+        with self._line.reading():
+            return tuple(
+                job.view(self._world.now)
+                for job in self._world.jobs.values()
+                if not job.record.phase.is_final
+            )
+
+    def put(self, job: str, record: JobRecord) -> None:
+        """See ``JobBackend.put``."""
+        with self._line.writing():
+            found = self._world.jobs[job]
+            before = found.record
+            found.put(record)
+            self._world.observer.job_put(found, before)
+
+    def launch(self, job: str) -> None:
+        """See ``JobBackend.launch``."""
+        with self._line.writing():
+            found = self._world.jobs[job]
+            launched = {one.rank for one in found.ranks if one.attempt == found.record.attempt}
+            for rank, name in enumerate(found.record.placement):
+                node = self._world.nodes.get(name)
+                if rank not in launched and node is not None:
+                    self._world.start_rank(found, rank, node)
+                    self._line.midway()
+
+    def stop(self, job: str) -> None:
+        """See ``JobBackend.stop``."""
+        with self._line.writing():
+            found = self._world.jobs[job]
+            for rank in found.living():
+                if not rank.is_terminated and found.training.heeds_sigterm:
+                    rank.is_terminated = True
+                    self._world.after(found.training.stop_time, _Ender(self._world, found, rank))
+
+    def kill(self, job: str) -> None:
+        """See ``JobBackend.kill``."""
+        with self._line.writing():
+            found = self._world.jobs[job]
+            for rank in found.living():
+                rank.is_killed = True
+                if rank.is_reachable:
+                    self._world.end_rank(found, rank, SIGKILL_EXIT)
+
+
+class _Ender:
+    """Ends a rank that was sent SIGTERM, if its machine works by then."""
+
+    def __init__(self, world: World, job: SimJob, rank: SimRank) -> None:
+        self._world, self._job, self._rank = world, job, rank
+
+    def __call__(self) -> None:
+        if self._rank.is_reachable:
+            self._world.end_rank(self._job, self._rank, SIGTERM_EXIT)

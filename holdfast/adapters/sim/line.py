@@ -1,0 +1,102 @@
+"""The line between the controller and the world: where calls fail and the controller dies."""
+
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+from holdfast.adapters.sim.scenario import Mishaps
+from holdfast.model.errors import BackendError
+
+
+class ControllerKilled(BaseException):
+    """The controller process ended just here. Nothing of ours may catch it but the simulation."""
+
+
+class Timepiece(Protocol):
+    """Whoever knows the present time."""
+
+    now: datetime
+
+
+class Line:
+    """Counts the calls to all ports, and lets the planned ones fail or be the last."""
+
+    def __init__(
+        self, time: Timepiece, mishaps: Mishaps, outages: tuple[tuple[datetime, datetime], ...]
+    ) -> None:
+        self.calls = 0
+        self.failed = 0
+        """Calls that failed."""
+
+        self.changes = 0
+        """Calls that may have changed something."""
+
+        self._time = time
+        self._kills = dict(mishaps.kills)
+        self._failures = dict(mishaps.failures)
+        self._outages = outages
+
+    def reading(self) -> "Call":
+        """A call that changes nothing."""
+        return Call(self)
+
+    def writing(self) -> "Call":
+        """A call that changes something, and may fail."""
+        self.changes += 1
+        return Call(self)
+
+    def safe(self) -> "Call":
+        """A call whose contract knows no ``BackendError``."""
+        self.changes += 1
+        return Call(self, can_fail=False)
+
+    def midway(self) -> None:
+        """A point within a call where it may end half done."""
+        with Call(self):
+            pass
+
+    def enter(self, number: int, *, can_fail: bool) -> None:
+        """Begin a call: it may end before it has any effect."""
+        if self._kills.get(number) is False:
+            raise ControllerKilled
+        if not can_fail:
+            return
+        now = self._time.now
+        if self._failures.get(number) is False or any(a <= now < b for a, b in self._outages):
+            self._fail(number)
+
+    def leave(self, number: int, *, can_fail: bool) -> None:
+        """End a call that has taken effect: its answer may be lost."""
+        if self._kills.get(number) is True:
+            raise ControllerKilled
+        if can_fail and self._failures.get(number) is True:
+            self._fail(number)
+
+    def _fail(self, number: int) -> None:
+        self.failed += 1
+        raise BackendError(f"simulated failure of call {number}")
+
+
+class Call:
+    """One call, as a context."""
+
+    __slots__ = ("_can_fail", "_line", "_number")
+
+    def __init__(self, line: Line, *, can_fail: bool = True) -> None:
+        line.calls += 1
+        self._line = line
+        self._number = line.calls
+        self._can_fail = can_fail
+
+    def __enter__(self) -> Self:
+        self._line.enter(self._number, can_fail=self._can_fail)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._line.leave(self._number, can_fail=self._can_fail)

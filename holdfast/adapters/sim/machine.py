@@ -1,0 +1,111 @@
+"""A simulated machine and the agent on it."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from holdfast.adapters.sim.scenario import Defect
+from holdfast.model.health import Fault, Remedy, Severity
+
+
+class Power(StrEnum):
+    """The state of a machine."""
+
+    ON = "on"
+    BOOTING = "booting"
+    HUNG = "hung"
+    """It has power and does nothing."""
+
+    OFF = "off"
+    GONE = "gone"
+    """Taken away by its owner or replaced."""
+
+
+@dataclass(slots=True, eq=False)
+class SimMachine:
+    """One machine. World time goes in as an argument; timers belong to the world."""
+
+    provider_id: str
+    heartbeat: timedelta
+    power: Power = Power.BOOTING
+    boot: int = 1
+    faults: dict[str, Fault] = field(default_factory=dict)
+    """What the agent holds true, by reason."""
+
+    defects: list[Defect] = field(default_factory=list)
+    """What a reboot does not cure."""
+
+    has_successor: bool = False
+    """Another machine is there, or on its way, in place of this one."""
+
+    is_bricked: bool = False
+    """It never boots again."""
+
+    _talks_since: datetime | None = None
+    _heard_at: datetime | None = None
+    _last_report: tuple[Fault, ...] = ()
+
+    @property
+    def boot_id(self) -> str:
+        """Names the present boot."""
+        return f"boot-{self.boot}"
+
+    @property
+    def powered_on(self) -> bool | None:
+        """What the owner of the machine says of it."""
+        return {Power.BOOTING: None, Power.OFF: False, Power.GONE: False}.get(self.power, True)
+
+    @property
+    def talks(self) -> bool:
+        """Whether its agent speaks now."""
+        return self._talks_since is not None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it works and its agent has nothing to report."""
+        return self._talks_since is not None and not self.faults
+
+    def heartbeat_at(self, now: datetime) -> datetime | None:
+        """When the agent was last heard in this boot."""
+        if self._talks_since is None:
+            return self._heard_at
+        return now - (now - self._talks_since) % self.heartbeat
+
+    def report(self) -> tuple[Fault, ...]:
+        """What the agent said last, in this boot."""
+        return tuple(self.faults.values()) if self.talks else self._last_report
+
+    def speak(self, now: datetime) -> None:
+        """Start the agent, or let it speak again."""
+        self._talks_since = now
+
+    def fall_silent(self, now: datetime) -> None:
+        """Let nothing more be heard of the agent."""
+        self._heard_at = self.heartbeat_at(now)
+        self._last_report = self.report()
+        self._talks_since = None
+
+    def note(self, defect: Defect, now: datetime) -> None:
+        """Let the agent report a defect; evidence of one that it reports already adds up."""
+        known = self.faults.get(defect.reason)
+        if known is not None and defect.remedy is not Remedy.RESTART_APP:
+            self.faults[defect.reason] = replace(known, count=known.count + 1)
+            return
+        self.faults[defect.reason] = Fault(
+            family="xid",
+            condition=defect.condition,
+            reason=defect.reason,
+            severity=Severity.FATAL if defect.remedy.touches_node else Severity.WARNING,
+            remedy=defect.remedy,
+            message=f"simulated: {defect.reason}",
+            since=now,
+            urgency=defect.urgency,
+        )
+
+    def cut(self, power: Power) -> None:
+        """End everything on the machine; its agent starts anew with the next boot."""
+        self.power = power
+        self.boot += 1
+        self.faults = {}
+        self._talks_since = self._heard_at = None
+        self._last_report = ()

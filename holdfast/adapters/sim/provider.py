@@ -1,0 +1,70 @@
+"""The owner of the simulated machines."""
+
+from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.machine import Power
+from holdfast.adapters.sim.scenario import Answer
+from holdfast.adapters.sim.world import SimNode, World, nth
+from holdfast.model.errors import NodeGone, ProviderError, RetryLater
+from holdfast.model.nodes import NodeView
+
+
+class SimProvider:
+    """A ``NodeProvider`` over a simulated world."""
+
+    def __init__(self, world: World, line: Line) -> None:
+        self._world = world
+        self._line = line
+
+    def reboot(self, node: NodeView, token: str) -> None:
+        """See ``NodeProvider.reboot``."""
+        with self._line.safe():
+            found = self._found(node)
+            if found is None or found.machine.power is Power.GONE:
+                raise NodeGone(f"there is no machine {node.provider_id}")
+            answer = self._answer(found, "reboot", token)
+            if self._is_new(token, answer):
+                self._world.reboot(found.machine)
+            self._raise(answer)
+
+    def replace(self, node: NodeView, token: str) -> None:
+        """See ``NodeProvider.replace``."""
+        with self._line.safe():
+            owner = self._world.owner
+            if owner.out_until is not None and self._world.now < owner.out_until:
+                raise RetryLater("simulated: no capacity", after=self._world.hardware.retry_after)
+            found = self._found(node)
+            if found is None:
+                return  # another machine is in its place already
+            answer = self._answer(found, "replace", token)
+            if self._is_new(token, answer):
+                self._world.replace(found)
+            self._raise(answer)
+
+    def _found(self, node: NodeView) -> SimNode | None:
+        found = self._world.nodes.get(node.name)
+        is_same = found is not None and found.machine.provider_id == node.provider_id
+        return found if is_same else None
+
+    def _answer(self, node: SimNode, verb: str, token: str) -> Answer:
+        owner = self._world.owner
+        answer = nth(self._world.hardware.answers, owner.calls, good=Answer.ACCEPTED)
+        owner.calls += 1
+        self._world.observer.ordered(node, verb, token, answer)
+        return answer
+
+    def _is_new(self, token: str, answer: Answer) -> bool:
+        if answer in (Answer.RETRY_LATER, Answer.REFUSED) or token in self._world.owner.tokens:
+            return False
+        self._world.owner.tokens.add(token)
+        return True
+
+    def _raise(self, answer: Answer) -> None:
+        match answer:
+            case Answer.RETRY_LATER:
+                raise RetryLater("simulated: throttled", after=self._world.hardware.retry_after)
+            case Answer.REFUSED:
+                raise ProviderError("simulated: not permitted")
+            case Answer.LOST:
+                raise ProviderError("simulated: no answer in time")
+            case Answer.ACCEPTED:
+                return

@@ -1,0 +1,59 @@
+"""Incidents, events and the time of the simulated platform."""
+
+from datetime import datetime
+
+from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.world import World
+from holdfast.model.events import Event
+from holdfast.model.incidents import Incident
+
+
+class SimIncidents:
+    """An ``IncidentStore`` in a simulated world."""
+
+    def __init__(self, world: World, line: Line) -> None:
+        self._world = world
+        self._line = line
+
+    def get(self, incident_id: str) -> Incident | None:
+        """See ``IncidentStore.get``."""
+        with self._line.reading():
+            return self._world.incidents.get(incident_id)
+
+    def put(self, incident: Incident) -> None:
+        """See ``IncidentStore.put``."""
+        with self._line.writing():
+            self._world.incidents[incident.id] = incident
+
+    def list_incidents(self) -> tuple[Incident, ...]:
+        """See ``IncidentStore.list_incidents``."""
+        with self._line.reading():
+            return tuple(sorted(self._world.incidents.values(), key=_age))
+
+
+def _age(incident: Incident) -> tuple[datetime, str]:
+    return (incident.quarantined_at, incident.id)
+
+
+class SimEvents:
+    """An ``EventSink`` that tells the observer of the world."""
+
+    def __init__(self, world: World, line: Line) -> None:
+        self._world = world
+        self._line = line
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+        with self._line.safe():
+            self._world.observer.told(event)
+
+
+class SimClock:
+    """A ``Clock`` that shows simulated time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now(self) -> datetime:
+        """See ``Clock.now``."""
+        return self._world.now

@@ -1,0 +1,155 @@
+"""The loop of a simulation: the real engine in a simulated world, in simulated time."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.sim.cluster import SimCluster
+from holdfast.adapters.sim.happenings import happen
+from holdfast.adapters.sim.jobs import SimJobs
+from holdfast.adapters.sim.line import ControllerKilled, Line
+from holdfast.adapters.sim.provider import SimProvider
+from holdfast.adapters.sim.records import SimClock, SimEvents, SimIncidents
+from holdfast.adapters.sim.scenario import Happening, Outage, Scenario
+from holdfast.adapters.sim.world import Observer, World
+from holdfast.decisions.job_resume import ResumePolicy
+from holdfast.engine.job_reconciler import JobPorts, JobReconciler
+from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+
+START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+MIN_PAUSE: Final = timedelta(milliseconds=1)
+"""From one round to the next: a round takes time, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """The ports of one controller. All but the world behind them dies with it."""
+
+    cluster: SimCluster
+    provider: SimProvider
+    jobs: SimJobs
+    incidents: SimIncidents
+    events: SimEvents
+    clock: SimClock
+
+
+def platform(world: World, line: Line) -> Platform:
+    """The ports that a controller finds when it starts now."""
+    return Platform(
+        cluster=SimCluster(world, line),
+        provider=SimProvider(world, line),
+        jobs=SimJobs(world, line),
+        incidents=SimIncidents(world, line),
+        events=SimEvents(world, line),
+        clock=SimClock(world),
+    )
+
+
+class Controller:
+    """The two loops of the engine, as one process runs them."""
+
+    def __init__(self, world: World, line: Line) -> None:
+        self._world = world
+        self._line = line
+        ports = platform(world, line)
+        scenario = world.scenario
+        node_ports = NodePorts(
+            cluster=ports.cluster,
+            provider=ports.provider,
+            incidents=ports.incidents,
+            events=ports.events,
+            clock=ports.clock,
+        )
+        job_ports = JobPorts(
+            jobs=ports.jobs,
+            cluster=ports.cluster,
+            incidents=ports.incidents,
+            events=ports.events,
+            clock=ports.clock,
+        )
+        policy = ResumePolicy(job=scenario.job_policy, nodes=scenario.policy)
+        self._loops: list[tuple[str, NodeReconciler | JobReconciler]] = [
+            ("nodes", NodeReconciler(node_ports, scenario.policy)),
+            ("jobs", JobReconciler(job_ports, policy)),
+        ]
+        if scenario.mishaps.jobs_first:
+            self._loops.reverse()
+        self.wake_at = world.now
+        world.controller_since = world.now
+
+    def make_round(self) -> None:
+        """Let both loops make one round."""
+        wake_times = []
+        for what, loop in self._loops:
+            failed = self._line.failed
+            wake_times.append(loop.step())
+            self._world.observer.round_ended(what, is_clean=self._line.failed == failed)
+        self.wake_at = max(min(wake_times), self._world.now + MIN_PAUSE)
+
+
+class Simulation:
+    """One world with one controller, which is replaced by another whenever it is killed."""
+
+    def __init__(self, scenario: Scenario, observer: Observer | None = None) -> None:
+        self.world = World(scenario, START, observer or Observer())
+        self.line = Line(self.world, scenario.mishaps, _outages(scenario))
+        self._controller: Controller | None = Controller(self.world, self.line)
+        for happening in scenario.happenings:
+            self.world.after(happening.at, _Due(self.world, happening))
+
+    def run(self, limit: timedelta) -> bool:
+        """Run until nothing is left to happen; False if that is not so within ``limit``."""
+        while self.world.now - self.world.start < limit:
+            if not self.step():
+                return True
+        return False
+
+    def step(self) -> bool:
+        """Go on to the next moment at which something happens; False if nothing will."""
+        at = self._next_moment()
+        if at is None:
+            return False
+        self.world.advance(at)
+        controller = self._controller
+        if controller is None:
+            return True
+        if self.world.has_news and not self.world.scenario.mishaps.is_deaf:
+            controller.wake_at = self.world.now
+        self.world.has_news = False
+        if controller.wake_at <= self.world.now:
+            try:
+                controller.make_round()
+            except ControllerKilled:
+                self._controller = None
+                self.world.observer.controller_died()
+                self.world.after(self.world.scenario.mishaps.downtime, self._restart)
+        return True
+
+    def _restart(self) -> None:
+        self._controller = Controller(self.world, self.line)
+
+    def _next_moment(self) -> datetime | None:
+        timer = self.world.next_timer()
+        if self._controller is None or (self.world.is_quiet() and not self.world.has_news):
+            return timer
+        wake_at = self._controller.wake_at
+        return wake_at if timer is None else min(timer, wake_at)
+
+
+class _Due:
+    """Lets a happening take place."""
+
+    def __init__(self, world: World, happening: Happening) -> None:
+        self._world, self._happening = world, happening
+
+    def __call__(self) -> None:
+        self._world.observer.happened(self._happening)
+        happen(self._world, self._happening)
+
+
+def _outages(scenario: Scenario) -> tuple[tuple[datetime, datetime], ...]:
+    return tuple(
+        (START + one.at, START + one.at + one.lasts)
+        for one in scenario.happenings
+        if isinstance(one, Outage)
+    )

@@ -1,0 +1,167 @@
+"""A simulated job: its ranks, its steps and its checkpoints."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from holdfast.adapters.sim.machine import Power, SimMachine
+from holdfast.adapters.sim.scenario import Crash, Training
+from holdfast.model.jobs import JobRecord, JobView, RankView
+
+SIGTERM_EXIT = -15
+SIGKILL_EXIT = -9
+
+
+@dataclass(slots=True)
+class SimRank:
+    """The process of one node rank in one attempt."""
+
+    rank: int
+    node: str
+    machine: SimMachine
+    boot: int
+    attempt: int
+    exit_code: int | None = None
+    ended_at: datetime | None = None
+    is_terminated: bool = False
+    is_killed: bool = False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether a signal would reach it."""
+        return self.machine.power is Power.ON and self.machine.boot == self.boot
+
+    def end(self, exit_code: int, now: datetime) -> None:
+        """End the process, unless it has ended."""
+        if self.exit_code is None:
+            self.exit_code, self.ended_at = exit_code, now
+
+
+@dataclass(slots=True)
+class SimJob:
+    """A job as it really is. Its record is what the engine stored, ranks are processes."""
+
+    training: Training
+    record: JobRecord
+    ranks: list[SimRank] = field(default_factory=list)
+    cancel_requested: bool = False
+    saved_step: int = 0
+    """The last checkpoint: where the next attempt resumes."""
+
+    crashes_left: dict[Crash, int] = field(default_factory=dict)
+    _first_step: int = 0
+    _runs_from: datetime | None = None
+    """When the attempt does its first step; None before all its ranks run."""
+
+    _halted_at: datetime | None = None
+    """When a rank ended or froze, so that the others wait for it in vain."""
+
+    def view(self, now: datetime) -> JobView:
+        """What a backend sees of it."""
+        attempt = self.record.attempt
+        step = self.step(now)
+        return JobView(
+            spec=self.training.spec,
+            record=self.record,
+            ranks=tuple(
+                RankView(
+                    rank=one.rank, node=one.node, exit_code=one.exit_code, ended_at=one.ended_at
+                )
+                for one in self.ranks
+                if one.attempt == attempt
+            ),
+            first_step=None if step is None else self._first_step,
+            step=step,
+            cancel_requested=self.cancel_requested,
+        )
+
+    def living(self) -> list[SimRank]:
+        """Ranks of any attempt that have not ended."""
+        return [one for one in self.ranks if one.exit_code is None]
+
+    def step(self, now: datetime) -> int | None:
+        """The last step of the present attempt; None before its first."""
+        if self._runs_from is None:
+            return None
+        until = now if self._halted_at is None else min(now, self._halted_at)
+        if until < self._runs_from:
+            return None
+        return min(self.training.steps, self._first_step + self._steps_in(until - self._runs_from))
+
+    def saved_by(self, now: datetime) -> int:
+        """The step of the last checkpoint that was complete by then."""
+        if self._runs_from is None or self._halted_at is not None or now < self._runs_from:
+            return self.saved_step
+        legs = (now - self._runs_from) // self._leg
+        return min(self.training.steps, self._first_step + legs * self.training.checkpoint_steps)
+
+    def begin(self, now: datetime) -> None:
+        """All ranks of the attempt run: load the last checkpoint and go on from it."""
+        self._first_step = self.saved_step
+        self._runs_from = now + self.training.load_time
+        self._halted_at = None
+
+    def begin_attempt(self, attempt: int) -> None:
+        """Forget the ranks that have ended and the progress of the attempt before."""
+        self.ranks = [one for one in self.ranks if one.attempt == attempt or one.exit_code is None]
+        self._runs_from = None
+
+    def halt(self, now: datetime) -> None:
+        """A rank has ended or froze: keep what was saved, make no further step."""
+        if self._halted_at is None:
+            self.saved_step = self.saved_by(now)
+            self._halted_at = now
+
+    def resume(self, now: datetime) -> None:
+        """The rank that froze works again: go on where the job was halted."""
+        if self._halted_at is not None and self._runs_from is not None:
+            self._runs_from += now - self._halted_at
+            self._halted_at = None
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether the present attempt can make no progress."""
+        return self._halted_at is not None
+
+    def next_end(self) -> tuple[datetime, Crash | None] | None:
+        """When the running attempt will fail by itself, or finish (then without a crash)."""
+        if self._runs_from is None or self._halted_at is not None:
+            return None
+        crashes = [
+            crash
+            for crash, left in self.crashes_left.items()
+            if left and self._first_step <= crash.step <= self.training.steps
+        ]
+        crash = min(crashes, key=lambda one: one.step, default=None)
+        target = self.training.steps if crash is None else crash.step
+        return self._runs_from + self._time_to(target - self._first_step), crash
+
+    def put(self, record: JobRecord) -> None:
+        """Store the record; a new attempt starts without progress."""
+        if record.attempt != self.record.attempt:
+            self.begin_attempt(record.attempt)
+        self.record = record
+
+    def _steps_in(self, time: timedelta) -> int:
+        """Steps that fit into a time, the pauses for checkpoints taken off."""
+        training = self.training
+        legs, rest = divmod(time, self._leg)
+        return legs * training.checkpoint_steps + min(
+            training.checkpoint_steps, rest // training.step_time
+        )
+
+    @property
+    def _leg(self) -> timedelta:
+        """From one checkpoint to the next."""
+        training = self.training
+        return training.checkpoint_steps * training.step_time + training.checkpoint_time
+
+    def _time_to(self, steps: int) -> timedelta:
+        training = self.training
+        checkpoints = max(0, steps - 1) // training.checkpoint_steps
+        return steps * training.step_time + checkpoints * training.checkpoint_time
+
+
+def new_job(training: Training, record: JobRecord) -> SimJob:
+    """A job that was just submitted."""
+    crashes_left = {crash: crash.times for crash in training.crashes}
+    return SimJob(training=training, record=replace(record), crashes_left=crashes_left)

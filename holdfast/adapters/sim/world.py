@@ -1,0 +1,340 @@
+"""The simulated world: what is true, and what outlives the controller."""
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import TypeVar
+
+from holdfast.adapters.sim.machine import Power, SimMachine
+from holdfast.adapters.sim.scenario import (
+    Answer,
+    Defect,
+    Delivery,
+    Happening,
+    Hardware,
+    Scenario,
+    Training,
+)
+from holdfast.adapters.sim.training import SIGKILL_EXIT, SimJob, SimRank, new_job
+from holdfast.model.events import Event
+from holdfast.model.incidents import Incident
+from holdfast.model.jobs import JobPhase, JobRecord
+from holdfast.model.names import NODE_NAME_PREFIX
+from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, Phase
+from holdfast.model.requests import Request
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class SimNode:
+    """A node: the machine behind it, and what is stored with it."""
+
+    name: str
+    machine: SimMachine
+    record: NodeRecord
+    replaces: str = ""
+    request: Request | None = None
+    check_id: str = ""
+    check: CheckResult | None = None
+
+
+class Observer:
+    """Told of what takes effect in a simulation. This one looks away; override what matters."""
+
+    def node_put(self, node: SimNode, before: NodeRecord) -> None:
+        """A node's record was stored."""
+
+    def job_put(self, job: SimJob, before: JobRecord) -> None:
+        """A job's record was stored."""
+
+    def launched(self, job: SimJob, rank: SimRank) -> None:
+        """A rank was started."""
+
+    def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
+        """The provider was called, and gives this answer."""
+
+    def happened(self, happening: Happening) -> None:
+        """A happening is due."""
+
+    def told(self, event: Event) -> None:
+        """The engine told a fact."""
+
+    def round_ended(self, what: str, *, is_clean: bool) -> None:
+        """A round over ``nodes`` or ``jobs`` ended; clean if no call in it failed."""
+
+    def controller_died(self) -> None:
+        """The controller was killed."""
+
+
+@dataclass(slots=True)
+class Owner:
+    """What the owner of the machines remembers."""
+
+    tokens: set[str] = field(default_factory=set)
+    """Orders that were carried out."""
+
+    calls: int = 0
+    reboots: int = 0
+    deliveries: int = 0
+    checks: int = 0
+    out_until: datetime | None = None
+    """No machine can be had before then."""
+
+    returned: list[str] = field(default_factory=list)
+    """``provider_id`` of the machines that were taken back, oldest first."""
+
+
+class World:
+    """Nodes, jobs, timers, and everything that is durable. Knows no controller."""
+
+    def __init__(self, scenario: Scenario, start: datetime, observer: Observer) -> None:
+        self.scenario = scenario
+        self.hardware: Hardware = scenario.hardware
+        self.start = start
+        self.now = start
+        self.observer = observer
+        self.nodes: dict[str, SimNode] = {}
+        self.jobs: dict[str, SimJob] = {}
+        self.incidents: dict[str, Incident] = {}
+        self.breaker = Breaker()
+        self.offenders: set[str] = set()
+        self.owner = Owner()
+        self.has_news = True
+        self.controller_since = start
+        """When the present controller started: it remembers no heartbeat from before."""
+
+        self._timers: list[tuple[datetime, int, Callable[[], None]]] = []
+        self.numbers = count(1)
+        for _ in range(scenario.nodes):
+            self.add_node(self.new_machine())
+        for training in scenario.trainings:
+            self.after(training.submitted_at, self._submitter(training))
+
+    # time
+
+    def after(self, delay: timedelta, act: Callable[[], None]) -> None:
+        """Let something happen later."""
+        heapq.heappush(self._timers, (self.now + delay, next(self.numbers), act))
+
+    def next_timer(self) -> datetime | None:
+        """When the next thing happens by itself; None if nothing will."""
+        return self._timers[0][0] if self._timers else None
+
+    def advance(self, until: datetime) -> None:
+        """Let time pass, and happen what is due."""
+        while self._timers and self._timers[0][0] <= until:
+            at, _, act = heapq.heappop(self._timers)
+            self.now = max(self.now, at)
+            act()
+        self.now = max(self.now, until)
+
+    def is_quiet(self) -> bool:
+        """Whether all is well, so that only a timer can change anything."""
+        return all(
+            node.record.phase is Phase.SCHEDULABLE and node.machine.is_well and node.request is None
+            for node in self.nodes.values()
+        ) and all(
+            job.record.phase.is_final
+            or (
+                job.record.phase is JobPhase.RUNNING
+                and not job.is_halted
+                and not job.cancel_requested
+            )
+            for job in self.jobs.values()
+        )
+
+    # machines
+
+    def new_machine(self, provider_id: str = "") -> SimMachine:
+        """A machine that is booting."""
+        machine = SimMachine(
+            provider_id=provider_id or f"i-{next(self.numbers):017x}",
+            heartbeat=self.hardware.heartbeat,
+        )
+        self.after(self.hardware.boot_time, self._booter(machine))
+        return machine
+
+    def add_node(self, machine: SimMachine, replaces: str = "") -> None:
+        """A node appears for a machine."""
+        name = f"{NODE_NAME_PREFIX}{machine.provider_id}"
+        record = NodeRecord(phase=Phase.JOINING, phase_since=self.now)
+        self.nodes[name] = SimNode(name=name, machine=machine, record=record, replaces=replaces)
+        self.has_news = True
+
+    def break_machine(self, machine: SimMachine, defect: Defect) -> None:
+        """Give a machine a defect now."""
+        boot = machine.boot
+        if defect.relapses:
+            machine.defects.append(defect)
+        if defect.crashes:
+            self._end_ranks(lambda rank: rank.machine is machine, exit_code=134)
+
+        def note() -> None:
+            if machine.boot == boot and machine.power is Power.ON:
+                machine.note(defect, self.now)
+                self.has_news = True
+                if defect.lasts is not None:
+                    self.after(defect.lasts, clear)
+
+        def clear() -> None:
+            if machine.boot == boot and machine.faults.pop(defect.reason, None) is not None:
+                self.has_news = True
+
+        self.after(defect.seen_after, note)
+
+    def cut(self, machine: SimMachine, power: Power) -> None:
+        """Take the power, or the machine, away; what ran on it ends."""
+        self._end_ranks(lambda rank: rank.machine is machine, exit_code=SIGKILL_EXIT)
+        machine.cut(power)
+        self.has_news = True
+
+    def reboot(self, machine: SimMachine) -> None:
+        """Reboot a machine, as ordered."""
+        if machine.power is Power.GONE:
+            return
+        self.cut(machine, Power.BOOTING)
+        if nth(self.hardware.lost_reboots, self.owner.reboots, good=False):
+            machine.is_bricked = True
+        self.owner.reboots += 1
+        self.after(self.hardware.reboot_time, self._booter(machine))
+
+    def replace(self, node: SimNode) -> None:
+        """Take a node's machine away and bring another."""
+        old = node.machine
+        if old.has_successor:
+            return
+        if old.power is not Power.GONE:
+            self.cut(old, Power.GONE)
+        delivery = nth(self.hardware.deliveries, self.owner.deliveries, good=Delivery.GOOD)
+        self.owner.deliveries += 1
+        if delivery is Delivery.LOST:
+            return
+        old.has_successor = True
+        self.after(self.hardware.replace_time, lambda: self._deliver(node, old, delivery))
+
+    def _deliver(self, node: SimNode, old: SimMachine, delivery: Delivery) -> None:
+        present = {one.machine.provider_id for one in self.nodes.values()}
+        old_ids = [one for one in self.owner.returned if one in self.offenders - present]
+        is_offender = delivery is Delivery.OFFENDER and old_ids
+        machine = self.new_machine(old_ids[-1] if is_offender else "")
+        if is_offender:
+            self.owner.returned.remove(machine.provider_id)
+        self.owner.returned.append(old.provider_id)
+        machine.is_bricked = delivery is Delivery.DEAD
+        if self.hardware.keeps_names:
+            node.machine = machine
+        else:
+            self.add_node(machine, replaces=node.name)
+        self.has_news = True
+
+    def _booter(self, machine: SimMachine) -> Callable[[], None]:
+        boot = machine.boot
+
+        def boots() -> None:
+            if machine.boot != boot or machine.power is not Power.BOOTING or machine.is_bricked:
+                return
+            machine.power = Power.ON
+            machine.speak(self.now)
+            self.has_news = True
+            back, machine.defects = machine.defects, []
+            for defect in back:
+                self.after(defect.relapse_after, self._relapse(machine, defect))
+
+        return boots
+
+    def _relapse(self, machine: SimMachine, defect: Defect) -> Callable[[], None]:
+        boot = machine.boot
+
+        def relapse() -> None:
+            if machine.boot == boot and machine.power is Power.ON:
+                self.break_machine(machine, replace(defect, relapses=defect.relapses - 1))
+
+        return relapse
+
+    def begin_check(self, node: SimNode, check_id: str) -> None:
+        """Begin a deep health check on a node."""
+        if node.check_id == check_id or node.machine.power is not Power.ON:
+            return
+        node.check_id, node.check = check_id, None
+        fails = nth(self.hardware.failed_checks, self.owner.checks, good=False)
+        self.owner.checks += 1
+        boot = node.machine.boot
+
+        def end() -> None:
+            is_same = node.check_id == check_id and node.machine.boot == boot
+            if is_same and node.machine.power is Power.ON and fails is not None:
+                node.check = CheckResult(passed=not fails, ended_at=self.now, detail="simulated")
+                self.has_news = True
+
+        self.after(self.hardware.check_time, end)
+
+    # jobs
+
+    def _submitter(self, training: Training) -> Callable[[], None]:
+        def submit() -> None:
+            record = JobRecord(phase=JobPhase.WAITING, phase_since=self.now)
+            self.jobs[training.spec.name] = new_job(training, record)
+            self.has_news = True
+
+        return submit
+
+    def start_rank(self, job: SimJob, rank: int, node: SimNode) -> None:
+        """Start the process of one rank, unless its machine does not work."""
+        machine = node.machine
+        if machine.power is not Power.ON:
+            return
+        attempt = job.record.attempt
+        process = SimRank(
+            rank=rank, node=node.name, machine=machine, boot=machine.boot, attempt=attempt
+        )
+        job.ranks.append(process)
+        self.observer.launched(job, process)
+        self.has_news = True
+        present = [one for one in job.living() if one.attempt == attempt]
+        if len(present) == job.training.spec.nodes:
+            job.begin(self.now)
+            self.await_end(job)
+
+    def await_end(self, job: SimJob) -> None:
+        """Let the job fail or finish by itself when it comes to that."""
+        end = job.next_end()
+        if end is not None:
+            self.after(end[0] - self.now, lambda: self._end_itself(job))
+
+    def _end_itself(self, job: SimJob) -> None:
+        end = job.next_end()
+        if end is None or end[0] > self.now:
+            return
+        crash = end[1]
+        if crash is None:
+            for rank in job.living():
+                rank.end(0, self.now)
+        else:
+            job.crashes_left[crash] -= 1
+            job.living()[-1].end(crash.exit_code, self.now)
+        job.halt(self.now)
+        self.has_news = True
+
+    def end_rank(self, job: SimJob, rank: SimRank, exit_code: int) -> None:
+        """End one process."""
+        if rank.exit_code is None:
+            rank.end(exit_code, self.now)
+            job.halt(self.now)
+            self.has_news = True
+
+    def _end_ranks(self, is_one: Callable[[SimRank], bool], *, exit_code: int) -> None:
+        for job, rank in self.living_ranks():
+            if is_one(rank):
+                self.end_rank(job, rank, exit_code)
+
+    def living_ranks(self) -> Iterable[tuple[SimJob, SimRank]]:
+        """Every process that has not ended, with its job."""
+        return [(job, rank) for job in self.jobs.values() for rank in job.living()]
+
+
+def nth(outcomes: tuple[T, ...], number: int, *, good: T) -> T:
+    """The outcome of order ``number``, counted from 0: as planned, then good."""
+    return outcomes[number] if number < len(outcomes) else good

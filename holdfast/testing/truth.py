@@ -1,0 +1,72 @@
+"""What laws are judged by: plain readings of a view, written apart from the decision core."""
+
+from datetime import datetime
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.health import Fault, Remedy, Urgency
+from holdfast.model.names import Condition
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+
+AWAY = (Phase.REBOOTING, Phase.REPLACING)
+ORDERED = (Phase.DRAINING, *AWAY)
+
+
+def bad_faults(node: NodeView) -> list[Fault]:
+    """What the agent reports that the node itself must be repaired for, and nobody forgave."""
+    cleared = node.record.cleared_at
+    return [
+        fault
+        for fault in node.faults
+        if fault.remedy in (Remedy.RESET_GPU, Remedy.REBOOT, Remedy.REPLACE)
+        and (cleared is None or fault.since > cleared)
+    ]
+
+
+def is_lost(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    """Whether the node is dark, or silent for too long."""
+    if node.record.phase in AWAY:
+        return False
+    if node.powered_on is False:
+        return True
+    if node.heartbeat_at is not None:
+        return now - node.heartbeat_at >= policy.heartbeat_timeout
+    course = node.record.course
+    was_lost = course is not None and course.condition == Condition.NODE_LOST
+    if was_lost and node.record.phase in (Phase.QUARANTINED, Phase.DRAINING):
+        return True  # and it was not heard since
+    is_new = node.record.phase is Phase.JOINING
+    patience = policy.join_timeout if is_new else policy.heartbeat_timeout
+    return now - node.record.phase_since >= patience
+
+
+def is_bad(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    """Whether jobs must not be started on the node."""
+    return bool(bad_faults(node)) or is_lost(node, policy, now)
+
+
+def ends_jobs(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    """Whether an attempt on the node must be stopped at once."""
+    if node.record.phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED):
+        return True
+    at_once = [fault for fault in bad_faults(node) if fault.urgency is Urgency.IMMEDIATE]
+    return bool(at_once) or is_lost(node, policy, now)
+
+
+def waiting_successors(view: ClusterView) -> set[str]:
+    """Nodes that are there to take over from one that is still there itself."""
+    leaving = {node.name: node for node in view.nodes if node.record.phase is Phase.REPLACING}
+    waiting = set()
+    for node in view.nodes:
+        old = leaving.get(node.replaces)
+        if node.record.phase is Phase.JOINING and old is not None:
+            mine, theirs = node.record.course, old.record.course
+            if mine is None or (theirs is not None and mine.incident_id == theirs.incident_id):
+                waiting.add(node.name)
+    return waiting
+
+
+def is_out(record: NodeRecord) -> bool:
+    """Whether the node is out of service because of us."""
+    if record.phase in ORDERED:
+        return True
+    return record.course is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
