@@ -47,7 +47,7 @@ def _watch(options: argparse.Namespace) -> None:
     boot_id = _boot_id(options.boot_id_file)
     sink = ReportFiles(options.report_dir)
     last = sink.last()
-    watchers = detectors(options.xid_profile)
+    watchers = detectors(Profile(options.xid_profile))
     logs = Logs(
         kmsg=options.kmsg,
         log_files=tuple(options.log_file) if "log_file" in options else _default_log_files(),
@@ -161,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where to keep report.json and heartbeat")
     add("--heartbeat", default="500ms", type=_duration, metavar="DURATION",
         help="time between two signs of life, such as 500ms")
-    add("--xid-profile", default=Profile.HYPERPOD, type=Profile, choices=list(Profile),
+    add("--xid-profile", default=Profile.HYPERPOD.value, choices=[one.value for one in Profile],
         help="whose opinion of an XID counts where vendors disagree")
     add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID", default=argparse.SUPPRESS,
         help="end when the process that started this one ends; with PID also if it has already")

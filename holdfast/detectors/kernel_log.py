@@ -184,12 +184,12 @@ class KernelLog:
 
     def feed(self, data: bytes, now: datetime) -> list[KernelLine]:
         """Take the next bytes of the log. Returns the records that they complete."""
-        records: list[KernelLine] = []
         *lines, rest = data.split(b"\n")
         if not lines:
-            self._rest = (self._rest + rest)[:LONGEST_LINE]
+            self._rest = (self._rest + rest[:LONGEST_LINE])[:LONGEST_LINE]
             self.unread += len(rest)
-            return records
+            return []
+        records: list[KernelLine] = []
         lines[0] = self._rest + lines[0]
         self._rest, self.unread = rest[:LONGEST_LINE], len(rest)
         is_marked = self._is_marked

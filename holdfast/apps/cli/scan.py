@@ -25,7 +25,7 @@ from holdfast.detectors.table import detectors, log_marks
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding
 
-BLOCK: Final = 1024 * 1024
+BLOCK: Final = 256 * 1024
 """Bytes that are read at once."""
 
 PAGE: Final = 1000
@@ -78,7 +78,7 @@ def scan() -> None:
 @output_option(Output.TABLE, Output.WIDE, Output.JSON)
 @click.pass_context
 def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output: str) -> None:
-    r"""Say what each line of captured kernel logs means for the node.
+    """Say what each line of captured kernel logs means for the node.
 
     FILE is the output of dmesg or journalctl, /var/log/messages, records of /dev/kmsg, or - for
     standard input. Each file is judged by itself, and however long it is, in little memory.
@@ -98,7 +98,7 @@ def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output:
       holdfast scan kernel-log --output json *.log | jq 'select(.remedy != "none")'
 
     Exits with 0 if every file was read, whether or not there were findings, with 2 if one was not.
-    """
+    """  # noqa: D301 - click takes the backspace for "do not wrap"
     watchers = detectors(Profile(profile))
     now = SystemClock().now().astimezone()
     show = _show_json if output == Output.JSON else partial(_show_table, output)
