@@ -5,7 +5,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -53,21 +53,7 @@ def is_alive(pid: int, started: int) -> bool:
 
 def descendants(root: int) -> list[int]:
     """All processes below ``root``, zombies left out, parents before children."""
-    children: dict[int, list[int]] = {}
-    for pid, fields in _all_stats():
-        if fields[0] not in ("Z", "X"):
-            children.setdefault(int(fields[1]), []).append(pid)
-    found: list[int] = []
-    front = [root]
-    while front:
-        front = [child for parent in front for child in children.get(parent, ())]
-        found += front
-    return found
-
-
-def zombie_children(parent: int) -> list[int]:
-    """Children of ``parent`` that ended and were not waited for."""
-    return [pid for pid, fields in _all_stats() if fields[0] == "Z" and int(fields[1]) == parent]
+    return _below(root, _children())
 
 
 def send(pid: int, signum: int) -> None:
@@ -91,8 +77,9 @@ def kill_below(root: int, *, spare: Collection[int] = (), timeout_s: float = 5.0
     """
     deadline = time.monotonic() + timeout_s
     while True:
-        spared = {child for pid in spare for child in (pid, *descendants(pid))}
-        left = [pid for pid in descendants(root) if pid not in spared]
+        children = _children()
+        spared = {child for pid in spare for child in (pid, *_below(pid, children))}
+        left = [pid for pid in _below(root, children) if pid not in spared]
         if not left:
             return True
         for pid in left:
@@ -102,19 +89,33 @@ def kill_below(root: int, *, spare: Collection[int] = (), timeout_s: float = 5.0
         time.sleep(_POLL_S)
 
 
-def _all_stats() -> Iterator[tuple[int, list[str]]]:
+def _children() -> dict[int, list[int]]:
+    """``parent -> children`` of all processes, zombies left out."""
+    children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and (fields := _stat(int(entry))):
-            yield int(entry), fields
+        if entry.isdigit() and (fields := _stat(int(entry))) and fields[0] not in ("Z", "X"):
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    return children
+
+
+def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
+    found: list[int] = []
+    front = [root]
+    while front:
+        front = [child for parent in front for child in children.get(parent, ())]
+        found += front
+    return found
 
 
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on; empty if there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # a rank's end waits for this
+            text = file.read(4096)
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return text.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
+    # The name before it may hold spaces and brackets.
+    return text.rpartition(b")")[2].decode("ascii").split()
 
 
 def kill_marked(variable: str, values: Collection[str]) -> int:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -227,6 +228,7 @@ def _dump(value: object) -> str:
     return json.dumps(to_plain(value))
 
 
+@lru_cache(maxsize=256)  # every round reads all records again, and hardly one has changed
 def _load(kind: type[T], text: str) -> T:
     return from_plain(kind, json.loads(text))
 

@@ -1,7 +1,9 @@
 """The live view of a run on a terminal."""
 
+import contextlib
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -16,6 +18,7 @@ from holdfast.apps.run.screen import Moment
 from holdfast.apps.run.wording import sentence
 from holdfast.decisions.lifecycle import health_status
 from holdfast.kit.units import format_duration
+from holdfast.model.errors import BackendError
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobView
 from holdfast.model.nodes import NodeView, Phase
@@ -34,7 +37,7 @@ class LiveScreen:
         self._events: deque[str] = deque(maxlen=_EVENTS)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._painted = 0.0
-        self._last: Moment | None = None
+        self._look: Callable[[], Moment] | None = None
         self._live = Live(console=Console(), auto_refresh=False)
         self._live.start()
 
@@ -47,9 +50,9 @@ class LiveScreen:
         """See ``Screen.log``."""
         self._lines.append(f"rank {rank} | {line}")
 
-    def moment(self, moment: Moment) -> None:
+    def moment(self, look: Callable[[], Moment]) -> None:
         """See ``Screen.moment``."""
-        self._last = moment
+        self._look = look
         if time.monotonic() - self._painted >= _REPAINT_S:
             self._paint()
 
@@ -60,8 +63,9 @@ class LiveScreen:
 
     def _paint(self) -> None:
         self._painted = time.monotonic()
-        if self._last is not None:
-            self._live.update(self._view(self._last), refresh=True)
+        if self._look is not None:
+            with contextlib.suppress(BackendError):  # what was painted last stays
+                self._live.update(self._view(self._look()), refresh=True)
 
     def _view(self, moment: Moment) -> Group:
         return Group(

@@ -1,6 +1,7 @@
 """What a run shows while it goes on."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Protocol
@@ -32,8 +33,8 @@ class Screen(Protocol):
         """A rank printed a line."""
         ...
 
-    def moment(self, moment: Moment) -> None:
-        """The run changed, or half a second went by."""
+    def moment(self, look: Callable[[], Moment]) -> None:
+        """The run changed, or half a second went by; ``look`` gives it as it is now."""
         ...
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ class PlainScreen:
         """See ``Screen.log``."""
         self._print(f"rank {rank} | {line}")
 
-    def moment(self, moment: Moment) -> None:
+    def moment(self, look: Callable[[], Moment]) -> None:
         """See ``Screen.moment``: lines tell of events alone."""
 
     def close(self) -> None:
@@ -82,7 +83,7 @@ class JsonScreen:
         """See ``Screen.log``."""
         self._print({"event": "job.log", "rank": rank, "line": line})
 
-    def moment(self, moment: Moment) -> None:
+    def moment(self, look: Callable[[], Moment]) -> None:
         """See ``Screen.moment``: programs are told of events alone."""
 
     def close(self) -> None:

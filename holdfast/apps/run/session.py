@@ -184,14 +184,13 @@ class Session:
             self._watched, self._watch = paths, FileWatch(paths)
 
     def _show(self) -> None:
-        record = self._record()
-        for rank, line in self._logs.lines(record.attempt):
+        for rank, line in self._logs.lines(self._record().attempt):
             self._screen.log(rank, line)
-        with contextlib.suppress(BackendError):
-            job = self._jobs.view(self._settings.name)
-            self._screen.moment(
-                Moment(now=self._clock.now(), cluster=self._cluster.snapshot(), job=job)
-            )
+        self._screen.moment(self._look)
+
+    def _look(self) -> Moment:
+        job = self._jobs.view(self._settings.name)
+        return Moment(now=self._clock.now(), cluster=self._cluster.snapshot(), job=job)
 
     def _record(self) -> JobRecord:
         return self._store.jobs()[self._settings.name][1]
