@@ -145,7 +145,10 @@ def _nodes(
 ) -> list[tuple[KnownRun, str]]:
     if text.isdecimal():
         return [
-            (run, run.placement()[int(text)]) for run in known if int(text) < len(run.placement())
+            (run, name)
+            for run in known
+            for rank, name in enumerate(run.placement())
+            if rank == int(text)
         ]
     return [
         (run, name)

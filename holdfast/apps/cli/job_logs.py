@@ -38,7 +38,7 @@ class _Log:
     def skip_to_last(self, lines: int) -> None:
         """Leave out all but the last ``lines`` lines."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
-            self.offset = _start_of_last(file, lines)
+            self.offset = start_of_last(file, lines)
 
 
 @click.command("logs")
@@ -88,8 +88,8 @@ def _follow(run: KnownRun, rank: int, attempt: int, log: _Log, *, is_restarted_t
             time.sleep(_PAUSE_S)
 
 
-def _start_of_last(file: IO[bytes], lines: int) -> int:
-    """Where the last ``lines`` lines of a file begin."""
+def start_of_last(file: IO[bytes], lines: int) -> int:
+    """The byte at which the last ``lines`` lines of a file begin."""
     end = file.seek(0, os.SEEK_END)
     if lines == 0:
         return end

@@ -1,0 +1,12 @@
+import pytest
+from written_runs import WrittenRuns
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch, capfd):
+    """Runs on disk, and the commands that read them."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    written = WrittenRuns(home, capfd)
+    yield written
+    written.close()
