@@ -129,7 +129,6 @@ def _run(
             session.run()
         finally:
             story.stop()
-            screen.close()
         if session.stopped_by is not None:
             raise DemoStopped(session.stopped_by)
         yield directory, story.injected

@@ -58,8 +58,9 @@ class LiveScreen:
 
     def close(self) -> None:
         """See ``Screen.close``."""
-        self._paint()
-        self._live.stop()
+        if self._live.is_started:
+            self._paint()
+            self._live.stop()
 
     def _paint(self) -> None:
         self._painted = time.monotonic()
@@ -71,9 +72,15 @@ class LiveScreen:
         return Group(
             _job_line(moment),
             _node_table(moment),
-            Panel(Text("\n".join(self._events)), title="events", title_align="left"),
-            Panel(Text("\n".join(self._lines)), title="output", title_align="left"),
+            _panel("events", self._events),
+            _panel("output", self._lines),
         )
+
+
+def _panel(title: str, lines: deque[str]) -> Panel:
+    """As high when it is empty as when it is full: a view that grows leaves lines behind."""
+    text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+    return Panel(text, title=title, title_align="left", height=(lines.maxlen or 0) + 2)
 
 
 def _job_line(moment: Moment) -> Text:
@@ -92,7 +99,7 @@ def _job_line(moment: Moment) -> Text:
 def _node_table(moment: Moment) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("NODE", "PHASE", "HEALTH", "RANK", "FOR", "FAULT"):
-        table.add_column(title, no_wrap=title != "FAULT")
+        table.add_column(title, no_wrap=True)
     ranks = {name: str(rank) for rank, name in enumerate(moment.job.record.placement)}
     for node in moment.cluster.nodes:
         phase = node.record.phase

@@ -38,7 +38,7 @@ class Screen(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Nothing more will come. Closing twice is closing once."""
         ...
 
 

@@ -81,6 +81,7 @@ class Session:
             self._watch.close()
         self._give_up()
         self._show()
+        self._screen.close()
         return self._record()
 
     def summary(self) -> Summary:
