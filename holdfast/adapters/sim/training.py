@@ -118,9 +118,9 @@ class SimJob:
             self._halted_at = None
 
     @property
-    def is_halted(self) -> bool:
-        """Whether the present attempt can make no progress."""
-        return self._halted_at is not None
+    def is_at_work(self) -> bool:
+        """Whether all its ranks run, and nobody wants it to end."""
+        return self._runs_from is not None and not self._halted_at and not self.cancel_requested
 
     def next_end(self) -> tuple[datetime, Crash | None] | None:
         """When the running attempt will fail by itself, or finish (then without a crash)."""

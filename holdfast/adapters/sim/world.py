@@ -138,11 +138,7 @@ class World:
             for node in self.nodes.values()
         ) and all(
             job.record.phase.is_final
-            or (
-                job.record.phase is JobPhase.RUNNING
-                and not job.is_halted
-                and not job.cancel_requested
-            )
+            or (job.record.phase is JobPhase.RUNNING and job.is_at_work)
             for job in self.jobs.values()
         )
 
