@@ -1,6 +1,6 @@
 """Findings over time: what holds now, and what was worth a notice."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -22,12 +22,20 @@ class Health:
     """The newest findings that call for none, oldest first, each ``key`` once."""
 
 
-def fold(health: Health, findings: Iterable[Finding]) -> Health:
+def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str] = ()) -> Health:
     """Take findings in, in the order in which they came.
 
     The newest word on a ``key`` holds: one that calls for no remedy ends the fault of the same
     key. An event that is found in two logs is one fault.
+
+    Args:
+        health: what was known before.
+        findings: what was found since.
+        settled: families whose present state was just read in full: their faults that are not
+            among ``findings`` are over.
+
     """
+    findings = tuple(findings)
     faults = {fault.key: fault for fault in health.faults}
     notices = {notice.key: notice for notice in health.notices}
     for finding in findings:
@@ -37,6 +45,10 @@ def fold(health: Health, findings: Iterable[Finding]) -> Health:
             notices[finding.key] = finding
         else:
             faults[finding.key] = _fault(finding, faults.get(finding.key))
+    found = {finding.key for finding in findings}
+    for key, fault in list(faults.items()):
+        if fault.family in settled and key not in found:
+            del faults[key]
     return Health(
         faults=tuple(sorted(faults.values(), key=_oldest_first)),
         notices=tuple(notices.values())[-NOTICES_KEPT:],

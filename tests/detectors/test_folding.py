@@ -185,3 +185,37 @@ def test_no_key_is_told_twice(findings: list[Finding]) -> None:
     told = [entry.key for entry in (*health.faults, *health.notices)]
     assert len(set(told)) == len(told)
     assert set(told) == {finding.key for finding in findings}
+
+
+@given(FINDINGS)
+def test_a_settled_family_has_the_faults_that_were_just_found_and_no_others(
+    findings: list[Finding],
+) -> None:
+    known = folded(xid(74), xid(79, device="c0"))
+
+    health = fold(known, findings, settled={"xid"})
+
+    assert {fault.key for fault in health.faults} == {
+        fault.key for fault in folded(*findings).faults
+    }
+
+
+def test_a_state_that_goes_on_keeps_its_beginning() -> None:
+    known = folded(xid(74))
+
+    [fault] = fold(known, [xid(74, at=NOW + SECOND)], settled={"xid"}).faults
+
+    assert (fault.since, fault.count) == (NOW, 2)
+
+
+def test_what_was_not_read_in_full_ends_nothing() -> None:
+    known = folded(xid(74), xid(13))
+
+    assert fold(known, [], settled={"gpu-count"}) == known
+    assert fold(known, []) == known
+
+
+def test_notices_of_a_settled_family_stay() -> None:
+    known = folded(xid(13))
+
+    assert fold(known, [], settled=["xid"]) == known
