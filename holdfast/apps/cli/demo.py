@@ -3,6 +3,7 @@
 import signal
 import sys
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 
@@ -27,15 +28,30 @@ Exit codes: 0 the weights are the same, 1 they are not, 2 something is missing, 
 """
 
 
+_STEPS: Final = 1200
+_TORCH_STEPS: Final = 400
+"""PyTorch and torchrun take some seconds to load in each of the five attempts."""
+
+
 @click.command("demo", epilog=_EPILOG)
 @click.option("--torch", "use_torch", is_flag=True, help="Train with PyTorch instead of NumPy.")
-@click.option("--steps", default=1200, show_default=True, help="Steps to train.")
 @click.option(
-    "--checkpoint-every", default=50, show_default=True, help="Steps between checkpoints."
+    "--steps",
+    type=click.IntRange(min=100),
+    help=f"Steps to train.  [default: {_STEPS}; with --torch {_TORCH_STEPS}]",
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Steps between checkpoints.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of weights and batches.")
 @output_option(Output.TABLE, Output.JSON)
-def demo(*, use_torch: bool, steps: int, checkpoint_every: int, seed: int, output: str) -> int:
+def demo(
+    *, use_torch: bool, steps: int | None, checkpoint_every: int, seed: int, output: str
+) -> int:
     """See a training job survive four faults, and end with the same weights to the bit.
 
     A small character-level language model is trained on the source of Python's standard library,
@@ -45,7 +61,7 @@ def demo(*, use_torch: bool, steps: int, checkpoint_every: int, seed: int, outpu
     stream = sys.stderr if output == Output.JSON else sys.stdout
     settings = DemoSettings(
         home=default_home(),
-        steps=steps,
+        steps=steps or (_TORCH_STEPS if use_torch else _STEPS),
         checkpoint_every=checkpoint_every,
         seed=seed,
         use_torch=use_torch,

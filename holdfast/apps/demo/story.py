@@ -108,7 +108,9 @@ class Storyteller:
     def _try(self, act: Act, store: LocalStore) -> bool:
         """Bring about the fault if its time has come."""
         try:
-            record = store.jobs()[self.job][1]
+            if self.job not in (jobs := store.jobs()):
+                return False
+            record = jobs[self.job][1]
             nodes = store.nodes().values()
             if record.phase is not JobPhase.RUNNING or not all(
                 node.phase is Phase.SCHEDULABLE for _, _, node in nodes
