@@ -1,20 +1,24 @@
-"""With ``HOLDFAST_REQUIRE_ALL=1`` a test that would be skipped fails: nothing may be missing.
+"""What holds for all tests.
 
-Tests marked ``gpu`` may still be skipped, because no installation brings a GPU.
+With ``HOLDFAST_REQUIRE_ALL=1`` a test that would be skipped fails: nothing may be missing. Tests
+marked ``gpu`` may still be skipped, because no installation brings a GPU.
 """
 
 import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
 
+# No verdict may depend on how busy the machine is.
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("calm")
+
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
     if item.get_closest_marker("gpu") is None:
         _refuse_skip(report)
