@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from written_runs import LINE, NOW, node
+from written_runs import LINE, NOW, node, program
 
 from holdfast.apps.cli.job_logs import start_of_last
 from holdfast.apps.exit_codes import ExitCode
@@ -327,14 +327,9 @@ def test_logs_begin_with_the_tail_that_is_asked_for(runs, count, printed) -> Non
 @contextlib.contextmanager
 def following(*options: str):
     """``holdfast jobs logs train --follow`` in a process of its own."""
-    with subprocess.Popen(
-        [*HOLDFAST, "jobs", "logs", "train", "--follow", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    with program("jobs", "logs", "train", "--follow", *options) as process:
         yield process
-        assert process.wait(timeout=30) == ExitCode.OK
+    assert process.returncode == ExitCode.OK
 
 
 def append(path, text: str) -> None:

@@ -3,6 +3,10 @@
 import contextlib
 import json
 import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +24,7 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Course, NodeRecord, Phase
 from holdfast.model.report import NodeReport
 
+DEADLINE_S = 30
 NOW = datetime.now(UTC)
 COMMAND = ["python", "train.py", "--lr", "1e-3; echo"]
 BOOT = "5cb9e2a4-0000-4000-8000-000000000000"
@@ -56,6 +61,25 @@ class Called:
     @property
     def json(self):
         return json.loads(self.out)
+
+
+@contextlib.contextmanager
+def program(*argv: str) -> Iterator[subprocess.Popen[str]]:
+    """``holdfast`` in a process of its own, which a test that fails does not leave behind."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        deadline = threading.Timer(DEADLINE_S, process.kill)
+        deadline.start()
+        try:
+            yield process
+            process.wait()
+        finally:
+            deadline.cancel()
+            process.kill()
 
 
 class WrittenRuns:

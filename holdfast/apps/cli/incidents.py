@@ -62,7 +62,7 @@ def incidents() -> None:
 
 
 @incidents.command("list")
-@click.option("--run", help="Of this run.  [default: of all, also of those that ended]")
+@click.option("--run", metavar="RUN", help="Of this run.  [default: of all]")
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON)
 def list_incidents(*, run: str | None, watch: bool, output: str) -> None:
@@ -74,9 +74,9 @@ def list_incidents(*, run: str | None, watch: bool, output: str) -> None:
 @click.argument("incident_id", metavar="ID")
 @output_option(Output.TABLE, Output.JSON)
 def show_incident(*, incident_id: str, output: str) -> None:
-    """Tell the whole course of the incident ID.
+    """Tell the whole course of an incident.
 
-    Any part of its id will do if no other incident has it, such as what "list" shows.
+    Of its ID any part will do that no other incident has, such as what "list" shows.
     """
     case = _find(incident_id, _cases(None))
     if output == Output.JSON:

@@ -76,7 +76,8 @@ class _Target:
 def inject() -> None:
     """Break something on purpose, on a node of a run that goes on.
 
-    --node takes the name of a node, its instance id, or a rank: 0 is the node of rank 0.
+    NODE is the name of a node, its instance id, the beginning of either, or the rank that it has in
+    the job: 0 is the node of rank 0.
     """
 
 
@@ -84,8 +85,8 @@ def _target_options(command: F) -> F:
     for option in (
         output_option(Output.TABLE, Output.JSON),
         click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing."),
-        click.option("--run", help="The run that the node belongs to, if several go on."),
-        click.option("--node", required=True, help="Which node; 0 is that of rank 0."),
+        click.option("--run", metavar="RUN", help="The run it belongs to, if several go on."),
+        click.option("--node", metavar="NODE", required=True, help="Its name, instance id or rank."),
     ):
         command = option(command)
     return command
@@ -106,9 +107,10 @@ def inject_xid(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Have the kernel report the GPU error CODE, as NVIDIA's driver does.
+    """Have the kernel report a GPU error.
 
-    By HyperPod's rules 74 leads to a replacement and 73 to a reboot.
+    It prints the XID CODE in the words of NVIDIA's driver. By HyperPod's rules 74 leads to a
+    replacement and 73 to a reboot.
     """
     detector = gpu_xid.build(Profile.HYPERPOD)
     text = message or faults.XID_TEXTS.get(code) or detector.codes.get(code, "Unknown Error")
@@ -133,14 +135,14 @@ def inject_xid(
 @inject.command("kill-rank")
 @_target_options
 def inject_kill_rank(*, node: str, run: str | None, dry_run: bool, output: str) -> None:
-    """Kill the main process of the rank on a node, with SIGKILL."""
+    """Kill the main process of a rank."""
     _strike(_KILL_RANK, node, run, dry_run=dry_run, output=output)
 
 
 @inject.command("power-off")
 @_target_options
 def inject_power_off(*, node: str, run: str | None, dry_run: bool, output: str) -> None:
-    """Take the power from a node: everything on it dies at once."""
+    """Have everything on a node die at once."""
     _strike(_POWER_OFF, node, run, dry_run=dry_run, output=output)
 
 
@@ -148,7 +150,10 @@ def inject_power_off(*, node: str, run: str | None, dry_run: bool, output: str) 
 @_target_options
 @click.option("--rank-only", is_flag=True, help="Stop the rank alone; the node's agent goes on.")
 def inject_hang(*, node: str, run: str | None, rank_only: bool, dry_run: bool, output: str) -> None:
-    """Stop everything on a node with SIGSTOP, as if its kernel were wedged."""
+    """Stop everything on a node, with SIGSTOP.
+
+    This is how a machine looks from outside whose kernel is wedged.
+    """
     _strike(_HANG_RANK if rank_only else _HANG, node, run, dry_run=dry_run, output=output)
 
 

@@ -60,7 +60,10 @@ def list_jobs(*, watch: bool, output: str) -> None:
 @click.argument("job")
 @output_option(Output.TABLE, Output.JSON)
 def describe_job(*, job: str, output: str) -> None:
-    """Tell all about JOB: its attempts, why each ended, where its logs are."""
+    """Tell all about a job.
+
+    That is its attempts, why each ended and where it ran, its logs, and what happened.
+    """
     with open_runs(default_home(), ended=True) as known:
         run = find_run(job, known)
         status, told = job_status(run), run.store.events()
@@ -75,7 +78,10 @@ def describe_job(*, job: str, output: str) -> None:
 @yes_option
 @output_option(Output.TABLE, Output.JSON)
 def cancel_job(*, job: str, yes: bool, output: str) -> int:
-    """End JOB: its ranks get SIGTERM, and SIGKILL after the grace period."""
+    """End a job.
+
+    Its ranks get SIGTERM, and SIGKILL after their grace period.
+    """
     with open_runs(default_home(), ended=True) as known:
         run = find_run(job, known)
         status = job_status(run)

@@ -198,7 +198,7 @@ _when_idle: Final = click.option(
 def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Command:
     decorators: tuple[Decorator, ...] = (
         click.argument("node", metavar="NODE...", nargs=-1, required=True),
-        click.option("--run", help="The run that they belong to, if several go on."),
+        click.option("--run", metavar="RUN", help="The run they belong to, if several go on."),
         *more,
         click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing."),
         click.option("--wait", is_flag=True, help="Wait until the nodes take work again."),
@@ -216,7 +216,9 @@ def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Comman
 reboot: Final = _command(
     "reboot",
     Verb.REBOOT,
-    """Reboot NODE... The job on it is stopped and resumes from its last checkpoint.
+    """Reboot nodes.
+
+    The job on NODE... is stopped and resumes from its last checkpoint.
 
     Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
     """,
@@ -226,9 +228,11 @@ reboot: Final = _command(
 replace: Final = _command(
     "replace",
     Verb.REPLACE,
-    """Replace NODE... by new, clean machines.
+    """Replace nodes by new, clean machines.
 
-    The job on it is stopped and resumes from its last checkpoint. Exits with 0 if all were
+    The job on NODE... is stopped and resumes from its last checkpoint.
+
+    Exits with 0 if all were
     accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
@@ -237,9 +241,12 @@ replace: Final = _command(
 check: Final = _command(
     "check",
     Verb.DEEP_CHECK,
-    """Run a deep health check on NODE..., which takes no work meanwhile.
+    """Run a deep health check on nodes.
 
-    A job on it is stopped and goes on elsewhere. A node that fails is replaced. Exits with 0 if all
+    NODE... takes no work meanwhile: a job on it is stopped and goes on elsewhere. A node that does
+    not pass is replaced.
+
+    Exits with 0 if all
     were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
@@ -247,7 +254,9 @@ check: Final = _command(
 release: Final = _command(
     "release",
     Verb.RELEASE,
-    """Forget the faults of NODE... and give it to jobs again.
+    """Forget the faults of nodes.
+
+    NODE... is given to jobs again, whatever was found on it before.
 
     Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
     """,
@@ -255,11 +264,15 @@ release: Final = _command(
 
 
 @click.command("reset-breaker")
-@click.option("--run", help="The run to reset it for, if several go on.")
+@click.option("--run", metavar="RUN", help="For this run, if several go on.")
 @yes_option
 @output_option(Output.TABLE, Output.JSON)
 def reset_breaker(*, run: str | None, yes: bool, output: str) -> int:
-    """Let repairs begin again after too many nodes turned faulty at once."""
+    """Let repairs begin again.
+
+    All repairs of a run stop when too many of its nodes turn faulty at once: then the detector is
+    the likelier culprit.
+    """
     with open_runs(default_home(), run) as known:
         target = only(known)
         if not target.is_active:

@@ -62,7 +62,8 @@ class _Listing:
 def nodes() -> None:
     """List, describe, reboot or replace nodes.
 
-    NODE is the name of a node, its instance id, or the rank that it has in the job.
+    NODE is the name of a node, its instance id, the beginning of either, or the rank that it has in
+    the job: 0 is the node of rank 0.
     """
 
 
@@ -71,7 +72,7 @@ for command in (reboot, replace, check, release, reset_breaker):
 
 
 @nodes.command("list")
-@click.option("--run", help="Of this run, also if it has ended.  [default: all that go on]")
+@click.option("--run", metavar="RUN", help="Of this run, also if it has ended.")
 @click.option("--all", "ended", is_flag=True, help="Also of runs that have ended.")
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON)
@@ -87,10 +88,13 @@ def list_nodes(*, run: str | None, ended: bool, watch: bool, output: str) -> Non
 
 @nodes.command("describe")
 @click.argument("node")
-@click.option("--run", help="The run that it belongs to.  [default: the one that has it]")
+@click.option("--run", metavar="RUN", help="The run it belongs to.")
 @output_option(Output.TABLE, Output.JSON)
 def describe_node(*, node: str, run: str | None, output: str) -> None:
-    """Tell all about NODE: its faults, its repair, its history."""
+    """Tell all about a node.
+
+    That is its state, its faults, its present repair and its history.
+    """
     with open_runs(default_home(), run, ended=True) as known:
         active = [one for one in known if one.is_active]
         owner, name = find_node(node, active if node.isdecimal() and run is None else known)
