@@ -26,7 +26,7 @@ def run() -> list[Figure]:
         last = one.process.pid
     names = ("processes", "file descriptors", "listening TCP ports")
     figures = [
-        Figure(name=f"{name} leaked in {ROUNDS} rounds", value=new - old, unit="", goal=0)
+        Figure(name=f"{name} leaked in {ROUNDS} rounds", value=max(0, new - old), unit="", goal=0)
         for name, old, new in zip(names, before, after, strict=True)
     ]
     left = len(descendants(last))
