@@ -199,8 +199,7 @@ class KernelLog:
             elif _RAW_RECORD.match(self._head):
                 continue  # the dictionary of a raw record: properties of its device
             if is_marked(line):
-                text = line[:LONGEST_LINE].decode(errors="replace")
-                records += self._records(text, number, now)
+                records += self._records(line.decode(errors="replace"), number, now)
         self.lines += len(lines)
         return records
 

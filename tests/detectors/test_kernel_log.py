@@ -238,7 +238,7 @@ def test_lines_without_a_mark_are_left_out() -> None:
 
 
 def test_any_of_several_marks_is_enough_and_none_of_them_is_a_pattern() -> None:
-    assert fed(b"ab\na.b\nEDAC x\n", marks=("a.b", "EDAC")) == [(2, "a.b"), (3, "EDAC x")]
+    assert fed(b"axb\na.b\nEDAC x\n", marks=("a.b", "EDAC")) == [(2, "a.b"), (3, "EDAC x")]
 
 
 def test_a_last_line_without_newline_counts() -> None:
@@ -293,28 +293,27 @@ ATTACH = (
 )
 OLD_ATTACH = (
     "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:1db4)",
-    "NVRM: installed in this system has fallen off the bus and",
-    "NVRM: is not responding to commands.",
+    "NVRM: installed in this system has fallen off the bus and is not responding to commands.",
+)
+OLDER_ATTACH = (
+    "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:1db4)",
+    "NVRM: installed in this system has fallen",
+    "NVRM: off the bus and is not responding to commands.",
 )
 
 
 @pytest.mark.parametrize("prefix", ["", "Jul 09 10:42:47 host kernel: ", "[ 12.345678] "])
-def test_a_record_that_syslog_cut_up_is_whole_again(prefix: str) -> None:
-    lines = "".join(f"{prefix}{line}\n" for line in ATTACH)
+@pytest.mark.parametrize("record", [ATTACH, OLD_ATTACH, OLDER_ATTACH])
+def test_a_record_that_syslog_cut_up_is_whole_again(prefix: str, record: tuple[str, ...]) -> None:
+    lines = "".join(f"{prefix}{line}\n" for line in record)
 
-    assert fed(lines.encode()) == [(3, "\n".join(ATTACH))]
+    assert fed(lines.encode()) == [(len(record), "\n".join(record))]
 
 
 def test_a_record_with_escaped_newlines_is_whole() -> None:
     assert fed(rf"4,1,2,-;{ATTACH[0]}\x0a{ATTACH[1]}\x0a{ATTACH[2]}".encode()) == [
         (1, "\n".join(ATTACH))
     ]
-
-
-def test_a_record_of_two_lines_is_whole_too() -> None:
-    first, second, _ = OLD_ATTACH
-
-    assert fed(f"{first}\n{second}\n".encode()) == [(2, f"{first}\n{second}")]
 
 
 def test_a_record_whose_end_never_comes_is_not_lost() -> None:

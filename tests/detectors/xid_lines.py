@@ -156,7 +156,13 @@ OFF_BUS = [
     ),
     (
         "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:1db4)\n"
-        "NVRM: installed in this system has fallen off the bus and",
+        "NVRM: installed in this system has fallen off the bus and is not responding to commands.",
+        "PCI:0000:18:00",
+    ),
+    (
+        "NVRM: The NVIDIA GPU 0000:18:00.0 (PCI ID: 10de:1db4)\n"
+        "NVRM: installed in this system has fallen\n"
+        "NVRM: off the bus and is not responding to commands.",
         "PCI:0000:18:00",
     ),
     ("NVRM: fallen off the bus and is not responding to commands.", ""),

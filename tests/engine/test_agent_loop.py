@@ -222,6 +222,21 @@ def test_an_error_that_hits_the_next_application_is_told_at_once(agent: Agent) -
     assert agent.sink.reports[-1].faults[0].since == agent.clock.time
 
 
+@pytest.mark.parametrize("changed", ["0x2 (Node Reboot Required)", "0x4 (Drain and Reset)"])
+def test_another_remedy_or_urgency_of_a_fault_is_told_at_once(agent: Agent, changed: str) -> None:
+    words = "154, GPU recovery action changed from 0x0 (None) to "
+    agent.log(f"{words}0x1 (GPU Reset Required)")
+    agent.steps()
+    before = agent.sink.reports[-1].faults[0]
+
+    agent.log(f"{words}{changed}")
+    agent.step(MOMENT)
+
+    after = agent.sink.reports[-1].faults[0]
+    assert (after.remedy, after.urgency) != (before.remedy, before.urgency)
+    assert after.since == before.since
+
+
 def test_a_fault_that_was_taken_back_is_told_at_once(agent: Agent) -> None:
     agent.log("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
     agent.steps()

@@ -97,8 +97,7 @@ class LogFile:
         """Find the file that was read, under the name that rotation gave it if need be."""
         for path in (self._path, *self._rotated()) if position else ():
             with contextlib.suppress(FileNotFoundError):
-                status = path.stat()
-                if status.st_ino == position["inode"] and status.st_size >= position["offset"]:
+                if path.stat().st_ino == position["inode"]:
                     self._open(path)
                     self._seek(os.SEEK_SET, position["offset"])
                     return

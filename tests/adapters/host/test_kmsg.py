@@ -80,21 +80,13 @@ def test_records_of_no_interest_do_not_hide_those_behind_them(kernel: Kernel) ->
 
 def test_a_storm_is_read_in_parts(kernel: Kernel) -> None:
     device = kernel.device()
-    kernel.ours.setblocking(False)
-    sent = 0
-    parts = []
-    for _ in range(3):
-        try:
-            while sent < LINES + 1:
-                kernel.log(sent, "NVRM: a")
-                sent += 1
-        except BlockingIOError:
-            pass
-        parts.append(len(device.read(now())))
+    for sequence in range(3):
+        kernel.log(sequence, "\n".join(["NVRM: a"] * (LINES - 1)))
+
+    parts = [len(device.read(now())) for _ in range(3)]
     device.close()
 
-    assert max(parts) <= LINES
-    assert sum(parts) == sent
+    assert parts == [2 * (LINES - 1), LINES - 1, 0]
 
 
 def test_records_have_the_time_at_which_they_were_logged(kernel: Kernel) -> None:

@@ -167,6 +167,23 @@ def test_news_wakes_a_select(machine: Machine) -> None:
     machine.log("a", machine.logs.log_files[1])
 
     assert select.select(host.filenos(), [], [], 0)[0] != []
+
+    assert read(host) == ["a"]
+    assert select.select(host.filenos(), [], [], 0)[0] == []
+    host.close()
+
+
+def test_a_log_that_fails_hides_no_other(machine: Machine) -> None:
+    path = machine.logs.log_files[0]
+    path.unlink()
+    host = machine.host()
+    path.mkdir()
+    machine.log("a")
+    machine.log("b", machine.logs.log_files[1])
+
+    assert [line.message for line in host.read().kernel_log] == ["NVRM: a", "NVRM: b"]
+    with pytest.raises(BackendError, match=f"cannot read {path}: not a regular file"):
+        host.read()
     host.close()
 
 
