@@ -145,7 +145,7 @@ def test_a_file_that_was_cut_short_is_read_from_its_start(path: Path) -> None:
 
 def test_half_a_line_before_a_file_was_cut_short_is_forgotten(path: Path) -> None:
     log = follow(path)
-    append_text(path, line(3)[:-5])
+    append_text(path, line(3)[:-3])
     assert drained(log) == []
 
     os.truncate(path, 0)
