@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from holdfast.model.conditions import NodeCondition
 from holdfast.model.health import Fault, Finding
 
 
@@ -21,3 +22,6 @@ class NodeReport:
 
     notices: tuple[Finding, ...] = ()
     """The newest findings that call for none, oldest first."""
+
+    conditions: tuple[NodeCondition, ...] = ()
+    """What the faults come to; it goes on over restarts and reboots."""

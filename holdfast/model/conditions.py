@@ -1,0 +1,111 @@
+"""Node conditions: what the faults of a node come to, in the form that Kubernetes knows.
+
+Types and reasons are those of HyperPod's health monitoring agent and of node-problem-detector: a
+condition is True when there is a problem.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from holdfast.model.health import Fault, Urgency
+from holdfast.model.names import Condition
+
+
+class ConditionStatus(StrEnum):
+    """As Kubernetes spells it."""
+
+    TRUE = "True"
+    FALSE = "False"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCondition:
+    """One aspect of a node's health."""
+
+    type: str
+    """From ``model.names.Condition``."""
+
+    status: ConditionStatus
+    reason: str
+    """Of the fault that weighs most; while there is none, a reason that says so."""
+
+    message: str
+    transition: datetime
+    """When status or reason became what they are; the same after a restart of the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Healthy:
+    """What a condition says while there is no problem."""
+
+    reason: str
+    message: str
+
+
+STANDING: Final[Mapping[str, Healthy]] = {
+    Condition.NVIDIA_TERMINATE: Healthy(
+        "NvidiaNoErrorRequiredTerminate", "Nvidia no error required terminate"
+    ),
+    Condition.NVIDIA_REBOOT: Healthy(
+        "NvidiaNoErrorRequiredReboot", "Nvidia GPU reboot not required"
+    ),
+}
+"""Conditions that every node has, with the words of HyperPod's agent and of the Neuron problem
+detector; the others appear with their first fault."""
+
+_NO_FAULT: Final = Healthy("NoFault", "no fault of this kind is known")
+
+
+def node_conditions(
+    before: Iterable[NodeCondition], faults: Iterable[Fault], now: datetime
+) -> tuple[NodeCondition, ...]:
+    """The conditions of a node with ``faults``, which had the conditions ``before``.
+
+    Each condition follows its strongest fault, of equal ones that which came first. Like
+    node-problem-detector, a condition has a transition when its reason changes, too; its time is
+    that of the evidence, and of a condition that clears it is ``now``.
+    """
+    known = {condition.type: condition for condition in before}
+    leading: dict[str, Fault] = {}
+    for fault in faults:
+        other = leading.get(fault.condition)
+        if other is None or _weight(fault) > _weight(other):
+            leading[fault.condition] = fault
+    return tuple(
+        _true(leading[kind], known.get(kind))
+        if kind in leading
+        else _false(kind, known.get(kind), now)
+        for kind in dict.fromkeys((*STANDING, *known, *leading))
+    )
+
+
+def _weight(fault: Fault) -> tuple[int, bool]:
+    return (fault.remedy.strength, fault.urgency is Urgency.IMMEDIATE)
+
+
+def _true(fault: Fault, was: NodeCondition | None) -> NodeCondition:
+    if was is not None and was.status is ConditionStatus.TRUE and was.reason == fault.reason:
+        return replace(was, message=fault.message)
+    return NodeCondition(
+        type=fault.condition,
+        status=ConditionStatus.TRUE,
+        reason=fault.reason,
+        message=fault.message,
+        transition=fault.since if was is None else max(fault.since, was.transition),
+    )
+
+
+def _false(kind: str, was: NodeCondition | None, now: datetime) -> NodeCondition:
+    if was is not None and was.status is ConditionStatus.FALSE:
+        return was
+    healthy = STANDING.get(kind, _NO_FAULT)
+    return NodeCondition(
+        type=kind,
+        status=ConditionStatus.FALSE,
+        reason=healthy.reason,
+        message=healthy.message,
+        transition=now,
+    )
