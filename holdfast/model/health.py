@@ -1,7 +1,7 @@
 """Findings of detectors and the faults they add up to."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 
@@ -69,6 +69,12 @@ class Finding:
     """What is affected, e.g. ``PCI:0000:b9:00``; empty for the whole node."""
 
     urgency: Urgency = Urgency.IMMEDIATE
+    min_count: int = 1
+    """How often it must be seen within ``window`` to be a fault; less proves nothing."""
+
+    window: timedelta = timedelta(0)
+    seen_at: tuple[datetime, ...] = ()
+    """When it was seen as yet, oldest first, while it was not often enough to be a fault."""
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:
@@ -92,6 +98,9 @@ class Fault:
     urgency: Urgency = Urgency.IMMEDIATE
     count: int = 1
     """How often the evidence was seen."""
+
+    followers: int = 0
+    """How many other findings were but consequences of it."""
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:
