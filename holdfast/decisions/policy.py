@@ -104,7 +104,7 @@ class RemediationPolicy:
         for key in ("offender_faults", "breaker_min_nodes"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be 1 or more, got {getattr(self, key)}")
-        if not self.silent_remedy.touches_node:
+        if self.silent_remedy not in (Remedy.REBOOT, Remedy.REPLACE):
             raise ValueError(f"silent_remedy must be reboot or replace, got {self.silent_remedy}")
 
 

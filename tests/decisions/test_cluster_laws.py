@@ -1,0 +1,270 @@
+"""Laws of a decision over a whole cluster, for all clusters."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.remediation import decide
+from holdfast.kit.quota import Quota
+from holdfast.model.actions import Drain, Quarantine, Reboot, Release, Replace
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import Breaker, CheckResult, ClusterView, Phase
+from holdfast.model.requests import Verb
+from holdfast.testing.builders import (
+    LONG_AGO,
+    NOW,
+    a_cluster,
+    a_course,
+    a_fault,
+    a_node,
+    a_past_fault,
+    a_request,
+    healthy_nodes,
+)
+from holdfast.testing.truth import bad_faults, is_bad, is_lost, is_out, waiting_successors
+
+POLICY = RemediationPolicy(breaker_min_nodes=2)
+
+# Uniform times almost never fall on a deadline, where the mistakes are.
+DEADLINES = [
+    timedelta(0),
+    timedelta(seconds=5),
+    POLICY.heartbeat_timeout,
+    POLICY.join_timeout,
+    POLICY.reboot_timeout,
+    POLICY.reboot_window,
+    POLICY.replace_timeout,
+    POLICY.drain_timeout,
+    POLICY.deep_check_timeout,
+    POLICY.breaker_window,
+    POLICY.offender_window,
+    timedelta(days=30),
+]
+TICK = timedelta(microseconds=1)
+ages = st.builds(
+    lambda age, shift: max(timedelta(0), age + shift),
+    st.sampled_from(DEADLINES),
+    st.sampled_from([-TICK, timedelta(0), TICK]),
+)
+moments = st.builds(lambda age: NOW - age, ages)
+urgencies = st.sampled_from(list(Urgency))
+faults = st.builds(a_fault, st.sampled_from(list(Remedy)), since=moments, urgency=urgencies)
+pasts = st.builds(
+    a_past_fault, st.sampled_from([Remedy.NONE, Remedy.REBOOT]), ago=ages, opened_at=moments
+)
+requests = st.builds(
+    a_request,
+    st.sampled_from(list(Verb)),
+    id=st.sampled_from(["request-1", "request-2"]),
+    requested_at=moments,
+    urgency=urgencies,
+)
+courses = st.builds(
+    a_course,
+    st.sampled_from([Remedy.NONE, Remedy.REBOOT, Remedy.REPLACE]),
+    incident_id=st.sampled_from(["incident-1", "incident-2"]),
+    opened_at=moments,
+    condition=st.sampled_from(list(Condition)),
+    reason=st.sampled_from([Reason.XID_REBOOT, Reason.XID_REPLACE, Reason.NODE_SILENT]),
+    urgency=urgencies,
+    repairs=st.integers(0, 3),
+    ordered_at=st.none() | moments,
+    retry_at=st.none() | moments,
+    machine=st.sampled_from(["", "i-1#boot-1", "i-1#boot-0", "i-0#boot-1"]),
+    request_id=st.sampled_from(["", "request-1"]),
+)
+
+
+@st.composite
+def nodes(draw):
+    phase = draw(st.sampled_from(list(Phase)))
+    needs_course = phase in (
+        Phase.QUARANTINED,
+        Phase.DRAINING,
+        Phase.REBOOTING,
+        Phase.REPLACING,
+    )
+    may_have_course = phase in (Phase.JOINING, Phase.CHECKING)
+    course = courses if needs_course else st.none() | courses if may_have_course else st.none()
+    return a_node(
+        phase,
+        provider_id="i-1",
+        record={
+            "phase_since": draw(moments),
+            "course": draw(course),
+            "history": tuple(draw(st.lists(pasts, max_size=3))),
+            "cleared_at": draw(st.none() | moments),
+            "checked_machine": draw(st.sampled_from(["", "i-1#boot-1"])),
+        },
+        faults=tuple(draw(st.lists(faults, max_size=2))),
+        heartbeat_at=draw(st.none() | moments),
+        powered_on=draw(st.sampled_from([None, True, False])),
+        request=draw(st.none() | requests),
+        running_jobs=draw(st.sampled_from([(), ("a",)])),
+        check=draw(st.none() | st.builds(CheckResult, passed=st.booleans(), ended_at=moments)),
+        replaces=draw(st.sampled_from(["", "node-0", "node-1"])),
+    )
+
+
+breakers = st.builds(
+    Breaker, tripped_at=st.none() | moments, reason=st.just("r"), reset_at=st.none() | moments
+)
+
+
+@st.composite
+def clusters(draw):
+    drawn = draw(st.lists(nodes(), max_size=5))
+    return ClusterView(
+        nodes=tuple(replace(node, name=f"node-{n}") for n, node in enumerate(drawn)),
+        breaker=draw(st.just(Breaker()) | breakers),
+        offenders=frozenset(draw(st.sampled_from([(), ("i-1",)]))),
+    )
+
+
+policies = st.builds(
+    lambda mode, quota, on_start: replace(
+        POLICY, node_recovery=mode, max_unavailable=quota, deep_check_on_start=on_start
+    ),
+    st.sampled_from(list(RecoveryMode)),
+    st.builds(Quota, count=st.integers(0, 3))
+    | st.builds(Quota, percent=st.sampled_from([0.0, 20.0, 33.4, 50.0, 100.0])),
+    st.booleans(),
+)
+
+
+@given(clusters(), policies, st.randoms(use_true_random=False))
+def test_the_order_of_nodes_does_not_matter(cluster, policy, random) -> None:
+    shuffled = random.sample(cluster.nodes, len(cluster.nodes))
+
+    assert decide(replace(cluster, nodes=tuple(shuffled)), policy, NOW) == decide(
+        cluster, policy, NOW
+    )
+
+
+@given(clusters(), policies)
+def test_a_node_gets_one_answer_at_most(cluster, policy) -> None:
+    plan = decide(cluster, policy, NOW)
+
+    answers = Counter([item.node for item in (*plan.actions, *plan.held_back)])
+    assert all(count == 1 for count in answers.values())
+    assert set(answers) <= {node.name for node in cluster.nodes}
+
+
+@given(clusters(), policies)
+def test_the_budget_is_never_exceeded(cluster, policy) -> None:
+    plan = decide(cluster, policy, NOW)
+
+    waiting = waiting_successors(cluster)
+    members = [node for node in cluster.nodes if node.name not in waiting]
+    out = sum(is_out(node.record) for node in members)
+    drains = sum(isinstance(action, Drain) for action in plan.actions)
+    assert drains == 0 or out + drains <= policy.max_unavailable.of(len(members))
+
+
+@given(clusters(), policies)
+def test_an_open_breaker_lets_no_repair_begin(cluster, policy) -> None:
+    plan = decide(cluster, policy, NOW)
+
+    if plan.trip is not None or cluster.breaker.tripped_at is not None:
+        assert [one for one in plan.actions if isinstance(one, Drain | Reboot | Replace)] == []
+
+
+@given(clusters(), policies)
+def test_nothing_is_repaired_without_a_cause(cluster, policy) -> None:
+    by_name = {node.name: node for node in cluster.nodes}
+    stays = (Condition.REQUESTED, Condition.DEEP_CHECK, Condition.REPEAT_OFFENDER)
+
+    for action in decide(cluster, policy, NOW).actions:
+        node = by_name[action.node]
+        begins = isinstance(action, Drain) or (
+            isinstance(action, Reboot | Replace) and node.record.phase is Phase.DRAINING
+        )
+        if begins:
+            has_fault = bool(bad_faults(node)) or is_lost(node, policy, NOW)
+            assert has_fault or node.record.course.condition in stays
+
+
+@given(clusters(), policies)
+def test_in_mode_none_only_requests_are_carried_out(cluster, policy) -> None:
+    assume(policy.node_recovery is RecoveryMode.NONE)
+    by_name = {node.name: node for node in cluster.nodes}
+
+    for action in decide(cluster, policy, NOW).actions:
+        if isinstance(action, Drain):
+            course = by_name[action.node].record.course
+            assert course.condition == Condition.REQUESTED
+
+
+@given(clusters(), policies)
+def test_no_faulty_node_is_given_to_jobs_unless_a_person_says_so(cluster, policy) -> None:
+    by_name = {node.name: node for node in cluster.nodes}
+
+    for action in decide(cluster, policy, NOW).actions:
+        if isinstance(action, Release) and not action.forgive:
+            assert not is_bad(by_name[action.node], policy, NOW)
+            assert by_name[action.node].heartbeat_at is not None
+
+
+@given(clusters(), policies)
+def test_every_faulty_node_in_service_is_marked_whatever_else_holds(cluster, policy) -> None:
+    actions = {action.node: action for action in decide(cluster, policy, NOW).actions}
+
+    for node in cluster.nodes:
+        is_released = node.request is not None and node.request.verb is Verb.RELEASE
+        if node.record.phase is Phase.SCHEDULABLE and is_bad(node, policy, NOW) and not is_released:
+            assert isinstance(actions[node.name], Quarantine)
+
+
+@given(clusters(), policies, st.floats(0, 1, exclude_min=True, exclude_max=True))
+def test_nothing_changes_by_itself_before_the_time_to_look_again(cluster, policy, part) -> None:
+    plan = decide(cluster, policy, NOW)
+    assume(plan.actions == () and plan.trip is None)
+    assert plan.wake_at is None or plan.wake_at > NOW
+
+    horizon = plan.wake_at if plan.wake_at is not None else NOW + timedelta(days=365)
+    for then in (NOW + part * (horizon - NOW), horizon - TICK):
+        later = decide(cluster, policy, max(then, NOW))
+        assert (later.actions, later.trip) == ((), None)
+
+
+@pytest.mark.parametrize("count", [0, 1, 50])
+def test_a_healthy_cluster_needs_nothing_but_a_look_at_its_heartbeats(count) -> None:
+    oldest = a_node(name="oldest", heartbeat_at=NOW - timedelta(seconds=39))
+    nodes_ = (*healthy_nodes(count), oldest)
+
+    plan = decide(a_cluster(*nodes_), POLICY, NOW)
+
+    assert (plan.actions, plan.trip, plan.held_back) == ((), None, ())
+    assert plan.wake_at == NOW + timedelta(seconds=1)
+
+
+def test_an_empty_cluster_needs_nothing() -> None:
+    plan = decide(a_cluster(), POLICY, NOW)
+
+    assert (plan.actions, plan.trip, plan.wake_at) == ((), None, None)
+
+
+def test_a_cluster_looks_again_when_the_first_of_its_deadlines_passes() -> None:
+    deadline = NOW + timedelta(seconds=7)
+    refused = a_course(machine="i-1#boot-1", retry_at=deadline)
+    node = a_node(Phase.REBOOTING, record={"course": refused})
+
+    plan = decide(a_cluster(node, *healthy_nodes(3, first=2)), POLICY, NOW)
+
+    assert plan.wake_at == deadline
+
+
+def test_silence_is_looked_for_while_a_node_is_held_back() -> None:
+    node = a_node(
+        Phase.QUARANTINED, faults=(a_fault(),), heartbeat_at=NOW, record={"phase_since": LONG_AGO}
+    )
+
+    plan = decide(a_cluster(node), replace(POLICY, max_unavailable=Quota(count=0)), NOW)
+
+    assert plan.wake_at == NOW + POLICY.heartbeat_timeout

@@ -1,0 +1,155 @@
+from datetime import timedelta
+
+import pytest
+
+from holdfast.decisions.incident_course import advanced, opened, resumed, touched
+from holdfast.model.actions import (
+    BeginCheck,
+    Drain,
+    Quarantine,
+    Reassign,
+    Reboot,
+    Rejoin,
+    Release,
+    Replace,
+    Retire,
+)
+from holdfast.model.health import Remedy
+from holdfast.model.incidents import Incident, JobTouch
+from holdfast.testing.builders import LONG_AGO, NOW, a_course, a_fault, a_node
+
+LATER = NOW + timedelta(hours=1)
+INCIDENT = opened(a_node(), a_course(opened_at=NOW), a_fault(since=LONG_AGO))
+
+
+def grown(*actions, first=INCIDENT) -> Incident:
+    """The incident after these actions, the first at ``NOW``, each a minute after the last."""
+    incident = first
+    for minute, action in enumerate(actions):
+        incident = advanced(incident, action, NOW + timedelta(minutes=minute))
+    return incident
+
+
+def at(minute: int):
+    return NOW + timedelta(minutes=minute)
+
+
+def test_an_incident_begins_with_its_fault() -> None:
+    assert (
+        Incident(
+            id="incident-1",
+            node="node-1",
+            provider_id="i-1",
+            reason=a_fault().reason,
+            remedy=Remedy.REBOOT,
+            message="evidence for reboot",
+            detected_at=LONG_AGO,
+            quarantined_at=NOW,
+        )
+        == INCIDENT
+    )
+
+
+def test_nothing_is_detected_after_it_was_acted_on() -> None:
+    ahead = opened(a_node(), a_course(opened_at=NOW), a_fault(since=LATER))
+
+    assert ahead.detected_at == NOW
+
+
+def test_an_incident_whose_cause_was_forgotten_begins_with_its_course() -> None:
+    incident = opened(a_node(), a_course(opened_at=NOW), None)
+
+    assert (incident.detected_at, incident.quarantined_at, incident.message) == (NOW, NOW, "")
+
+
+def test_the_whole_course_of_a_reboot() -> None:
+    incident = grown(
+        Drain(node="n"), Reboot(node="n"), Rejoin(node="n"), Release(node="n", checked=True)
+    )
+
+    assert (incident.drained_at, incident.repaired_at) == (at(1), at(2))
+    assert (incident.checked_at, incident.released_at) == (at(3), at(3))
+    assert incident.remedy == "reboot"
+
+
+def test_the_whole_course_of_a_replacement_by_a_new_node() -> None:
+    incident = grown(
+        Drain(node="n"),
+        Replace(node="n", reason="R"),
+        Retire(node="n", successor="m"),
+        Release(node="m"),
+    )
+
+    assert (incident.drained_at, incident.successor) == (at(1), "m")
+    assert (incident.repaired_at, incident.released_at) == (at(3), at(3))
+    assert (incident.remedy, incident.checked_at) == ("replace", None)
+
+
+def test_a_checked_replacement_was_there_when_its_check_began() -> None:
+    incident = grown(
+        Replace(node="n", reason="R"),
+        Retire(node="n", successor="m"),
+        BeginCheck(node="m"),
+        Release(node="m", checked=True),
+    )
+
+    assert (incident.repaired_at, incident.checked_at) == (at(2), at(3))
+
+
+def test_a_deep_check_alone_repairs_nothing() -> None:
+    incident = grown(Drain(node="n"), BeginCheck(node="n"), Release(node="n", checked=True))
+
+    assert (incident.drained_at, incident.repaired_at) == (at(1), None)
+    assert (incident.checked_at, incident.released_at) == (at(2), at(2))
+
+
+def test_a_fault_that_clears_repairs_nothing() -> None:
+    incident = grown(Drain(node="n"), Release(node="n"))
+
+    assert (incident.drained_at, incident.repaired_at, incident.released_at) == (None, None, at(1))
+
+
+@pytest.mark.parametrize("kind", [Quarantine, Reassign])
+def test_a_repair_that_did_not_help_has_not_happened(kind) -> None:
+    worse = a_fault(Remedy.REPLACE)
+    incident = grown(
+        Reboot(node="n"),
+        Rejoin(node="n"),
+        Release(node="n", checked=True),  # recorded, but the controller died before the release
+        kind(node="n", fault=worse, remedy=Remedy.REPLACE),
+    )
+
+    assert (incident.reason, incident.message) == (worse.reason, worse.message)
+    assert incident.remedy == Remedy.REPLACE
+    assert (incident.repaired_at, incident.checked_at, incident.released_at) == (None, None, None)
+    assert incident.drained_at == at(0)
+
+
+def test_the_first_drain_counts() -> None:
+    incident = grown(Reboot(node="n"), Replace(node="n", reason="R"), BeginCheck(node="n"))
+
+    assert incident.drained_at == at(0)
+
+
+TOUCH = JobTouch(job="a", attempt=1, stopped_at=NOW, step=7)
+OTHERS = (
+    JobTouch(job="b", attempt=1, stopped_at=NOW),
+    JobTouch(job="a", attempt=2, stopped_at=NOW),
+)
+
+
+def test_an_attempt_is_touched_once() -> None:
+    later = JobTouch(job="a", attempt=1, stopped_at=LATER)
+    incident = INCIDENT
+    for touch in (TOUCH, *OTHERS, later):
+        incident = touched(incident, touch)
+
+    assert incident.jobs == (*OTHERS, later)
+
+
+def test_a_job_resumes_once() -> None:
+    incident = touched(touched(INCIDENT, TOUCH), OTHERS[0])
+
+    incident = resumed(resumed(incident, "a", NOW), "a", LATER)
+
+    assert [touch.resumed_at for touch in incident.jobs] == [NOW, None]

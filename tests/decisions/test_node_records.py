@@ -1,0 +1,318 @@
+"""What is remembered about a node after each action."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.decisions.lifecycle import (
+    accepted,
+    after,
+    deep_check_status,
+    health_status,
+    incident_id,
+    inherited,
+    machine_gone,
+    refused,
+)
+from holdfast.model.actions import (
+    BeginCheck,
+    Drain,
+    Quarantine,
+    Reassign,
+    Reboot,
+    Rejoin,
+    Release,
+    Replace,
+    Retire,
+)
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
+from holdfast.model.nodes import HISTORY_LIMIT, Phase
+from holdfast.testing.builders import (
+    LONG_AGO,
+    NOW,
+    a_course,
+    a_fault,
+    a_node,
+    a_past_fault,
+    a_record,
+)
+
+ORDERED = {"machine": "i-1#boot-1", "repairs": 1, "ordered_at": LONG_AGO, "retry_at": LONG_AGO}
+
+
+def test_a_quarantine_opens_a_course() -> None:
+    fault = a_fault(urgency=Urgency.DEFERRED)
+    action = Quarantine(node="node-1", fault=fault, remedy=Remedy.REPLACE, request_id="r")
+
+    record = after(a_node(), action, NOW)
+
+    assert (record.phase, record.phase_since) == (Phase.QUARANTINED, NOW)
+    assert record.course == a_course(
+        Remedy.REPLACE,
+        incident_id="node-1-20260101T120000.000",
+        opened_at=NOW,
+        condition=fault.condition,
+        reason=fault.reason,
+        urgency=Urgency.DEFERRED,
+        request_id="r",
+    )
+
+
+def test_a_fault_after_a_repair_continues_the_course() -> None:
+    node = a_node(Phase.JOINING, record={"course": a_course(**ORDERED)})
+    action = Quarantine(node="node-1", fault=a_fault(Remedy.REPLACE), remedy=Remedy.REPLACE)
+
+    course = after(node, action, NOW).course
+
+    assert course is not None
+    assert (course.incident_id, course.opened_at) == ("incident-1", node.record.course.opened_at)
+    assert (course.repairs, course.machine) == (1, "i-1#boot-1")
+    assert (course.ordered_at, course.retry_at) == (None, None)
+    assert (course.reason, course.remedy) == (Reason.XID_REPLACE, Remedy.REPLACE)
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+def test_another_remedy_does_not_restart_the_phase(phase) -> None:
+    node = a_node(phase)
+    action = Reassign(node="node-1", fault=a_fault(Remedy.REPLACE), remedy=Remedy.REPLACE)
+
+    record = after(node, action, NOW)
+
+    assert (record.phase, record.phase_since) == (phase, node.record.phase_since)
+    assert record.course is not None
+    assert record.course.remedy is Remedy.REPLACE
+
+
+@pytest.mark.parametrize(
+    ("action", "phase"),
+    [(Drain(node="node-1"), Phase.DRAINING), (BeginCheck(node="node-1"), Phase.CHECKING)],
+)
+def test_a_step_keeps_the_course(action, phase) -> None:
+    node = a_node(Phase.QUARANTINED)
+
+    record = after(node, action, NOW)
+
+    assert (record.phase, record.phase_since) == (phase, NOW)
+    assert record.course == node.record.course
+
+
+ORDERS = [
+    (Reboot(node="node-1"), Phase.REBOOTING, Remedy.REBOOT),
+    (Replace(node="node-1", reason="R"), Phase.REPLACING, Remedy.REPLACE),
+]
+
+
+@pytest.mark.parametrize(("action", "phase", "remedy"), ORDERS)
+def test_an_order_is_recorded_before_it_is_given(action, phase, remedy) -> None:
+    record = after(a_node(Phase.DRAINING), action, NOW)
+
+    course = record.course
+    assert course is not None
+    assert (record.phase, record.phase_since) == (phase, NOW)
+    assert (course.remedy, course.repairs, course.token) == (remedy, 1, "incident-1/1")
+    assert (course.machine, course.ordered_at, course.retry_at) == ("i-1#boot-1", None, None)
+
+
+@pytest.mark.parametrize(("action", "phase", "remedy"), ORDERS)
+def test_an_order_that_was_not_accepted_is_repeated_under_the_same_name(
+    action, phase, remedy
+) -> None:
+    course = a_course(remedy, machine="i-1#boot-1", repairs=3, retry_at=LONG_AGO)
+    node = a_node(phase, boot_id="boot-2", record={"course": course})
+
+    record = after(node, action, NOW)
+
+    assert record.phase_since == node.record.phase_since
+    assert record.course == replace(course, retry_at=None)
+
+
+@pytest.mark.parametrize(("action", "phase", "remedy"), ORDERS)
+def test_an_order_that_was_accepted_and_did_not_help_is_followed_by_a_new_one(
+    action, phase, remedy
+) -> None:
+    course = a_course(remedy, machine="i-1#boot-0", repairs=3, ordered_at=LONG_AGO)
+    node = a_node(phase, record={"course": course})
+
+    record = after(node, action, NOW)
+
+    assert record.phase_since == NOW
+    assert record.course == replace(course, repairs=4, ordered_at=None, machine="i-1#boot-1")
+
+
+def test_a_replacement_after_a_reboot_is_an_order_of_its_own() -> None:
+    course = a_course(Remedy.REPLACE, machine="i-1#boot-1", repairs=1)  # the machine is gone
+    node = a_node(Phase.REBOOTING, record={"course": course})
+
+    record = after(node, Replace(node="node-1", reason="R"), NOW)
+
+    assert record.phase is Phase.REPLACING
+    assert record.course is not None
+    assert (record.course.incident_id, record.course.repairs) == ("incident-1", 2)
+
+
+def test_the_answers_of_the_provider_are_recorded() -> None:
+    record = a_record(Phase.REBOOTING, course=a_course(retry_at=LONG_AGO))
+
+    yes, no, gone = (
+        accepted(record, NOW).course,
+        refused(record, NOW).course,
+        machine_gone(record).course,
+    )
+
+    assert yes is not None
+    assert no is not None
+    assert gone is not None
+    assert (yes.ordered_at, yes.retry_at) == (NOW, None)
+    assert (no.ordered_at, no.retry_at) == (None, NOW)
+    assert (gone.remedy, gone.retry_at) == (Remedy.REPLACE, None)
+
+
+@pytest.mark.parametrize(("provider_id", "keeps"), [("i-1", True), ("i-2", False)])
+def test_a_machine_keeps_its_history_and_another_has_none(provider_id, keeps) -> None:
+    past = a_past_fault(ago=timedelta(days=1))
+    node = a_node(
+        Phase.REPLACING,
+        provider_id=provider_id,
+        record={"history": (past,), "course": a_course(**ORDERED)},
+    )
+
+    record = after(node, Rejoin(node="node-1"), NOW)
+
+    assert (record.phase, record.phase_since) == (Phase.JOINING, NOW)
+    assert record.course == node.record.course
+    assert record.history == ((past,) if keeps else ())
+
+
+def test_a_successor_inherits_the_course_and_nothing_else() -> None:
+    old = a_record(Phase.REPLACING, history=(a_past_fault(ago=timedelta(days=1)),))
+    new = a_record(Phase.JOINING)
+
+    assert inherited(new, old) == replace(new, course=old.course)
+
+
+def test_a_retired_node_keeps_its_record() -> None:
+    node = a_node(Phase.REPLACING)
+
+    assert after(node, Retire(node="node-1", successor="node-2"), NOW) == node.record
+
+
+# release
+
+
+def test_a_release_ends_the_course() -> None:
+    record = after(a_node(Phase.DRAINING), Release(node="node-1"), NOW)
+
+    assert (record.phase, record.phase_since, record.course) == (Phase.SCHEDULABLE, NOW, None)
+    assert (record.cleared_at, record.checked_machine) == (None, "")
+
+
+def test_only_a_person_forgives() -> None:
+    record = after(a_node(Phase.DRAINING), Release(node="node-1", forgive=True), NOW)
+
+    assert record.cleared_at == NOW
+
+
+def test_what_was_forgiven_and_checked_stays_so() -> None:
+    node = a_node(Phase.JOINING, record={"cleared_at": LONG_AGO, "checked_machine": "i-1#boot-1"})
+
+    record = after(node, Release(node="node-1"), NOW)
+
+    assert (record.cleared_at, record.checked_machine) == (LONG_AGO, "i-1#boot-1")
+
+
+def test_a_passed_check_is_remembered_for_this_boot_of_this_machine() -> None:
+    record = after(a_node(Phase.CHECKING), Release(node="node-1", checked=True), NOW)
+
+    assert record.checked_machine == "i-1#boot-1"
+
+
+@pytest.mark.parametrize(
+    ("course", "remembered"),
+    [
+        (a_course(Remedy.REBOOT), Remedy.NONE),  # it went away before the repair
+        (a_course(Remedy.REPLACE), Remedy.NONE),
+        (a_course(Remedy.REBOOT, **ORDERED), Remedy.REBOOT),
+        (a_course(Remedy.REPLACE, **ORDERED), Remedy.REBOOT),  # then it was decided to replace it
+        (a_course(Remedy.REPLACE, **{**ORDERED, "machine": "i-0#boot-1"}), None),
+        (a_course(Remedy.REBOOT, condition=Condition.REQUESTED), None),
+        (a_course(Remedy.REBOOT, condition=Condition.REQUESTED, **ORDERED), None),
+        (None, None),
+    ],
+)
+def test_a_machine_is_remembered_for_its_own_faults(course, remembered) -> None:
+    node = a_node(Phase.JOINING, record={"course": course})
+
+    history = after(node, Release(node="node-1"), NOW).history
+
+    if remembered is None:
+        assert history == ()
+    else:
+        assert history == (
+            a_past_fault(
+                remembered,
+                ago=timedelta(0),
+                opened_at=course.opened_at,
+                reason=course.reason,
+            ),
+        )
+
+
+def test_the_oldest_faults_are_forgotten() -> None:
+    pasts = tuple(a_past_fault(ago=timedelta(days=100 - n)) for n in range(HISTORY_LIMIT))
+    node = a_node(Phase.DRAINING, record={"history": pasts})
+
+    history = after(node, Release(node="node-1"), NOW).history
+
+    assert history[:-1] == pasts[1:]
+    assert history[-1].closed_at == NOW
+
+
+def test_two_courses_of_one_node_have_different_names() -> None:
+    assert incident_id("a", NOW) != incident_id("a", NOW + timedelta(milliseconds=1))
+    assert incident_id("a", NOW + timedelta(microseconds=123_456)) == "a-20260101T120000.123"
+
+
+# labels
+
+
+@pytest.mark.parametrize(
+    ("phase", "course", "label"),
+    [
+        (Phase.JOINING, None, None),
+        (Phase.JOINING, a_course(), HealthStatus.UNSCHEDULABLE),
+        (Phase.CHECKING, None, HealthStatus.UNSCHEDULABLE),
+        (Phase.CHECKING, a_course(Remedy.REPLACE), HealthStatus.UNSCHEDULABLE),
+        (Phase.SCHEDULABLE, None, HealthStatus.SCHEDULABLE),
+        (Phase.QUARANTINED, a_course(Remedy.REBOOT), HealthStatus.PENDING_REBOOT),
+        (Phase.QUARANTINED, a_course(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
+        (Phase.QUARANTINED, a_course(Remedy.NONE), HealthStatus.UNSCHEDULABLE),
+        (Phase.DRAINING, a_course(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
+        (Phase.REBOOTING, a_course(Remedy.REBOOT), HealthStatus.PENDING_REBOOT),
+        (Phase.REPLACING, a_course(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
+    ],
+)
+def test_the_health_label_is_that_of_hyperpod(phase, course, label) -> None:
+    assert health_status(a_record(phase, course=course)) is label
+
+
+FAILED = a_course(Remedy.REPLACE, condition=Condition.DEEP_CHECK)
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "label"),
+    [
+        (Phase.SCHEDULABLE, {}, None),
+        (Phase.SCHEDULABLE, {"checked_machine": "i-1#boot-0"}, None),
+        (Phase.SCHEDULABLE, {"checked_machine": "i-1#boot-1"}, DeepCheckStatus.PASSED),
+        (Phase.CHECKING, {"checked_machine": "i-1#boot-1"}, DeepCheckStatus.IN_PROGRESS),
+        (Phase.CHECKING, {"course": FAILED}, DeepCheckStatus.IN_PROGRESS),
+        (Phase.QUARANTINED, {"course": FAILED}, DeepCheckStatus.FAILED),
+        (Phase.REPLACING, {"course": FAILED}, DeepCheckStatus.FAILED),
+        (Phase.JOINING, {"course": FAILED}, None),  # the machine before it failed
+        (Phase.QUARANTINED, {}, None),
+    ],
+)
+def test_the_deep_check_label_is_that_of_hyperpod(phase, changes, label) -> None:
+    assert deep_check_status(a_node(phase, record=changes)) is label

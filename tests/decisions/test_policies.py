@@ -1,0 +1,63 @@
+from datetime import timedelta
+
+import pytest
+
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.model.health import Remedy
+
+LONGER_THAN_NOTHING = [
+    "heartbeat_timeout",
+    "join_timeout",
+    "reboot_timeout",
+    "replace_timeout",
+    "provider_retry",
+    "deep_check_timeout",
+    "breaker_window",
+    "offender_window",
+]
+
+
+@pytest.mark.parametrize("key", LONGER_THAN_NOTHING)
+@pytest.mark.parametrize("value", [timedelta(0), timedelta(seconds=-1)])
+def test_a_deadline_that_is_over_at_once_is_refused(key, value) -> None:
+    with pytest.raises(ValueError, match=f"{key} must be longer than 0s"):
+        RemediationPolicy(**{key: value})
+
+
+@pytest.mark.parametrize("key", ["drain_timeout", "reboot_window"])
+def test_a_time_may_be_zero_and_not_less(key) -> None:
+    RemediationPolicy(**{key: timedelta(0)})
+    with pytest.raises(ValueError, match=f"{key} must not be negative"):
+        RemediationPolicy(**{key: timedelta(seconds=-1)})
+
+
+@pytest.mark.parametrize(
+    "key", ["wait_for_nodes", "launch_timeout", "settle", "app_backoff", "app_backoff_max"]
+)
+def test_a_time_of_a_job_may_be_zero_and_not_less(key) -> None:
+    JobPolicy(**{key: timedelta(0)})
+    with pytest.raises(ValueError, match=f"{key} must not be negative"):
+        JobPolicy(**{key: timedelta(seconds=-1)})
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 100.1])
+def test_a_share_is_a_percentage(share) -> None:
+    with pytest.raises(ValueError, match="breaker_share must be above 0 and at most 100"):
+        RemediationPolicy(breaker_share=share)
+
+
+@pytest.mark.parametrize("key", ["offender_faults", "breaker_min_nodes"])
+def test_a_count_is_one_or_more(key) -> None:
+    RemediationPolicy(**{key: 1})
+    with pytest.raises(ValueError, match=f"{key} must be 1 or more"):
+        RemediationPolicy(**{key: 0})
+
+
+@pytest.mark.parametrize("remedy", [Remedy.NONE, Remedy.RESTART_APP, Remedy.RESET_GPU])
+def test_a_silent_node_must_be_repaired(remedy) -> None:
+    with pytest.raises(ValueError, match="silent_remedy must be reboot or replace"):
+        RemediationPolicy(silent_remedy=remedy)
+
+
+def test_a_job_waits_long_enough_for_two_replacements() -> None:
+    assert JobPolicy().wait_for_nodes >= 2 * RemediationPolicy().replace_timeout

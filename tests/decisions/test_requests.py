@@ -1,0 +1,192 @@
+"""What people ask for."""
+
+import pytest
+
+from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.remediation import decide_node, is_request_taken
+from holdfast.model.actions import BeginCheck, Drain, Quarantine, Reassign, Release, Replace, Wait
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import Phase
+from holdfast.model.requests import Verb
+from holdfast.testing.builders import NOW, a_course, a_fault, a_node, a_request
+
+POLICY = RemediationPolicy()
+MARK_ONLY = RemediationPolicy(node_recovery=RecoveryMode.NONE)
+HERE = [Phase.JOINING, Phase.CHECKING, Phase.SCHEDULABLE, Phase.QUARANTINED, Phase.DRAINING]
+ASKS_FOR_REPAIR = [(Verb.REBOOT, Remedy.REBOOT), (Verb.REPLACE, Remedy.REPLACE)]
+
+
+def decided(node, policy=POLICY):
+    return decide_node(node, policy, NOW)
+
+
+@pytest.mark.parametrize("policy", [POLICY, MARK_ONLY])
+@pytest.mark.parametrize(("verb", "remedy"), ASKS_FOR_REPAIR)
+@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.CHECKING, Phase.SCHEDULABLE])
+def test_a_request_opens_a_course_in_every_mode(phase, verb, remedy, policy) -> None:
+    action = decided(a_node(phase, request=a_request(verb)), policy)
+
+    assert isinstance(action, Quarantine)
+    assert (action.remedy, action.request_id) == (remedy, "request-1")
+    assert action.fault.condition == Condition.REQUESTED
+
+
+@pytest.mark.parametrize(("verb", "remedy"), ASKS_FOR_REPAIR)
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+def test_a_request_goes_before_the_fault_that_opened_the_course(phase, verb, remedy) -> None:
+    node = a_node(phase, faults=(a_fault(Remedy.REPLACE),), request=a_request(verb))
+
+    action = decided(node)
+
+    assert isinstance(action, Reassign)
+    assert (action.remedy, action.request_id) == (remedy, "request-1")
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+def test_a_fault_does_not_undo_what_a_person_decided(phase) -> None:
+    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1")
+    node = a_node(phase, faults=(a_fault(Remedy.REPLACE),), record={"course": course})
+
+    assert not isinstance(decided(node), Reassign)
+
+
+def test_a_fault_that_is_left_after_the_requested_repair_is_answered() -> None:
+    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, machine="i-1#boot-0", repairs=1)
+    node = a_node(Phase.JOINING, faults=(a_fault(),), record={"course": course})
+
+    action = decided(node)
+
+    assert isinstance(action, Quarantine)
+    assert (action.fault.reason, action.remedy) == (Reason.XID_REBOOT, Remedy.REPLACE)
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+def test_a_second_request_replaces_the_first(phase) -> None:
+    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1")
+    node = a_node(phase, request=a_request(Verb.REPLACE, id="request-2"), record={"course": course})
+
+    action = decided(node)
+
+    assert isinstance(action, Reassign)
+    assert (action.remedy, action.request_id) == (Remedy.REPLACE, "request-2")
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+def test_a_request_is_taken_up_once(phase) -> None:
+    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1")
+    node = a_node(phase, request=a_request(Verb.REBOOT), record={"course": course})
+
+    assert not isinstance(decided(node), Reassign)
+    assert is_request_taken(node)
+
+
+def test_a_requested_repair_begins_in_mode_none() -> None:
+    course = a_course(condition=Condition.REQUESTED)
+
+    assert decided(a_node(Phase.QUARANTINED, record={"course": course}), MARK_ONLY) == Drain(
+        node="node-1"
+    )
+
+
+def test_a_deferred_request_waits_for_the_jobs() -> None:
+    course = a_course(condition=Condition.REQUESTED, urgency=Urgency.DEFERRED)
+    node = a_node(Phase.QUARANTINED, running_jobs=("a",), record={"course": course})
+
+    assert isinstance(decided(node), Wait)
+
+
+# deep checks
+
+
+def test_a_deep_check_of_a_node_in_service_drains_it_first() -> None:
+    action = decided(a_node(request=a_request(Verb.DEEP_CHECK)))
+
+    assert isinstance(action, Quarantine)
+    assert action.remedy is Remedy.NONE
+    course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
+    assert decided(a_node(Phase.QUARANTINED, record={"course": course})) == Drain(node="node-1")
+    assert decided(a_node(Phase.DRAINING, record={"course": course})) == BeginCheck(node="node-1")
+
+
+def test_a_deep_check_of_a_node_that_is_joining_begins_at_once() -> None:
+    node = a_node(Phase.JOINING, request=a_request(Verb.DEEP_CHECK))
+
+    assert decided(node) == BeginCheck(node="node-1")
+
+
+def test_a_deep_check_does_not_hide_a_fault() -> None:
+    node = a_node(Phase.JOINING, faults=(a_fault(),), request=a_request(Verb.DEEP_CHECK))
+
+    action = decided(node)
+
+    assert isinstance(action, Quarantine)
+    assert action.fault.reason == Reason.XID_REBOOT
+
+
+def test_a_deep_check_waits_for_the_agent() -> None:
+    node = a_node(Phase.JOINING, heartbeat_at=None, request=a_request(Verb.DEEP_CHECK))
+
+    assert isinstance(decided(node), Wait)
+
+
+# release
+
+
+@pytest.mark.parametrize("phase", HERE)
+def test_a_person_can_give_a_node_back_whatever_its_faults(phase) -> None:
+    node = a_node(phase, faults=(a_fault(),), request=a_request(Verb.RELEASE))
+
+    assert decided(node) == Release(node="node-1", forgive=True)
+
+
+def test_a_node_that_was_never_heard_is_not_given_to_jobs_even_by_request() -> None:
+    node = a_node(Phase.JOINING, heartbeat_at=None, request=a_request(Verb.RELEASE))
+
+    assert isinstance(decided(node), Wait)
+
+
+@pytest.mark.parametrize("phase", [Phase.REBOOTING, Phase.REPLACING])
+def test_a_repair_under_way_is_not_called_back(phase) -> None:
+    node = a_node(
+        phase,
+        request=a_request(Verb.RELEASE),
+        record={"course": a_course(machine="i-1#boot-1", ordered_at=NOW)},
+    )
+
+    assert isinstance(decided(node), Wait)
+
+
+# during a repair
+
+
+def test_a_person_can_have_a_node_replaced_that_does_not_come_back() -> None:
+    node = a_node(
+        Phase.REBOOTING,
+        request=a_request(Verb.REPLACE),
+        record={"course": a_course(machine="i-1#boot-1", ordered_at=NOW)},
+    )
+
+    assert decided(node, MARK_ONLY) == Replace(node="node-1", reason=Reason.REQUESTED_REPLACE)
+
+
+@pytest.mark.parametrize(
+    ("phase", "taken"),
+    [
+        (Phase.JOINING, set()),
+        (Phase.CHECKING, {Verb.DEEP_CHECK}),
+        (Phase.SCHEDULABLE, set()),
+        (Phase.QUARANTINED, set()),
+        (Phase.DRAINING, set()),
+        (Phase.REBOOTING, {Verb.REBOOT}),
+        (Phase.REPLACING, {Verb.REBOOT, Verb.REPLACE}),
+    ],
+)
+def test_what_is_under_way_anyway_is_not_done_twice(phase, taken) -> None:
+    asked = {verb: a_node(phase, request=a_request(verb)) for verb in Verb}
+
+    assert {verb for verb, node in asked.items() if is_request_taken(node)} == taken
+
+
+def test_no_request_is_no_taken_request() -> None:
+    assert not is_request_taken(a_node(Phase.CHECKING))
