@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from holdfast.model.health import Finding
+
+KERNEL_LOG: Final = "kernel_log"
 
 
 class Profile(StrEnum):
@@ -29,11 +32,46 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The present reading of one source of state.
+
+    Counters of a device say nothing by themselves: they live longer than a boot, and only their
+    change is news. What is missing says nothing either, unless it was there before.
+    """
+
+    name: str
+    """Of the source, e.g. ``nvidia-smi``."""
+
+    taken_at: datetime
+    text: str = ""
+    """What a command wrote."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Small files and numbers, without blanks at their ends, by name."""
+
+    error: str = ""
+    """Why the source could not be read; empty if it was."""
+
+    before: Mapping[str, str] = field(default_factory=dict)
+    """The ``values`` of the last reading that succeeded, in this boot; empty at first."""
+
+    seen: frozenset[str] = frozenset()
+    """The names of all ``values`` that were read in this boot, the present ones among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """What was read from a node since the last round. Each detector looks at what it declared."""
 
     kernel_log: tuple[LogLine, ...] = ()
     """In the order of the log. Lines with none of the detectors' ``marks`` are left out."""
+
+    samples: Mapping[str, Sample] = field(default_factory=dict)
+    """By name, those that were taken since the last round."""
+
+    def has_news(self, names: frozenset[str]) -> bool:
+        """Whether there is anything under one of ``names``, as ``Detector.reads`` has them."""
+        return (bool(self.kernel_log) and KERNEL_LOG in names) or not names.isdisjoint(self.samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +80,7 @@ class Detector:
 
     name: str
     reads: frozenset[str]
-    """Names of the fields of ``Readings`` that it looks at; it is called when one has news."""
+    """``kernel_log``, or the names of samples; it is called when one of them has news."""
 
     detect: Callable[[Readings], list[Finding]] = field(repr=False)
 
@@ -51,3 +89,10 @@ class Detector:
 
     codes: Mapping[int, str] = field(default_factory=dict, repr=False)
     """What the codes of its findings mean, in a few words; empty where they have none."""
+
+    every: timedelta = timedelta(minutes=1)
+    """How often its samples are to be taken. Of several detectors the shortest time counts."""
+
+    settles: frozenset[str] = frozenset()
+    """Families of which it says all there is each time it is called, so that what it does not
+    find is over; save where it finds that a source could not be read (``SourceFailed``)."""

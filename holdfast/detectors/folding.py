@@ -31,8 +31,8 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
     Args:
         health: what was known before.
         findings: what was found since.
-        settled: families whose present state was just read in full: their faults that are not
-            among ``findings`` are over.
+        settled: families whose present state was just read in full: what is known of
+            them and is not among ``findings`` is over.
 
     """
     findings = tuple(findings)
@@ -46,9 +46,9 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
         else:
             faults[finding.key] = _fault(finding, faults.get(finding.key))
     found = {finding.key for finding in findings}
-    for key, fault in list(faults.items()):
-        if fault.family in settled and key not in found:
-            del faults[key]
+    for known in (faults, notices):
+        for key in [key for key in known if key[0] in settled and key not in found]:
+            del known[key]
     return Health(
         faults=tuple(sorted(faults.values(), key=_oldest_first)),
         notices=tuple(notices.values())[-NOTICES_KEPT:],

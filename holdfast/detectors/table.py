@@ -1,10 +1,11 @@
 """Every detector there is, one row each."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors import gpu_xid
-from holdfast.detectors.contract import Detector, Profile
+from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile
 
 ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (gpu_xid.build,)
 
@@ -17,3 +18,12 @@ def detectors(profile: Profile) -> tuple[Detector, ...]:
 def log_marks(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """The words of which a line of the kernel log must hold one to concern any detector."""
     return frozenset(mark for detector in detectors for mark in detector.marks)
+
+
+def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
+    """Which samples the detectors read, and how often each is to be taken."""
+    wanted: dict[str, timedelta] = {}
+    for detector in detectors:
+        for name in sorted(detector.reads - {KERNEL_LOG}):
+            wanted[name] = min(wanted.get(name, detector.every), detector.every)
+    return wanted

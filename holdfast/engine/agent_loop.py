@@ -89,19 +89,24 @@ class AgentLoop:
             readings = self._host.read()
             if readings == _NOTHING:
                 return False
-            self._health = fold(self._health, self._findings(readings))
+            self._judge(readings)
         return True
 
-    def _findings(self, readings: Readings) -> list[Finding]:
+    def _judge(self, readings: Readings) -> None:
         findings: list[Finding] = []
+        settled: set[str] = set()
         for detector in self._detectors:
-            if not any(getattr(readings, name) for name in detector.reads):
+            if not readings.has_news(detector.reads):
                 continue
             try:
-                findings += detector.detect(readings)
+                found = detector.detect(readings)
             except Exception as error:  # noqa: BLE001 - one broken detector must not blind the rest
                 findings.append(_failure(detector, error, self._clock.now()))
-        return findings
+                continue
+            findings += found
+            if all(finding.reason != Reason.SOURCE_FAILED for finding in found):
+                settled |= detector.settles
+        self._health = fold(self._health, findings, settled=settled)
 
     def _is_urgent(self) -> bool:
         return self._told is None or _gist(self._told) != _gist(self._health)

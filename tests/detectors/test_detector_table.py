@@ -4,7 +4,8 @@ from importlib import import_module
 import pytest
 
 import holdfast.detectors
-from holdfast.detectors.contract import Profile, Readings
+from holdfast.adapters.host.sources import SOURCES
+from holdfast.detectors.contract import KERNEL_LOG, Profile, Readings
 from holdfast.detectors.table import ROWS, detectors, log_marks
 
 MODULES = [
@@ -28,8 +29,8 @@ def test_detectors_differ_by_name_and_declare_what_they_read(profile: Profile) -
     assert len({watcher.name for watcher in watchers}) == len(ROWS)
     for watcher in watchers:
         assert watcher.reads
-        assert watcher.reads <= set(Readings.__dataclass_fields__)
-        assert bool(watcher.marks) == ("kernel_log" in watcher.reads)
+        assert watcher.reads <= {KERNEL_LOG, *SOURCES}
+        assert bool(watcher.marks) == (KERNEL_LOG in watcher.reads)
 
 
 @pytest.mark.parametrize("profile", Profile)

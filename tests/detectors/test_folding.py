@@ -215,7 +215,9 @@ def test_what_was_not_read_in_full_ends_nothing() -> None:
     assert fold(known, []) == known
 
 
-def test_notices_of_a_settled_family_stay() -> None:
-    known = folded(xid(13))
+def test_notices_of_a_settled_family_that_were_not_found_again_are_over() -> None:
+    known = folded(xid(13), xid(31))
 
-    assert fold(known, [], settled=["xid"]) == known
+    [notice] = fold(known, [xid(31)], settled=["xid"]).notices
+
+    assert notice.code == 31

@@ -1,0 +1,59 @@
+"""What the drivers of accelerators show in sysfs."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.small_files import names_in, read_small
+
+_PCI: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+_NEURON: Final = re.compile(r"neuron[0-9]+")
+_CORE: Final = re.compile(r"neuron_core[0-9]+")
+
+_DEVICE_FILES: Final = (
+    "info/serial_number",
+    "reset",
+    "stats/hardware/mem_ecc_repairable_uncorrected",
+    "stats/hardware/mem_ecc_uncorrected",
+    "stats/hardware/sram_ecc_uncorrected",
+)
+_CORE_COUNTERS: Final = (
+    "other_info/reset_fail_count",
+    "status/hw_collectives_error",
+    "status/hw_dma_abort_error",
+    "status/hw_error",
+    "status/hw_hbm_ue_error",
+    "status/hw_nc_ue_error",
+    "status/hw_repairable_hbm_ue_error",
+)
+"""Those that speak of hardware (neuron_sysfs_metrics.c of the driver 2.24.7)."""
+
+
+def nvidia(root: Path) -> dict[str, str]:
+    """The PCI addresses that NVIDIA's driver serves, and the machine's uptime in seconds."""
+    uptime = (read_small(root / "proc/uptime") or "").partition(".")[0]
+    bound = names_in(root / "sys/bus/pci/drivers/nvidia")
+    return {"uptime_s": uptime, **{f"pci/{name}": "" for name in bound if _PCI.fullmatch(name)}}
+
+
+def neuron(root: Path) -> dict[str, str]:
+    """The files of Neuron devices that tell of their health, by path: ``neuron0/reset``."""
+    return dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
+
+
+def _neuron_files(devices: Path) -> Iterator[tuple[str, str]]:
+    for device in names_in(devices):
+        if not _NEURON.fullmatch(device):
+            continue
+        entries = names_in(devices / device)
+        if entries:
+            yield device, ""
+        cores = [entry for entry in entries if _CORE.fullmatch(entry)]
+        counters = [f"{core}/stats/{name}/total" for core in cores for name in _CORE_COUNTERS]
+        for name in (*_DEVICE_FILES, *counters):
+            text = read_small(f"{devices}/{device}/{name}")
+            if text is not None:
+                yield f"{device}/{name}", text
+        for core in cores:
+            yield f"{device}/{core}", ""

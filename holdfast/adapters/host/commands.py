@@ -1,0 +1,101 @@
+"""Running a command of a vendor: bounded in time, in output and in what it leaves behind."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.model.errors import BackendError
+
+LARGEST_OUTPUT: Final = 8 * 1024 * 1024
+"""Bytes of output that are taken; ``nvidia-smi -q -x`` writes about 50 KB for each GPU."""
+
+_BLOCK: Final = 64 * 1024
+_LOOK_S: Final = 0.1
+"""Between two looks whether the command has ended while something else holds its pipe open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a command did."""
+
+    stdout: str
+    stderr: str
+    status: int
+    """Its exit status; negative if a signal ended it."""
+
+
+def run_command(argv: Sequence[str], *, timeout: timedelta) -> Result:
+    """Run ``argv`` in a session of its own and take what it writes.
+
+    A command that hangs in the kernel cannot be ended; then this does not return before it does.
+
+    Raises:
+        BackendError: it cannot be started, took longer than ``timeout`` or wrote too much; it and
+            all that it started in its session were killed.
+
+    """
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise BackendError(f"cannot start {argv[0]}: {error.strerror}") from error
+    with process:
+        try:
+            stdout, stderr = _outputs(process, argv[0], timeout)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # of the same session: what it started
+        status = process.wait()
+    return Result(stdout=_text(stdout), stderr=_text(stderr), status=status)
+
+
+def _outputs(
+    process: subprocess.Popen[bytes], name: str, timeout: timedelta
+) -> tuple[bytes, bytes]:
+    assert process.stdout is not None  # noqa: S101 - both are pipes
+    assert process.stderr is not None  # noqa: S101
+    outputs = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    deadline = time.monotonic() + timeout.total_seconds()
+    poll = select.poll()
+    for fd in outputs:
+        poll.register(fd, select.POLLIN)
+    open_pipes = set(outputs)
+    while open_pipes:
+        # Looked at first: what it wrote before it ended is in the pipes by now.
+        has_ended = process.poll() is not None
+        ready = poll.poll(0 if has_ended else _LOOK_S * 1000)
+        for fd, _ in ready:
+            block = os.read(fd, _BLOCK)
+            outputs[fd] += block
+            if not block:
+                poll.unregister(fd)
+                open_pipes.discard(fd)
+        if sum(map(len, outputs.values())) > LARGEST_OUTPUT:
+            raise BackendError(f"{name} wrote more than {LARGEST_OUTPUT} bytes")
+        if has_ended and not ready:
+            break
+        if time.monotonic() > deadline:
+            raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
+    while process.poll() is None:  # it closed its output and goes on
+        if time.monotonic() > deadline:
+            raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
+        time.sleep(_LOOK_S)
+    stdout, stderr = outputs.values()
+    return bytes(stdout), bytes(stderr)
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", errors="replace")

@@ -1,0 +1,97 @@
+"""InfiniBand, RoCE and EFA devices in sysfs."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.sampler import Reading
+from holdfast.adapters.host.small_files import names_in, read_small
+
+FLAP_DOWN_S: Final = 25
+"""Seconds that a link must be down to count as a flap when it is back, as gpud has it."""
+
+FLAP_WINDOW_S: Final = 3600
+
+_ACTIVE: Final = "4: ACTIVE"
+_EFA_VENDOR: Final = "0x1d0f"
+
+_COUNTERS: Final = (
+    "counters/excessive_buffer_overrun_errors",
+    "counters/link_downed",
+    "counters/local_link_integrity_errors",
+    "counters/symbol_error",
+    "hw_counters/impaired_remote_conn_events",
+    "hw_counters/rdma_read_wr_err",
+    "hw_counters/rdma_write_wr_err",
+    "hw_counters/retrans_bytes",
+    "hw_counters/retrans_pkts",
+    "hw_counters/retrans_timeout_events",
+    "hw_counters/rnr_nak_retry_err",
+    "hw_counters/rx_drops",
+    "hw_counters/unresponsive_remote_events",
+)
+
+
+@dataclass(slots=True)
+class _Link:
+    down_since: float | None = None
+    returns: list[float] = field(default_factory=list)
+    """When it came back, in the window."""
+
+
+class Ports:
+    """Reads the ports of a machine and remembers when their links were down."""
+
+    def __init__(self, root: Path) -> None:
+        """Read ``sys/class/infiniband`` below ``root``."""
+        self._devices = root / "sys/class/infiniband"
+        self._links: dict[str, _Link] = {}
+
+    def read(self) -> Reading:
+        """State and counters of all ports.
+
+        By name: ``DEVICE`` (``efa`` or ``infiniband``), ``DEVICE/PORT/`` and then ``state`` (as in
+        sysfs), ``down_s`` (seconds; only while a link is down that was up before), ``flaps``
+        (how often it came back within ``FLAP_WINDOW_S``), ``active`` (only while it is up), and
+        the counters under their own names.
+        """
+        return Reading(values=dict(self._values(time.monotonic())))
+
+    def _values(self, now: float) -> Iterator[tuple[str, str]]:
+        for device in names_in(self._devices):
+            vendor = read_small(self._devices / device / "device/vendor")
+            if vendor is None:
+                continue  # made by software: there is no device under it
+            yield device, "efa" if vendor == _EFA_VENDOR else "infiniband"
+            for port in names_in(self._devices / device / "ports"):
+                yield from self._port(f"{device}/{port}", f"{device}/ports/{port}", now)
+
+    def _port(self, name: str, path: str, now: float) -> Iterator[tuple[str, str]]:
+        state = read_small(self._devices / path / "state")
+        if state is None:
+            return
+        yield f"{name}/state", state
+        yield from self._course(name, now, is_up=state == _ACTIVE)
+        for counter in _COUNTERS:
+            count = read_small(f"{self._devices}/{path}/{counter}")
+            if count is not None:
+                yield f"{name}/{counter.rpartition('/')[2]}", count
+
+    def _course(self, name: str, now: float, *, is_up: bool) -> Iterator[tuple[str, str]]:
+        link = self._links.get(name)
+        if is_up:
+            yield f"{name}/active", ""
+            if link is None:
+                link = self._links[name] = _Link()
+            if link.down_since is not None and now - link.down_since >= FLAP_DOWN_S:
+                link.returns.append(now)
+            link.down_since = None
+        elif link is not None:  # it was up before; else nobody may have plugged it in
+            if link.down_since is None:
+                link.down_since = now
+            yield f"{name}/down_s", str(int(now - link.down_since))
+        if link is not None:
+            link.returns = [at for at in link.returns if now - at <= FLAP_WINDOW_S]
+            yield f"{name}/flaps", str(len(link.returns))
