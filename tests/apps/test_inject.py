@@ -266,11 +266,13 @@ def test_a_dry_run_names_the_processes_and_spares_them(runs, powered, fault, hit
 
 def test_a_process_that_was_given_an_old_number_is_never_hit(runs, powered) -> None:
     noted = json.loads(powered.directory.processes.read_text(encoding="utf-8"))
-    noted["task"] = [os.getpid(), start_time(os.getpid()) - 1]
+    other = powered.pids["agent"]
+    noted["task"] = [other, start_time(other) - 1]
     powered.directory.processes.write_text(json.dumps(noted), encoding="utf-8")
 
     said = runs.call("inject", "kill-rank", "--node", "1")
 
+    assert goes_on(other)
     assert said.code == ExitCode.FAILED
     assert f"no rank runs on {node(1)}" in said.err
 
@@ -303,8 +305,8 @@ def test_a_node_without_a_rank_has_none_to_break(runs, powered, fault) -> None:
 def test_a_run_that_has_ended_cannot_be_broken(runs) -> None:
     runs.add("over", nodes=(1,), is_active=False)
 
-    with_run = runs.call("inject", "power-off", "--node", node(1), "--run", "over")
-    without_run = runs.call("inject", "power-off", "--node", node(1))
+    with_run = runs.call("inject", "xid", "74", "--node", node(1), "--run", "over")
+    without_run = runs.call("inject", "xid", "74", "--node", node(1))
 
     assert (with_run.code, without_run.code) == (ExitCode.FAILED, ExitCode.FAILED)
     assert "run over is not going on any more" in with_run.err
@@ -314,5 +316,5 @@ def test_a_run_that_has_ended_cannot_be_broken(runs) -> None:
 def test_which_node_must_be_said(runs) -> None:
     runs.add("train")
 
-    assert "--node" in runs.call("inject", "power-off").err
-    assert "no rank 7 runs on a node now" in runs.call("inject", "power-off", "--node", "7").err
+    assert "--node" in runs.call("inject", "xid", "74").err
+    assert "no rank 7 runs on a node now" in runs.call("inject", "xid", "74", "--node", "7").err

@@ -24,6 +24,7 @@ from holdfast.apps.runs import KnownRun, NotFound, no_such, open_runs
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.names import NODE_NAME_PREFIX
 
 RELEASED: Final = "released"
 OPEN: Final = "open"
@@ -46,8 +47,13 @@ class _Case:
 
     @property
     def short_id(self) -> str:
-        """The end of its id, which comes after the name of the node."""
-        return self.incident.id.removeprefix(f"{self.incident.node}-")
+        """The end of its id: the time of day. The date goes without saying beside its age."""
+        return self.incident.id.rpartition("T")[2]
+
+    @property
+    def short_node(self) -> str:
+        """What tells one node from another; it is the instance id, which names the node, too."""
+        return self.incident.node.removeprefix(NODE_NAME_PREFIX)
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
@@ -121,7 +127,7 @@ def _print(cases: list[_Case], output: str) -> None:
     is_wide = output == Output.WIDE
     columns: list[Column[_Case]] = [
         Column(title="id", cell=lambda case: case.incident.id if is_wide else case.short_id),
-        Column(title="node", cell=lambda case: case.incident.node),
+        Column(title="node", cell=lambda case: case.incident.node if is_wide else case.short_node),
         Column(title="reason", cell=lambda case: case.incident.reason),
         Column(title="remedy", cell=lambda case: case.incident.remedy),
         Column(title="state", cell=lambda case: case.state),

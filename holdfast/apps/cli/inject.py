@@ -86,7 +86,9 @@ def _target_options(command: F) -> F:
         output_option(Output.TABLE, Output.JSON),
         click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing."),
         click.option("--run", metavar="RUN", help="The run it belongs to, if several go on."),
-        click.option("--node", metavar="NODE", required=True, help="Its name, instance id or rank."),
+        click.option(
+            "--node", metavar="NODE", required=True, help="Its name, instance id or rank."
+        ),
     ):
         command = option(command)
     return command

@@ -148,9 +148,9 @@ def _describe(job: JobStatus, told: list[dict[str, Any]]) -> None:
 def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Job", job.name
     yield "Command", job.command
-    yield "Phase", job.phase + (", asked to end" if job.cancel_requested else "")
+    yield "Phase", job.phase
     yield "Since", f"{age(job.phase_since, now)} ago"
-    yield "Reason", job.reason
+    yield "Reason", job.reason or ("asked to end" if job.cancel_requested else "")
     if job.phase == INTERRUPTED:
         again = f"holdfast run --name {job.name} --nodes {job.nodes} -- {job.command}"
         yield "To go on", again
