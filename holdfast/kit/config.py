@@ -22,6 +22,7 @@ _EXPECTED: Final = {
     int: "a whole number",
     float: "a number",
     str: "a text in quotes",
+    Path: "a path in quotes",
     timedelta: "a duration such as 90s, 15m or 1h30m in quotes",
 }
 
@@ -44,10 +45,11 @@ def parse_table(table: Mapping[str, object], schema: type[T]) -> T:
     """Read a table into the frozen dataclass ``schema``.
 
     The type of each field says what is expected: ``bool``, ``int``, ``float`` (takes whole
-    numbers, too), ``str``, ``timedelta`` (a text such as ``"15m"``), an enum (one of its values),
-    a class with ``parse(value)`` that raises ``ValueError``, another such dataclass (a table), a
-    ``tuple[X, ...]`` of any of these (an array), or any of these with ``| None``. A key that may
-    be left out has a default. A ``ValueError`` of ``__post_init__`` is a problem of its table.
+    numbers, too), ``str``, ``Path``, ``timedelta`` (a text such as ``"15m"``), an enum (one of its
+    values), a class with ``parse(value)`` that raises ``ValueError``, another such dataclass (a
+    table), a ``tuple[X, ...]`` of any of these (an array), a ``dict[str, X]`` of any of these (a
+    table with keys of any name), or any of these with ``| None``. A key that may be left out has a
+    default. A ``ValueError`` of ``__post_init__`` is a problem of its table.
 
     Raises:
         ConfigError: with one line for each problem: the dotted key, the value, what was expected.
@@ -109,6 +111,9 @@ class _Reader:
         if get_origin(kind) is tuple and isinstance(value, list):
             item = get_args(kind)[0]
             return tuple(self._value(item, one, f"{path}[{n}]") for n, one in enumerate(value))
+        if get_origin(kind) is dict and isinstance(value, dict):
+            item = get_args(kind)[1]
+            return {key: self._value(item, one, f"{path}.{key}") for key, one in value.items()}
         if is_dataclass(kind) and isinstance(value, dict) and not hasattr(kind, "parse"):
             return self.table(kind, value, f"{path}.")
         try:
@@ -118,7 +123,7 @@ class _Reader:
 
     def _unknown(self, path: str, key: str, names: Iterable[str]) -> None:
         near = difflib.get_close_matches(key, names, n=1)
-        hint = f" (did you mean {path}{near[0]}?)" if near else ""
+        hint = f" (did you mean {path}{near[0]}?)" if near else f"; known are {', '.join(names)}"
         self.problems.append(f"{path}{key}: unknown key{hint}")
 
 
@@ -127,6 +132,8 @@ def _scalar(kind: Any, value: object) -> Any:
         return kind.parse(value)
     if kind is timedelta and isinstance(value, str):
         return parse_duration(value)
+    if kind is Path and isinstance(value, str) and value and "\0" not in value:
+        return Path(value)
     if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
         return float(value)
     if kind in _EXPECTED and type(value) is kind and not _is_endless(value):

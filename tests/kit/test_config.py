@@ -43,6 +43,11 @@ class Settings:
     policy: Policy = field(default_factory=Policy)
     groups: tuple[Group, ...] = ()
     pauses: tuple[timedelta, ...] = ()
+    folder: Path | None = None
+    by_name: dict[str, Policy] = field(default_factory=dict)
+
+
+KNOWN = "dry_run, title, policy, groups, pauses, folder, by_name"
 
 
 def problems(table: dict[str, object]) -> tuple[str, ...]:
@@ -134,13 +139,30 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_tables() -> None:
             {"pauses": ["1s", 2]},
             "pauses[1]: expected a duration such as 90s, 15m or 1h30m in quotes, got 2",
         ),
-        ({"surprise": 1}, "surprise: unknown key"),
+        ({"surprise": 1}, f"surprise: unknown key; known are {KNOWN}"),
     ],
 )
 def test_a_problem_names_the_key_the_value_and_what_was_expected(
     table: dict[str, object], problem: str
 ) -> None:
     assert problems(table) == (problem,)
+
+
+def test_a_table_with_keys_of_any_name_is_read_and_its_problems_are_named() -> None:
+    read = parse_table({"by_name": {"a-b": {"tries": 4}}, "folder": "/x"}, Settings)
+
+    assert read.by_name == {"a-b": Policy(tries=4)}
+    assert read.folder == Path("/x")
+    assert problems({"by_name": {"a": {"tries": "x"}, "b": 1}}) == (
+        "by_name.a.tries: expected a whole number, got 'x'",
+        "by_name.b: expected a table, got 1",
+    )
+    assert problems({"by_name": 3}) == ("by_name: expected a table, got 3",)
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", 3])
+def test_a_path_is_a_text_that_a_path_can_be(value: object) -> None:
+    assert problems({"folder": value})[0].startswith("folder: expected a path in quotes, got ")
 
 
 def test_a_number_too_large_for_a_float_is_a_problem_not_a_crash() -> None:
@@ -197,7 +219,7 @@ def test_any_table_gives_a_value_or_a_problem_for_each_unknown_key(
         assert "other" not in table
     else:
         assert result
-        assert ("other: unknown key" in result) == ("other" in table)
+        assert (f"other: unknown key; known are {KNOWN}" in result) == ("other" in table)
 
 
 def load(path: Path, content: bytes) -> Settings:

@@ -1,0 +1,166 @@
+"""What an agent counts, in Prometheus' text form."""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from holdfast import __version__
+from holdfast.detectors.contract import Readings
+from holdfast.model.conditions import ConditionStatus
+from holdfast.model.health import Finding
+from holdfast.model.names import Reason
+from holdfast.model.report import NodeReport
+from holdfast.ports.host import Host
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+Samples = Mapping[Labels, float]
+
+
+class AgentMetrics:
+    """A ``ReportObserver`` that counts; ``text`` may be called from another thread.
+
+    ``problem_counter`` and ``problem_gauge`` are node-problem-detector's, names, labels and
+    meaning: a problem that lasts is counted when it begins, one that passes each time it is
+    reported. The rest is Holdfast's own.
+    """
+
+    def __init__(self, node: str, reasons: Collection[str]) -> None:
+        """Count for ``node``; each of ``reasons`` is counted from 0 on."""
+        self._lock = threading.Lock()
+        self._node = node
+        self._problems: Counter[str] = Counter(dict.fromkeys(reasons, 0))
+        self._states: dict[tuple[str, str], bool] = {}
+        self._report: NodeReport | None = None
+        self._failures: Counter[str] = Counter()
+        self._heartbeats = self._reports = self._lines = 0
+
+    def changed(self, before: NodeReport | None, report: NodeReport) -> None:
+        """See ``ReportObserver.changed``."""
+        last = before if before is not None and before.boot_id == report.boot_id else None
+        with self._lock:
+            self._report = report
+            self._reports += 1
+            self._count(last, report)
+            for state in self._states:
+                self._states[state] = False
+            for condition in report.conditions:
+                if condition.status is ConditionStatus.TRUE:
+                    self._states[condition.type, condition.reason] = True
+
+    def beat(self) -> None:
+        """See ``ReportObserver.beat``."""
+        with self._lock:
+            self._heartbeats += 1
+
+    def count_lines(self, lines: int) -> None:
+        """So many more log lines were read."""
+        with self._lock:
+            self._lines += lines
+
+    def text(self) -> str:
+        """All metrics as they are now."""
+        with self._lock:
+            families = [*self._families(), *_process()]
+        return "".join(families)
+
+    def _count(self, last: NodeReport | None, report: NodeReport) -> None:
+        held = {fault.key for fault in last.faults} if last is not None else set()
+        self._problems.update(fault.reason for fault in report.faults if fault.key not in held)
+        noticed = set(last.notices) if last is not None else set()
+        news = [notice for notice in report.notices if notice not in noticed]
+        self._problems.update(notice.reason for notice in news)
+        self._failures.update(_failed(news))
+
+    def _families(self) -> Iterator[str]:
+        def one(value: float) -> Samples:
+            return {(): value}
+
+        report = self._report
+        faults = report.faults if report is not None else ()
+        held = Counter(
+            _labels(condition=f.condition, reason=f.reason, remedy=f.remedy) for f in faults
+        )
+        # fmt: off
+        yield _family("problem_counter", "counter", "Problems by reason.",
+            {_labels(reason=reason): n for reason, n in self._problems.items()})
+        yield _family("problem_gauge", "gauge", "1 while the condition is True for the reason.",
+            {_labels(reason=reason, type=kind): on for (kind, reason), on in self._states.items()})
+        yield _family("holdfast_agent_build_info", "gauge", "Always 1.",
+            {_labels(version=__version__, node=self._node): 1})
+        yield _family("holdfast_agent_faults", "gauge", "Faults that hold now.",
+            held or one(0))
+        yield _family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
+            one(self._heartbeats))
+        yield _family("holdfast_agent_reports_total", "counter", "Reports with news.",
+            one(self._reports))
+        yield _family("holdfast_agent_log_lines_total", "counter",
+            "Log lines read that may concern a detector.", one(self._lines))
+        yield _family("holdfast_agent_detector_failures_total", "counter",
+            "Failures of detectors and of what they read.",
+            {_labels(device=device): n for device, n in self._failures.items()})
+        # fmt: on
+
+
+class CountedHost:
+    """A ``Host`` whose log lines are counted."""
+
+    def __init__(self, host: Host, metrics: AgentMetrics) -> None:
+        """Count what is read from ``host``."""
+        self._host = host
+        self._metrics = metrics
+
+    def boot_id(self) -> str:
+        """See ``Host.boot_id``."""
+        return self._host.boot_id()
+
+    def read(self) -> Readings:
+        """See ``Host.read``."""
+        readings = self._host.read()
+        self._metrics.count_lines(len(readings.kernel_log))
+        return readings
+
+    def commit(self) -> None:
+        """See ``Host.commit``."""
+        self._host.commit()
+
+
+_FAILURES: Final = frozenset({Reason.DETECTOR_FAILED, Reason.SOURCE_FAILED})
+
+
+def _failed(notices: Iterable[Finding]) -> list[str]:
+    return [notice.device for notice in notices if notice.reason in _FAILURES]
+
+
+def _process() -> Iterator[str]:
+    """As every Prometheus client has them."""
+    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
+    user, system, *_, resident = fields.rpartition(")")[2].split()[11:22]
+    seconds = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    size = int(resident) * os.sysconf("SC_PAGE_SIZE")
+    yield _family("process_cpu_seconds_total", "counter", "User and system time.", {(): seconds})
+    yield _family("process_resident_memory_bytes", "gauge", "Resident memory.", {(): size})
+
+
+def _labels(**labels: str) -> Labels:
+    return tuple(sorted(labels.items()))
+
+
+def _family(name: str, kind: str, about: str, samples: Samples) -> str:
+    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{_shown(labels)} {value:.15g}" for labels, value in samples.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

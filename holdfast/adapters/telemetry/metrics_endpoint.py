@@ -1,0 +1,54 @@
+"""``/metrics`` for Prometheus and ``/healthz`` for probes."""
+
+import time
+from datetime import timedelta
+
+from holdfast.adapters.telemetry.http_server import HttpServer, Page
+from holdfast.adapters.telemetry.metrics import CONTENT_TYPE, AgentMetrics
+from holdfast.model.report import NodeReport
+
+
+class MetricsEndpoint:
+    """A ``ReportObserver`` that serves ``AgentMetrics`` over HTTP."""
+
+    def __init__(self, host: str, port: int, metrics: AgentMetrics, *, patience: timedelta) -> None:
+        """Serve on ``host`` and ``port``.
+
+        Args:
+            host: name or address to listen on.
+            port: 0 is any free one.
+            metrics: what to serve.
+            patience: the agent is unhealthy when it gave no sign of life for so long.
+
+        Raises:
+            ConfigError: the address cannot be used.
+
+        """
+        self._metrics = metrics
+        self._patience_s = patience.total_seconds()
+        self._beat_at = time.monotonic()
+        self._server = HttpServer(
+            host, port, {"/metrics": self._metrics_page, "/healthz": self._health_page}
+        )
+        self.port = self._server.port
+        """The port that is served."""
+
+    def changed(self, before: NodeReport | None, report: NodeReport) -> None:
+        """See ``ReportObserver.changed``."""
+
+    def beat(self) -> None:
+        """See ``ReportObserver.beat``."""
+        self._beat_at = time.monotonic()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.close()
+
+    def _metrics_page(self) -> Page:
+        return Page(self._metrics.text(), content_type=CONTENT_TYPE)
+
+    def _health_page(self) -> Page:
+        silent_s = time.monotonic() - self._beat_at
+        if silent_s > self._patience_s:
+            return Page(f"no heartbeat for {silent_s:.1f} s\n", 503)
+        return Page("ok\n")
