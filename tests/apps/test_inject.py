@@ -19,6 +19,7 @@ from holdfast.adapters.local.machine import Machine
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.kernel_log import kernel_line as parsed
 from holdfast.kit.processes import descendants, is_alive, start_time
+from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import Reason
@@ -207,6 +208,23 @@ def test_both_forms_of_a_line_are_read_back_as_it_was(tmp_path_factory, code, no
 
     for form in (line.record, line.syslog):
         assert parsed(form, now).message == text
+    assert line.syslog.index(node(1)) == len("Jan  1 00:00:00 ")
+
+
+def test_the_gpu_itself_names_no_process() -> None:
+    assert faults.xid_line(154, "0000:b9:00", "GPU recovery action changed") == (
+        "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed"
+    )
+
+
+def test_the_kernel_of_a_machine_without_power_prints_nothing(powered) -> None:
+    powered.cut()
+
+    with pytest.raises(BackendError, match="is not powered on"):
+        faults.write_kernel_line(
+            powered.directory, "text", now=datetime.now(UTC), since_boot=timedelta(0)
+        )
+    assert powered.directory.kmsg.read_bytes() == b""
 
 
 # Signals
