@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 
 class Severity(StrEnum):
@@ -25,12 +26,15 @@ class Remedy(StrEnum):
     @property
     def strength(self) -> int:
         """Place in the order of the members; a stronger remedy covers every weaker one."""
-        return list(Remedy).index(self)
+        return _STRENGTHS[self]
 
     @property
     def touches_node(self) -> bool:
         """Whether the node itself needs the remedy, not only the application on it."""
         return self.strength >= Remedy.RESET_GPU.strength
+
+
+_STRENGTHS: Final = {remedy: place for place, remedy in enumerate(Remedy)}
 
 
 class Urgency(StrEnum):

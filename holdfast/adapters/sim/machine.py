@@ -53,7 +53,9 @@ class SimMachine:
     @property
     def powered_on(self) -> bool | None:
         """What the owner of the machine says of it."""
-        return {Power.BOOTING: None, Power.OFF: False, Power.GONE: False}.get(self.power, True)
+        if self.power is Power.BOOTING:
+            return None
+        return self.power in (Power.ON, Power.HUNG)
 
     @property
     def talks(self) -> bool:

@@ -1,0 +1,182 @@
+"""Ports in memory that note every call and fail when told to: for tests of the engine."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from holdfast.model.actions import TripBreaker
+from holdfast.model.events import Event
+from holdfast.model.incidents import Incident
+from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView
+from holdfast.testing.builders import NOW
+
+
+@dataclass(slots=True)
+class Calls:
+    """What was called, in order, and which calls are to fail."""
+
+    made: list[str] = field(default_factory=list)
+    """One line for each call that changes something: its name and its most telling argument."""
+
+    failing: dict[str, Exception] = field(default_factory=dict)
+    """What a call of this name raises, each time, before it has any effect."""
+
+    def note(self, name: str, detail: object = "") -> None:
+        """Note a call, or let it fail."""
+        if name in self.failing:
+            raise self.failing[name]
+        self.made.append(f"{name} {detail}".strip())
+
+
+class FakeClock:
+    """A ``Clock`` that stands still until it is set."""
+
+    def __init__(self, now: datetime = NOW) -> None:
+        self.time = now
+
+    def now(self) -> datetime:
+        """See ``Clock.now``."""
+        return self.time
+
+
+class FakeCluster:
+    """A ``ClusterBackend`` whose nodes only change when their record is put."""
+
+    def __init__(self, nodes: Iterable[NodeView], calls: Calls, clock: FakeClock) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.breaker = Breaker()
+        self.offenders: frozenset[str] = frozenset()
+        self._calls = calls
+        self._clock = clock
+
+    def change(self, node: str, **changes: object) -> None:
+        """Let something about a node change by itself."""
+        self.nodes[node] = replace(self.nodes[node], **changes)  # type: ignore[arg-type]
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``."""
+        if "snapshot" in self._calls.failing:
+            raise self._calls.failing["snapshot"]
+        return ClusterView(
+            nodes=tuple(self.nodes.values()), breaker=self.breaker, offenders=self.offenders
+        )
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """See ``ClusterBackend.put``."""
+        self._calls.note(f"put {node}", record.phase)
+        self.change(node, record=record)
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """See ``ClusterBackend.clear_request``."""
+        self._calls.note("clear_request", f"{node} {request_id}")
+        self.change(node, request=None)
+
+    def drain(self, node: str) -> None:
+        """See ``ClusterBackend.drain``."""
+        self._calls.note("drain", node)
+
+    def begin_check(self, node: str, check_id: str) -> None:
+        """See ``ClusterBackend.begin_check``."""
+        self._calls.note("begin_check", f"{node} {check_id}")
+
+    def retire(self, node: str) -> None:
+        """See ``ClusterBackend.retire``."""
+        self._calls.note("retire", node)
+        self.nodes.pop(node, None)
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """See ``ClusterBackend.trip_breaker``."""
+        self._calls.note("trip_breaker")
+        self.breaker = Breaker(tripped_at=self._clock.now(), reason=trip.reason)
+
+    def remember_offender(self, provider_id: str) -> None:
+        """See ``ClusterBackend.remember_offender``."""
+        self._calls.note("remember_offender", provider_id)
+        self.offenders |= {provider_id}
+
+
+class FakeProvider:
+    """A ``NodeProvider`` that takes every order."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def reboot(self, node: NodeView, token: str) -> None:
+        """See ``NodeProvider.reboot``."""
+        self._calls.note("reboot", f"{node.name} {token}")
+
+    def replace(self, node: NodeView, token: str) -> None:
+        """See ``NodeProvider.replace``."""
+        self._calls.note("replace", f"{node.name} {token}")
+
+
+class FakeJobs:
+    """A ``JobBackend`` whose jobs only change when their record is put."""
+
+    def __init__(self, jobs: Iterable[JobView], calls: Calls) -> None:
+        self.views = {job.spec.name: job for job in jobs}
+        self._calls = calls
+
+    def change(self, job: str, **changes: object) -> None:
+        """Let something about a job change by itself."""
+        self.views[job] = replace(self.views[job], **changes)  # type: ignore[arg-type]
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """See ``JobBackend.jobs``."""
+        if "jobs" in self._calls.failing:
+            raise self._calls.failing["jobs"]
+        return tuple(job for job in self.views.values() if not job.record.phase.is_final)
+
+    def put(self, job: str, record: JobRecord) -> None:
+        """See ``JobBackend.put``."""
+        self._calls.note(f"put {job}", record.phase)
+        self.change(job, record=record)
+
+    def launch(self, job: str) -> None:
+        """See ``JobBackend.launch``."""
+        self._calls.note("launch", job)
+
+    def stop(self, job: str) -> None:
+        """See ``JobBackend.stop``."""
+        self._calls.note("stop", job)
+
+    def kill(self, job: str) -> None:
+        """See ``JobBackend.kill``."""
+        self._calls.note("kill", job)
+
+
+class FakeIncidents:
+    """An ``IncidentStore`` in memory."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.stored: dict[str, Incident] = {}
+        self._calls = calls
+
+    def get(self, incident_id: str) -> Incident | None:
+        """See ``IncidentStore.get``."""
+        return self.stored.get(incident_id)
+
+    def put(self, incident: Incident) -> None:
+        """See ``IncidentStore.put``."""
+        self._calls.note("incident", incident.id)
+        self.stored[incident.id] = incident
+
+    def list_incidents(self) -> tuple[Incident, ...]:
+        """See ``IncidentStore.list_incidents``."""
+        return tuple(sorted(self.stored.values(), key=lambda one: one.quarantined_at))
+
+
+class FakeEvents:
+    """An ``EventSink`` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+        self.told.append(event)
+
+    def names(self) -> list[str]:
+        """The names of the events, oldest first."""
+        return [event.name for event in self.told]

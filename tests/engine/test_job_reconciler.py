@@ -1,0 +1,412 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.decisions.job_resume import ResumePolicy
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.engine.job_reconciler import JobPorts, JobReconciler
+from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
+from holdfast.model.errors import BackendError, StorageFull
+from holdfast.model.events import AttemptStopped, JobFinished, JobRetried
+from holdfast.model.health import Remedy
+from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, RankView
+from holdfast.model.names import Reason
+from holdfast.model.nodes import Phase
+from holdfast.testing.builders import (
+    LONG_AGO,
+    NOW,
+    a_course,
+    a_fault,
+    a_job,
+    a_node,
+    healthy_nodes,
+)
+from holdfast.testing.fakes import (
+    Calls,
+    FakeClock,
+    FakeCluster,
+    FakeEvents,
+    FakeIncidents,
+    FakeJobs,
+)
+
+POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())
+
+
+class World:
+    """Fakes around one reconciler, which can be replaced as if its process had died."""
+
+    def __init__(self, *jobs, nodes=None) -> None:
+        self.calls = Calls()
+        self.clock = FakeClock()
+        self.cluster = FakeCluster(nodes or healthy_nodes(2), self.calls, self.clock)
+        self.jobs = FakeJobs(jobs, self.calls)
+        self.incidents = FakeIncidents(self.calls)
+        self.events = FakeEvents()
+        self.restart()
+
+    def restart(self) -> None:
+        ports = JobPorts(
+            jobs=self.jobs,
+            cluster=self.cluster,
+            incidents=self.incidents,
+            events=self.events,
+            clock=self.clock,
+        )
+        self.reconciler = JobReconciler(ports, POLICY)
+
+    def step(self, rounds=1):
+        """What these rounds called; the last answer is in ``wake_at``."""
+        self.calls.made.clear()
+        for _ in range(rounds):
+            self.wake_at = self.reconciler.step()
+        return list(self.calls.made)
+
+    @property
+    def record(self):
+        return self.jobs.views["job-1"].record
+
+
+HARDWARE = Failure(
+    kind=FailureKind.HARDWARE, reason=Reason.XID_REBOOT, at=NOW, node="node-1", step=7
+)
+
+
+def stopped(failure=HARDWARE, **changes):
+    """A job whose ranks have all ended after a stop that has settled."""
+    ranks = tuple(RankView(rank=n, node=f"node-{n + 1}", exit_code=-15) for n in range(2))
+    settled = replace(failure, at=NOW - POLICY.job.settle) if failure is not None else None
+    return a_job(JobPhase.STOPPING, ranks=ranks, record={"failure": settled, **changes})
+
+
+def an_incident(**changes) -> Incident:
+    return Incident(
+        **{
+            "id": "incident-1",
+            "node": "node-1",
+            "provider_id": "i-1",
+            "reason": Reason.XID_REBOOT,
+            "remedy": "reboot",
+            "detected_at": LONG_AGO,
+            "quarantined_at": LONG_AGO,
+            **changes,
+        }
+    )
+
+
+# launching
+
+
+def test_an_attempt_is_recorded_before_it_is_launched_and_after() -> None:
+    world = World(a_job(JobPhase.WAITING))
+
+    assert world.step() == ["put job-1 starting", "launch job-1", "put job-1 running"]
+    assert (world.record.attempt, world.record.placement) == (1, ("node-1", "node-2"))
+    assert world.events.names() == ["job.attempt_started"]
+    assert world.wake_at == NOW
+
+
+@pytest.mark.parametrize("call", ["launch", "put job-1"])
+def test_a_launch_that_failed_is_tried_again(call) -> None:
+    world = World(a_job(JobPhase.STARTING))
+    world.calls.failing[call] = BackendError("down")
+    world.step()
+    assert world.wake_at == NOW + AFTER_ERROR
+    world.calls.failing.clear()
+
+    assert world.step() == ["launch job-1", "put job-1 running"]
+    assert world.record.attempt == 1
+
+
+def test_an_attempt_that_could_not_be_recorded_is_not_launched() -> None:
+    world = World(a_job(JobPhase.WAITING))
+    world.calls.failing["put job-1"] = BackendError("down")
+
+    assert world.step() == []
+
+
+def test_two_jobs_never_get_the_same_node_in_one_round() -> None:
+    first, second = (a_job(JobPhase.WAITING, spec={"name": name}) for name in ("a", "b"))
+    world = World(first, second, nodes=healthy_nodes(3))
+
+    world.step()
+
+    phases = {name: job.record.phase for name, job in world.jobs.views.items()}
+    assert phases == {"a": JobPhase.RUNNING, "b": JobPhase.WAITING}
+
+
+@pytest.mark.parametrize("phase", [JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING])
+def test_the_nodes_of_a_job_are_its_own_before_and_after_it_runs_on_them(phase) -> None:
+    first = replace(a_job(phase, spec={"name": "a"}), ranks=())
+    second = a_job(JobPhase.WAITING, spec={"name": "b"})
+    world = World(first, second, nodes=healthy_nodes(3))
+    world.calls.failing["launch"] = BackendError("down")
+
+    world.step()
+
+    assert world.jobs.views["b"].record.phase is JobPhase.WAITING
+
+
+# stopping
+
+
+def test_a_stop_is_recorded_before_it_is_sent() -> None:
+    world = World(a_job(step=7), nodes=(a_node(), a_node(name="node-2", powered_on=False)))
+
+    assert world.step() == ["put job-1 stopping", "stop job-1"]
+    assert world.events.told == [
+        AttemptStopped(
+            job="job-1",
+            attempt=1,
+            kind="hardware",
+            reason=Reason.NODE_POWERED_OFF,
+            node="node-2",
+            evidence="the machine is powered off",
+        )
+    ]
+
+
+def test_a_stop_is_sent_once() -> None:
+    world = World(a_job(cancel_requested=True))
+
+    assert world.step(rounds=4) == ["put job-1 stopping", "stop job-1"]
+
+
+def test_a_stop_that_was_not_sent_is_sent_later() -> None:
+    world = World(a_job(cancel_requested=True))
+    world.calls.failing["stop"] = BackendError("down")
+    world.step(rounds=2)
+    assert world.wake_at == NOW + AFTER_ERROR
+    world.calls.failing.clear()
+
+    assert world.step(rounds=3) == ["stop job-1"]
+
+
+def test_a_stop_is_sent_again_by_a_controller_that_cannot_know() -> None:
+    world = World(a_job(cancel_requested=True))
+    world.step()
+    world.restart()
+
+    assert world.step(rounds=3) == ["stop job-1"]
+
+
+def test_after_its_grace_an_attempt_is_killed_and_that_is_told_once() -> None:
+    world = World(a_job(JobPhase.STOPPING, record={"phase_since": LONG_AGO, "failure": HARDWARE}))
+
+    assert world.step() == ["kill job-1", "put job-1 stopping"]
+    world.clock.time += timedelta(minutes=5)
+    assert world.step() == ["kill job-1", "put job-1 stopping"]
+    assert world.events.names() == ["job.attempt_killed"]
+    assert world.record.kills == 2
+
+
+def test_what_does_not_die_is_told() -> None:
+    record = {"phase_since": NOW, "failure": HARDWARE, "kills": 1}
+    world = World(a_job(JobPhase.STOPPING, record=record))
+
+    world.step(rounds=2)
+
+    assert [event.why for event in world.events.told] == [
+        "its processes on node-1, node-2 do not end"
+    ]
+
+
+# verdicts
+
+
+def test_a_retry_says_whose_budget_it_spent() -> None:
+    world = World(stopped())
+
+    assert world.step() == ["put job-1 waiting"]
+    assert world.events.told == [
+        JobRetried(
+            job="job-1",
+            kind="hardware",
+            reason=Reason.XID_REBOOT,
+            hardware_retries=1,
+            app_retries=0,
+        )
+    ]
+
+
+def test_the_end_of_a_job_is_told() -> None:
+    world = World(stopped(failure=None))
+
+    world.step()
+
+    assert world.events.told == [
+        JobFinished(job="job-1", outcome="cancelled", reason="cancelled by request")
+    ]
+    assert world.record.phase is JobPhase.CANCELLED
+    assert world.step() == []
+
+
+# incidents
+
+
+def touching(world, **changes):
+    """The job's touch in the incident that a verdict adds, or None."""
+    incident = an_incident(**changes)
+    world.incidents.stored[incident.id] = incident
+    world.step()
+    return next(iter(world.incidents.stored["incident-1"].jobs), None)
+
+
+def test_the_open_incident_of_the_node_notes_the_job() -> None:
+    node = a_node(Phase.REBOOTING, record={"course": a_course(ordered_at=NOW)})
+    world = World(stopped(), nodes=(node, a_node(name="node-2")))
+
+    touch = touching(world)
+
+    assert touch == JobTouch(job="job-1", attempt=1, stopped_at=NOW - POLICY.job.settle, step=7)
+    assert world.record.failure.incident_id == "incident-1"
+    assert world.record.attempts[-1].failure.incident_id == "incident-1"
+
+
+def test_the_incident_of_a_node_that_was_replaced_meanwhile_notes_the_job() -> None:
+    world = World(stopped(), nodes=healthy_nodes(2, first=2))
+
+    assert touching(world) is not None
+
+
+def test_the_newest_incident_of_a_node_is_the_right_one() -> None:
+    world = World(stopped(), nodes=healthy_nodes(2, first=2))
+    world.incidents.stored["older"] = an_incident(
+        id="older", quarantined_at=LONG_AGO - timedelta(days=1)
+    )
+
+    assert touching(world) is not None
+    assert world.incidents.stored["older"].jobs == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "notes"),
+    [
+        ({"released_at": NOW}, True),  # the fault cleared while the job was stopped
+        ({"released_at": NOW - POLICY.job.settle}, True),
+        ({"released_at": LONG_AGO}, False),  # it was over before
+        ({"node": "node-2"}, False),
+    ],
+)
+def test_only_an_incident_that_was_open_at_the_stop_notes_the_job(changes, notes) -> None:
+    assert (touching(World(stopped()), **changes) is not None) is notes
+
+
+def test_a_fault_that_was_detected_after_the_crash_explains_it_all_the_same() -> None:
+    node = a_node(Phase.QUARANTINED, faults=(a_fault(since=NOW),))
+    crash = replace(HARDWARE, kind=FailureKind.APPLICATION, reason=Reason.RANK_EXITED)
+    world = World(stopped(crash), nodes=(node, a_node(name="node-2")))
+
+    assert touching(world, detected_at=NOW, quarantined_at=NOW) is not None
+
+
+def test_a_failure_of_the_application_is_no_incident_of_its_node() -> None:
+    crash = replace(HARDWARE, kind=FailureKind.APPLICATION, reason=Reason.RANK_EXITED)
+
+    assert touching(World(stopped(crash))) is None
+
+
+def waiting_again(**failure):
+    over = AttemptRecord(
+        attempt=1,
+        placement=("node-1", "node-2"),
+        started_at=LONG_AGO,
+        stopped_at=NOW,
+        failure=replace(HARDWARE, **failure),
+    )
+    return a_job(JobPhase.WAITING, record={"attempt": 1, "attempts": (over,)})
+
+
+def test_the_incident_notes_when_the_job_runs_again() -> None:
+    world = World(waiting_again(incident_id="incident-1"))
+    world.incidents.stored["incident-1"] = an_incident(released_at=LONG_AGO)
+
+    made = world.step()
+
+    assert made == [
+        "put job-1 starting",
+        "launch job-1",
+        "incident incident-1",
+        "put job-1 running",
+    ]
+    assert world.incidents.stored["incident-1"].jobs == (
+        JobTouch(job="job-1", attempt=1, stopped_at=NOW, resumed_at=NOW, step=7),
+    )
+
+
+def test_an_incident_that_was_opened_after_the_verdict_is_found_at_the_next_start() -> None:
+    world = World(waiting_again())
+    world.incidents.stored["incident-1"] = an_incident(quarantined_at=NOW)
+
+    world.step()
+
+    (touch,) = world.incidents.stored["incident-1"].jobs
+    assert touch.resumed_at == NOW
+
+
+def test_a_job_that_starts_for_the_first_time_resumes_nothing() -> None:
+    world = World(a_job(JobPhase.WAITING))
+    world.incidents.stored["incident-1"] = an_incident()
+
+    world.step()
+
+    assert world.incidents.stored["incident-1"].jobs == ()
+
+
+# rounds
+
+
+def test_why_a_job_waits_is_told_once_and_again_if_it_changes() -> None:
+    world = World(a_job(JobPhase.WAITING, nodes=3))
+    world.step(rounds=3)
+    world.cluster.change("node-2", faults=(a_fault(Remedy.REPLACE),))
+    world.step(rounds=2)
+
+    assert [event.why for event in world.events.told] == [
+        "waiting for nodes: 3 nodes are needed, 2 of 2 can take work",
+        "waiting for nodes: 3 nodes are needed, 1 of 2 can take work",
+    ]
+
+
+def test_a_job_in_good_health_is_looked_at_when_its_nodes_could_be_silent() -> None:
+    world = World(a_job())
+
+    assert world.step() == []
+    assert world.wake_at == NOW + timedelta(seconds=39)
+
+
+def test_a_round_is_made_every_minute_at_least() -> None:
+    world = World(a_job(JobPhase.WAITING, nodes=3))
+
+    world.step()
+
+    assert world.wake_at == NOW + RESYNC
+
+
+@pytest.mark.parametrize("call", ["jobs", "snapshot"])
+def test_what_cannot_be_read_is_read_again_soon(call) -> None:
+    world = World(a_job(JobPhase.WAITING))
+    world.calls.failing[call] = BackendError("down")
+
+    assert world.step() == []
+    assert world.wake_at == NOW + AFTER_ERROR
+    assert world.events.names() == ["engine.call_failed"]
+
+
+def test_what_fails_for_one_job_does_not_keep_the_others_waiting() -> None:
+    first, second = (a_job(JobPhase.WAITING, nodes=1, spec={"name": name}) for name in ("a", "b"))
+    world = World(first, second)
+    world.calls.failing["put a"] = BackendError("down")
+
+    assert world.step() == ["put b starting", "launch b", "put b running"]
+
+
+@pytest.mark.parametrize("call", ["jobs", "snapshot", "put job-1", "launch"])
+def test_when_nothing_can_be_recorded_nothing_is_done(call) -> None:
+    world = World(a_job(JobPhase.WAITING))
+    world.calls.failing[call] = StorageFull("no space left")
+
+    with pytest.raises(StorageFull):
+        world.step()

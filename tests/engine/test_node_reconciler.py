@@ -1,0 +1,483 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC, NodePorts, NodeReconciler
+from holdfast.kit.quota import Quota
+from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLater, StorageFull
+from holdfast.model.events import RepairPostponed
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import CheckResult, Phase
+from holdfast.model.requests import Verb
+from holdfast.testing.builders import (
+    LONG_AGO,
+    NOW,
+    a_course,
+    a_fault,
+    a_node,
+    a_past_fault,
+    a_request,
+    healthy_nodes,
+)
+from holdfast.testing.fakes import (
+    Calls,
+    FakeClock,
+    FakeCluster,
+    FakeEvents,
+    FakeIncidents,
+    FakeProvider,
+)
+
+POLICY = RemediationPolicy(max_unavailable=Quota(count=2))
+
+
+class World:
+    """Fakes around one reconciler, which can be replaced as if its process had died."""
+
+    def __init__(self, *nodes, policy=POLICY) -> None:
+        self.calls = Calls()
+        self.clock = FakeClock()
+        self.cluster = FakeCluster(nodes, self.calls, self.clock)
+        self.incidents = FakeIncidents(self.calls)
+        self.events = FakeEvents()
+        self._policy = policy
+        self.restart()
+
+    def restart(self) -> None:
+        ports = NodePorts(
+            cluster=self.cluster,
+            provider=FakeProvider(self.calls),
+            incidents=self.incidents,
+            events=self.events,
+            clock=self.clock,
+        )
+        self.reconciler = NodeReconciler(ports, self._policy)
+
+    def step(self, rounds=1):
+        """What these rounds called; the last answer is in ``wake_at``."""
+        self.calls.made.clear()
+        for _ in range(rounds):
+            self.wake_at = self.reconciler.step()
+        return list(self.calls.made)
+
+    @property
+    def node(self):
+        return self.cluster.nodes["node-1"]
+
+    @property
+    def incident(self):
+        (incident,) = self.incidents.stored.values()
+        return incident
+
+
+def draining(remedy=Remedy.REBOOT, **changes):
+    return a_node(
+        Phase.DRAINING,
+        faults=(a_fault(remedy),),
+        record={"course": a_course(remedy), **changes},
+    )
+
+
+# one course
+
+
+def test_a_healthy_cluster_is_left_alone_until_the_next_resync_or_deadline() -> None:
+    world = World(*healthy_nodes(3))
+
+    assert world.step() == []
+    assert world.wake_at == NOW + timedelta(seconds=39)
+    world.clock.time = NOW - timedelta(hours=1)
+    world.step()
+    assert world.wake_at == world.clock.time + RESYNC
+
+
+def test_a_course_from_fault_to_order() -> None:
+    world = World(a_node(faults=(a_fault(),)))
+
+    made = world.step(rounds=3)
+
+    name = world.incident.id
+    assert made == [
+        "put node-1 quarantined",
+        f"incident {name}",
+        f"incident {name}",
+        "put node-1 draining",
+        f"incident {name}",
+        "put node-1 rebooting",  # recorded before it is ordered
+        f"reboot node-1 {name}/1",
+        "put node-1 rebooting",
+    ]
+    assert world.events.names() == ["node.quarantined", "node.draining", "repair.ordered"]
+    assert world.node.record.course.ordered_at == NOW
+
+
+def test_after_an_act_the_next_round_is_due_at_once() -> None:
+    world = World(a_node(faults=(a_fault(),)))
+
+    world.step()
+
+    assert world.wake_at == NOW
+
+
+def test_a_course_from_reboot_to_release() -> None:
+    world = World(draining())
+    world.step()
+    name = world.incident.id
+    world.cluster.change("node-1", boot_id="boot-2", faults=())
+
+    made = world.step(rounds=2)
+
+    assert made == [
+        f"incident {name}",
+        "put node-1 joining",
+        f"incident {name}",
+        "put node-1 schedulable",
+    ]
+    assert world.events.names()[-2:] == ["node.rejoined", "node.released"]
+    assert (world.incident.repaired_at, world.incident.released_at) == (NOW, NOW)
+
+
+def test_a_replacement_hands_its_course_on_before_the_old_node_is_forgotten() -> None:
+    world = World(draining(Remedy.REPLACE))
+    world.step()
+    name = world.incident.id
+    world.cluster.nodes["node-2"] = a_node(
+        Phase.JOINING, name="node-2", provider_id="i-2", replaces="node-1"
+    )
+
+    made = world.step(rounds=2)
+
+    assert made == [
+        f"incident {name}",
+        "put node-2 joining",
+        "retire node-1",
+        f"incident {name}",
+        "put node-2 schedulable",
+    ]
+    assert world.incident.successor == "node-2"
+    assert world.incident.released_at == NOW
+    assert world.events.names()[-2:] == ["node.replaced", "node.released"]
+
+
+def test_a_course_is_handed_on_once() -> None:
+    course = a_course(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)
+    old = a_node(Phase.REPLACING, record={"course": course})
+    heir = a_node(
+        Phase.JOINING,
+        name="node-2",
+        provider_id="i-2",
+        replaces="node-1",
+        record={"course": course},
+    )
+    world = World(old, heir)
+
+    assert "put node-2 joining" not in world.step()
+    assert set(world.cluster.nodes) == {"node-2"}
+
+
+def test_jobs_are_asked_to_leave_in_every_round() -> None:
+    node = replace(draining(), running_jobs=("a",))
+    world = World(node)
+
+    assert world.step()[-1:] == ["drain node-1"]
+    assert world.step() == ["drain node-1"]
+    assert world.wake_at == min(NOW + RESYNC, NOW + timedelta(seconds=39))
+
+
+def test_a_node_without_jobs_is_asked_nothing() -> None:
+    assert "drain node-1" not in World(draining()).step()
+
+
+def test_a_check_is_begun_in_every_round_until_it_has_ended() -> None:
+    node = a_node(Phase.CHECKING)
+    check_id = node.record.phase_since.isoformat()
+    world = World(node)
+
+    assert world.step(rounds=2) == [f"begin_check node-1 {check_id}"] * 2
+    world.cluster.change("node-1", check=CheckResult(passed=True, ended_at=NOW))
+    assert world.step() == ["put node-1 schedulable"]
+
+
+def test_an_offender_is_remembered_when_there_is_no_way_back_and_before_the_order() -> None:
+    pasts = tuple(a_past_fault(ago=timedelta(days=1)) for _ in range(2))
+    world = World(draining(Remedy.REPLACE, history=pasts))
+
+    made = world.step()
+
+    assert made[-4:] == [
+        "put node-1 replacing",
+        "remember_offender i-1",
+        "replace node-1 incident-1/1",
+        "put node-1 replacing",
+    ]
+
+
+def test_a_machine_that_faults_once_is_not_remembered() -> None:
+    assert "remember_offender i-1" not in World(draining(Remedy.REPLACE)).step()
+
+
+# the provider
+
+
+@pytest.mark.parametrize(
+    ("error", "pause"),
+    [
+        (RetryLater("throttled", after=timedelta(minutes=3)), timedelta(minutes=3)),
+        (RetryLater("throttled", after=timedelta(0)), AFTER_ERROR),
+        (RetryLater("throttled", after=timedelta(hours=-1)), AFTER_ERROR),
+        (ProviderError("not permitted"), POLICY.provider_retry),
+    ],
+)
+@pytest.mark.parametrize("remedy", [Remedy.REBOOT, Remedy.REPLACE])
+def test_a_refused_order_is_repeated_under_its_name_when_it_is_due(error, pause, remedy) -> None:
+    world = World(draining(remedy))
+    world.calls.failing[remedy.value] = error
+
+    world.step()
+
+    course = world.node.record.course
+    assert (course.retry_at, course.ordered_at) == (NOW + pause, None)
+    assert world.wake_at == min(NOW + pause, NOW + timedelta(seconds=39))
+    assert world.events.told[-1] == RepairPostponed(
+        node="node-1", remedy=remedy, error=str(error), retry_after=pause
+    )
+    world.calls.failing.clear()
+    world.clock.time = NOW + pause
+    assert f"{remedy} node-1 incident-1/1" in world.step()
+
+
+def test_a_machine_that_is_gone_is_replaced_at_once() -> None:
+    world = World(draining())
+    world.calls.failing["reboot"] = NodeGone("no such machine")
+
+    made = world.step(rounds=2)
+
+    assert [line for line in made if line.startswith("replace")] == ["replace node-1 incident-1/2"]
+    assert world.incident.remedy == "replace"
+
+
+def test_a_machine_that_is_gone_needs_no_taking_away() -> None:
+    world = World(draining(Remedy.REPLACE))
+    world.calls.failing["replace"] = NodeGone("no such machine")
+
+    world.step()
+
+    assert world.node.record.course.ordered_at == NOW
+
+
+def test_an_order_whose_answer_was_lost_keeps_its_name() -> None:
+    world = World(draining())
+    world.step()
+    lost = replace(world.node.record.course, ordered_at=None)
+    world.cluster.change("node-1", record=replace(world.node.record, course=lost))
+    world.restart()
+
+    assert "reboot node-1 incident-1/1" in world.step()
+
+
+# requests
+
+
+def test_a_request_is_forgotten_once_it_is_taken_up() -> None:
+    world = World(a_node(request=a_request(Verb.REBOOT)))
+
+    made = world.step()
+
+    assert made[0] == "put node-1 quarantined"
+    assert made[-1] == "clear_request node-1 request-1"
+
+
+def test_a_request_that_could_not_be_forgotten_is_forgotten_before_anything_else() -> None:
+    world = World(a_node(request=a_request(Verb.REBOOT)))
+    world.calls.failing["clear_request"] = BackendError("down")
+    world.step()
+    world.step()
+    assert world.node.record.phase is Phase.QUARANTINED  # nothing further while that fails
+    world.calls.failing.clear()
+
+    assert world.step()[0] == "clear_request node-1 request-1"
+    assert world.node.record.phase is Phase.DRAINING
+
+
+@pytest.mark.parametrize("phase", [Phase.SCHEDULABLE, Phase.QUARANTINED, Phase.JOINING])
+def test_a_release_is_carried_out_and_then_forgotten(phase) -> None:
+    world = World(a_node(phase, faults=(a_fault(),), request=a_request(Verb.RELEASE)))
+
+    made = [line for line in world.step() if not line.startswith("incident")]
+
+    assert made == ["put node-1 schedulable", "clear_request node-1 request-1"]
+    assert world.node.record.cleared_at == NOW
+
+
+def test_a_requested_check_is_forgotten_when_it_begins() -> None:
+    world = World(a_node(Phase.JOINING, request=a_request(Verb.DEEP_CHECK)))
+
+    assert world.step() == ["put node-1 checking", "clear_request node-1 request-1"]
+
+
+def test_a_request_that_nobody_took_up_stays() -> None:
+    course = a_course(machine="i-1#boot-1", ordered_at=NOW)
+    world = World(
+        a_node(Phase.REBOOTING, request=a_request(Verb.DEEP_CHECK), record={"course": course})
+    )
+
+    assert "clear_request node-1 request-1" not in world.step()
+
+
+# incidents
+
+
+def test_an_incident_that_was_lost_is_made_up_for_with_its_cause() -> None:
+    fault = a_fault(since=LONG_AGO)
+    world = World(a_node(Phase.QUARANTINED, faults=(fault,)))
+
+    made = world.step()
+
+    assert made[0] == "incident incident-1"
+    assert world.incident.message == fault.message
+    assert world.incident.detected_at == LONG_AGO
+
+
+def test_an_incident_is_looked_for_once() -> None:
+    deferred = a_fault(urgency=Urgency.DEFERRED)
+    world = World(
+        a_node(
+            Phase.QUARANTINED,
+            faults=(deferred,),
+            running_jobs=("a",),
+            record={"course": a_course(urgency=Urgency.DEFERRED)},
+        )
+    )
+
+    assert world.step(rounds=3) == ["incident incident-1"]
+
+
+def test_another_remedy_is_told_in_the_incident() -> None:
+    world = World(a_node(Phase.QUARANTINED, faults=(a_fault(), a_fault(Remedy.REPLACE))))
+
+    world.step()
+
+    assert (world.incident.reason, world.incident.remedy) == (Reason.XID_REPLACE, Remedy.REPLACE)
+    assert world.events.names() == ["node.reassigned"]
+
+
+def test_a_release_is_told_in_the_incident_before_the_course_is_forgotten() -> None:
+    world = World(a_node(Phase.QUARANTINED))
+    world.calls.failing["put node-1"] = BackendError("down")
+
+    world.step()
+
+    assert world.incident.released_at == NOW
+    assert world.node.record.course is not None
+
+
+# failures of the backend
+
+
+def test_an_unreadable_cluster_is_read_again_soon() -> None:
+    world = World(a_node(faults=(a_fault(),)))
+    world.calls.failing["snapshot"] = BackendError("down")
+
+    assert world.step() == []
+    assert world.wake_at == NOW + AFTER_ERROR
+    assert [str(event.error) for event in world.events.told] == ["down"]
+
+
+def test_what_fails_for_one_node_does_not_keep_the_others_waiting() -> None:
+    nodes = [replace(node, faults=(a_fault(),)) for node in healthy_nodes(4)]
+    world = World(*nodes, policy=replace(POLICY, breaker_share=100.0))
+    world.calls.failing["put node-2"] = BackendError("down")
+
+    world.step()
+
+    phases = {name: node.record.phase for name, node in world.cluster.nodes.items()}
+    assert phases.pop("node-2") is Phase.SCHEDULABLE
+    assert set(phases.values()) == {Phase.QUARANTINED}
+    assert world.wake_at == NOW
+    assert "engine.call_failed" in world.events.names()
+
+
+@pytest.mark.parametrize(
+    ("call", "node"),
+    [
+        ("snapshot", a_node()),
+        ("put node-1", a_node(faults=(a_fault(),))),
+        ("incident", a_node(Phase.QUARANTINED)),
+        ("clear_request", a_node(request=a_request(Verb.REBOOT))),
+        ("trip_breaker", a_node(faults=(a_fault(),))),
+    ],
+)
+def test_when_nothing_can_be_recorded_nothing_is_done(call, node) -> None:
+    policy = replace(POLICY, breaker_min_nodes=1 if call == "trip_breaker" else 5)
+    world = World(node, policy=policy)
+    world.calls.failing[call] = StorageFull("no space left")
+
+    with pytest.raises(StorageFull):
+        world.step()
+
+
+def test_an_order_that_could_not_be_recorded_is_not_given() -> None:
+    world = World(draining())
+    world.calls.failing["put node-1"] = BackendError("down")
+
+    assert not any(line.startswith("reboot") for line in world.step())
+
+
+# the breaker and the budget
+
+
+def test_the_breaker_is_opened_before_anything_else_and_told_once() -> None:
+    nodes = [replace(node, faults=(a_fault(),)) for node in healthy_nodes(5)]
+    world = World(*nodes)
+
+    made = world.step(rounds=3)
+
+    assert made[0] == "trip_breaker"
+    assert world.events.names().count("breaker.tripped") == 1
+    assert not any("draining" in line for line in made)
+
+
+def test_a_breaker_that_cannot_be_opened_still_holds() -> None:
+    nodes = [replace(node, faults=(a_fault(),)) for node in healthy_nodes(5)]
+    world = World(*nodes)
+    world.calls.failing["trip_breaker"] = BackendError("down")
+
+    made = world.step(rounds=3)
+
+    assert not any("draining" in line for line in made)
+    assert world.wake_at == NOW + AFTER_ERROR
+
+
+def test_why_a_repair_is_held_back_is_told_once_and_again_if_it_changes() -> None:
+    faulty = a_node(Phase.QUARANTINED, faults=(a_fault(),))
+    world = World(faulty, policy=replace(POLICY, max_unavailable=Quota(count=0)))
+
+    world.step(rounds=3)
+    assert world.events.names() == ["repair.held_back"]
+    world.cluster.breaker = replace(world.cluster.breaker, tripped_at=NOW)
+    world.step(rounds=2)
+    assert [event.why for event in world.events.told] == [
+        "0 of 0 allowed nodes are out of service",
+        "the breaker is open",
+    ]
+
+
+def test_a_new_reconciler_goes_on_where_the_old_one_died() -> None:
+    world = World(a_node(faults=(a_fault(),)))
+    for _ in range(3):
+        world.step()
+        world.restart()
+
+    assert world.node.record.phase is Phase.REBOOTING
+    assert len(world.incidents.stored) == 1
+
+
+def test_a_deep_check_course_ends_with_a_check() -> None:
+    course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
+    world = World(a_node(Phase.DRAINING, record={"course": course}))
+
+    assert "put node-1 checking" in world.step()
+    assert world.events.names() == ["node.check_begun"]

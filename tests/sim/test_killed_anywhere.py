@@ -1,0 +1,82 @@
+"""The controller is killed, or a call fails, at each single call of a story in turn."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.adapters.sim.scenario import (
+    Asks,
+    Breaks,
+    Defect,
+    Hardware,
+    LosesPower,
+    Mishaps,
+    Scenario,
+    Training,
+)
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.kit.quota import Quota
+from holdfast.model.health import Remedy
+from holdfast.model.jobs import JobPhase, JobSpec
+from holdfast.model.requests import Verb
+from holdfast.testing.trial import judge
+
+FIVE_MINUTES = timedelta(minutes=5)
+POLICY = RemediationPolicy(max_unavailable=Quota(count=1))
+TRAINING = Training(spec=JobSpec(name="job", nodes=2), steps=60, step_time=timedelta(seconds=10))
+STORIES = {
+    "a reboot": (Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REBOOT)),),
+    "a reboot in vain": (
+        Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REBOOT, relapses=1)),
+    ),
+    "a replacement": (
+        Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REPLACE, crashes=True)),
+    ),
+    "power lost": (LosesPower(at=FIVE_MINUTES, node=1),),
+    "a request": (Asks(at=FIVE_MINUTES, node=0, verb=Verb.REBOOT),),
+}
+CASES = [(story, keeps_names) for story in STORIES for keeps_names in (False, True)]
+
+
+def scenario(story: str, *, keeps_names: bool, mishaps: Mishaps) -> Scenario:
+    return Scenario(
+        nodes=2,
+        trainings=(TRAINING,),
+        happenings=STORIES[story],
+        policy=replace(POLICY, deep_check_on_start=keeps_names),
+        job_policy=JobPolicy(),
+        hardware=Hardware(keeps_names=keeps_names),
+        mishaps=replace(mishaps, downtime=timedelta(seconds=1)),
+    )
+
+
+def outcome(simulation) -> tuple:
+    """What must not depend on where the controller died."""
+    (job,) = simulation.world.jobs.values()
+    return (
+        job.record.phase,
+        job.record.hardware_retries,
+        job.record.app_retries,
+        len(simulation.world.incidents),
+        simulation.world.owner.reboots,
+        simulation.world.owner.deliveries,
+        [incident.remedy for incident in simulation.world.incidents.values()],
+        [len(incident.jobs) for incident in simulation.world.incidents.values()],
+    )
+
+
+@pytest.mark.parametrize(("story", "keeps_names"), CASES)
+@pytest.mark.parametrize("has_taken_effect", [False, True])
+@pytest.mark.parametrize("mishap", ["kills", "failures"])
+def test_a_story_ends_the_same_wherever_it_is_interrupted(
+    story, keeps_names, has_taken_effect, mishap
+) -> None:
+    undisturbed = judge(scenario(story, keeps_names=keeps_names, mishaps=Mishaps()))
+    expected = outcome(undisturbed)
+    assert expected[0] is JobPhase.SUCCEEDED
+
+    for number in range(1, undisturbed.line.calls + 1):
+        mishaps = Mishaps(**{mishap: ((number, has_taken_effect),)})
+        disturbed = judge(scenario(story, keeps_names=keeps_names, mishaps=mishaps))
+        assert outcome(disturbed) == expected, f"{mishap} in call {number}"
