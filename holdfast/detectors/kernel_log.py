@@ -34,7 +34,7 @@ _PREFIX: Final = re.compile(
     |(?P<iso>(?:1[ ])?(?:[A-Z][a-z]{{2}}[ ])?
        (?P<stamp>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME}(?:[.,][0-9]{{1,9}})?
           (?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)
-       (?:[ ][A-Z]{{3,5}})?[ ](?P<iso_tag>{_KERNEL.replace(" ", "[ ]")})?)
+       (?:[ ](?:UTC|[A-Z]{{2,4}}T))?[ ](?P<iso_tag>{_KERNEL.replace(" ", "[ ]")})?)
     |(?P<syslog>(?P<month>[^\s\[\]<>:]{{1,12}})[ ]+(?P<day>[0-9]{{1,2}})[ ]
        (?P<clock>{_TIME})(?:[.,][0-9]{{1,9}})?[ ](?P<syslog_tag>{_KERNEL.replace(" ", "[ ]")})?)
     |(?P<tag>{_KERNEL.replace(" ", "[ ]")})

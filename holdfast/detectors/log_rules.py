@@ -34,7 +34,8 @@ class LogRule:
     pattern: str
     """Regular expression for the beginning of the message.
 
-    Its group ``pci`` or ``device`` says what is affected, ``code`` is the number in the family.
+    Its group ``pci``, ``neuron`` (a number) or ``device`` (any name) says what is affected, and
+    ``code`` is the number in the family.
     """
 
     example: str
@@ -102,4 +103,6 @@ def _device(groups: Mapping[str, str | None]) -> str:
     if (address := groups.get("pci")) is not None:
         domain, bus, slot = address.lower().split(":")
         return f"PCI:{int(domain, 16):04x}:{bus}:{slot}"
+    if (number := groups.get("neuron")) is not None:
+        return f"nd{int(number)}"
     return (groups.get("device") or "")[:LONGEST_DEVICE]

@@ -4,10 +4,32 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from holdfast.detectors import gpu_xid
+from holdfast.detectors import (
+    efa_log,
+    gpu_driver,
+    gpu_sxid,
+    gpu_xid,
+    host_disk,
+    host_hardware,
+    host_lockup,
+    host_memory,
+    infiniband_log,
+    neuron_log,
+)
 from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile
 
-ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (gpu_xid.build,)
+ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
+    gpu_xid.build,
+    gpu_sxid.build,
+    gpu_driver.build,
+    neuron_log.build,
+    efa_log.build,
+    infiniband_log.build,
+    host_memory.build,
+    host_lockup.build,
+    host_disk.build,
+    host_hardware.build,
+)
 
 
 def detectors(profile: Profile) -> tuple[Detector, ...]:

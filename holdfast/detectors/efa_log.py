@@ -1,0 +1,80 @@
+"""AWS Elastic Fabric Adapter: what its driver writes to the kernel log.
+
+A line begins with ``infiniband efa_0: `` (or ``rdmap16s27``) on kernels whose InfiniBand core does
+the printing, and with ``efa 0000:a0:19.0: `` otherwise. Commands that fail while a process ends, as
+``DEREG_MR``, are no fault.
+"""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile
+from holdfast.detectors.log_rules import LogRule, log_detector
+from holdfast.model.health import Remedy, Severity, Urgency
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "efa"
+
+_DRIVER: Final = "https://github.com/amzn/amzn-drivers, kernel/linux/efa"
+_NAME: Final = r"efa_[0-9]{1,4}|rdmap[0-9a-z]{1,16}"
+_ADDRESS: Final = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+_PREFIX: Final = rf"(?:infiniband|efa) (?P<device>{_NAME}|{_ADDRESS}): (?:(?:{_NAME}): )?"
+
+
+def _silent(mark: str, text: str) -> LogRule:
+    """One command may time out on a busy host; a device that is broken answers none."""
+    return LogRule(
+        mark=mark,
+        pattern=rf"{_PREFIX}[^\n]{{0,80}}?{re.escape(mark)}",
+        example=f"infiniband efa_0: {text}",
+        condition=Condition.NETWORK,
+        reason=Reason.EFA_COMMAND_TIMEOUT,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        urgency=Urgency.DEFERRED,
+        min_count=3,
+        window=timedelta(minutes=10),
+        source=f"{_DRIVER}; how often is our own judgement",
+    )
+
+
+def _absent(mark: str, text: str) -> LogRule:
+    return LogRule(
+        mark=mark,
+        pattern=rf"{_PREFIX}{re.escape(mark)}",
+        example=f"efa 0000:a0:19.0: {text}",
+        condition=Condition.NETWORK,
+        reason=Reason.EFA_INIT_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        source=_DRIVER,
+    )
+
+
+RULES: Final = (
+    _silent(
+        "Reading register timed out",
+        "Reading register timed out. expected: req id[7] offset[0x58] actual: req id[6] "
+        "offset[0x58]",
+    ),
+    _silent("Admin queue is closed", "Admin queue is closed"),
+    _silent("Wait for completion (polling) timeout", "Wait for completion (polling) timeout"),
+    _silent(
+        "didn't send any completion for admin cmd",
+        "The device didn't send any completion for admin cmd CREATE_QP(1) status 0 (ctx 0x1)",
+    ),
+    _silent(
+        "didn't receive any MSI-X interrupt",
+        "The device sent a completion but the driver didn't receive any MSI-X interrupt for admin "
+        "cmd CREATE_QP(1) status 0",
+    ),
+    _absent("EFA device init failed", "EFA device init failed"),
+    _absent("Device isn't ready, abort com init", "Device isn't ready, abort com init"),
+    _absent("Reset indication didn't turn o", "Reset indication didn't turn on"),
+)
+
+
+def build(_: Profile) -> Detector:
+    """The detector; all profiles agree."""
+    return log_detector("efa-log", FAMILY, RULES)

@@ -1,0 +1,62 @@
+"""NVIDIA's driver cannot use a GPU: messages that are no XIDs."""
+
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile
+from holdfast.detectors.log_rules import PCI, LogRule, log_detector
+from holdfast.model.health import Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "gpu-driver"
+
+_DRIVER: Final = "NVIDIA open-gpu-kernel-modules 595.45.04"
+
+RULES: Final = (
+    LogRule(
+        mark="RmInitAdapter failed",
+        pattern=rf"NVRM: GPU {PCI}: RmInitAdapter failed",
+        example="NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:2477)",
+        condition=Condition.NVIDIA_REBOOT,
+        reason=Reason.GPU_INIT_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        source=f"{_DRIVER}; seen after XID 79 in its issue 1151",
+    ),
+    LogRule(
+        mark="rm_init_adapter failed",
+        pattern=rf"NVRM: GPU {PCI}: rm_init_adapter failed",
+        example="NVRM: GPU 0000:01:00.0: rm_init_adapter failed, device minor number 0",
+        condition=Condition.NVIDIA_REBOOT,
+        reason=Reason.GPU_INIT_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        source=_DRIVER,
+    ),
+    LogRule(
+        mark="NVIDIA probe routine failed",
+        pattern=r"NVRM: The NVIDIA probe routine failed for [0-9]{1,4} device",
+        example="NVRM: The NVIDIA probe routine failed for 1 device(s).",
+        condition=Condition.NVIDIA_REBOOT,
+        reason=Reason.GPU_PROBE_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        source=_DRIVER,
+    ),
+    LogRule(
+        mark="PostRxDet",
+        pattern=r"NVRM: knvlink\w{1,80}PostRxDet\w{1,80}: Failed to update Rx Detect Link mask",
+        example=(
+            "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!"
+        ),
+        condition=Condition.NVIDIA_REBOOT,
+        reason=Reason.NVLINK_DETECT_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        source=f"{_DRIVER}; gpud reboots for it (issues 1271 and 1272)",
+    ),
+)
+
+
+def build(_: Profile) -> Detector:
+    """The detector; all profiles agree."""
+    return log_detector("gpu-driver", FAMILY, RULES)

@@ -1,0 +1,60 @@
+"""Processes that the kernel ended because memory had run out.
+
+Each is told by one line, ``Out of memory: Killed process 4242 (python) ..`` where the host itself
+had none left, and ``Memory cgroup out of memory: ..`` where a job had reached its own limit. The
+many other lines of the same event repeat it. Nothing is done to the node: most often the job asks
+for more than there is, and would again.
+"""
+
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile
+from holdfast.detectors.log_rules import LogRule, log_detector
+from holdfast.model.health import Severity
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "oom"
+
+_KERNEL: Final = "Linux, mm/oom_kill.c; node-problem-detector, kernel-monitor.json (OOMKilling)"
+_VICTIM: Final = r"(?:Kill|Killed) process [0-9]{1,10} \((?P<device>[^\n]{1,64}?)\)(?=,? |$)"
+
+RULES: Final = (
+    LogRule(
+        mark="Memory cgroup out of memory",
+        pattern=rf"Memory cgroup out of memory: {_VICTIM}",
+        example=(
+            "Memory cgroup out of memory: Killed process 3504804 (kubectl) total-vm:1262748kB, "
+            "anon-rss:51200kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:288kB oom_score_adj:999"
+        ),
+        condition=Condition.SOFTWARE,
+        reason=Reason.OOM_KILLING,
+        severity=Severity.INFO,
+        source=_KERNEL,
+    ),
+    LogRule(
+        mark="Out of memory",
+        pattern=rf"Out of memory(?: \(oom_kill_allocating_task\))?: {_VICTIM}",
+        example=(
+            "Out of memory: Killed process 9876 (python) total-vm:270532kB, anon-rss:104520kB, "
+            "file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:288kB oom_score_adj:0"
+        ),
+        condition=Condition.HOST_MEMORY,
+        reason=Reason.OOM_KILLING,
+        severity=Severity.WARNING,
+        source=_KERNEL,
+    ),
+    LogRule(
+        mark="Killed process",
+        pattern=_VICTIM,
+        example="Killed process 9876 (apache2) total-vm:270532kB, anon-rss:104520kB, file-rss:0kB",
+        condition=Condition.SOFTWARE,
+        reason=Reason.OOM_KILLING,
+        severity=Severity.INFO,
+        source=f"{_KERNEL}; before 5.0 the line does not say which memory ran out",
+    ),
+)
+
+
+def build(_: Profile) -> Detector:
+    """The detector; all profiles agree."""
+    return log_detector("host-memory", FAMILY, RULES)
