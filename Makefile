@@ -24,8 +24,8 @@ check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-fuzz: $(VENV)/.dev ## 100,000 random fault schedules on the simulated platform
-	@HOLDFAST_SCHEDULES=100000 $(BIN)/pytest -m schedules $(ARGS)
+fuzz: $(VENV)/.demo ## 100,000 random fault schedules on the simulated platform, under all laws
+	@$(BIN)/python -m holdfast.testing.fuzz --schedules 100000 --jobs $$(nproc) $(ARGS)
 
 bench: $(VENV)/.demo ## latencies and memory, each beside its goal
 	@$(BIN)/python -m bench $(ARGS)
