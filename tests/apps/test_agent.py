@@ -1,10 +1,13 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ PATIENCE_S = 20.0  # far more than anything here takes, for machines that are bu
 
 XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, NVLink: fatal error"
 KMSG = Path("/dev/kmsg")
+NOBODY = 65534
 
 
 def eventually(is_true: Callable[[], object]) -> None:
@@ -171,6 +175,68 @@ def test_an_agent_that_was_killed_is_no_different(node: Node) -> None:
     node.start()
 
     eventually(lambda: node.faults() == {74: 1, 95: 1, 73: 1})
+
+
+def test_an_agent_whose_report_is_lost_reads_the_kernels_log_again(node: Node) -> None:
+    process = node.start_and_wait()
+    node.log(74)
+    eventually(lambda: 74 in node.faults())
+    node.wait_for_beats(2)  # by then the cursors are kept
+    node.stop(process)
+    (node.reports / "report.json").unlink()
+
+    node.start()
+
+    eventually(lambda: 74 in node.faults())
+
+
+def test_a_line_is_seen_without_waiting_for_a_heartbeat(node: Node) -> None:
+    node.start("--heartbeat", "1h")
+    eventually(node.heartbeat)
+
+    node.log(74)
+    eventually(lambda: 74 in node.faults())
+    node.log(73, node.messages)
+    eventually(lambda: 73 in node.faults())
+
+    assert node.beats() == 1
+
+
+@pytest.fixture
+def unwatchable_node() -> Iterator[Node]:
+    """A node in a directory that may be used, but not listed: inotify refuses to watch it."""
+    directory = Path(tempfile.mkdtemp())
+    node = Node(directory)
+    for path in (node.kmsg, node.messages):
+        path.chmod(0o666)
+    node.reports.mkdir(mode=0o777)
+    node.reports.chmod(0o777)
+    directory.chmod(0o311)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    yield node
+    if is_root:
+        os.seteuid(0)
+    directory.chmod(0o700)
+    shutil.rmtree(directory)
+
+
+def test_where_files_cannot_be_watched_they_are_polled(unwatchable_node: Node) -> None:
+    node = unwatchable_node
+
+    def log_and_end() -> None:
+        try:
+            eventually(node.heartbeat)
+            node.log(74)
+            eventually(lambda: 74 in node.faults())
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor() as threads:
+        done = threads.submit(log_and_end)
+        assert main(node.argv("--heartbeat", "1h")) == 0
+        done.result()
 
 
 def test_a_reboot_clears_all_faults(node: Node) -> None:

@@ -159,6 +159,17 @@ def test_if_nothing_is_found_that_is_said(tmp_path: Path, output: str) -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_if_anything_is_found_in_any_file_nothing_more_is_said(
+    log: Path, tmp_path: Path, output: str
+) -> None:
+    quiet = tmp_path / "quiet"
+    quiet.write_text(NOISE, encoding="utf-8")
+
+    assert scanned("--output", output, log, quiet).stderr == ""
+    assert scanned("--output", output, quiet, log).stderr == ""
+
+
 def test_a_file_that_cannot_be_read_hides_no_other(log: Path, tmp_path: Path) -> None:
     result = scanned("-o", "json", tmp_path / "none", log, tmp_path)
 

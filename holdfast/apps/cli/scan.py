@@ -102,14 +102,15 @@ def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output:
     watchers = detectors(Profile(profile))
     now = SystemClock().now().astimezone()
     show = _show_json if output == Output.JSON else partial(_show_table, output)
-    found = unread = 0
+    is_any_found = False
+    unread = 0
     for file in files:
         try:
-            found += show(_hits(file, watchers, now))
+            is_any_found |= show(_hits(file, watchers, now))
         except BackendError as error:
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
-    if not found and unread < len(files):
+    if not is_any_found and unread < len(files):
         click.echo(f"Nothing was found in {_counted(len(files) - unread)}.", err=True)
     ctx.exit(ExitCode.BAD_INPUT if unread else ExitCode.OK)
 
@@ -149,10 +150,11 @@ def _judged(
             )
 
 
-def _show_json(hits: Iterator[_Hit]) -> int:
-    """Print one object for each hit, as soon as it is found. Returns how many there were."""
-    count = 0
-    for count, hit in enumerate(hits, 1):  # noqa: B007 - the last one counts
+def _show_json(hits: Iterator[_Hit]) -> bool:
+    """Print one object for each hit, as soon as it is found. Returns whether there were any."""
+    is_found = False
+    for hit in hits:
+        is_found = True
         finding = hit.finding
         print_json_line(
             {
@@ -166,16 +168,16 @@ def _show_json(hits: Iterator[_Hit]) -> int:
                 "remedy": finding.remedy,
             }
         )
-    return count
+    return is_found
 
 
-def _show_table(output: str, hits: Iterator[_Hit]) -> int:
-    """Print tables of ``PAGE`` hits at most. Returns how many hits there were."""
-    count = 0
+def _show_table(output: str, hits: Iterator[_Hit]) -> bool:
+    """Print tables of ``PAGE`` hits at most. Returns whether there were any."""
+    is_found = False
     while page := list(islice(hits, PAGE)):
+        is_found = True
         print_rows(page, _COLUMNS, output=output, empty="")
-        count += len(page)
-    return count
+    return is_found
 
 
 def _counted(files: int) -> str:
