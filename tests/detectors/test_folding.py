@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -5,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.detectors import gpu_driver, gpu_sxid, host_hardware
+from holdfast.detectors.causes import WITHIN
 from holdfast.detectors.contract import LogLine, Profile, Readings
-from holdfast.detectors.folding import NOTICES_KEPT, Health, fold
+from holdfast.detectors.folding import NOTICES_KEPT, ONE_SIGHTING, Health, fold
 from holdfast.detectors.gpu_xid import build
-from holdfast.model.health import Finding, Remedy, Urgency
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.health import Finding, Remedy, Severity, Urgency
+from holdfast.model.names import Condition, Reason
+from holdfast.model.report import NodeReport
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -184,7 +190,9 @@ def test_no_key_is_told_twice(findings: list[Finding]) -> None:
 
     told = [entry.key for entry in (*health.faults, *health.notices)]
     assert len(set(told)) == len(told)
-    assert set(told) == {finding.key for finding in findings}
+    unheard = {finding.key for finding in findings} - set(told)
+    assert {reason for _, reason, *_ in unheard} <= {Reason.XID_ECHO}
+    assert set(told) <= {finding.key for finding in findings}
 
 
 @given(FINDINGS)
@@ -221,3 +229,188 @@ def test_notices_of_a_settled_family_that_were_not_found_again_are_over() -> Non
     [notice] = fold(known, [xid(31)], settled=["xid"]).notices
 
     assert notice.code == 31
+
+
+MINUTE = timedelta(minutes=1)
+WINDOW = 10 * MINUTE
+
+
+def timeout(at: datetime = NOW, device: str = "nvme0") -> Finding:
+    """Something that proves nothing until it was seen three times."""
+    return Finding(
+        family="disk",
+        condition=Condition.DISK,
+        reason=Reason.NVME_TIMEOUT,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        message="timeout",
+        observed_at=at,
+        device=device,
+        min_count=3,
+        window=WINDOW,
+    )
+
+
+def line(message: str, at: datetime) -> Finding:
+    readings = Readings(kernel_log=(LogLine(message=message, observed_at=at),))
+    modules = (gpu_sxid, gpu_driver, host_hardware)
+    [finding] = [one for m in modules for one in m.build(Profile.HYPERPOD).detect(readings)]
+    return finding
+
+
+def sxid(at: datetime = NOW, switch: int = 1) -> Finding:
+    where = f"PCI:0000:c{switch}:00.0"
+    return line(f"nvidia-nvswitch{switch}: SXid ({where}): 20034, Fatal, Link 30 LTSSM", at)
+
+
+def test_what_one_sighting_does_not_prove_is_a_notice_until_it_was_seen_often_enough() -> None:
+    moments = [NOW, NOW + MINUTE, NOW + 2 * MINUTE]
+
+    one, two, three = (folded(*map(timeout, moments[:count])) for count in (1, 2, 3))
+
+    assert (one.faults, two.faults) == ((), ())
+    assert [notice.seen_at for notice in two.notices] == [(NOW, NOW + MINUTE)]
+    [fault] = three.faults
+    assert (fault.since, fault.remedy, three.notices) == (moments[2], Remedy.REBOOT, ())
+
+
+@pytest.mark.parametrize(("late", "faults"), [(timedelta(0), 1), (timedelta(microseconds=1), 0)])
+def test_sightings_count_within_the_window_only(late: timedelta, faults: int) -> None:
+    moments = [NOW, NOW + MINUTE, NOW + WINDOW + late]
+
+    assert len(folded(*map(timeout, moments)).faults) == faults
+
+
+def test_an_old_sighting_does_not_hide_the_new_ones() -> None:
+    moments = [NOW, NOW + WINDOW + MINUTE, NOW + WINDOW + 2 * MINUTE, NOW + WINDOW + 3 * MINUTE]
+
+    assert folded(*map(timeout, moments[:3])).faults == ()
+    assert len(folded(*map(timeout, moments)).faults) == 1
+
+
+@pytest.mark.parametrize(("apart", "faults"), [(ONE_SIGHTING, 1), (ONE_SIGHTING - SECOND, 0)])
+def test_a_burst_is_one_sighting(apart: timedelta, faults: int) -> None:
+    moments = [NOW, NOW + apart, NOW + 2 * apart]
+
+    assert len(folded(*map(timeout, moments)).faults) == faults
+    assert folded(*[timeout(NOW)] * 100).faults == ()
+
+
+def test_sightings_in_any_order_count() -> None:
+    moments = [NOW + 2 * MINUTE, NOW, NOW + MINUTE]
+
+    assert len(folded(*map(timeout, moments)).faults) == 1
+
+
+def test_each_device_is_counted_by_itself() -> None:
+    moments = [NOW, NOW + MINUTE, NOW + 2 * MINUTE]
+
+    assert folded(*(timeout(at, f"nvme{at.minute % 2}") for at in moments)).faults == ()
+
+
+def test_once_proven_every_line_counts() -> None:
+    moments = [NOW, NOW + MINUTE, *[NOW + 2 * MINUTE] * 5]
+
+    [fault] = folded(*map(timeout, moments)).faults
+
+    assert fault.count == 5
+
+
+def test_what_may_yet_become_a_fault_is_not_pushed_out_by_what_never_does() -> None:
+    storm = [xid(1000 + number) for number in range(NOTICES_KEPT + 5)]
+
+    health = folded(timeout(), *storm, timeout(NOW + MINUTE), *storm, timeout(NOW + 2 * MINUTE))
+
+    assert len(health.faults) == 1
+    assert len(folded(timeout(), *storm).notices) == NOTICES_KEPT
+    many = [timeout(device=f"nvme{number}") for number in range(NOTICES_KEPT + 5)]
+    assert [notice.device for notice in folded(*many).notices] == [one.device for one in many[5:]]
+
+
+def test_a_gpu_off_the_bus_gathers_what_follows_from_it() -> None:
+    health = folded(
+        xid(79),
+        xid(45, at=NOW + SECOND),
+        xid(45, at=NOW + SECOND, device="c0"),
+        sxid(NOW + 12 * SECOND),
+        sxid(NOW + 12 * SECOND, switch=2),
+        line("NVRM: GPU 0000:b9:00.0: RmInitAdapter failed! (0x62:0x40:2477)", NOW + 14 * SECOND),
+    )
+
+    [fault] = health.faults
+    assert (fault.code, fault.count, fault.followers) == (79, 1, 5)
+    assert health.notices == ()
+
+
+def test_the_cause_may_be_told_last() -> None:
+    aer = "pcieport 0000:00:02.0: AER: Uncorrected (Fatal) error received: id=0010"
+
+    health = folded(line(aer, NOW - SECOND), sxid(), sxid(), xid(45), xid(79))
+
+    [fault] = health.faults
+    assert (fault.code, fault.count, fault.followers) == (79, 1, 4)
+    assert health.notices == ()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_comes_too_late_or_too_soon_is_a_fault_of_its_own(sign: int) -> None:
+    assert len(folded(xid(79), sxid(NOW + sign * WITHIN)).faults) == 1
+    assert len(folded(xid(79), sxid(NOW + sign * (WITHIN + SECOND))).faults) == 2
+
+
+def test_other_faults_gather_their_echoes_only() -> None:
+    health = folded(xid(74), xid(45), sxid(), xid(13))
+
+    assert [(fault.family, fault.followers) for fault in health.faults] == [("sxid", 0), ("xid", 1)]
+    assert [notice.code for notice in health.notices] == [13]
+
+
+def test_an_application_error_gathers_nothing() -> None:
+    assert [notice.code for notice in folded(xid(94), xid(45)).notices] == [45]
+
+
+def test_one_gpu_off_the_bus_does_not_hide_another() -> None:
+    assert len(folded(xid(79), xid(79, device="c0"), xid(95), xid(74)).faults) == 4
+
+
+def test_a_fault_that_was_there_before_is_counted_on() -> None:
+    health = folded(sxid(), sxid(NOW + MINUTE), xid(79, at=NOW + MINUTE), sxid(NOW + MINUTE))
+
+    assert {(fault.code, fault.count, fault.followers) for fault in health.faults} == {
+        (20034, 3, 0),
+        (79, 1, 0),
+    }
+
+
+MIXED = st.lists(
+    st.one_of(
+        st.builds(lambda s: timeout(NOW + s * 4 * SECOND), st.integers(0, 300)),
+        st.builds(lambda s: sxid(NOW + s * SECOND), st.integers(-20, 40)),
+        st.builds(
+            lambda s, c: xid(c, at=NOW + s * SECOND),
+            st.integers(0, 40),
+            st.sampled_from([79, 45, 74, 13]),
+        ),
+    ),
+    max_size=25,
+)
+
+
+@given(MIXED, st.integers(0, 25))
+def test_a_new_agent_that_knows_the_last_report_goes_on_as_the_old_one_would(
+    findings: list[Finding], cut: int
+) -> None:
+    before = folded(*findings[:cut])
+    report = NodeReport(
+        node="n",
+        boot_id="b",
+        sequence=1,
+        reported_at=NOW,
+        faults=before.faults,
+        notices=before.notices,
+    )
+
+    read = from_plain(NodeReport, json.loads(json.dumps(to_plain(report))))
+
+    known = Health(faults=read.faults, notices=read.notices)
+    assert fold(known, findings[cut:]) == folded(*findings)
