@@ -10,8 +10,10 @@ from holdfast.apps.demo.corpus import (
     SYMBOLS,
     TEXT_LIMIT,
     corpus_of,
+    modules_in,
     standard_library,
 )
+from holdfast.model.errors import ConfigError
 
 SHORTEST = HELD_OUT_SHARE * (CONTEXT + 1)
 TEXT = bytes(range(32, 127)) * 20
@@ -27,6 +29,22 @@ def test_the_standard_library_is_the_same_text_every_time_and_bounded():
     assert first.digest == second.digest
     assert np.array_equal(first.training, second.training)
     assert TEXT_LIMIT * 0.9 < len(first.training) + len(first.held_out) <= TEXT_LIMIT
+
+
+@pytest.mark.parametrize("names", [["b", "a", "c"], ["c", "a", "b"], ["a", "b", "c"]])
+def test_modules_are_read_in_the_order_of_their_names_without_private_ones(tmp_path, names):
+    for name in names:
+        (tmp_path / f"{name}.py").write_bytes(name.encode() * SHORTEST)
+    (tmp_path / "_build.py").write_text("differs between machines")
+    (tmp_path / "a.txt").write_text("no module")
+    expected = corpus_of(b"a" * SHORTEST + b"b" * SHORTEST + b"c" * SHORTEST)
+
+    assert modules_in(tmp_path).digest == expected.digest
+
+
+def test_a_python_without_sources_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"no Python sources to train on in .*: 0 usable"):
+        modules_in(tmp_path)
 
 
 @given(st.binary(min_size=SHORTEST * 4, max_size=SHORTEST * 6))

@@ -4,9 +4,15 @@ import signal
 import socket
 import subprocess
 import time
+from datetime import timedelta
 
 import pytest
 from trainer_ranks import ROOT, Attempt, checkpoints, final, free_port, numpy_command
+
+from holdfast.apps.demo.allreduce import RankGroup
+from holdfast.apps.demo.corpus import corpus_of
+from holdfast.apps.demo.options import parse_options, rank_environment
+from holdfast.apps.demo.train_numpy import NumpyReplica
 
 STEPS, EVERY = 120, 20
 SIZE = ("--steps", str(STEPS), "--batch", "96", "--hidden", "48")
@@ -20,6 +26,14 @@ def undisturbed(tmp_path_factory):
     return finish(tmp_path_factory.mktemp("undisturbed"))
 
 
+CORPUS = corpus_of(bytes(range(32, 127)) * 10)
+ALONE = RankGroup({}, timedelta(seconds=1))
+
+
+def options(seed):
+    return parse_options("trainer", "Train.", ["--seed", seed], {})
+
+
 def finish(directory, *, nodes=2, attempt=1, command=TRAIN):
     with Attempt(directory, command, nodes=nodes, attempt=attempt) as ranks:
         assert ranks.exit_codes() == [0] * nodes, ranks.errors()
@@ -29,17 +43,16 @@ def finish(directory, *, nodes=2, attempt=1, command=TRAIN):
 
 def kill(number, *victims):
     def hit(ranks):
-        for rank in victims:
-            ranks.signal(ranks.processes[rank], number)
+        ranks.signal(number, *victims)
 
     return hit
 
 
 def stop_then_kill(rank):
     def hit(ranks):
-        ranks.signal(ranks.processes[rank], signal.SIGSTOP)
+        ranks.signal(signal.SIGSTOP, rank)
         time.sleep(0.05)
-        ranks.signal(ranks.processes[rank], signal.SIGKILL)
+        ranks.signal(signal.SIGKILL, rank)
 
     return hit
 
@@ -77,7 +90,7 @@ def test_a_job_of_three_ranks_ends_with_the_same_bits_too(tmp_path):
     expected = finish(tmp_path / "undisturbed", nodes=3)
     with Attempt(tmp_path, TRAIN, nodes=3) as ranks:
         ranks.wait_for_step(EVERY + 3)
-        kill(signal.SIGKILL, 2)(ranks)
+        ranks.signal(signal.SIGKILL, 2)
         assert ranks.exit_codes() == [1, 1, -9]
 
     assert finish(tmp_path, nodes=3, attempt=2) == expected
@@ -90,7 +103,7 @@ def test_a_rank_killed_while_it_saves_leaves_only_whole_checkpoints(tmp_path, un
         with Attempt(tmp_path, always, attempt=attempt) as ranks:
             ranks.wait_for_step(0)
             time.sleep(chance.random() * 0.08)
-            kill(signal.SIGKILL, 0)(ranks)
+            ranks.signal(signal.SIGKILL, 0)
             ranks.exit_codes()
         assert not any("damaged" in error for error in ranks.errors())
 
@@ -138,6 +151,25 @@ def test_without_any_whole_checkpoint_the_job_starts_again(tmp_path, undisturbed
 
     assert "started at step 0 " in ranks.outputs()[0]
     assert final(tmp_path) == undisturbed
+
+
+def test_the_number_of_ranks_does_not_change_what_is_learned(tmp_path):
+    reports = []
+    for nodes in (1, 2, 5):
+        command = numpy_command("--steps", "3", "--batch", "64", "--checkpoint-every", "1")
+        with Attempt(tmp_path / str(nodes), command, nodes=nodes) as ranks:
+            assert ranks.exit_codes() == [0] * nodes
+        # Not to the bit: the sums are rounded in another order.
+        reports.append([line for line in ranks.outputs()[0].splitlines() if "loss" in line][:3])
+
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_the_seed_shapes_the_first_weights():
+    def untrained(seed):
+        return NumpyReplica(CORPUS, options(seed), rank_environment({}), ALONE).weights()
+
+    assert untrained("0") == untrained("0") != untrained("1")
 
 
 def test_the_model_learns(undisturbed):
@@ -209,7 +241,7 @@ def test_a_stopped_rank_makes_the_other_end_after_the_timeout(tmp_path, stopped)
     other = 1 - stopped
     with Attempt(tmp_path, [*TRAIN, "--peer-timeout", "0.3"]) as ranks:
         ranks.wait_for_step(3)
-        ranks.signal(ranks.processes[stopped], signal.SIGSTOP)
+        ranks.signal(signal.SIGSTOP, stopped)
 
         assert ranks.processes[other].wait(30) == 1
         assert f"rank {other}: lost rank {stopped}: silent for 300ms" in ranks.errors()[other]

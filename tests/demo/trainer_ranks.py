@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from holdfast.kit.processes import descendants, send
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120.0
 
@@ -19,7 +21,7 @@ def free_port() -> int:
 
 
 class Attempt:
-    """One start of all node ranks, each in a process group of its own."""
+    """One start of all node ranks."""
 
     def __init__(
         self,
@@ -68,7 +70,6 @@ class Attempt:
                 command,
                 env=environment,
                 cwd=self.directory,
-                start_new_session=True,
                 stdout=out,
                 stderr=err,
             )
@@ -77,14 +78,16 @@ class Attempt:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.signal(signal.SIGKILL, *range(len(self.processes)))
         for process in self.processes:
-            self.signal(process, signal.SIGKILL)
             process.wait()
 
-    @staticmethod
-    def signal(process: subprocess.Popen[bytes], number: int) -> None:
-        if process.poll() is None:
-            os.killpg(process.pid, number)
+    def signal(self, number: int, *ranks: int) -> None:
+        """Send a signal to all of some nodes: torchrun starts its workers in own sessions."""
+        nodes = [self.processes[rank].pid for rank in ranks if self.processes[rank].poll() is None]
+        # Found before the first is sent: one node's end must not come before the other's signal.
+        for pid in [pid for node in nodes for pid in (node, *descendants(node))]:
+            send(pid, number)
 
     def step(self) -> int:
         """The last step reported; -1 before the first report."""

@@ -217,7 +217,9 @@ def _reach_root(environment: RankEnvironment, deadline: float) -> socket.socket:
             continue
         if link.getsockname() != link.getpeername():
             return link
-        # The kernel gave us the very port that we called: TCP connects a socket to itself.
+        # The kernel gave us the very port that we called, and TCP connects such a socket to itself.
+        # Without a reset on closing, the port would be taken for a minute: TIME_WAIT.
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         link.close()
 
 

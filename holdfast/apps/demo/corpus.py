@@ -65,15 +65,26 @@ class Corpus:
 
 
 def standard_library() -> Corpus:
-    """The top-level public modules of the standard library in the order of their names.
+    """The public top-level modules of this Python's standard library.
 
     Raises:
         ConfigError: this Python comes without its sources.
 
     """
-    directory = Path(sysconfig.get_path("stdlib"))
+    return modules_in(Path(sysconfig.get_path("stdlib")))
+
+
+def modules_in(directory: Path) -> Corpus:
+    """The modules right in ``directory``, in the order of their names.
+
+    Those whose names begin with an underscore are left out: among them are records of how this
+    Python was built.
+
+    Raises:
+        ConfigError: they hold too little text.
+
+    """
     text = b""
-    # Names that begin with an underscore include records of how this Python was built.
     for path in sorted(directory.glob("[a-z]*.py")):
         text += path.read_bytes()
         if len(text) >= TEXT_LIMIT:
@@ -81,7 +92,7 @@ def standard_library() -> Corpus:
     try:
         return corpus_of(text[:TEXT_LIMIT])
     except ValueError as error:
-        raise ConfigError(f"no sources of the standard library in {directory}: {error}") from error
+        raise ConfigError(f"no Python sources to train on in {directory}: {error}") from error
 
 
 def corpus_of(text: bytes) -> Corpus:

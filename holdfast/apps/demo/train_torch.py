@@ -118,7 +118,7 @@ def _process_group(
     environment: RankEnvironment, join_timeout: timedelta, peer_timeout: timedelta
 ) -> Iterator[None]:
     rank, world_size = environment.rank, environment.world_size
-    with _peer_errors():
+    with _peer_errors("cannot join the other ranks"):
         if world_size == 1:
             store = dist.HashStore()
         else:
@@ -132,13 +132,13 @@ def _process_group(
 
 
 @contextmanager
-def _peer_errors() -> Iterator[None]:
+def _peer_errors(what: str = "lost the other ranks") -> Iterator[None]:
     """Turn what PyTorch raises when it cannot reach a rank, plain RuntimeErrors, into PeerLost."""
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).partition("\n")[0]
-        raise PeerLost(f"lost the other ranks: {reason}; start all ranks again") from error
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        raise PeerLost(f"{what}: {reason}; start all ranks again") from error
 
 
 def _sum_in_rank_order(
