@@ -120,12 +120,10 @@ def counter(text: str | None) -> int | None:
 def rise(sample: Sample, name: str) -> int:
     """By how much a counter has grown since the reading before.
 
-    0 if it is not known then or now. A counter that became smaller began anew at 0.
+    0 if it is not known then or now, and if it became smaller: then it began anew.
     """
     now, before = counter(sample.values.get(name)), counter(sample.before.get(name))
-    if now is None or before is None:
-        return 0
-    return now - before if now >= before else now
+    return 0 if now is None or before is None else max(0, now - before)
 
 
 def gone(sample: Sample, names: Collection[str]) -> list[str]:

@@ -5,8 +5,13 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors import (
+    clock_state,
+    disk_state,
+    edac_state,
     efa_log,
+    gpu_dcgm,
     gpu_driver,
+    gpu_state,
     gpu_sxid,
     gpu_xid,
     host_disk,
@@ -14,7 +19,12 @@ from holdfast.detectors import (
     host_lockup,
     host_memory,
     infiniband_log,
+    memory_state,
+    network_state,
     neuron_log,
+    neuron_state,
+    process_state,
+    runtime_state,
 )
 from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile
 
@@ -29,6 +39,16 @@ ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
     host_lockup.build,
     host_disk.build,
     host_hardware.build,
+    gpu_state.build,
+    gpu_dcgm.build,
+    neuron_state.build,
+    network_state.build,
+    memory_state.build,
+    disk_state.build,
+    edac_state.build,
+    process_state.build,
+    clock_state.build,
+    runtime_state.build,
 )
 
 

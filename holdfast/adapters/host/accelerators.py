@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.host.small_files import names_in, read_small
 
-_PCI: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+_GPU: Final = re.compile(r'<gpu id="([0-9A-Fa-f:.]{1,20})"')
 _NEURON: Final = re.compile(r"neuron[0-9]+")
 _CORE: Final = re.compile(r"neuron_core[0-9]+")
 
@@ -30,11 +30,10 @@ _CORE_COUNTERS: Final = (
 """Those that speak of hardware (neuron_sysfs_metrics.c of the driver 2.24.7)."""
 
 
-def nvidia(root: Path) -> dict[str, str]:
-    """The PCI addresses that NVIDIA's driver serves, and the machine's uptime in seconds."""
+def nvidia(root: Path, text: str) -> dict[str, str]:
+    """The GPUs that ``nvidia-smi -q -x`` shows, and the machine's uptime in seconds."""
     uptime = (read_small(root / "proc/uptime") or "").partition(".")[0]
-    bound = names_in(root / "sys/bus/pci/drivers/nvidia")
-    return {"uptime_s": uptime, **{f"pci/{name}": "" for name in bound if _PCI.fullmatch(name)}}
+    return {"uptime_s": uptime, **{f"gpu/{address}": "" for address in _GPU.findall(text)}}
 
 
 def neuron(root: Path) -> dict[str, str]:

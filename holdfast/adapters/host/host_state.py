@@ -44,7 +44,8 @@ def memory(root: Path) -> dict[str, str]:
 def disks(root: Path) -> dict[str, str]:
     """Local file systems by mount point.
 
-    ``MOUNT/options`` is that of the file system itself, not of the mount; ``MOUNT/free`` and
+    ``MOUNT/options`` is that of the file system itself, not of the mount; ``MOUNT/writable`` is
+    there as long as these do not forbid to write; ``MOUNT/free`` and
     ``MOUNT/inodes`` are what an unprivileged user can still take, in percent of all.
     """
     values: dict[str, str] = {}
@@ -55,6 +56,8 @@ def disks(root: Path) -> dict[str, str]:
             continue
         point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[4])
         values[f"{point}/options"] = kinds[2]
+        if "rw" in kinds[2].split(","):
+            values[f"{point}/writable"] = ""
         values |= _space(root, point)
     return values
 

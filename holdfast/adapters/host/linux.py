@@ -167,6 +167,8 @@ def _remembered(cursors: Path, boot_id: str) -> _Remembered:
         saved = json.loads(cursors.read_text(encoding="utf-8"))
         if saved["boot_id"] != boot_id:
             return _NOTHING
-        return _Remembered(positions=dict(saved["positions"]), samples=dict(saved.get("samples", {})))
+        return _Remembered(
+            positions=dict(saved["positions"]), samples=dict(saved.get("samples", {}))
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return _NOTHING

@@ -36,14 +36,20 @@ def plans(wanted: Mapping[str, timedelta], machine: Machine) -> dict[str, Plan]:
     }
 
 
-def _command(*argv: str, values: Callable[[Path], Mapping[str, str]] = lambda _: {}) -> Source:
+def _nothing(_root: Path, _text: str) -> Mapping[str, str]:
+    return {}
+
+
+def _command(*argv: str, values: Callable[[Path, str], Mapping[str, str]] = _nothing) -> Source:
     """What a command writes, and ``values`` beside it."""
 
     def read(machine: Machine) -> Reading:
         result = run_command(argv, timeout=_TIMEOUT)
         # Its errors come on either side; what it measured comes on standard output.
         text = result.stdout if result.stdout.strip() else result.stderr
-        return Reading(text=text, values={**values(machine.root), "status": str(result.status)})
+        return Reading(
+            text=text, values={**values(machine.root, text), "status": str(result.status)}
+        )
 
     return Source(
         is_on=lambda machine: shutil.which(argv[0], path=machine.path) is not None,

@@ -1,0 +1,27 @@
+"""Whether anything keeps the clock right: times of several nodes must fit together."""
+
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.host_findings import host_finding
+from holdfast.detectors.judgement import Judgement, state_detector, whole
+from holdfast.model.names import Reason
+
+FAMILY: Final = "clock-state"
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector(
+        "clock-state", _judge, reads="clock", settles={FAMILY}, every=timedelta(minutes=5)
+    )
+
+
+def _judge(sample: Sample) -> Judgement:
+    """Twice in a row: a clock is not synchronized when its daemon has just started."""
+    is_lost = [values.get("synchronized") == "no" for values in (sample.values, sample.before)]
+    why = "the kernel's clock is not synchronized: is chronyd or systemd-timesyncd running?"
+    return whole(
+        [host_finding(sample, FAMILY, Reason.CLOCK_UNSYNCHRONIZED, why)] if all(is_lost) else []
+    )

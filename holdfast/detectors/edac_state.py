@@ -1,0 +1,42 @@
+"""Memory errors that the memory controllers count."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.host_findings import host_finding
+from holdfast.detectors.judgement import Judgement, rise, state_detector, whole
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+EVENTS: Final = "edac-event"
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector(
+        "edac-state", _judge, reads="edac", settles=(), every=timedelta(minutes=1)
+    )
+
+
+def _judge(sample: Sample) -> Judgement:
+    return whole(_findings(sample))
+
+
+def _findings(sample: Sample) -> Iterator[Finding]:
+    for name in sample.values:
+        by = rise(sample, name)
+        if not by:
+            continue
+        controller, _, kind = name.partition("/")
+        if kind.startswith("ue"):
+            yield host_finding(
+                sample, EVENTS, Reason.EDAC_UNCORRECTED,
+                f"{controller} counted {by} memory errors that it could not correct",
+                device=controller, condition=Condition.HOST_HARDWARE,
+                severity=Severity.FATAL, remedy=Remedy.REPLACE,
+            )  # fmt: skip
+        else:
+            why = f"{controller} corrected {by} memory errors"
+            yield host_finding(sample, EVENTS, Reason.EDAC_CORRECTED, why, device=controller)

@@ -1,0 +1,56 @@
+"""The memory of the host: exhausted, stalled, or corrupted."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.host_findings import host_finding
+from holdfast.detectors.judgement import Judgement, counter, rise, state_detector, undecided, whole
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "memory-state"
+EVENTS: Final = "memory-event"
+
+LEAST_KIB: Final = 100 * 1024
+"""Less than 100 MiB available is exhaustion, as gpud has it."""
+
+STALLED_PERCENT: Final = 20.0
+"""So much of a minute in which all work waited for memory; a healthy host shows next to 0."""
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector(
+        "memory-state", _judge, reads="memory", settles={FAMILY}, every=timedelta(seconds=30)
+    )
+
+
+def _judge(sample: Sample) -> Judgement:
+    available = counter(sample.values.get("MemAvailable"))
+    if available is None:
+        return undecided("meminfo has no MemAvailable")
+    return whole(_findings(sample, available))
+
+
+def _findings(sample: Sample, available: int) -> Iterator[Finding]:
+    if available < LEAST_KIB:
+        why = f"{available} KiB of memory are available"
+        yield host_finding(sample, FAMILY, Reason.MEMORY_EXHAUSTED, why)
+    stalled = _percent(sample.values.get("full/avg60", ""))
+    if stalled is not None and stalled >= STALLED_PERCENT:
+        why = f"all work waited for memory {stalled:g} % of the last minute"
+        yield host_finding(sample, FAMILY, Reason.MEMORY_PRESSURE, why)
+    if by := rise(sample, "HardwareCorrupted"):
+        yield host_finding(
+            sample, EVENTS, Reason.MEMORY_CORRUPTED, f"the kernel gave up {by} KiB of bad memory",
+            condition=Condition.HOST_HARDWARE, severity=Severity.FATAL, remedy=Remedy.REPLACE,
+        )  # fmt: skip
+
+
+def _percent(text: str) -> float | None:
+    try:
+        return float(text[:20])
+    except ValueError:
+        return None

@@ -1,0 +1,251 @@
+"""AWS Neuron devices as the driver's sysfs, ``neuron-ls`` and ``neuron-monitor`` show them.
+
+Counters of sysfs are judged by their change: those of the memory outlive a reboot. A 0 is no proof
+of health, for the driver shows 0 where it cannot read the firmware.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.judgement import (
+    LONGEST_MESSAGE,
+    Judgement,
+    gone,
+    rise,
+    state_detector,
+    undecided,
+    whole,
+)
+from holdfast.model.health import Finding, Remedy, Severity, Urgency
+from holdfast.model.names import Condition, Reason
+
+STATE: Final = "neuron-state"
+EVENTS: Final = "neuron-event"
+SOURCE: Final = "neuron"
+EVERY: Final = timedelta(minutes=1)
+
+_READY: Final = ("1", "")  # of the file ``reset``: 0 is being reset, 2 is invalid
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """What a rise of a counter means (nrt-troubleshoot, "Hardware Errors")."""
+
+    reason: Reason
+    remedy: Remedy
+    severity: Severity = Severity.FATAL
+
+
+_COUNTERS: Final = {
+    "sram_ecc_uncorrected": _Counter(Reason.NEURON_SRAM, Remedy.REPLACE),
+    "mem_ecc_uncorrected": _Counter(Reason.NEURON_HBM, Remedy.REPLACE),
+    "mem_ecc_repairable_uncorrected": _Counter(Reason.NEURON_HBM_REPAIRABLE, Remedy.REBOOT),
+    "hw_hbm_ue_error": _Counter(Reason.NEURON_HBM, Remedy.REPLACE),
+    "hw_nc_ue_error": _Counter(Reason.NEURON_NC, Remedy.REPLACE),
+    "hw_dma_abort_error": _Counter(Reason.NEURON_DMA, Remedy.REPLACE),
+    "hw_repairable_hbm_ue_error": _Counter(Reason.NEURON_HBM_REPAIRABLE, Remedy.REBOOT),
+    "reset_fail_count": _Counter(Reason.NEURON_RESET, Remedy.REBOOT),
+    "hw_error": _Counter(Reason.NEURON_HARDWARE, Remedy.NONE, Severity.WARNING),
+    "hw_collectives_error": _Counter(Reason.NEURON_COLLECTIVES, Remedy.NONE, Severity.WARNING),
+}
+"""``hw_error`` is not specific, and of collectives the other end may be the cause."""
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector("neuron-state", _judge, reads=SOURCE, settles={STATE}, every=EVERY)
+
+
+def _judge(sample: Sample) -> Judgement:
+    findings = [*_missing(sample), *_risen(sample)]
+    doubts = []
+    for name, text in sample.values.items():
+        device, _, file = name.partition("/")
+        if file == "reset" and text not in _READY:
+            doubts.append(f"{device} is not ready")
+        if file == "info/serial_number" and not text:
+            doubts.append(f"the firmware of {device} cannot be read")
+    return Judgement(findings=tuple(findings), undecided="; ".join(doubts)[:LONGEST_MESSAGE])
+
+
+def _missing(sample: Sample) -> Iterator[Finding]:
+    devices = sorted({name.split("/")[0] for name in sample.seen})
+    lost = gone(sample, devices)
+    for device in lost:
+        why = f"{device} was there in this boot and is missing"
+        yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, device)
+    cores = [name for name in sample.seen if name.count("/") == 1 and "/neuron_core" in name]
+    for core in gone(sample, cores):
+        device = core.split("/")[0]
+        if device not in lost:
+            why = f"{core} was there in this boot and is missing"
+            yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, core)
+
+
+def _risen(sample: Sample) -> Iterator[Finding]:
+    for name in sample.values:
+        counter = _COUNTERS.get(name.removesuffix("/total").rpartition("/")[2])
+        device = name.split("/")[0]
+        if "/stats/hardware/" in name and not _is_firmware_readable(sample, device):
+            continue
+        if counter is not None and (by := rise(sample, name)):
+            yield _finding(
+                EVENTS, counter.reason, counter.remedy, f"{name} rose by {by}",
+                sample.taken_at, device, counter.severity,
+            )  # fmt: skip
+
+
+def _is_firmware_readable(sample: Sample, device: str) -> bool:
+    """Now and before; else a count of the firmware may be a 0 that nobody counted."""
+    file = f"{device}/info/serial_number"
+    return bool(sample.values.get(file) and sample.before.get(file))
+
+
+def judge_ls(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
+    """Judge the output of ``neuron-ls -j``, of a machine with ``expected`` devices."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return undecided(_first_line(text) or "it is no output of neuron-ls -j")
+    devices = _objects(document)
+    if not isinstance(document, list) or len(devices) != len(document):
+        return undecided("it is no list of devices")
+    numbers = [device.get("neuron_device") for device in devices]
+    known = {number for number in numbers if isinstance(number, int)}
+    if len(known) < len(devices):
+        return undecided("a device has no number of its own")
+    if expected is not None and len(known) < expected:
+        why = f"neuron-ls shows {len(known)} devices, and there should be {expected}"
+        return whole([_finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
+    if not known:
+        return undecided("it shows no device")
+    gaps = sorted(set(range(max(known) + 1)) - known) if max(known) < 1000 else []
+    if gaps:
+        why = f"neuron-ls shows no device {gaps[0]}, but devices up to {max(known)}"
+        return whole([_finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
+    return whole(_coreless(devices, now))
+
+
+def _coreless(devices: list[dict[str, Any]], now: datetime) -> Iterator[Finding]:
+    """Devices with fewer cores than others of the same machine."""
+    counts = {
+        device["neuron_device"]: device["nc_count"]
+        for device in devices
+        if isinstance(device.get("nc_count"), int)
+    }
+    for number, count in counts.items():
+        if count < max(counts.values()):
+            why = f"neuron{number} has {count} cores, others have {max(counts.values())}"
+            where = f"neuron{number}"
+            yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, where)
+
+
+_ECC: Final = {
+    "mem_ecc_uncorrected": Reason.NEURON_HBM,
+    "sram_ecc_uncorrected": Reason.NEURON_SRAM,
+}
+
+
+def judge_monitor(text: str, now: datetime) -> Judgement:
+    """Judge the output of ``neuron-monitor``: JSON objects, one for each of its periods.
+
+    Its counts are those of the period, so that any is news.
+    """
+    findings: list[Finding] = []
+    doubts: list[str] = []
+    judged = 0
+    for line in _reports(text):
+        report = _report(line)
+        if report is None:
+            doubts.append("a report is cut or no report of neuron-monitor")
+            continue
+        hardware = _inner(report, "system_data", "neuron_hw_counters")
+        if hardware.get("error"):
+            doubts.append(f"neuron_hw_counters: {hardware['error']}")
+        devices = _objects(hardware.get("neuron_devices"))
+        judged += len(devices)
+        for device in devices:
+            findings += _uncorrected(device, now)
+        for runtime in _objects(report.get("neuron_runtime_data")):
+            findings += _execution(runtime, now)
+    if not judged:
+        doubts.append("it shows no hardware counters")
+    return Judgement(
+        findings=tuple(findings), undecided="; ".join(dict.fromkeys(doubts))[:LONGEST_MESSAGE]
+    )
+
+
+def _reports(text: str) -> list[str]:
+    """One report on each line, or one on all of them."""
+    return [text] if _report(text) is not None else [line for line in text.splitlines() if line]
+
+
+def _report(text: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(document, dict) and len(document) == 1:  # some wrap it: {"1": {...}}
+        [document] = document.values()
+    return document if isinstance(document, dict) and "system_data" in document else None
+
+
+def _uncorrected(device: dict[str, Any], now: datetime) -> Iterator[Finding]:
+    for name, reason in _ECC.items():
+        count = device.get(name)
+        if isinstance(count, int) and count > 0:
+            where = f"neuron{device.get('neuron_device_index')}"[:50]
+            why = f"{where}: {name} rose by {count}"
+            yield _finding(EVENTS, reason, Remedy.REPLACE, why, now, where)
+
+
+def _execution(runtime: dict[str, Any], now: datetime) -> Iterator[Finding]:
+    errors = _inner(runtime, "report", "execution_stats", "error_summary")
+    count = errors.get("hardware")
+    if isinstance(count, int) and count > 0:
+        why = f"{count} executions failed with hardware errors"
+        yield _finding(EVENTS, Reason.NEURON_HARDWARE, Remedy.NONE, why, now, "", Severity.WARNING)
+
+
+def _inner(tree: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        inner = tree.get(name)
+        if not isinstance(inner, dict):
+            return {}
+        tree = inner
+    return tree
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return "" if line[:1] in "[{" else line[:200]
+
+
+def _finding(
+    family: str,
+    reason: Reason,
+    remedy: Remedy,
+    message: str,
+    now: datetime,
+    device: str,
+    severity: Severity = Severity.FATAL,
+) -> Finding:
+    return Finding(
+        family=family,
+        condition=Condition.NEURON,
+        reason=reason,
+        severity=severity,
+        remedy=remedy,
+        message=message[:LONGEST_MESSAGE],
+        observed_at=now,
+        device=device,
+        urgency=Urgency.IMMEDIATE,
+    )

@@ -1,0 +1,39 @@
+"""The daemons that start containers: one that answered in this boot and does so no more."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.host_findings import host_finding
+from holdfast.detectors.judgement import Judgement, gone, state_detector, whole
+from holdfast.model.health import Finding, Severity
+from holdfast.model.names import Reason
+
+FAMILY: Final = "runtime-state"
+
+_REASONS: Final = {
+    "containerd": Reason.RUNTIME_DOWN,
+    "crio": Reason.RUNTIME_DOWN,
+    "docker": Reason.RUNTIME_DOWN,
+    "kubelet": Reason.KUBELET_DOWN,
+}
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector(
+        "runtime-state", _judge, reads="runtime", settles={FAMILY}, every=timedelta(seconds=30)
+    )
+
+
+def _judge(sample: Sample) -> Judgement:
+    return whole(_findings(sample))
+
+
+def _findings(sample: Sample) -> Iterator[Finding]:
+    for name in gone(sample, list(_REASONS)):
+        why = f"{name} answered in this boot and does not any more: see journalctl -u {name}"
+        yield host_finding(
+            sample, FAMILY, _REASONS[name], why, device=name, severity=Severity.FATAL
+        )
