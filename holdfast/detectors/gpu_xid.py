@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
@@ -114,12 +115,25 @@ _ACTIONS: Final = {
 still runs its job, hence the deferred urgency."""
 
 
-def build(profile: Profile) -> Detector:
-    """The detector that judges as ``profile`` does."""
+_OVERRIDES: Final = {
+    Remedy.NONE: Verdict.WARN,
+    Remedy.RESTART_APP: Verdict.RESTART_APP,
+    Remedy.RESET_GPU: Verdict.RESET,
+    Remedy.REBOOT: Verdict.REBOOT,
+    Remedy.REPLACE: Verdict.REPLACE,
+}
+
+
+def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
+    """The detector that judges as ``profile`` does.
+
+    ``overrides`` gives codes another remedy, also such codes as nobody knows. What follows from
+    an earlier XID (``caused by previous Xid``) stays an echo.
+    """
     verdicts = {
         code: row.hyperpod if profile is Profile.HYPERPOD else row.nvidia
         for code, row in XID_CODES.items()
-    }
+    } | {code: _OVERRIDES[remedy] for code, remedy in overrides.items()}
     return Detector(
         name="gpu-xid",
         reads=frozenset({"kernel_log"}),

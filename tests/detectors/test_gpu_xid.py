@@ -273,3 +273,36 @@ def test_every_code_with_any_text_is_one_finding(code: int, text: str, profile: 
 
     assert (finding.family, finding.code, finding.device) == ("xid", code, "PCI:0000:b9:00")
     assert (finding.severity is Severity.FATAL) <= finding.remedy.touches_node
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("remedy", Remedy)
+@pytest.mark.parametrize("code", [13, 45, 74, 79, 94, 145, 154, 5000])
+def test_a_code_can_be_given_another_remedy(code: int, remedy: Remedy, profile: Profile) -> None:
+    lines = tuple(
+        LogLine(message=f"NVRM: Xid (PCI:0000:b9:00): {number}, x", observed_at=NOW)
+        for number in (code, 48)
+    )
+
+    one, other = build(profile, {code: remedy}).detect(Readings(kernel_log=lines))
+
+    assert one.remedy is remedy
+    assert other == judged(48, profile=profile)
+
+
+def test_another_remedy_for_79_holds_for_all_its_texts() -> None:
+    detector = build(Profile.HYPERPOD, {79: Remedy.REBOOT})
+    lines = tuple(LogLine(message=line, observed_at=NOW) for line, _ in OFF_BUS)
+
+    findings = detector.detect(Readings(kernel_log=lines))
+
+    assert {finding.remedy for finding in findings} == {Remedy.REBOOT}
+
+
+def test_an_echo_stays_an_echo_whatever_remedy_its_code_has() -> None:
+    text = "pid=1, name=python3, Ch 00000001 caused by previous Xid 149"
+    line = LogLine(message=f"NVRM: Xid (PCI:0000:b9:00): 45, {text}", observed_at=NOW)
+
+    [finding] = build(Profile.HYPERPOD, {45: Remedy.REPLACE}).detect(Readings(kernel_log=(line,)))
+
+    assert finding.remedy is Remedy.NONE
