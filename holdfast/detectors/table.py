@@ -1,7 +1,8 @@
 """Every detector there is, one row each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Final
 
 from holdfast.detectors import (
@@ -27,6 +28,7 @@ from holdfast.detectors import (
     runtime_state,
 )
 from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile
+from holdfast.model.health import Remedy
 
 ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
     gpu_xid.build,
@@ -52,9 +54,13 @@ ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
 )
 
 
-def detectors(profile: Profile) -> tuple[Detector, ...]:
-    """All detectors, judging as ``profile`` does."""
-    return tuple(build(profile) for build in ROWS)
+def detectors(
+    profile: Profile, xid_overrides: Mapping[int, Remedy] = MappingProxyType({})
+) -> tuple[Detector, ...]:
+    """All detectors, judging as ``profile`` does, save for the XIDs with a remedy of their own."""
+    built = {build: build(profile) for build in ROWS}
+    built[gpu_xid.build] = gpu_xid.build(profile, xid_overrides)
+    return tuple(built.values())
 
 
 def log_marks(detectors: tuple[Detector, ...]) -> frozenset[str]:

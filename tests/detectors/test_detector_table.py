@@ -1,12 +1,14 @@
 import pkgutil
+from datetime import UTC, datetime
 from importlib import import_module
 
 import pytest
 
 import holdfast.detectors
 from holdfast.adapters.host.sources import SOURCES
-from holdfast.detectors.contract import KERNEL_LOG, Profile, Readings
+from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings
 from holdfast.detectors.table import ROWS, detectors, log_marks
+from holdfast.model.health import Remedy
 
 MODULES = [
     import_module(f"holdfast.detectors.{module.name}")
@@ -43,3 +45,13 @@ def test_the_marks_of_all_detectors_are_looked_for() -> None:
 
     assert log_marks(watchers) == {mark for watcher in watchers for mark in watcher.marks}
     assert "NVRM" in log_marks(watchers)
+
+
+def test_another_remedy_for_a_code_reaches_the_detector_of_xids() -> None:
+    line = LogLine(message="NVRM: Xid (PCI:0000:b9:00): 74, x", observed_at=datetime.now(UTC))
+    readings = Readings(kernel_log=(line,))
+
+    watchers = detectors(Profile.HYPERPOD, {74: Remedy.REBOOT})
+
+    assert [one.remedy for watcher in watchers for one in watcher.detect(readings)] == ["reboot"]
+    assert [watcher.name for watcher in watchers] == [row(Profile.HYPERPOD).name for row in ROWS]
