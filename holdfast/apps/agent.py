@@ -1,39 +1,50 @@
 """``holdfast agent``: watches one node and says how it is. Light: it runs on every node."""
 
 import argparse
+import json
 import os
 import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from holdfast.adapters.host.linux import LinuxHost, Logs
-from holdfast.adapters.host.report_files import ReportFiles
+from holdfast.apps.agent_config import AgentConfig, ListenAddress
+from holdfast.apps.agent_probe import probe
+from holdfast.apps.agent_session import AgentSession
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import Profile
-from holdfast.detectors.table import detectors, log_marks
-from holdfast.engine.agent_loop import AgentLoop
+from holdfast.kit.config import load_config
 from holdfast.kit.processes import die_with_parent
+from holdfast.kit.serial import to_plain
 from holdfast.kit.units import parse_duration
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.report import NodeReport
 
 POLL_S: Final = 0.05
 """Seconds between two looks at the log files where the kernel does not tell of news."""
 
-_MESSAGES: Final = Path("/var/log/messages")
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PLAIN: Final = ("node", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow")
+"""Options that are keys of the configuration file, too."""
 
 
 def main(argv: list[str]) -> int:
-    """Watch this node until a signal asks to end. Returns the exit code."""
-    options = _parser().parse_args(argv)
+    """Watch this node until a signal asks to end, or look at it once. Returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if "output" in options and not options.once:
+        parser.error("--output is for --once")
     try:
         if "die_with_parent" in options:
             die_with_parent(options.die_with_parent or os.getppid())
+        if options.once:
+            return _look(options)
         _watch(options)
     except ConfigError as error:
         for problem in error.problems:
@@ -42,87 +53,122 @@ def main(argv: list[str]) -> int:
     return ExitCode.OK
 
 
+def load(options: argparse.Namespace) -> AgentConfig:
+    """The configuration file, if one is given, and over it the options.
+
+    Raises:
+        ConfigError: it cannot be read.
+
+    """
+    config = load_config(options.config, AgentConfig) if options.config else AgentConfig()
+    given: dict[str, Any] = {key: getattr(options, key) for key in _PLAIN if key in options}
+    if "xid_profile" in options:
+        given["profile"] = Profile(options.xid_profile)
+    if "log_file" in options:
+        given["log_files"] = tuple(options.log_file)
+    if "json_log" in options:
+        is_stdout = str(options.json_log) == "-"
+        part = {"stdout": True} if is_stdout else {"file": options.json_log}
+        given["log"] = replace(config.log, **part)
+    if "metrics" in options:
+        given["telemetry"] = replace(config.telemetry, listen=options.metrics)
+    return replace(config, **given)
+
+
+def _look(options: argparse.Namespace) -> int:
+    try:
+        report = probe(load(options))
+    except BackendError as error:
+        _say(str(error))
+        return ExitCode.BAD_INPUT
+    sys.stdout.write(_TEXTS[getattr(options, "output", "text")](report))
+    return ExitCode.FAILED if report.faults else ExitCode.OK
+
+
+def _as_text(report: NodeReport) -> str:
+    faults = [
+        f"{fault.remedy}: {fault.reason} since {fault.since:%Y-%m-%d %H:%M:%S}: {fault.message}\n"
+        for fault in report.faults
+    ]
+    return "".join(faults) or f"{report.node} has no fault that calls for a remedy.\n"
+
+
+def _as_json(report: NodeReport) -> str:
+    return json.dumps(to_plain(report)) + "\n"
+
+
+_TEXTS: Final = {"text": _as_text, "json": _as_json}
+
+
 def _watch(options: argparse.Namespace) -> None:
+    with _signals() as signals:
+        session = AgentSession(load(options), _say)
+        try:
+            while signal.SIGHUP in _run(session, signals):
+                session = _reloaded(session, options)
+        finally:
+            session.close()
+
+
+def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSession:
+    """The session that goes on: with the new configuration if it can be used, else as before."""
+    try:
+        config = load(options)
+        session.close()
+        renewed = AgentSession(config, _say)
+    except ConfigError as error:
+        for problem in error.problems:
+            _say(problem)
+        _say("the configuration stays as it was")
+        session.close()
+        return AgentSession(session.config, _say)
+    _say("the configuration was read again")
+    return renewed
+
+
+def _run(session: AgentSession, signals: int) -> set[int]:
+    """Work until signals come. Returns them, those that ask to end without any other."""
     clock = SystemClock()
-    boot_id = _boot_id(options.boot_id_file)
-    sink = ReportFiles(options.report_dir)
-    last = sink.last()
-    watchers = detectors(Profile(options.xid_profile))
-    logs = Logs(
-        kmsg=options.kmsg,
-        log_files=tuple(options.log_file) if "log_file" in options else _default_log_files(),
-        cursors=options.report_dir / "state" / "cursors.json",
-    )
-    host = LinuxHost(
-        logs,
-        boot_id=boot_id,
-        resume=last is not None and last.boot_id == boot_id,
-        marks=log_marks(watchers),
-        clock=clock,
-    )
-    loop = AgentLoop(
-        host=host,
-        sink=sink,
-        detectors=watchers,
-        node=options.node,
-        clock=clock,
-        heartbeat=options.heartbeat,
-    )
-    with closing(host), _asked_to_end() as end:
-        _run(loop, host, clock, options.heartbeat, end)
-
-
-def _run(
-    loop: AgentLoop, host: LinuxHost, clock: SystemClock, heartbeat: timedelta, end: int
-) -> None:
+    heartbeat = session.config.heartbeat
     told = ""
     ready: list[int] = []
-    while end not in ready:
+    while signals not in ready:
         try:
-            wake_at = loop.step()
-            watched = [end, *host.filenos()]
+            wake_at = session.step()
+            watched = [signals, *session.host.filenos()]
             told = ""
         except BackendError as error:
             wake_at = clock.now() + heartbeat
-            watched = [end]  # news would wake us at once, again and again
+            watched = [signals]  # news would wake us at once, again and again
             if str(error) != told:
                 told = str(error)
                 _say(f"{told}; trying again every {heartbeat.total_seconds():g} s")
-        pause = min(wake_at - clock.now(), heartbeat).total_seconds()
-        if host.is_polled():
-            pause = min(pause, POLL_S)
-        ready, _, _ = select.select(watched, [], [], max(pause, 0))
+        ready, _, _ = select.select(watched, [], [], _pause_s(wake_at - clock.now(), session))
+    caught = set(os.read(signals, select.PIPE_BUF))
+    return caught - {signal.SIGHUP} or caught
+
+
+def _pause_s(left: timedelta, session: AgentSession) -> float:
+    pause = min(left, session.config.heartbeat).total_seconds()
+    if session.host.is_polled():
+        pause = min(pause, POLL_S)
+    return max(pause, 0)
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[int]:
-    """Yields a descriptor that becomes readable on SIGTERM and on Ctrl-C."""
+def _signals() -> Iterator[int]:
+    """Yields a descriptor from which the numbers of the signals that came can be read."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signals = (signal.SIGTERM, signal.SIGINT)
-    handlers = [signal.signal(number, lambda *_: None) for number in signals]
+    handlers = [signal.signal(number, lambda *_: None) for number in _SIGNALS]
     woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
         yield reader
     finally:
         signal.set_wakeup_fd(woken_before)
-        for number, handler in zip(signals, handlers, strict=True):
+        for number, handler in zip(_SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
         os.close(reader)
         os.close(writer)
-
-
-def _default_log_files() -> tuple[Path, ...]:
-    return (_MESSAGES,) if _MESSAGES.exists() else ()
-
-
-def _boot_id(path: Path) -> str:
-    try:
-        boot_id = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the boot id from {path}: {error}") from error
-    if not boot_id:
-        raise ConfigError(f"cannot read the boot id from {path}: it is empty")
-    return boot_id
 
 
 def _say(message: str) -> None:
@@ -140,30 +186,50 @@ def _duration(text: str) -> timedelta:
     return duration
 
 
+def _address(text: str) -> ListenAddress:
+    try:
+        return ListenAddress.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="holdfast agent",
         description="Watch the health of this node: read its kernel log and report its faults.",
         epilog="Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports "
-        "cannot be written. Reading /dev/kmsg takes root or the capability CAP_SYSLOG.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        "cannot be written; with --once, with 1 if a fault calls for a remedy. SIGHUP reads the "
+        "configuration again. Reading /dev/kmsg takes root or the capability CAP_SYSLOG.",
+        argument_default=argparse.SUPPRESS,
     )
     add = parser.add_argument
-    add("--node", default=os.uname().nodename, metavar="NAME", help="name of the node in reports")
+    defaults = AgentConfig()
     # fmt: off
-    add("--kmsg", default=Path("/dev/kmsg"), type=Path, metavar="PATH",
-        help="the kernel's log: the device, or a file that holds its records")
-    add("--log-file", action="append", type=Path, metavar="PATH", default=argparse.SUPPRESS,
-        help=f"a syslog file to follow; can be given again (default: {_MESSAGES}, if it exists)")
-    add("--boot-id-file", default=Path("/proc/sys/kernel/random/boot_id"), type=Path,
-        metavar="PATH", help="holds another text after every boot")
-    add("--report-dir", default=Path("/run/holdfast"), type=Path, metavar="DIR",
-        help="where to keep report.json and heartbeat")
-    add("--heartbeat", default="500ms", type=_duration, metavar="DURATION",
-        help="time between two signs of life, such as 500ms")
-    add("--xid-profile", default=Profile.HYPERPOD.value, choices=[one.value for one in Profile],
-        help="whose opinion of an XID counts where vendors disagree")
-    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID", default=argparse.SUPPRESS,
+    add("--config", type=Path, metavar="FILE", default=None,
+        help="a TOML file; the other options win over what it says")
+    add("--once", action="store_true", default=False,
+        help="read everything once, print the report and end")
+    add("--output", choices=list(_TEXTS),
+        help="how --once prints the report (default: text)")
+    add("--node", metavar="NAME", help="name of the node in reports (default: the host name)")
+    add("--kmsg", type=Path, metavar="PATH", help="the kernel's log: the device, or a file that "
+        f"holds its records (default: {defaults.kmsg})")
+    add("--log-file", action="append", type=Path, metavar="PATH", help="a syslog file to follow; "
+        "can be given again (default: /var/log/messages, if it exists)")
+    add("--boot-id-file", type=Path, metavar="PATH",
+        help=f"holds another text after every boot (default: {defaults.boot_id_file})")
+    add("--report-dir", type=Path, metavar="DIR",
+        help=f"where to keep report.json and heartbeat (default: {defaults.report_dir})")
+    add("--heartbeat", type=_duration, metavar="DURATION",
+        help="time between two signs of life (default: 500ms)")
+    add("--xid-profile", choices=[one.value for one in Profile],
+        help="whose opinion of an XID counts where vendors disagree (default: hyperpod)")
+    add("--shadow", action="store_true", help="only tell what is found, never call for a remedy")
+    add("--json-log", type=Path, metavar="FILE",
+        help="append the log lines of HyperPod's agent to FILE; - is standard output")
+    add("--metrics", type=_address, metavar="[HOST:]PORT",
+        help="serve /metrics for Prometheus and /healthz (default host: 127.0.0.1)")
+    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
         help="end when the process that started this one ends; with PID also if it has already")
     # fmt: on
     return parser

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.local.progress import Progress, read_progress
+from holdfast.adapters.local.store import RunRecord
 from holdfast.apps.run.summary import lost_steps
 from holdfast.apps.runs import KnownRun
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord, JobSpec
@@ -86,7 +87,7 @@ class JobStatus:
     cancel_requested: bool
     directory: str
     checkpoint_dir: str
-    """Empty if it was chosen with ``--checkpoint-dir``."""
+    """Empty while the run is only beginning."""
 
     attempts: tuple[Attempt, ...]
 
@@ -99,7 +100,9 @@ def job_status(run: KnownRun) -> JobStatus:
 
     """
     spec, record, cancel_requested = run.job()
-    command, pid, started_at = run.store.run() or ([], 0, record.phase_since)
+    noted = run.store.run() or RunRecord(
+        command=(), pid=0, started_at=record.phase_since, checkpoint_dir=""
+    )
     is_interrupted = not (run.is_active or record.phase.is_final)
     reason = f"Holdfast was killed while the job was {record.phase}" if is_interrupted else ""
     attempts = tuple(_attempts(run, spec, record))
@@ -109,9 +112,9 @@ def job_status(run: KnownRun) -> JobStatus:
         phase=INTERRUPTED if is_interrupted else record.phase,
         phase_since=record.phase_since,
         reason=reason or record.reason,
-        command=shlex.join(command),
-        pid=pid,
-        started_at=started_at,
+        command=shlex.join(noted.command),
+        pid=noted.pid,
+        started_at=noted.started_at,
         nodes=spec.nodes,
         attempt=record.attempt,
         placement=record.placement,
@@ -123,7 +126,7 @@ def job_status(run: KnownRun) -> JobStatus:
         grace=spec.grace,
         cancel_requested=cancel_requested,
         directory=str(run.directory.path),
-        checkpoint_dir=str(run.directory.checkpoints) if run.directory.checkpoints.is_dir() else "",
+        checkpoint_dir=noted.checkpoint_dir,
         attempts=attempts,
     )
 

@@ -278,7 +278,7 @@ def test_a_rank_that_runs_nowhere_is_answered_with_those_that_do(runs, phase, sa
     [
         (["reboot", "--yes"], Verb.REBOOT),
         (["replace", "--yes"], Verb.REPLACE),
-        (["check"], Verb.DEEP_CHECK),
+        (["check", "-y"], Verb.DEEP_CHECK),
         (["release"], Verb.RELEASE),
     ],
 )
@@ -305,9 +305,8 @@ def test_a_request_is_recorded_and_wakes_the_run(runs, command, verb, monkeypatc
 @pytest.mark.parametrize("command", ["reboot", "replace", "check"])
 def test_when_idle_defers_a_request(runs, command) -> None:
     store = runs.add("train")
-    yes = [] if command == "check" else ["-y"]
 
-    runs.call("nodes", command, "0", "--when-idle", *yes)
+    runs.call("nodes", command, "0", "--when-idle", "-y")
 
     assert store.requests()[node(1)].urgency is Urgency.DEFERRED
 
@@ -321,7 +320,7 @@ def test_a_release_does_not_wait_for_an_idle_node(runs) -> None:
 def test_each_node_is_asked_for_once_however_often_it_is_named(runs) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "check", "0", node(1), machine(1), node(3), "-o", "json")
+    asked = runs.call("nodes", "check", "-y", "0", node(1), machine(1), node(3), "-o", "json")
 
     assert [wish["node"] for wish in asked.json] == [node(1), node(3)]
     assert {wish["request_id"] for wish in asked.json} == {

@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import held
 from holdfast.adapters.local.machine import node_name
-from holdfast.adapters.local.store import LocalStore
+from holdfast.adapters.local.store import LocalStore, RunRecord
 from holdfast.apps.main import run as run_process
 from holdfast.kit.processes import start_time
 from holdfast.kit.serial import to_plain
@@ -122,7 +122,14 @@ class WrittenRuns:
         if is_active:
             self._locks.enter_context(held(run))
         store = self._stores.enter_context(contextlib.closing(LocalStore(run.state, create=True)))
-        store.describe_run(COMMAND, os.getpid(), started_at)
+        store.describe_run(
+            RunRecord(
+                command=tuple(COMMAND),
+                pid=os.getpid(),
+                started_at=started_at,
+                checkpoint_dir=str(run.checkpoints),
+            )
+        )
         fields = {
             "phase": JobPhase.RUNNING,
             "phase_since": started_at,

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.adapters.local.checks import LocalChecks
+from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.faults import (
     hang,
     kill_rank,
@@ -15,9 +17,20 @@ from holdfast.adapters.local.faults import (
     write_kernel_line,
     xid_line,
 )
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.clock import SystemClock
+from holdfast.kit.processes import is_alive, start_time
+from holdfast.kit.serial import to_plain
+from holdfast.model.health import Fault, Remedy, Severity
+from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
 
 JOB = "echo attempt $HOLDFAST_ATTEMPT; sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/child; wait"
+
+ALL_PROCESSES = 3 * 2 + 2 * 2
+"""Node process and agent on three nodes, shell and sleep on two of them."""
 
 
 @pytest.fixture
@@ -119,6 +132,7 @@ def test_a_killed_rank_is_a_failure_of_the_application_and_no_incident(training)
     assert (record.hardware_retries, record.app_retries) == (0, 1)
     assert record.failure.evidence == "node rank 1 was ended by signal 9"
     assert incidents(training) == ()
+    assert len(training.left_over()) == ALL_PROCESSES  # what the killed rank had started is gone
 
 
 def test_a_powered_off_node_is_replaced_and_leaves_no_process(training):
@@ -132,7 +146,7 @@ def test_a_powered_off_node_is_replaced_and_leaves_no_process(training):
     assert (incident.reason, incident.remedy) == ("NodePoweredOff", "replace")
     child = int((training.dir.checkpoints / "child").read_text())
     assert child  # the pid of the newest attempt: that of the first is gone with its machine
-    assert len(training.left_over()) == 3 * 2 + 2 * 2  # node process and agent; shell and sleep
+    assert len(training.left_over()) == ALL_PROCESSES
 
 
 def test_a_hanging_node_is_found_by_its_silence_and_replaced(training):
@@ -165,7 +179,7 @@ def test_a_killed_node_process_takes_everything_on_its_machine_with_it(training)
     training.wait_for_attempt(2)
 
     assert training.pids(node) == {}
-    assert len(training.left_over()) <= 3 * 2 + 2 * 2
+    assert len(training.left_over()) <= ALL_PROCESSES
 
 
 @pytest.mark.parametrize(
@@ -225,6 +239,55 @@ def test_the_next_run_ends_what_was_left_when_holdfast_and_its_node_processes_we
     run.holdfast("run", "--boot-time", "0s", "--", "true")
 
     assert run.left_over() == []
+
+
+def test_a_reboot_ends_also_what_hides_from_its_parents_and_from_its_environment(run):
+    hidden = "setsid env -i sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/hidden-$HOLDFAST_ATTEMPT"
+    ignore = "trap '' TERM; while true; do sleep 0.1; done"
+    run.start("--grace", "60s", "--", "bash", "-c", f"{hidden}; echo up; {ignore}")
+    run.wait_for_attempt(1)
+    pid = int((run.dir.checkpoints / "hidden-1").read_text())
+    started = start_time(pid)
+    store = run.store()
+    store.ask(node_of(run, 0), Request(id="r1", verb=Verb.REBOOT, requested_at=datetime.now(UTC)))
+    store.close()
+    power_off(run.dir.node(node_of(run, 0)))
+
+    run.wait_for_attempt(2)
+
+    assert not is_alive(pid, started)
+
+
+def test_the_report_of_an_earlier_boot_is_not_believed(tmp_path):
+    store = LocalStore(tmp_path / "state.db", create=True)
+    run_dir = RunDir(tmp_path)
+    run_dir.create()
+    machines = LocalMachines(run_dir, store, SystemClock(), Delays(boot=timedelta(0)), no_agent)
+    cluster = LocalCluster(machines, store, LocalChecks(machines, SystemClock()), SystemClock())
+    machine = machines.add()
+    machines.boot_due()
+    fault = Fault(
+        family="xid", condition="c", reason="r", severity=Severity.FATAL, remedy=Remedy.REPLACE,
+        message="", since=datetime.now(UTC),
+    )  # fmt: skip
+
+    def seen(boot_id):
+        report = NodeReport(
+            node=machine.name, boot_id=boot_id, sequence=1, reported_at=fault.since, faults=(fault,)
+        )
+        machine.directory.report.write_text(json.dumps(to_plain(report)))
+        return cluster.snapshot().nodes[0].faults
+
+    try:
+        assert seen("an earlier boot") == ()
+        assert seen(machine.boot_id) == (fault,)
+    finally:
+        machines.shut_down()
+        store.close()
+
+
+def no_agent(name, directory):
+    return ["sleep", "600"]
 
 
 def test_hardware_retries_have_their_own_limit(run):

@@ -81,7 +81,9 @@ class LocalCluster:
         for machine in self._machines.all():
             text = _heartbeat(machine)
             known = self._heartbeats.get(machine.name)
-            if text is None or machine.power is not Power.ON:
+            if machine.power is Power.OFF:
+                continue  # what was heard last tells since when it is off
+            if text is None or machine.power is Power.BOOTING:
                 self._heartbeats.pop(machine.name, None)
             elif known is None or known.text != text:
                 self._heartbeats[machine.name] = _Heartbeat(text, now)

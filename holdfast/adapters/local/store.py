@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 _VERSION: Final = 1
 _SCHEMA: Final = """
-CREATE TABLE run (command TEXT NOT NULL, pid INTEGER NOT NULL, started_at TEXT NOT NULL);
+CREATE TABLE run (body TEXT NOT NULL);
 CREATE TABLE nodes (
     name TEXT PRIMARY KEY, provider_id TEXT NOT NULL, replaces TEXT NOT NULL, record TEXT NOT NULL
 );
@@ -37,6 +38,18 @@ CREATE TABLE events (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL
 );
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What a run is."""
+
+    command: tuple[str, ...]
+    pid: int
+    """The process of ``holdfast run``."""
+
+    started_at: datetime
+    checkpoint_dir: str
 
 
 class LocalStore:
@@ -56,6 +69,7 @@ class LocalStore:
             self._db.execute("PRAGMA synchronous = NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version != _VERSION:
+            self._db.close()
             raise BackendError(
                 f"{path} has layout {version}, this release of Holdfast reads layout {_VERSION}"
             )
@@ -67,20 +81,15 @@ class LocalStore:
 
     # The run itself
 
-    def describe_run(self, command: list[str], pid: int, started_at: datetime) -> None:
+    def describe_run(self, run: RunRecord) -> None:
         """Note what runs."""
         self._write("DELETE FROM run")
-        self._write(
-            "INSERT INTO run VALUES (?, ?, ?)", json.dumps(command), pid, to_plain(started_at)
-        )
+        self._write("INSERT INTO run VALUES (?)", _dump(run))
 
-    def run(self) -> tuple[list[str], int, datetime] | None:
-        """Command, process and start of the run; None before it was noted."""
-        rows = self._read("SELECT command, pid, started_at FROM run")
-        if not rows:
-            return None
-        command, pid, started_at = rows[0]
-        return json.loads(command), pid, datetime.fromisoformat(started_at)
+    def run(self) -> RunRecord | None:
+        """What runs; None before it was noted."""
+        rows = self._read("SELECT body FROM run")
+        return _load(RunRecord, rows[0][0]) if rows else None
 
     # Nodes
 

@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "nodes": Row("List, describe, reboot or replace nodes.", "holdfast.apps.cli.nodes"),
     "jobs": Row("List or describe jobs, read their logs.", "holdfast.apps.cli.jobs"),
     "incidents": Row("Read what happened and how long it took.", "holdfast.apps.cli.incidents"),
-    "scan": Row("Judge captured kernel logs.", "holdfast.apps.cli.scan"),
+    "scan": Row("Judge captured logs and output of tools.", "holdfast.apps.cli.scan"),
     "simulate": Row("Play faults against a simulated cluster.", "holdfast.apps.cli.simulate"),
     "agent": Row("Watch the health of this node.", ""),
     "completion": Row("Print a shell's completion script.", "holdfast.apps.cli.completion"),

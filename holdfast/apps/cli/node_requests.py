@@ -13,6 +13,7 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.adapters.local.lock import is_held
+from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.node_wait import Awaited, wait_until_done
 from holdfast.apps.cli.output import (
     Output,
@@ -21,7 +22,6 @@ from holdfast.apps.cli.output import (
     print_json,
     yes_option,
 )
-from holdfast.apps.cli.run import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.runs import KnownRun, NotFound, find_node, only, open_runs
@@ -250,6 +250,7 @@ check: Final = _command(
     were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
+    yes_option,
 )
 release: Final = _command(
     "release",

@@ -36,7 +36,7 @@ _COLORS: Final = {
         "joining checking quarantined draining rebooting replacing waiting starting stopping "
         "cancelled warning open"
     ),
-    "red": "failed lost fatal",
+    "red": "failed lost fatal interrupted",
 }
 _COLOR_OF: Final = {word: color for color, words in _COLORS.items() for word in words.split()}
 

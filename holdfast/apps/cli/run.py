@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.adapters.local.layout import default_home
+from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.output import Output, is_terminal, output_option, print_json_line
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.logs import Follow
@@ -17,7 +18,6 @@ from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import report_lines
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
-from holdfast.kit.units import parse_duration
 
 _EPILOG = """\b
 Examples:
@@ -33,23 +33,6 @@ Exit codes:
   0 the job succeeded    1 it failed        2 the command line or a file cannot be used
   130 Ctrl-C             143 SIGTERM        70 a bug in Holdfast
 """
-
-
-class Duration(click.ParamType[timedelta]):
-    """Text such as ``90s`` or ``1h30m``."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """See ``click.ParamType.convert``."""
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return parse_duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 @click.command("run", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})

@@ -1,4 +1,4 @@
-"""``holdfast scan``: judges captured logs."""
+"""``holdfast scan``: judges captured logs, and what tools have written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from holdfast.apps.cli.output import (
     print_json_line,
     print_rows,
 )
+from holdfast.apps.cli.scan_files import FILE_COMMANDS
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
@@ -63,7 +64,11 @@ _COLUMNS: Final = (
 
 @click.group()
 def scan() -> None:
-    """Judge captured logs."""
+    """Judge captured logs and captured output of tools, without touching any machine."""
+
+
+for _command in FILE_COMMANDS:
+    scan.add_command(_command)
 
 
 @scan.command("kernel-log")

@@ -16,6 +16,7 @@ from holdfast.adapters.local.ports import is_free
 from holdfast.apps.run.settings import RunSettings
 from holdfast.kit.processes import kill_marked
 from holdfast.model.errors import ConfigError, StorageFull
+from holdfast.model.names import NODE_NAME_PREFIX
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MIN_FREE_BYTES: Final = 1 << 20
@@ -54,7 +55,7 @@ def sweep(home: Path) -> int:
     """End what runs still leave behind whose Holdfast was killed with all its node processes."""
     dead = [run for run in runs(home) if not is_held(run)]
     machines = {
-        node.name.removeprefix("hyperpod-")
+        node.name.removeprefix(NODE_NAME_PREFIX)
         for run in dead
         if run.nodes.is_dir()
         for node in run.nodes.iterdir()

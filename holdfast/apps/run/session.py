@@ -18,7 +18,7 @@ from holdfast.adapters.local.cluster import POLL, LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
-from holdfast.adapters.local.store import LocalStore
+from holdfast.adapters.local.store import LocalStore, RunRecord
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.logs import RankLogs
 from holdfast.apps.run.screen import Moment, Screen
@@ -86,12 +86,7 @@ class Session:
 
     def summary(self) -> Summary:
         """What the run came to."""
-        return summarize(
-            self._store,
-            self._settings.name,
-            directory=str(self._run.path),
-            checkpoint_dir=str(self._launch().checkpoint_dir),
-        )
+        return summarize(self._store, self._settings.name, directory=str(self._run.path))
 
     @property
     def stopped_by(self) -> int | None:
@@ -119,7 +114,14 @@ class Session:
             max_app_retries=settings.max_app_retries,
             grace=settings.grace,
         )
-        self._store.describe_run([*settings.command], os.getpid(), now)
+        self._store.describe_run(
+            RunRecord(
+                command=tuple(settings.command),
+                pid=os.getpid(),
+                started_at=now,
+                checkpoint_dir=str(self._launch().checkpoint_dir),
+            )
+        )
         self._store.add_job(spec, JobRecord(phase=JobPhase.WAITING, phase_since=now))
 
     def _reconcilers(self) -> tuple[NodeReconciler, JobReconciler]:

@@ -79,11 +79,11 @@ def lost_steps(over: AttemptRecord, resumed_from: int | None) -> int | None:
     return max(0, over.last_step - resumed_from)
 
 
-def summarize(store: LocalStore, name: str, *, directory: str, checkpoint_dir: str) -> Summary:
+def summarize(store: LocalStore, name: str, *, directory: str) -> Summary:
     """Sum up the run whose job is ``name``."""
     record = store.jobs()[name][1]
     run = store.run()
-    started_at = run[2] if run is not None else record.phase_since
+    started_at = run.started_at if run is not None else record.phase_since
     return Summary(
         name=name,
         outcome=record.phase,
@@ -94,7 +94,7 @@ def summarize(store: LocalStore, name: str, *, directory: str, checkpoint_dir: s
         step=record.attempts[-1].last_step if record.attempts else None,
         seconds=round((record.phase_since - started_at).total_seconds(), 3),
         recoveries=recoveries(record),
-        checkpoint_dir=checkpoint_dir,
+        checkpoint_dir=run.checkpoint_dir if run is not None else "",
         directory=directory,
     )
 
