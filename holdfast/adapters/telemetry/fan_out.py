@@ -1,10 +1,11 @@
 """One report to many readers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from holdfast.model.conditions import node_conditions
+from holdfast.model.health import Fault
 from holdfast.model.report import NodeReport
 from holdfast.ports.report import ReportSink
 
@@ -29,15 +30,33 @@ class FanOut:
     published, by an agent that starts later.
     """
 
-    def __init__(self, sink: ReportSink, observers: Sequence[ReportObserver]) -> None:
-        """Publish to ``sink``, which alone is read again after a restart."""
+    def __init__(
+        self,
+        sink: ReportSink,
+        observers: Sequence[ReportObserver],
+        *,
+        is_void: Callable[[Fault], bool] = lambda _: False,
+    ) -> None:
+        """Publish to ``sink``, which alone is read again after a restart.
+
+        Args:
+            sink: keeps the report.
+            observers: are shown it.
+            is_void: says of a fault in the last report that it counts no longer.
+
+        """
         self._sink = sink
         self._observers = observers
+        self._is_void = is_void
         self._shown = sink.last()
 
     def last(self) -> NodeReport | None:
-        """See ``ReportSink.last``."""
-        return self._sink.last()
+        """See ``ReportSink.last``; without the faults that count no longer."""
+        report = self._sink.last()
+        if report is None:
+            return None
+        held = tuple(fault for fault in report.faults if not self._is_void(fault))
+        return replace(report, faults=held)
 
     def publish(self, report: NodeReport) -> None:
         """See ``ReportSink.publish``."""

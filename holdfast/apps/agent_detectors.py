@@ -1,0 +1,52 @@
+"""The detectors that an agent's configuration asks for."""
+
+from dataclasses import replace
+
+from holdfast.apps.agent_config import AgentConfig, DetectorSettings
+from holdfast.detectors.contract import Detector, Readings
+from holdfast.detectors.table import detectors
+from holdfast.model.health import Fault, Finding, Remedy
+
+
+def chosen_detectors(config: AgentConfig) -> tuple[Detector, ...]:
+    """The detectors that are to run, those in shadow mode calling for nothing."""
+    return tuple(
+        _shadowed(detector) if _is_shadow(config, detector) else detector
+        for detector in _all(config)
+        if _settings(config, detector).enabled
+    )
+
+
+def is_void(config: AgentConfig, fault: Fault) -> bool:
+    """Whether an earlier agent saw ``fault`` with a detector that may no longer find faults."""
+    return config.shadow or any(
+        fault.family in detector.settles
+        for detector in _all(config)
+        if not _settings(config, detector).enabled or _is_shadow(config, detector)
+    )
+
+
+def _all(config: AgentConfig) -> tuple[Detector, ...]:
+    return detectors(config.profile, {int(code): remedy for code, remedy in config.xid.items()})
+
+
+def _settings(config: AgentConfig, detector: Detector) -> DetectorSettings:
+    return config.detectors.get(detector.name, DetectorSettings())
+
+
+def _is_shadow(config: AgentConfig, detector: Detector) -> bool:
+    return config.shadow or _settings(config, detector).shadow
+
+
+def _shadowed(detector: Detector) -> Detector:
+    def detect(readings: Readings) -> list[Finding]:
+        return [_harmless(finding) for finding in detector.detect(readings)]
+
+    return replace(detector, detect=detect)
+
+
+def _harmless(finding: Finding) -> Finding:
+    if finding.remedy is Remedy.NONE:
+        return finding
+    message = f"in shadow mode, would call for {finding.remedy}: {finding.message}"
+    return replace(finding, remedy=Remedy.NONE, message=message)

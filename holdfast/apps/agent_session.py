@@ -1,0 +1,160 @@
+"""A working agent, put together from its configuration."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.adapters.host.linux import LinuxHost, Logs
+from holdfast.adapters.host.machine import Machine
+from holdfast.adapters.host.report_files import ReportFiles
+from holdfast.adapters.host.sources import plans
+from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
+from holdfast.adapters.telemetry.json_log import JsonLog
+from holdfast.adapters.telemetry.line_output import LineOutput
+from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
+from holdfast.apps.agent_config import AgentConfig, ListenAddress
+from holdfast.apps.agent_detectors import chosen_detectors, is_void
+from holdfast.apps.clock import SystemClock
+from holdfast.detectors.contract import Detector
+from holdfast.detectors.table import log_marks, samples_wanted
+from holdfast.engine.agent_loop import AgentLoop
+from holdfast.model.errors import ConfigError
+from holdfast.model.names import Reason
+
+if TYPE_CHECKING:
+    from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
+
+HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
+"""Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
+
+_MESSAGES: Final = Path("/var/log/messages")
+_ENDPOINT: Final = "holdfast.adapters.telemetry.metrics_endpoint"  # sockets weigh; loaded on demand
+
+Say = Callable[[str], None]
+
+
+class AgentSession:
+    """One agent at work, from its start to its end or to a change of its configuration."""
+
+    def __init__(self, config: AgentConfig, say: Say) -> None:
+        """Open all that ``config`` names.
+
+        Args:
+            config: what to do.
+            say: takes messages for a person.
+
+        Raises:
+            ConfigError: something of it cannot be used.
+
+        """
+        self.config = config
+        watchers = chosen_detectors(config)
+        with ExitStack() as opened:
+            files = ReportFiles(config.report_dir)
+            boot_id = read_boot_id(config)
+            last = files.last()
+            is_resumed = last is not None and last.boot_id == boot_id
+            self.host = open_host(config, watchers, boot_id, resume=is_resumed)
+            opened.callback(self.host.close)
+            metrics = AgentMetrics(node_name(config), list(Reason))
+            self._loop = AgentLoop(
+                host=CountedHost(self.host, metrics),
+                sink=FanOut(
+                    files,
+                    _observers(config, metrics, opened, say),
+                    is_void=partial(is_void, config),
+                ),
+                detectors=watchers,
+                node=node_name(config),
+                clock=SystemClock(),
+                heartbeat=config.heartbeat,
+            )
+            self._opened = opened.pop_all()
+
+    def step(self) -> datetime:
+        """See ``AgentLoop.step``."""
+        return self._loop.step()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._opened.close()
+
+
+def node_name(config: AgentConfig) -> str:
+    """The name of the node in reports."""
+    return config.node or os.uname().nodename
+
+
+def open_host(
+    config: AgentConfig, watchers: tuple[Detector, ...], boot_id: str, *, resume: bool
+) -> LinuxHost:
+    """The machine as ``watchers`` need to see it.
+
+    Raises:
+        ConfigError: a log cannot be read.
+
+    """
+    logs = Logs(
+        kmsg=config.kmsg,
+        log_files=_default_log_files() if config.log_files is None else config.log_files,
+        cursors=config.report_dir / "state" / "cursors.json",
+    )
+    return LinuxHost(
+        logs,
+        boot_id=boot_id,
+        resume=resume,
+        marks=log_marks(watchers),
+        clock=SystemClock(),
+        plans=plans(samples_wanted(watchers), Machine()),
+    )
+
+
+def read_boot_id(config: AgentConfig) -> str:
+    """The name of this boot.
+
+    Raises:
+        ConfigError: there is none.
+
+    """
+    path = config.boot_id_file
+    try:
+        boot_id = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the boot id from {path}: {error}") from error
+    if not boot_id:
+        raise ConfigError(f"cannot read the boot id from {path}: it is empty")
+    return boot_id
+
+
+def _observers(
+    config: AgentConfig, metrics: AgentMetrics, opened: ExitStack, say: Say
+) -> list[ReportObserver]:
+    observers: list[ReportObserver] = []
+    targets = ([None] if config.log.stdout else []) + ([config.log.file] if config.log.file else [])
+    for target in targets:
+        output = LineOutput(target, say)
+        opened.callback(output.close)
+        observers.append(JsonLog(output))
+    if config.telemetry.listen is not None:
+        endpoint = _endpoint(config.telemetry.listen, metrics, say)
+        opened.callback(endpoint.close)
+        observers += [metrics, endpoint]
+    return observers
+
+
+def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> "MetricsEndpoint":
+    endpoint: MetricsEndpoint = import_module(_ENDPOINT).MetricsEndpoint(
+        address.host, address.port, metrics, patience=HEALTHZ_PATIENCE
+    )
+    say(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
+    return endpoint
+
+
+def _default_log_files() -> tuple[Path, ...]:
+    return (_MESSAGES,) if _MESSAGES.exists() else ()
