@@ -6,9 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.adapters.host.linux import LinuxHost, Logs
 from holdfast.adapters.host.machine import Machine
@@ -18,6 +17,7 @@ from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
 from holdfast.adapters.telemetry.json_log import JsonLog
 from holdfast.adapters.telemetry.line_output import LineOutput
 from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
+from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
 from holdfast.apps.agent_config import AgentConfig, ListenAddress
 from holdfast.apps.agent_detectors import chosen_detectors, is_void
 from holdfast.apps.clock import SystemClock
@@ -27,14 +27,10 @@ from holdfast.engine.agent_loop import AgentLoop
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Reason
 
-if TYPE_CHECKING:
-    from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
-
 HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
 """Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
 
 _MESSAGES: Final = Path("/var/log/messages")
-_ENDPOINT: Final = "holdfast.adapters.telemetry.metrics_endpoint"  # sockets weigh; loaded on demand
 
 Say = Callable[[str], None]
 
@@ -148,10 +144,8 @@ def _observers(
     return observers
 
 
-def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> "MetricsEndpoint":
-    endpoint: MetricsEndpoint = import_module(_ENDPOINT).MetricsEndpoint(
-        address.host, address.port, metrics, patience=HEALTHZ_PATIENCE
-    )
+def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> MetricsEndpoint:
+    endpoint = MetricsEndpoint(address.host, address.port, metrics, patience=HEALTHZ_PATIENCE)
     say(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
     return endpoint
 

@@ -413,7 +413,6 @@ HEAVY = (
     "numpy",
     "boto3",
     "http",
-    "socket",
     "ssl",
     "logging",
 )

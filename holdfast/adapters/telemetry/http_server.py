@@ -61,7 +61,10 @@ class HttpServer:
         self._pages = pages
         try:
             family, kind, _, _, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                host.encode() or None,  # a text would load a table of Unicode's names, 1 MB
+                port,
+                type=socket.SOCK_STREAM,
+                flags=socket.AI_PASSIVE,
             )[0]
             self._listener = socket.socket(family, kind)
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
