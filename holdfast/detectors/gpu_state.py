@@ -85,15 +85,15 @@ _VOLATILE: Final = r"ecc_errors/volatile/"
 _CLOCKS: Final = r"clocks_(?:event|throttle)_reasons/(?:.*/)?(?:clocks_(?:event|throttle)_reason_)?"
 
 RULES: Final = (
-    _rule("gpu_recovery_action", "(?:GPU )?Reset", Reason.GPU_LOST, Remedy.RESET_GPU),
-    _rule("gpu_recovery_action", "(?:Node )?Reboot", Reason.GPU_LOST, Remedy.REBOOT),
+    _rule("gpu_recovery_action", "(?:GPU )?Reset", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU),
+    _rule("gpu_recovery_action", "(?:Node )?Reboot", Reason.XID_RECOVERY_ACTION, Remedy.REBOOT),
     _rule(
-        "gpu_recovery_action", "Drain.*", Reason.GPU_LOST, Remedy.RESET_GPU, when_idle=True
+        "gpu_recovery_action", "Drain.*", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, when_idle=True
     ),
-    _rule("gpu_reset_status/reset_required", "Yes", Reason.GPU_LOST, Remedy.RESET_GPU),
+    _rule("gpu_reset_status/reset_required", "Yes", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU),
     _rule(
         "gpu_reset_status/drain_and_reset_recommended", "Yes",
-        Reason.GPU_LOST, Remedy.RESET_GPU, when_idle=True,
+        Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, when_idle=True,
     ),
     _rule(
         rf"{_VOLATILE}(?:.*uncorrectable.*|double_bit(?:_ecc)?/total)", _COUNT,

@@ -134,15 +134,19 @@ def read_text(text: str) -> SmiLog:
     if _TABLE in text:
         return _read_table(text)
     headers = list(_GPU_HEADER.finditer(text))
-    ends = [*(header.start() for header in headers[1:]), len(text)]
+    starts = [header.start() for header in headers]
+    ends = [*starts[1:], len(text)] if headers else []
     gpus = tuple(
         Gpu(address=header[1], fields=tuple(_text_fields(text[header.end() : end])))
         for header, end in zip(headers, ends, strict=True)
     )
     cut = [gpu.address for gpu in gpus if not _is_complete(gpu)]
     flaw = f"the part of GPU {cut[0]} is not complete" if cut else ""
-    attached = _ATTACHED.search(text)
-    return SmiLog(gpus=gpus, attached=None if attached is None else int(attached[1]), flaw=flaw)
+    count = _ATTACHED.search(text)
+    attached = None if count is None else int(count[1])
+    if attached is not None and len(gpus) < attached:  # the form has no end that would be missed
+        flaw = f"{len(gpus)} of {attached} GPUs are shown"
+    return SmiLog(gpus=gpus, attached=attached, flaw=flaw)
 
 
 def _text_fields(part: str) -> Iterator[Field]:

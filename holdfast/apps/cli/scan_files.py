@@ -1,0 +1,176 @@
+"""``holdfast scan KIND``: judges what a tool has written, one verdict for each file."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from holdfast.apps.cli.output import (
+    Column,
+    Output,
+    output_option,
+    print_json_line,
+    print_rows,
+)
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.detectors.gpu_dcgm import judge_diag, judge_health
+from holdfast.detectors.gpu_state import judge_text, judge_xml
+from holdfast.detectors.judgement import Judgement, Verdict, undecided
+from holdfast.detectors.load_tests import judge_nccl, judge_stress
+from holdfast.detectors.network_tools import judge_fi_info, judge_ibstat
+from holdfast.detectors.neuron_state import judge_ls, judge_monitor
+from holdfast.kit.serial import to_plain
+from holdfast.model.errors import BackendError
+from holdfast.model.health import Finding
+
+LARGEST_FILE: Final = 16 * 1024 * 1024
+"""Bytes of a file that is judged; what is longer is no output of such a tool."""
+
+_EXPECTED: Final = click.Option(
+    ["--expected"],
+    type=click.IntRange(min=1),
+    help="How many devices there should be; without it, only what the file says itself counts.",
+)
+_LEAST: Final = click.Option(
+    ["--least-gbps"],
+    type=click.FloatRange(min=0),
+    help="Bus bandwidth in GB/s that the largest size must reach. HyperPod asks for 80 of p5.",
+)
+_SECONDS: Final = click.Option(
+    ["--seconds"],
+    type=click.FloatRange(min=0),
+    help="For how long it was asked to run; without it, as the file says itself.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    name: str
+    what: str
+    """What a file of this kind holds."""
+
+    judge: Callable[..., Judgement]
+    """Takes the text, the time, and the options."""
+
+    options: tuple[click.Option, ...] = ()
+
+
+_KINDS: Final = (
+    _Kind("nvidia-smi-xml", "nvidia-smi -q -x", judge_xml, (_EXPECTED,)),
+    _Kind("nvidia-smi-text", "nvidia-smi -q, or nvidia-smi alone", judge_text, (_EXPECTED,)),
+    _Kind("dcgm-diag", "dcgmi diag -r N -j", judge_diag),
+    _Kind("dcgm-health", "dcgmi health -c -j", judge_health),
+    _Kind("neuron-ls", "neuron-ls -j", judge_ls, (_EXPECTED,)),
+    _Kind("neuron-monitor", "neuron-monitor", judge_monitor),
+    _Kind("fi-info", "fi_info -p efa -t FI_EP_RDM", judge_fi_info, (_EXPECTED,)),
+    _Kind("ibstat", "ibstat", judge_ibstat),
+    _Kind("nccl-tests", "all_reduce_perf and its like", judge_nccl, (_LEAST,)),
+    _Kind("stress-ng", "stress-ng or stress, with its standard error", judge_stress, (_SECONDS,)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One line of the table: a finding, or a file without any."""
+
+    file: str
+    verdict: Verdict
+    finding: Finding | None
+    why: str
+
+
+_COLUMNS: Final = (
+    Column[_Row](title="file", cell=lambda row: row.file),
+    Column[_Row](title="verdict", cell=lambda row: row.verdict),
+    Column[_Row](title="device", cell=lambda row: row.finding and row.finding.device),
+    Column[_Row](title="severity", cell=lambda row: row.finding and row.finding.severity),
+    Column[_Row](title="remedy", cell=lambda row: row.finding and row.finding.remedy),
+    Column[_Row](title="reason", cell=lambda row: row.finding and row.finding.reason, wide=True),
+    Column[_Row](title="message", cell=lambda row: row.finding.message if row.finding else row.why),
+)
+
+
+def _command(kind: _Kind) -> click.Command:
+    files = click.Argument(["files"], metavar="FILE...", nargs=-1, required=True)
+    command = click.Command(
+        kind.name,
+        params=[files, *kind.options],
+        callback=click.pass_context(partial(_scan, kind)),
+        short_help=f"Judge the output of {kind.what}.",
+        help=f"""Judge the output of {kind.what}.
+
+        FILE is a captured output, or - for standard input. The verdict on each is:
+
+        \b
+          healthy    everything that was measured is good; there may be warnings
+          unhealthy  a fault was found, with what would be done about it
+          unknown    it cannot be decided: the file is empty or cut, says N/A, or the tool
+                     itself failed; this is never a reason to repair the node
+
+        Exits with 0 if every file was read, whatever the verdicts, with 2 if one was not.
+        """,
+    )
+    return output_option(Output.TABLE, Output.WIDE, Output.JSON)(command)
+
+
+def _scan(
+    kind: _Kind, ctx: click.Context, /, files: Sequence[str], output: str, **options: Any
+) -> None:
+    now = SystemClock().now()
+    rows: list[_Row] = []
+    unread = 0
+    for file in files:
+        try:
+            judgement = _judge(kind, file, now, options)
+        except BackendError as error:
+            click.echo(f"holdfast: {error}", err=True)
+            unread += 1
+            continue
+        if output == Output.JSON:
+            _print(kind, file, judgement)
+        else:
+            rows += _rows(file, judgement)
+    if output != Output.JSON and rows:
+        print_rows(rows, _COLUMNS, output=output, empty="")
+    ctx.exit(ExitCode.BAD_INPUT if unread else ExitCode.OK)
+
+
+def _judge(kind: _Kind, file: str, now: datetime, options: dict[str, Any]) -> Judgement:
+    try:
+        with click.open_file(file, "rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise BackendError(f"cannot read {file}: {error.strerror or error}") from error
+    if len(data) > LARGEST_FILE:
+        return undecided(f"it is longer than {LARGEST_FILE} bytes")
+    return kind.judge(data.decode("utf-8-sig", errors="replace"), now, **options)
+
+
+def _print(kind: _Kind, file: str, judgement: Judgement) -> None:
+    print_json_line(
+        {
+            "kind": kind.name,
+            "file": file,
+            "verdict": judgement.verdict,
+            "undecided": judgement.undecided,
+            "findings": [
+                {key: value for key, value in to_plain(finding).items() if key != "observed_at"}
+                for finding in judgement.findings
+            ],
+        }
+    )
+
+
+def _rows(file: str, judgement: Judgement) -> list[_Row]:
+    row = partial(_Row, file=file, verdict=judgement.verdict)
+    found = [row(finding=finding, why="") for finding in judgement.findings]
+    if judgement.undecided or not found:
+        found.append(row(finding=None, why=judgement.undecided))
+    return found
+
+
+FILE_COMMANDS: Final = tuple(_command(kind) for kind in _KINDS)

@@ -1,0 +1,140 @@
+"""What programs that load a node write: NCCL's tests and stress-ng, from captured files."""
+
+import re
+from datetime import datetime
+from typing import Final
+
+from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement, undecided, whole
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "load-test"
+
+LARGE_BYTES: Final = 1024**3
+"""From this size on a bandwidth is judged: small messages measure the latency."""
+
+PART_OF_TIME: Final = 0.9
+"""A test that ran for less of the time that was asked for was broken off."""
+
+_RANK_PREFIX: Final = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std\w{3}>:|[0-9]+: )", re.M)
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
+_WRONG: Final = r"(?:[0-9]+|N/A)"
+_ROW: Final = re.compile(
+    rf"^\s*(?P<size>[0-9]{{1,20}})\s+[0-9]+\s+[a-z0-9_]+(?:\s+\S+){{2}}\s+"
+    rf"{_NUMBER}\s+{_NUMBER}\s+(?P<out>{_NUMBER})\s+(?P<wrong_out>{_WRONG})"
+    rf"(?:\s+{_NUMBER}\s+{_NUMBER}\s+(?P<in>{_NUMBER})\s+(?P<wrong_in>{_WRONG}))?\s*$"
+)
+_BOUNDS: Final = re.compile(r"^# Out of bounds values : ([0-9]{1,20}) (OK|FAILED)\s*$", re.M)
+_AVERAGE: Final = re.compile(r"^# Avg bus bandwidth\s*:", re.M)
+_NCCL_FAILURE: Final = re.compile(
+    r"Test (?:NCCL|CUDA) failure [^\n]{1,200}|Test failure [^\n]{1,200}"
+)
+
+
+def judge_nccl(text: str, now: datetime, *, least_gbps: float | None = None) -> Judgement:
+    """Judge the output of ``all_reduce_perf`` and its like.
+
+    Args:
+        text: its output, also with the prefixes of mpirun and srun.
+        now: when it was judged.
+        least_gbps: GB/s of bus bandwidth that the largest size must reach, in place and out of
+            place; not judged if None. HyperPod asks for 80 of two p5 instances.
+
+    """
+    text = _RANK_PREFIX.sub("", text)
+    rows = [row for line in text.splitlines() if (row := _ROW.match(line[:400])) is not None]
+    wrong = [row for row in rows if _is_wrong(row["wrong_out"]) or _is_wrong(row["wrong_in"])]
+    bounds = _BOUNDS.search(text)
+    if wrong or (bounds is not None and bounds[2] == "FAILED"):
+        where = f"with messages of {wrong[-1]['size']} bytes" if wrong else bounds and bounds[0]
+        why = f"the result of a collective was wrong: {where}"
+        return whole([_finding(Reason.NCCL_FAILED, why, now)])
+    failure = _NCCL_FAILURE.search(text)
+    if failure is not None:  # of the software as likely as of the hardware, here or elsewhere
+        return undecided(f"the test failed: {failure[0]}"[:LONGEST_MESSAGE])
+    if not rows or bounds is None or _AVERAGE.search(text) is None:
+        return undecided("the end of the test is missing" if rows else "it has no results")
+    if any(row["wrong_out"] == "N/A" for row in rows):
+        return undecided("the results were not checked: run it with -c 1")
+    largest = max(rows, key=lambda row: int(row["size"]))
+    if least_gbps is None:
+        return whole([])
+    if int(largest["size"]) < LARGE_BYTES:
+        return undecided(f"no message had {LARGE_BYTES} bytes, so the bandwidth says nothing")
+    bandwidth = min(float(largest[name]) for name in ("out", "in") if largest[name])
+    if bandwidth >= least_gbps:
+        return whole([])
+    why = f"the bus bandwidth is {bandwidth:g} GB/s, and should be at least {least_gbps:g}"
+    return whole([_finding(Reason.NCCL_SLOW, why, now)])
+
+
+def _is_wrong(count: str | None) -> bool:
+    return count is not None and count.isdigit() and int(count) > 0
+
+
+_HOGS: Final = re.compile(r"dispatching hogs: [^\n]*?\b[1-9][0-9]* [a-z]")
+_ASKED: Final = re.compile(
+    r"setting to a (?:[^\n]*?\()?([0-9.]+) secs?\b|setting to a ([0-9.]+) seconds? run|"
+    r"(?:defaulting|setting) to a ([0-9.]+) second"
+)
+_DONE: Final = re.compile(
+    r"^stress(?:-ng)?: info: +\[[0-9]+\] (?P<un>un)?successful run completed in "
+    r"(?P<seconds>[0-9.]+)s",
+    re.M,
+)
+_CORRUPT: Final = re.compile(
+    r"^stress-ng: fail: +\[[0-9]+\] (?!metrics-check)[^\n]{0,200}?"  # fails for killed workers too
+    r"(?:mismatch|incorrect|corrupt|bit errors?|unexpected value)[^\n]{0,200}",
+    re.M,
+)
+_NO_WORK: Final = "No stress workers invoked"
+
+
+def judge_stress(text: str, now: datetime, *, seconds: float | None = None) -> Judgement:
+    """Judge the output of ``stress-ng`` or ``stress``: both standard output and standard error.
+
+    Args:
+        text: its output.
+        now: when it was judged.
+        seconds: for how long it was asked to run; as it says itself if None.
+
+    """
+    corrupt = _CORRUPT.search(text)
+    if corrupt is not None:
+        return whole([_finding(Reason.STRESS_FAILED, corrupt[0], now)])
+    done = _DONE.search(text)
+    if done is None or done["un"]:  # a limit of memory ends a worker as a broken processor does
+        line = next((line for line in text.splitlines() if ": fail:" in line.lower()), "")
+        return undecided(f"the run did not succeed: {line.strip() or 'it has no end'}"[:500])
+    if _NO_WORK in text or _HOGS.search(text) is None:
+        return undecided("no worker was started")
+    asked = seconds if seconds is not None else _seconds_asked(text)
+    if asked is not None and _float(done["seconds"]) < PART_OF_TIME * asked:
+        return undecided(f"it ran for {done['seconds']} s instead of {asked:g} s")
+    return whole([])
+
+
+def _seconds_asked(text: str) -> float | None:
+    asked = _ASKED.search(text)
+    return _float(next(group for group in asked.groups() if group)) if asked is not None else None
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # such as 1.2.3
+        return 0.0
+
+
+def _finding(reason: Reason, message: str, now: datetime) -> Finding:
+    """Which part of which node is bad, a test does not tell: nothing is repaired for it alone."""
+    is_gpu = reason is not Reason.STRESS_FAILED
+    return Finding(
+        family=FAMILY,
+        condition=Condition.NVIDIA_GPU_UNHEALTHY if is_gpu else Condition.HOST_HARDWARE,
+        reason=reason,
+        severity=Severity.FATAL,
+        remedy=Remedy.NONE,
+        message=message[:LONGEST_MESSAGE],
+        observed_at=now,
+    )

@@ -1,0 +1,120 @@
+"""What ``fi_info`` and ``ibstat`` write, from captured files."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement, undecided, whole
+from holdfast.detectors.network_state import STATE
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+_FI_FIELD: Final = re.compile(r"^ {0,8}(provider|domain|type|protocol): {1,8}(\S{1,200})\s*$", re.M)
+_FI_LAST: Final = "protocol"
+_SUFFIX: Final = re.compile(r"-(?:rdm|dgrm)$")
+_NO_DATA: Final = re.compile(r"fi_getinfo(?:\(\))?:? .{0,80}?-61\b")
+
+_CA: Final = re.compile(r"^CA '([^'\n]{1,100})'\s*$", re.M)
+_PORTS: Final = re.compile(r"^\s{1,8}Number of ports: ([0-9]{1,3})\s*$", re.M)
+_PORT: Final = re.compile(r"^\s{1,8}Port ([0-9]{1,3}):\s*$", re.M)
+_STATE: Final = re.compile(r"^\s{1,16}State: (\S[^\n]{0,40}?)\s*$", re.M)
+_PHYSICAL: Final = re.compile(r"^\s{1,16}Physical state: (\S[^\n]{0,40}?)\s*$", re.M)
+_LAYER: Final = re.compile(r"^\s{1,16}Link layer: (\S+)\s*$", re.M)
+
+_UNPLUGGED: Final = ("Polling", "Disabled", "Sleep")
+
+
+def judge_fi_info(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
+    """Judge the output of ``fi_info -p efa``, of a machine with ``expected`` EFA devices.
+
+    A device gives up to three blocks: what counts is the domain without its ending.
+    """
+    fields = _FI_FIELD.findall(text)
+    domains = {
+        _SUFFIX.sub("", domain)
+        for provider, domain in _pairs(fields)
+        if provider.partition(";")[0] == "efa"
+    }
+    is_whole = bool(fields) and fields[-1][0] == _FI_LAST and text.endswith("\n")
+    if _NO_DATA.search(text[:LONGEST_MESSAGE]) and not fields:
+        domains, is_whole = set(), True
+    if not is_whole:
+        return undecided("the end of the last block is missing" if fields else _why_not(text))
+    if expected is None:
+        return whole([]) if domains else undecided("it shows no EFA device")
+    if len(domains) >= expected:
+        return whole([])
+    why = f"fi_info shows {len(domains)} EFA devices, and there should be {expected}"
+    return whole([_finding(Reason.EFA_COUNT, why, now, "")])
+
+
+def _pairs(fields: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    provider = ""
+    for name, value in fields:
+        if name == "provider":
+            provider = value
+        elif name == "domain":
+            yield provider, value
+
+
+def judge_ibstat(text: str, now: datetime) -> Judgement:
+    """Judge the output of ``ibstat``.
+
+    A port without a cable (``Polling`` or ``Disabled``) may be so by will: it stays undecided.
+    """
+    headers = list(_CA.finditer(text))
+    if not headers:
+        return undecided(_why_not(text))
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    findings: list[Finding] = []
+    doubts: list[str] = []
+    active = 0
+    for header, end in zip(headers, ends, strict=True):
+        adapter, part = header[1], text[header.end() : end]
+        ports = list(_PORT.finditer(part))
+        promised = _PORTS.search(part)
+        if promised is None or len(ports) < int(promised[1]):
+            doubts.append(f"not all ports of {adapter} are shown")
+        port_ends = [*(port.start() for port in ports[1:]), len(part)]
+        for port, port_end in zip(ports, port_ends, strict=True):
+            name = f"{adapter}/{port[1]}"
+            verdict = _judge_port(part[port.end() : port_end])
+            active += verdict == ""
+            if verdict is None:
+                doubts.append(f"{name} has no link, or is not shown in full")
+            elif verdict:
+                findings.append(_finding(Reason.LINK_DOWN, f"{name} {verdict}", now, name))
+    if not active:
+        doubts.append("no port is active")
+    return Judgement(findings=tuple(findings), undecided="; ".join(doubts)[:LONGEST_MESSAGE])
+
+
+def _judge_port(part: str) -> str | None:
+    """What is wrong with a port; empty if nothing is, None if that cannot be told."""
+    state, physical, layer = (found.search(part) for found in (_STATE, _PHYSICAL, _LAYER))
+    if state is None or physical is None or layer is None:
+        return None
+    if state[1] == "Active" and physical[1] == "LinkUp":
+        return ""
+    if physical[1] in _UNPLUGGED:
+        return None
+    return f"is {state[1]}, its link is {physical[1]}"
+
+
+def _why_not(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return f"it says: {line[:200]}" if line else "it is empty"
+
+
+def _finding(reason: Reason, message: str, now: datetime, device: str) -> Finding:
+    return Finding(
+        family=STATE,
+        condition=Condition.NETWORK,
+        reason=reason,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        message=message[:LONGEST_MESSAGE],
+        observed_at=now,
+        device=device,
+    )
