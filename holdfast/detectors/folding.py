@@ -61,16 +61,17 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
 
 def _take(finding: Finding, faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
     key = finding.key
-    noticed = notices.pop(key, None)
+    known = faults.get(key)
+    seen_at = _seen_at(finding, notices.pop(key, None))
     roots = [fault for fault in faults.values() if follows(finding, fault)]
-    if roots and key not in faults:
+    if roots and known is None:
         root = min(roots, key=_oldest_first)
         faults[root.key] = replace(root, followers=root.followers + 1)
     elif finding.remedy is Remedy.NONE:
         faults.pop(key, None)
         notices[key] = finding
-    elif key in faults or len(seen_at := _seen_at(finding, noticed)) >= finding.min_count:
-        fault = _fault(finding, faults.get(key))
+    elif known is not None or len(seen_at) >= finding.min_count:
+        fault = _fault(finding, known, len(seen_at))
         faults[key] = replace(fault, followers=fault.followers + _gather(fault, faults, notices))
     else:
         notices[key] = replace(finding, seen_at=seen_at)
@@ -112,7 +113,7 @@ def _oldest_first(fault: Fault) -> tuple[datetime, str]:
     return (fault.since, str(fault.key))
 
 
-def _fault(finding: Finding, known: Fault | None) -> Fault:
+def _fault(finding: Finding, known: Fault | None, sightings: int) -> Fault:
     return Fault(
         family=finding.family,
         condition=finding.condition,
@@ -125,7 +126,7 @@ def _fault(finding: Finding, known: Fault | None) -> Fault:
         device=finding.device,
         urgency=finding.urgency,
         followers=0 if known is None else known.followers,
-        count=1 if known is None else known.count + 1,
+        count=sightings if known is None else known.count + 1,
     )
 
 

@@ -86,7 +86,8 @@ _FAULTS: Final = (
         Condition.DISK,
         Reason.NVME_TIMEOUT,
         " QID ",
-        rf"nvme {_NVME}: I/O (?:tag )?[0-9]{{1,5}} [^\n]{{0,80}}?QID [0-9]{{1,5}} timeout",
+        rf"nvme {_NVME}: I/O (?:tag )?[0-9]{{1,5}} [^\n]{{0,80}}?QID [0-9]{{1,5}} timeout"
+        "(?!, completion polled)",
         "nvme nvme0: I/O 29 QID 1 timeout, aborting",
         "Linux, drivers/nvme/host/pci.c; kops issue 5694: a volume may recover; how often is our "
         "own judgement",

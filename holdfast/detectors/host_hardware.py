@@ -15,7 +15,7 @@ FAMILY: Final = "hardware"
 
 _NPD: Final = "node-problem-detector, kernel-monitor.json"
 _BANK: Final = (
-    r"mce: \[Hardware Error\]: CPU (?P<device>[0-9]{1,5}): Machine Check(?: Exception)?: "
+    r"mce: \[Hardware Error\]: (?P<device>CPU [0-9]{1,5}): Machine Check(?: Exception)?: "
     r"[0-9a-f]{1,16} Bank [0-9]{1,3}: "
 )
 _ADDRESS: Final = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
