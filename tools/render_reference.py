@@ -6,8 +6,8 @@ Exit code: 0 if all pages are fresh (or were written), 1 if ``--check`` found a 
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from enum import Enum, IntEnum
 from itertools import pairwise
@@ -15,9 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, get_type_hints
 
-from holdfast.apps import exit_codes
+from holdfast.apps import agent_config, exit_codes
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
+from holdfast.detectors.table import detectors
 from holdfast.kit.units import format_duration
 from holdfast.model import events, names
 
@@ -46,6 +47,23 @@ def configuration_page() -> Iterator[str]:
         kind = kinds[table.name]
         yield from ["", f"## [{table.name}]", "", _prose(kind.__doc__), ""]
         yield from _knobs(kind)
+
+
+def agent_config_page() -> Iterator[str]:
+    """Every key of the file that ``holdfast agent --config`` reads."""
+    yield from _head("Configuration of the agent", agent_config)
+    yield f"`holdfast agent --config FILE` reads a TOML file with these keys and tables. {UNITS}"
+    yield ""
+    tables = {"log": agent_config.LogSettings, "telemetry": agent_config.TelemetrySettings}
+    yield from _knobs(agent_config.AgentConfig, without=tables)
+    for title, kind in (("detectors.NAME", agent_config.DetectorSettings), *tables.items()):
+        yield from ["", f"## [{title}]", "", _prose(kind.__doc__), ""]
+        yield from _knobs(kind)
+    known = detectors(agent_config.AgentConfig().profile)
+    yield from ["", "## Names of detectors", ""]
+    yield from _table(
+        ("Name", "Reads"), [(f"`{one.name}`", ", ".join(sorted(one.reads))) for one in known]
+    )
 
 
 def exit_codes_page() -> Iterator[str]:
@@ -79,6 +97,7 @@ def names_page() -> Iterator[str]:
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
+    "agent-config.md": agent_config_page,
     "exit-codes.md": exit_codes_page,
     "events.md": events_page,
     "names.md": names_page,
@@ -97,11 +116,12 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
-def _knobs(kind: type) -> Iterator[str]:
+def _knobs(kind: type, without: Container[str] = ()) -> Iterator[str]:
     docs = _docs_under_names(kind)
     rows = [
-        (f"`{field.name}`", f"`{_default(field.default)}`", docs[field.name])
+        (f"`{field.name}`", _shown_default(field), docs[field.name])
         for field in fields(kind)
+        if field.name not in without
     ]
     yield from _table(("Key", "Default", "Meaning"), rows)
 
@@ -130,6 +150,11 @@ def _own_docs_under_names(kind: type) -> dict[str, str]:
         if isinstance(target, ast.Name) and isinstance(doc, ast.Expr):
             docs[target.id] = _cell(ast.literal_eval(doc.value))
     return docs
+
+
+def _shown_default(field: Field[object]) -> str:
+    is_left_out = field.default is None or field.default_factory is not MISSING
+    return "" if is_left_out else f"`{_default(field.default)}`"
 
 
 def _default(value: object) -> str:
