@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.detectors.causes import follows
-from holdfast.model.health import Fault, Finding, Remedy
+from holdfast.model.health import Fault, Finding, Remedy, Severity
 
 NOTICES_KEPT: Final = 20
 """As many as HyperPod keeps in its ``fault-details`` annotation."""
@@ -74,7 +74,9 @@ def _take(finding: Finding, faults: dict[Key, Fault], notices: dict[Key, Finding
         fault = _fault(finding, known, len(seen_at))
         faults[key] = replace(fault, followers=fault.followers + _gather(fault, faults, notices))
     else:
-        notices[key] = replace(finding, seen_at=seen_at)
+        notices[key] = replace(
+            finding, severity=Severity.WARNING, remedy=Remedy.NONE, seen_at=seen_at
+        )
 
 
 def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:

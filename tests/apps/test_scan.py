@@ -285,3 +285,36 @@ def test_a_long_file_and_a_long_line_take_little_memory(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0
+
+
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "kernel-log"
+
+
+@pytest.mark.parametrize("name", ["gpu-off-bus", "host", "neuron", "switch"])
+def test_every_family_is_found(name: str) -> None:
+    path = RECORDINGS / f"{name}.txt"
+    expected = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["findings"]
+    for finding in expected:
+        if finding["reason"] == "NeuronDMATimeout":  # seen once
+            finding |= {"severity": "warning", "remedy": "none"}
+
+    assert found(path) == [{"file": str(path), **finding} for finding in expected]
+    assert all(list(finding) == KEYS for finding in found(path))
+
+
+def test_what_proves_nothing_as_yet_calls_for_nothing_as_yet() -> None:
+    hits = [hit for hit in found(RECORDINGS / "disk.txt") if hit["reason"] == "NvmeTimeout"]
+
+    assert [(hit["line_number"], hit["severity"], hit["remedy"]) for hit in hits] == [
+        *((number, "warning", "none") for number in (1, 2, 3, 4, 5)),
+        (6, "fatal", "reboot"),
+    ]
+
+
+def test_each_file_has_sightings_of_its_own(tmp_path: Path) -> None:
+    lines = (RECORDINGS / "disk.txt").read_text(encoding="utf-8").splitlines()
+    pieces = [tmp_path / str(number) for number in (0, 3, 5)]
+    for piece in pieces:
+        piece.write_text(lines[int(piece.name)] + "\n", encoding="utf-8")
+
+    assert [hit["remedy"] for hit in found(*pieces)] == ["none"] * 3

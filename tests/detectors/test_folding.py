@@ -270,6 +270,7 @@ def test_what_one_sighting_does_not_prove_is_a_notice_until_it_was_seen_often_en
 
     assert (one.faults, two.faults) == ((), ())
     assert [notice.seen_at for notice in two.notices] == [(NOW, NOW + MINUTE)]
+    assert [(one.severity, one.remedy) for one in two.notices] == [("warning", "none")]
     [fault] = three.faults
     assert (fault.since, fault.remedy, three.notices) == (moments[2], Remedy.REBOOT, ())
     assert fault.count == 3

@@ -1,7 +1,7 @@
 """``holdfast scan``: judges captured logs, and what tools have written."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
@@ -21,6 +21,7 @@ from holdfast.apps.cli.scan_files import FILE_COMMANDS
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
+from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.kernel_log import KernelLine, KernelLog
 from holdfast.detectors.table import detectors, log_marks
 from holdfast.model.errors import BackendError
@@ -111,7 +112,7 @@ def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output:
     unread = 0
     for file in files:
         try:
-            is_any_found |= show(_hits(file, watchers, now))
+            is_any_found |= show(_proven(_hits(file, watchers, now)))
         except BackendError as error:
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
@@ -128,6 +129,17 @@ def _hits(file: str, watchers: tuple[Detector, ...], now: datetime) -> Iterator[
             yield from _judged(file, record, watchers, now)
     for record in log.close(now):
         yield from _judged(file, record, watchers, now)
+
+
+def _proven(hits: Iterator[_Hit]) -> Iterator[_Hit]:
+    """The hits, calling for nothing as long as the fault was not seen often enough."""
+    health = Health()
+    for hit in hits:
+        finding = hit.finding
+        if finding.min_count > 1:
+            health = fold(health, [finding])
+            finding = next((one for one in health.notices if one.key == finding.key), finding)
+        yield replace(hit, finding=finding)
 
 
 def _blocks(file: str) -> Iterator[bytes]:
