@@ -16,7 +16,7 @@ from holdfast.apps.demo.train_numpy import NumpyReplica
 
 STEPS, EVERY = 120, 20
 SIZE = ("--steps", str(STEPS), "--batch", "96", "--hidden", "48")
-UNHURRIED = ("--checkpoint-every", str(EVERY), "--step-time", "0.004")
+UNHURRIED = ("--checkpoint-every", str(EVERY), "--step-time", "0.006")
 TRAIN = numpy_command(*SIZE, *UNHURRIED)
 
 
@@ -77,11 +77,12 @@ def test_a_job_that_was_interrupted_ends_with_the_same_bits(tmp_path, undisturbe
             ranks.wait_for_step(chance.randrange(STEPS // 4) + STEPS // 3 * (attempt - 1))
             hit(ranks)
 
-            assert ranks.exit_codes() == codes
-            for rank, (code, error) in enumerate(zip(codes, ranks.errors(), strict=True)):
-                lost = f"rank {rank}: lost rank {1 - rank}: "
-                assert error == "" if code < 0 else error.startswith(lost)
-                assert error.count("\n") == (code > 0)
+            for rank, (code, expected) in enumerate(zip(ranks.exit_codes(), codes, strict=True)):
+                # Where both are hit, the second may notice the end of the first before.
+                assert code in (expected, 1)
+                error = ranks.errors()[rank]
+                assert code < 0 or error.startswith(f"rank {rank}: lost rank {1 - rank}: ")
+                assert error.count("\n") <= 1
 
     assert finish(tmp_path, attempt=3) == undisturbed
 
@@ -207,7 +208,7 @@ def test_a_full_disk_ends_the_job_with_a_message_and_costs_no_checkpoint(tmp_pat
     with Attempt(tmp_path, TRAIN) as ranks:
         ranks.wait_for_step(EVERY)
         directory = tmp_path / "checkpoints"
-        full = directory / f"step-{2 * EVERY:09d}.ckpt"
+        full = directory / f"step-{5 * EVERY:09d}.ckpt"
         # Every write to /dev/full fails as on a full disk.
         (directory / f".{full.name}.tmp").symlink_to("/dev/full")
         assert_ends(
@@ -216,7 +217,8 @@ def test_a_full_disk_ends_the_job_with_a_message_and_costs_no_checkpoint(tmp_pat
             f"rank 0: {full} could not be written: No space left on device; free some space",
             "rank 1: lost rank 0: connection closed",
         )
-    assert [path.name for path in directory.iterdir()] == [f"step-{EVERY:09d}.ckpt"]
+    whole = [directory / f"step-{step * EVERY:09d}.ckpt" for step in (2, 3, 4)]
+    assert sorted(directory.iterdir()) == whole
 
     assert finish(tmp_path, attempt=2) == undisturbed
 
