@@ -11,7 +11,7 @@ from holdfast.adapters.sim.training import SimJob, SimRank
 from holdfast.adapters.sim.world import Observer, SimNode, World
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.decisions.remediation import decide
-from holdfast.model.health import Remedy
+from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import FailureKind, JobPhase, JobRecord
 from holdfast.model.names import Condition
@@ -144,6 +144,12 @@ class Laws(Observer):
         self._check(
             not is_marked_only or is_request,
             f"{node.name} became {node.record.phase} although nodes are only marked",
+        )
+        self._check(
+            node.record.phase is not Phase.DRAINING
+            or course.urgency is Urgency.IMMEDIATE
+            or not node.running_jobs,
+            f"{node.name} is drained while {node.running_jobs} may still run there",
         )
 
     def _judge_cause(self, node: NodeView, before: NodeRecord) -> None:

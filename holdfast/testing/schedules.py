@@ -47,12 +47,7 @@ def random_scenario(seed: int) -> Scenario:
     return Scenario(
         nodes=nodes,
         trainings=tuple(_training(random, number, nodes) for number in range(random.randint(0, 2))),
-        happenings=tuple(
-            sorted(
-                (_happening(random, nodes) for _ in range(random.randint(1, 7))),
-                key=lambda one: one.at,
-            )
-        ),
+        happenings=_happenings(random, nodes),
         policy=random_policy(random),
         job_policy=JobPolicy(
             wait_for_nodes=timedelta(minutes=30),
@@ -116,6 +111,14 @@ def _training(random: Random, number: int, nodes: int) -> Training:
         stop_time=timedelta(seconds=random.choice([0, 1, 5, 8])),
         heeds_sigterm=random.random() < 0.8,
     )
+
+
+def _happenings(random: Random, nodes: int) -> tuple[Happening, ...]:
+    happenings = [_happening(random, nodes) for _ in range(random.randint(1, 7))]
+    if random.random() < 0.1:  # a storm, as from a wrong check
+        at, defect = random.choice(happenings).at, _defect(random)
+        happenings += [Breaks(at=at, node=node, defect=defect) for node in range(nodes)]
+    return tuple(sorted(happenings, key=lambda one: one.at))
 
 
 def _happening(random: Random, nodes: int) -> Happening:

@@ -1,20 +1,17 @@
 """Random worlds under all laws, from seeds."""
 
-import os
-
 import pytest
 
 from holdfast.testing.fuzz import judge_seeds
 from holdfast.testing.schedules import random_scenario
 
-SCHEDULES = int(os.environ.get("HOLDFAST_SCHEDULES", "2000"))
+SCHEDULES = 2000
 CHUNK = 100
 
 
-@pytest.mark.schedules
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
 def test_every_law_holds_in_every_schedule(first: int) -> None:
-    assert judge_seeds(range(first, min(first + CHUNK, SCHEDULES))) > 0
+    assert judge_seeds(range(first, first + CHUNK)) == CHUNK
 
 
 def test_a_seed_gives_the_same_scenario_for_ever() -> None:
