@@ -223,7 +223,7 @@ class KernelLog:
         """Count the lines of a part of the text, and note the format of its last record."""
         self.lines += text.count(b"\n", start, end)
         while start < end:
-            line = max(start, text.rfind(b"\n", start, end - 1) + 1)
+            line = text.rfind(b"\n", 0, end - 1) + 1
             if not text.startswith(b" ", line):
                 self._is_raw = _RAW_RECORD.match(text, line) is not None
                 return

@@ -276,10 +276,29 @@ def test_only_the_start_of_a_long_line_is_looked_at() -> None:
     assert len(found) == LONGEST_LINE
 
 
+@pytest.mark.parametrize("cuts", [(), (9000,)])
+def test_a_mark_behind_the_start_of_a_long_line_does_not_count(cuts: tuple[int, ...]) -> None:
+    text = b"x" * LONGEST_LINE + f" {WORDS}\n{WORDS}\n".encode()
+
+    pieces = [text[start:end] for start, end in zip((0, *cuts), (*cuts, None), strict=True)]
+
+    assert fed(*pieces) == [(2, WORDS)]
+
+
 def test_the_dictionary_of_a_raw_record_is_dropped() -> None:
     record = f"4,1,2,-;{WORDS}\n SUBSYSTEM=pci\n DEVICE=NVRM\n {WORDS}\n4,2,3,-;{WORDS}\n"
 
     assert fed(record.encode()) == [(1, WORDS), (5, WORDS)]
+
+
+def test_the_dictionary_of_a_record_that_is_of_no_interest_is_dropped() -> None:
+    quiet = "4,1,2,-;usb 1-1: new device\n"
+    dictionary = f" SUBSYSTEM=usb\n DEVICE=c189:1\n {WORDS}\n"
+    text = f"{WORDS}\n{quiet}{dictionary}{WORDS}\n{quiet}{dictionary} {WORDS}\nusb\n {WORDS}\n"
+
+    for cut in range(len(text)):
+        pieces = (text[:cut].encode(), text[cut:].encode())
+        assert fed(*pieces) == [(1, WORDS), (6, WORDS), (13, WORDS)]
 
 
 def test_an_indented_line_elsewhere_is_a_message() -> None:
