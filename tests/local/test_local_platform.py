@@ -1,0 +1,229 @@
+"""The local adapters keep the contracts of the ports, with machines that are real processes."""
+
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.adapters.local.checks import LocalChecks
+from holdfast.adapters.local.cluster import LocalCluster
+from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.run.summary import recoveries
+from holdfast.model.actions import TripBreaker
+from holdfast.model.errors import BackendError, NodeGone
+from holdfast.model.jobs import (
+    AttemptRecord,
+    Failure,
+    FailureKind,
+    JobPhase,
+    JobRecord,
+    JobSpec,
+)
+from holdfast.model.nodes import Phase
+from holdfast.model.requests import Request, Verb
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Platform:
+    def __init__(self, path):
+        self.run = RunDir(path / "runs" / "job")
+        self.run.create()
+        self.store = LocalStore(self.run.state, create=True)
+        clock = SystemClock()
+        delays = Delays(boot=timedelta(0), replace=timedelta(0))
+        self.machines = LocalMachines(self.run, self.store, clock, delays, sleeping_agent)
+        checks = LocalChecks(self.machines, clock)
+        self.cluster = LocalCluster(self.machines, self.store, checks, clock)
+        launch = Launch(
+            argv=[sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"],
+            nproc_per_node=1,
+            checkpoint_dir=path,
+        )
+        self.jobs = LocalJobs(self.run, self.machines, self.store, launch, clock)
+        self.node = self.machines.add().name
+        self.machines.boot_due()
+
+    def view(self, node=None):
+        return next(one for one in self.cluster.snapshot().nodes if one.name == (node or self.node))
+
+    def names(self):
+        return {one.name for one in self.cluster.snapshot().nodes}
+
+    def submit(self):
+        record = JobRecord(
+            phase=JobPhase.STARTING, phase_since=NOW, attempt=1, placement=(self.node,)
+        )
+        self.store.add_job(JobSpec(name="job", nodes=1), record)
+
+    def rank(self):
+        """The only rank once it is over."""
+        end = time.monotonic() + 30
+        while True:
+            for machine in self.machines.all():
+                machine.receive(datetime.now(UTC))
+            (view,) = self.jobs.jobs()
+            if view.ranks and view.ranks[0].exit_code is not None:
+                return view.ranks[0]
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def sleeping_agent(name, directory):
+    return ["sleep", "600"]
+
+
+@pytest.fixture
+def platform(tmp_path):
+    one = Platform(tmp_path)
+    yield one
+    one.machines.shut_down()
+    one.store.close()
+
+
+def test_an_order_to_reboot_acts_once_however_often_it_is_given(platform):
+    view = platform.view()
+    platform.machines.reboot(view, "incident/1")
+    platform.machines.boot_due()
+    boot = platform.view().boot_id
+
+    platform.machines.reboot(view, "incident/1")
+    platform.machines.boot_due()
+
+    assert view.boot_id != boot == platform.view().boot_id
+
+
+def test_a_node_has_one_replacement_however_many_are_ordered(platform):
+    view = platform.view()
+
+    for token in ("incident/1", "incident/1", "incident/2"):
+        platform.machines.replace(view, token)
+
+    (successor,) = platform.names() - {platform.node}
+    assert platform.view(successor).replaces == platform.node
+    assert platform.view(successor).provider_id != view.provider_id
+
+
+def test_a_machine_that_is_gone_cannot_be_rebooted(platform):
+    view = platform.view()
+    platform.cluster.retire(platform.node)
+
+    with pytest.raises(NodeGone, match=view.provider_id):
+        platform.machines.reboot(view, "incident/1")
+
+
+def test_a_retired_node_is_forgotten_with_its_request_and_its_directory_is_kept(platform):
+    platform.store.ask(platform.node, Request(id="r", verb=Verb.REBOOT, requested_at=NOW))
+
+    platform.cluster.retire(platform.node)
+    platform.cluster.retire(platform.node)
+
+    assert platform.names() == set()
+    assert platform.store.requests() == {}
+    assert (platform.run.retired / platform.node).is_dir()
+
+
+def test_a_record_is_stored_durably_and_alone(platform):
+    record = replace(platform.view().record, phase=Phase.SCHEDULABLE)
+
+    platform.cluster.put(platform.node, record)
+
+    reader = LocalStore(platform.run.state)
+    assert reader.nodes()[platform.node][2] == record
+    reader.close()
+
+
+def test_clearing_a_request_leaves_a_later_one(platform):
+    later = Request(id="later", verb=Verb.REPLACE, requested_at=NOW)
+    platform.store.ask(platform.node, later)
+
+    platform.cluster.clear_request(platform.node, "earlier")
+    assert platform.view().request == later
+
+    platform.cluster.clear_request(platform.node, "later")
+    assert platform.view().request is None
+
+
+def test_an_open_breaker_stays_as_it_is(platform):
+    platform.cluster.trip_breaker(TripBreaker(reason="first", nodes=()))
+    platform.cluster.trip_breaker(TripBreaker(reason="second", nodes=()))
+
+    assert platform.cluster.snapshot().breaker.reason == "first"
+
+
+def test_offenders_are_remembered(platform):
+    platform.cluster.remember_offender("i-1")
+    platform.cluster.remember_offender("i-1")
+
+    assert platform.cluster.snapshot().offenders == {"i-1"}
+
+
+def test_a_launch_that_is_repeated_launches_nothing_more(platform):
+    platform.submit()
+    platform.jobs.launch("job")
+    first = platform.machines[platform.node].task
+
+    platform.jobs.launch("job")
+
+    assert platform.machines[platform.node].task is first
+    platform.jobs.kill("job")
+    assert platform.rank().exit_code == -9
+
+
+def test_a_rank_that_is_asked_to_stop_ends_by_sigterm(platform):
+    platform.submit()
+    platform.jobs.launch("job")
+    log = platform.run.log(1, 0)
+    end = time.monotonic() + 30
+    while not (log.exists() and log.read_text()) and time.monotonic() < end:
+        time.sleep(0.01)
+
+    platform.jobs.stop("job")
+
+    assert platform.rank().exit_code == -15
+
+
+def test_a_rank_dies_with_its_machine(platform):
+    platform.submit()
+    platform.jobs.launch("job")
+
+    platform.machines[platform.node].cut_power(NOW)
+
+    assert platform.rank().exit_code == -9
+    assert platform.view().powered_on is False
+
+
+def test_a_store_of_another_layout_is_refused(platform, tmp_path):
+    platform.store._db.execute("PRAGMA user_version = 99")
+
+    with pytest.raises(BackendError, match="layout 99"):
+        LocalStore(platform.run.state)
+
+
+def test_the_steps_that_are_lost_are_those_done_again():
+    def attempt(number, first, last, failure):
+        return AttemptRecord(
+            attempt=number, placement=("a",), started_at=NOW + timedelta(seconds=10 * number),
+            stopped_at=NOW + timedelta(seconds=10 * number + 5),
+            first_step=first, last_step=last, failure=failure,
+        )  # fmt: skip
+
+    failure = Failure(
+        kind=FailureKind.HARDWARE, reason="r", at=NOW + timedelta(seconds=14), step=57
+    )
+    record = JobRecord(
+        phase=JobPhase.SUCCEEDED,
+        phase_since=NOW,
+        attempts=(attempt(1, 0, 57, failure), attempt(2, 50, 99, None)),
+    )
+
+    (one,) = recoveries(record)
+
+    assert one.lost_steps == 7
+    assert (one.stop_s, one.start_s) == (1, 5)
