@@ -1,3 +1,4 @@
+import encodings.idna  # noqa: F401 - for nobody, who may not read root's Python
 import json
 import os
 import shutil
