@@ -88,7 +88,8 @@ RULES: Final = (
     _rule("gpu_recovery_action", "(?:GPU )?Reset", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU),
     _rule("gpu_recovery_action", "(?:Node )?Reboot", Reason.XID_RECOVERY_ACTION, Remedy.REBOOT),
     _rule(
-        "gpu_recovery_action", "Drain.*", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, when_idle=True
+        "gpu_recovery_action", "Drain.*",
+        Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, when_idle=True,
     ),
     _rule("gpu_reset_status/reset_required", "Yes", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU),
     _rule(

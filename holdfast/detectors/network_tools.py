@@ -66,7 +66,7 @@ def judge_ibstat(text: str, now: datetime) -> Judgement:
     headers = list(_CA.finditer(text))
     if not headers:
         return undecided(_why_not(text))
-    ends = [*(header.start() for header in headers[1:]), len(text)]
+    ends = _ends(headers, len(text))
     findings: list[Finding] = []
     doubts: list[str] = []
     active = 0
@@ -76,8 +76,7 @@ def judge_ibstat(text: str, now: datetime) -> Judgement:
         promised = _PORTS.search(part)
         if promised is None or len(ports) < int(promised[1]):
             doubts.append(f"not all ports of {adapter} are shown")
-        port_ends = [*(port.start() for port in ports[1:]), len(part)]
-        for port, port_end in zip(ports, port_ends, strict=True):
+        for port, port_end in zip(ports, _ends(ports, len(part)), strict=True):
             name = f"{adapter}/{port[1]}"
             verdict = _judge_port(part[port.end() : port_end])
             active += verdict == ""
@@ -88,6 +87,11 @@ def judge_ibstat(text: str, now: datetime) -> Judgement:
     if not active:
         doubts.append("no port is active")
     return Judgement(findings=tuple(findings), undecided="; ".join(doubts)[:LONGEST_MESSAGE])
+
+
+def _ends(headers: list[re.Match[str]], length: int) -> list[int]:
+    """Where the part under each header ends: at the next one."""
+    return [*(header.start() for header in headers[1:]), length] if headers else []
 
 
 def _judge_port(part: str) -> str | None:

@@ -24,6 +24,7 @@ from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
 STATE: Final = "neuron-state"
+LISTED: Final = "neuron-ls"
 EVENTS: Final = "neuron-event"
 SOURCE: Final = "neuron"
 EVERY: Final = timedelta(minutes=1)
@@ -120,13 +121,13 @@ def judge_ls(text: str, now: datetime, *, expected: int | None = None) -> Judgem
         return undecided("a device has no number of its own")
     if expected is not None and len(known) < expected:
         why = f"neuron-ls shows {len(known)} devices, and there should be {expected}"
-        return whole([_finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
+        return whole([_finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
     if not known:
         return undecided("it shows no device")
     gaps = sorted(set(range(max(known) + 1)) - known) if max(known) < 1000 else []
     if gaps:
         why = f"neuron-ls shows no device {gaps[0]}, but devices up to {max(known)}"
-        return whole([_finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
+        return whole([_finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
     return whole(_coreless(devices, now))
 
 
@@ -141,7 +142,7 @@ def _coreless(devices: list[dict[str, Any]], now: datetime) -> Iterator[Finding]
         if count < max(counts.values()):
             why = f"neuron{number} has {count} cores, others have {max(counts.values())}"
             where = f"neuron{number}"
-            yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, where)
+            yield _finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, where)
 
 
 _ECC: Final = {

@@ -1,0 +1,137 @@
+import select
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
+
+import pytest
+
+from holdfast.adapters.host import sampler as module
+from holdfast.adapters.host.sampler import Memory, Plan, Reading, Sampler
+from holdfast.detectors.contract import Sample
+from holdfast.model.errors import BackendError
+
+NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
+OFTEN = timedelta(0)
+ONCE = timedelta(hours=1)
+
+
+class StillClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+def sampler(every: timedelta = OFTEN, memory: Memory | None = None, **reads: Callable[[], Reading]):
+    plans = {name: Plan(read=read, every=every) for name, read in reads.items()}
+    return Sampler(plans, memory or {}, clock=StillClock())
+
+
+def next_of(sampler: Sampler, name: str) -> Sample:
+    deadline = time.monotonic() + 20
+    while name not in (samples := sampler.take()):
+        assert time.monotonic() < deadline
+        select.select([sampler.fileno()], [], [], 0.05)
+    return samples[name]
+
+
+def counting() -> Callable[[], Reading]:
+    numbers = iter(range(1000))
+    return lambda: Reading(text="t", values={"n": str(next(numbers))})
+
+
+def test_a_sample_carries_the_values_of_the_one_before_it() -> None:
+    taken = sampler(a=counting())
+
+    first, second = next_of(taken, "a"), next_of(taken, "a")
+
+    assert (first.name, first.text, first.taken_at, first.error) == ("a", "t", NOW, "")
+    assert (dict(first.before), dict(first.values)) == ({}, {"n": "0"})
+    assert (dict(second.before), dict(second.values)) == ({"n": "0"}, {"n": "1"})
+
+
+def test_what_was_there_once_is_remembered() -> None:
+    readings = chain([Reading(values={"x": ""})], repeat(Reading(values={"y": ""})))
+    taken = sampler(a=lambda: next(readings))
+
+    next_of(taken, "a")
+
+    assert next_of(taken, "a").seen == {"x", "y"}
+
+
+@pytest.mark.parametrize("error", [BackendError("broken"), OSError(5, "broken")])
+def test_a_source_that_fails_says_why_and_keeps_what_was_known(error: Exception) -> None:
+    def fail() -> Reading:
+        if next(turns) == 1:
+            raise error
+        return Reading(values={"n": "7"})
+
+    turns = iter(range(100))
+    taken = sampler(a=fail)
+
+    next_of(taken, "a")
+    failed, again = next_of(taken, "a"), next_of(taken, "a")
+
+    assert (failed.error, dict(failed.values)) == ("broken", {})
+    assert dict(again.before) == {"n": "7"}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_source_with_a_bug_is_an_error_and_is_read_again() -> None:
+    def fail() -> Reading:
+        raise RuntimeError
+
+    taken = sampler(a=fail)
+
+    assert "not foreseen" in next_of(taken, "a").error
+    assert "not foreseen" in next_of(taken, "a").error
+
+
+def test_a_source_that_hangs_holds_up_no_other_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", timedelta(milliseconds=50))
+    released = threading.Event()
+    calls = []
+
+    def hang() -> Reading:
+        calls.append(1)
+        released.wait(20)
+        return Reading(text="late")
+
+    taken = sampler(slow=hang, quick=counting())
+
+    assert not taken.has_all
+    assert "has not answered" in next_of(taken, "slow").error
+    assert taken.has_all
+    for _ in range(5):
+        assert set(next_of(taken, "quick").values) == {"n"}
+        assert "slow" not in taken.take()
+    assert len(calls) == 1
+    released.set()
+    assert next_of(taken, "slow").text == "late"
+
+
+def test_a_source_is_read_when_it_is_due_only() -> None:
+    taken = sampler(every=ONCE, a=counting())
+
+    next_of(taken, "a")
+    time.sleep(0.05)
+
+    assert taken.take() == {}
+    assert taken.has_all
+
+
+def test_the_next_agent_of_the_boot_goes_on_where_this_one_ended() -> None:
+    first = sampler(a=counting())
+    next_of(first, "a")
+
+    second = sampler(memory=first.memory, a=counting())
+    sample = next_of(second, "a")
+
+    assert (dict(sample.before), sample.seen) == ({"n": "0"}, {"n"})
+
+
+@pytest.mark.parametrize("memory", [{"a": 1}, {"a": {}}, {"a": {"before": 1, "seen": 2}}])
+def test_a_damaged_memory_is_none(memory: Memory) -> None:
+    assert dict(next_of(sampler(memory=memory, a=counting()), "a").before) == {}
