@@ -52,6 +52,8 @@ STANDING: Final[Mapping[str, Healthy]] = {
     Condition.NVIDIA_REBOOT: Healthy(
         "NvidiaNoErrorRequiredReboot", "Nvidia GPU reboot not required"
     ),
+    Condition.KERNEL_DEADLOCK: Healthy("KernelHasNoDeadlock", "kernel has no deadlock"),
+    Condition.NEURON: Healthy("NeuronHasNoError", "Neuron has no error"),
 }
 """Conditions that every node has, with the words of HyperPod's agent and of the Neuron problem
 detector; the others appear with their first fault."""

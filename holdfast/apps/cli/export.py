@@ -1,0 +1,121 @@
+"""``holdfast export``: ships what an agent says to where others look for it."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from holdfast.adapters.telemetry.log_follower import LogFollower
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.model.errors import BackendError, ConfigError
+
+LOOK_S: Final = 1.0
+"""Between two looks for new lines."""
+
+FIRST_PAUSE_S: Final = 1.0
+LAST_PAUSE_S: Final = 60.0
+"""A pause between two tries doubles from the first to the last."""
+
+
+@click.group()
+def export() -> None:
+    """Ship what an agent says."""
+
+
+@export.command("cloudwatch")
+@click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The log that holdfast agent --json-log writes.",
+)
+@click.option("--cluster", required=True, help="Name of the HyperPod cluster.")
+@click.option("--cluster-id", required=True, help="The last part of the cluster's ARN.")
+@click.option("--instance-group", required=True, help="Name of the instance group.")
+@click.option("--instance-id", required=True, help="Such as i-0592464924bd45322.")
+@click.option("--region", help="That of the environment or of the profile if left out.")
+@click.option("--endpoint-url", help="Another address than that of AWS.")
+@click.option("--metrics/--no-metrics", default=True, help="Whether to publish metrics, too.")
+@click.option("--once", is_flag=True, help="Ship what is there and end.")
+@click.option(
+    "--position",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Remembers how far the log was shipped.  [default: beside the log]",
+)
+def cloudwatch(
+    log: Path,
+    position: Path | None,
+    *,
+    metrics: bool,
+    once: bool,
+    region: str | None,
+    endpoint_url: str | None,
+    **names: str,
+) -> int:
+    """Follow an agent's log and ship it to CloudWatch.
+
+    Lines go to the log group and stream that HyperPod's health monitoring agent uses. Each fault
+    is a metric named after its reason: in the namespace NeuronHealthCheck for NeuronHasError_*, in
+    Holdfast/NodeHealth for all others.
+
+    Lines that CloudWatch does not take are tried again until it does; none is left out. Needs
+    boto3:  pip install 'holdfast[aws]'
+
+    Exits with 0 on --once, with 1 if CloudWatch did not take all then.
+    """
+    if once and not log.exists():
+        raise ConfigError(f"there is no log {log}; holdfast agent --json-log {log} writes it")
+    adapter = _adapter()
+    instance = adapter.Instance(
+        cluster=names["cluster"],
+        cluster_id=names["cluster_id"],
+        group=names["instance_group"],
+        instance_id=names["instance_id"],
+    )
+    target = adapter.CloudWatch(instance, region=region, endpoint_url=endpoint_url)
+    shipments = [target.put_lines, *([target.put_metrics] if metrics else [])]
+    position_file = position or log.with_name(f".{log.name}.cloudwatch")
+    with closing(LogFollower(log, position_file)) as follower:
+        while True:
+            lines = follower.read() if once else insist(follower.read)
+            for ship in shipments if lines else []:
+                _ship(ship, lines, once=once)
+            if lines:
+                follower.commit()
+            elif once:
+                return ExitCode.OK
+            else:
+                time.sleep(LOOK_S)
+
+
+def _adapter() -> Any:
+    try:
+        return import_module("holdfast.adapters.telemetry.cloudwatch")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"this needs {error.name}, which is not installed; install it with: "
+            "pip install 'holdfast[aws]'"
+        ) from error
+
+
+def _ship(ship: Callable[[Sequence[str]], None], lines: list[str], *, once: bool) -> None:
+    if once:
+        ship(lines)
+    else:
+        insist(lambda: ship(lines))
+
+
+def insist(attempt: Callable[[], Any]) -> Any:
+    """The outcome of ``attempt``, which is made until it succeeds."""
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            return attempt()
+        except BackendError as error:
+            click.echo(f"holdfast: {error}; trying again in {pause:g} s", err=True)
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_PAUSE_S)
