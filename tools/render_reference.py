@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, get_type_hints
 
+import reason_tables
+
 from holdfast.apps import agent_config, exit_codes
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
@@ -94,6 +96,21 @@ def names_page() -> Iterator[str]:
         yield from _table(("Name", "Value"), [(f"`{one.name}`", f"`{one.value}`") for one in kind])
 
 
+def reasons_page() -> Iterator[str]:
+    """Every reason, and what leads to it."""
+    yield from ["# Reasons", "", NOTE.format("holdfast/detectors and holdfast/model/names.py"), ""]
+    yield "What each reason means, and what the detectors of the kernel log make of each message."
+    docs = _docs_under_names(names.Reason)
+    rows = [(f"`{one.value}`", docs[one.name]) for one in names.Reason]
+    yield from ["", "## Meanings", "", *_table(("Reason", "Meaning"), rows)]
+    yield from ["", "## Messages of the kernel", ""]
+    yield from _table(reason_tables.LOG_TITLES, reason_tables.log_rows())
+    yield from ["", "## XIDs", ""]
+    yield "The reason and the severity are those of the profile `hyperpod`; the sources are at the"
+    yield from ["head of `holdfast/detectors/xid_codes.py`.", ""]
+    yield from _table(reason_tables.XID_TITLES, reason_tables.xid_rows())
+
+
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
@@ -101,6 +118,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "exit-codes.md": exit_codes_page,
     "events.md": events_page,
     "names.md": names_page,
+    "reasons.md": reasons_page,
 }
 
 

@@ -1,0 +1,16 @@
+import ast
+import inspect
+from itertools import pairwise
+
+from holdfast.model.names import Reason
+
+
+def test_every_reason_says_what_it_means() -> None:
+    [definition] = ast.parse(inspect.getsource(Reason)).body
+    told = {
+        member.targets[0].id
+        for member, doc in pairwise(definition.body)
+        if isinstance(member, ast.Assign) and isinstance(doc, ast.Expr)
+    }
+
+    assert {reason.name for reason in Reason} - told == set()

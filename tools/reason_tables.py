@@ -1,0 +1,67 @@
+"""The tables of docs/reference/reasons.md: what each reason means and what leads to it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Final
+
+from holdfast.detectors import gpu_xid, table
+from holdfast.detectors.contract import LogLine, Profile, Readings
+from holdfast.detectors.log_rules import LogRule
+from holdfast.detectors.xid_codes import XID_CODES, Verdict
+from holdfast.kit.units import format_duration
+from holdfast.model.health import Urgency
+
+Row = tuple[str, ...]
+
+LOG_TITLES: Final = ("Family", "Reason", "Severity", "Remedy", "Example", "Source")
+XID_TITLES: Final = ("XID", "Meaning", "Reason", "Severity", "`hyperpod`", "`nvidia`")
+_BY_LINE: Final = {
+    Verdict.LINK: "`reset-gpu` if the line says `Fatal`, else `none`",
+    Verdict.ACTION: "what the line asks for",
+}
+
+
+def log_rows() -> Iterator[Row]:
+    """A row for each rule about the kernel log; those of SXids as HyperPod has them."""
+    for build in table.ROWS:
+        module = import_module(build.__module__)
+        rules = module.rules(Profile.HYPERPOD) if hasattr(module, "rules") else ()
+        for rule in getattr(module, "RULES", rules):
+            if isinstance(rule, LogRule):
+                yield _log_row(module.FAMILY, rule)
+
+
+def xid_rows() -> Iterator[Row]:
+    """A row for each XID."""
+    for code, row in XID_CODES.items():
+        line = LogLine(
+            message=f"NVRM: Xid (PCI:0000:b9:00): {code}, ", observed_at=datetime.now(UTC)
+        )
+        hyperpod, nvidia = (
+            gpu_xid.build(profile).detect(Readings(kernel_log=(line,)))[0] for profile in Profile
+        )
+        yield (
+            str(code),
+            row.name,
+            f"`{hyperpod.reason}`",
+            hyperpod.severity.value,
+            _BY_LINE.get(row.hyperpod, f"`{hyperpod.remedy.value}`"),
+            _BY_LINE.get(row.nvidia, f"`{nvidia.remedy.value}`"),
+        )
+
+
+def _log_row(family: str, rule: LogRule) -> Row:
+    remedy = f"`{rule.remedy.value}`"
+    if rule.urgency is Urgency.DEFERRED:
+        remedy += " once its jobs have ended"
+    if rule.min_count > 1:
+        remedy += f", if seen {rule.min_count} times in {format_duration(rule.window)}"
+    return (
+        family,
+        f"`{rule.reason.value}`",
+        rule.severity.value,
+        remedy,
+        f"`{rule.example}`",
+        rule.source,
+    )
