@@ -19,9 +19,9 @@ _MIB = 1024
 
 def run() -> list[Figure]:
     """Append kernel lines, each for another GPU, and wait for each new report."""
-    with _agent() as (process, directory):
+    with agent_process() as (process, directory):
         latencies = [_latency_ms(directory, number) for number in range(LINES)]
-        resident = _resident_mib(process.pid)
+        resident = resident_mib(process.pid)
     return [
         Figure(
             name="kernel line to confirmed fault, p99",
@@ -32,7 +32,8 @@ def run() -> list[Figure]:
 
 
 @contextmanager
-def _agent() -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def agent_process() -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A running agent and the folder with its files."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "boot_id").write_text("boot\n", encoding="utf-8")
@@ -67,7 +68,8 @@ def _latency_ms(directory: Path, number: int) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def _resident_mib(pid: int) -> float:
+def resident_mib(pid: int) -> float:
+    """Memory of a process that is in use, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
     return kib / _MIB

@@ -18,7 +18,7 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 PATIENCE: Final = timedelta(seconds=45)
-"""After so long a source counts as hanging; longer than any command may take."""
+"""Longer than any command may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,25 @@ Memory = Mapping[str, Mapping[str, object]]
 class Sampler:
     """Takes samples whenever they are due."""
 
-    def __init__(self, plans: Mapping[str, Plan], memory: Memory, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        plans: Mapping[str, Plan],
+        memory: Memory,
+        *,
+        clock: Clock,
+        patience: timedelta = PATIENCE,
+    ) -> None:
         """Begin at once.
 
         Args:
             plans: the sources by name.
             memory: what an agent of this boot remembered, empty if there was none.
             clock: tells when samples are taken.
+            patience: after so long a source counts as hanging.
 
         """
         self._clock = clock
+        self._patience_s = patience.total_seconds()
         self._courses = {name: _Course(plan) for name, plan in plans.items()}
         self._done: SimpleQueue[tuple[str, Reading | str]] = SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -103,9 +112,9 @@ class Sampler:
             if course.running_since is None:
                 if now >= course.due_at:
                     self._begin(name, course, now)
-            elif not course.is_overdue and now - course.running_since > PATIENCE.total_seconds():
+            elif not course.is_overdue and now - course.running_since > self._patience_s:
                 course.is_overdue = course.has_answered = True
-                why = f"it has not answered for {PATIENCE.total_seconds():g} s and is waited for"
+                why = f"it has not answered for {self._patience_s:g} s and is waited for"
                 samples.setdefault(name, self._sample(name, course, why))
         return samples
 

@@ -3,12 +3,11 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 
 import pytest
 
-from holdfast.adapters.host import sampler as module
-from holdfast.adapters.host.sampler import Memory, Plan, Reading, Sampler
+from holdfast.adapters.host.sampler import PATIENCE, Memory, Plan, Reading, Sampler
 from holdfast.detectors.contract import Sample
 from holdfast.model.errors import BackendError
 
@@ -22,9 +21,14 @@ class StillClock:
         return NOW
 
 
-def sampler(every: timedelta = OFTEN, memory: Memory | None = None, **reads: Callable[[], Reading]):
+def sampler(
+    every: timedelta = OFTEN,
+    memory: Memory | None = None,
+    patience: timedelta = PATIENCE,
+    **reads: Callable[[], Reading],
+) -> Sampler:
     plans = {name: Plan(read=read, every=every) for name, read in reads.items()}
-    return Sampler(plans, memory or {}, clock=StillClock())
+    return Sampler(plans, memory or {}, clock=StillClock(), patience=patience)
 
 
 def next_of(sampler: Sampler, name: str) -> Sample:
@@ -36,7 +40,7 @@ def next_of(sampler: Sampler, name: str) -> Sample:
 
 
 def counting() -> Callable[[], Reading]:
-    numbers = iter(range(1000))
+    numbers = count()
     return lambda: Reading(text="t", values={"n": str(next(numbers))})
 
 
@@ -66,7 +70,7 @@ def test_a_source_that_fails_says_why_and_keeps_what_was_known(error: Exception)
             raise error
         return Reading(values={"n": "7"})
 
-    turns = iter(range(100))
+    turns = count()
     taken = sampler(a=fail)
 
     next_of(taken, "a")
@@ -87,10 +91,7 @@ def test_a_source_with_a_bug_is_an_error_and_is_read_again() -> None:
     assert "not foreseen" in next_of(taken, "a").error
 
 
-def test_a_source_that_hangs_holds_up_no_other_and_is_told_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "PATIENCE", timedelta(milliseconds=50))
+def test_a_source_that_hangs_holds_up_no_other_and_is_told_once() -> None:
     released = threading.Event()
     calls = []
 
@@ -99,7 +100,7 @@ def test_a_source_that_hangs_holds_up_no_other_and_is_told_once(
         released.wait(20)
         return Reading(text="late")
 
-    taken = sampler(slow=hang, quick=counting())
+    taken = sampler(patience=timedelta(seconds=1), slow=hang, quick=counting())
 
     assert not taken.has_all
     assert "has not answered" in next_of(taken, "slow").error
