@@ -85,6 +85,74 @@ def powered(runs, tmp_path):
     one.cut()
 
 
+# Other faults of the kernel's log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["sxid", "20034"], f"the node is replaced ({Reason.XID_REPLACE})."),
+        (
+            ["sxid", "22003", "--severity", "non-fatal"],
+            f"the node is replaced ({Reason.XID_REPLACE}).",
+        ),
+        (["sxid", "20001", "--severity", "non-fatal"], f"{Reason.SXID_WARNING} is noted"),
+        (["sxid", "11012", "--severity", "correctable"], f"{Reason.SXID_WARNING} is noted"),
+        (["neuron"], f"the node is replaced ({Reason.NEURON_SRAM})."),
+        (["neuron", "dma_error"], f"the node is replaced ({Reason.NEURON_DMA})."),
+        (["neuron", "HANG_ON_COLLECTIVES"], f"{Reason.NEURON_HANG} is noted"),
+        (["efa"], f"the node is rebooted ({Reason.EFA_INIT_FAILED})."),
+        (["efa", "timeout"], f"{Reason.EFA_COMMAND_TIMEOUT} is noted"),
+        (["oom"], f"{Reason.OOM_KILLING} is noted and nothing is done."),
+        (["oom", "host"], f"{Reason.OOM_KILLING} is noted and nothing is done."),
+        (["disk"], f"the node is rebooted once no job runs on it ({Reason.READONLY_FILESYSTEM})."),
+        (["disk", "xfs-shutdown"], "the node is rebooted once no job runs on it"),
+        (["disk", "io-error"], f"{Reason.IO_ERROR} is noted and nothing is done."),
+        (["disk", "nvme-timeout"], f"{Reason.NVME_TIMEOUT} is noted and nothing is done."),
+        (["lockup"], f"{Reason.TASK_HUNG} is noted and nothing is done."),
+        (["lockup", "soft-lockup"], f"{Reason.SOFT_LOCKUP} is noted and nothing is done."),
+        (["lockup", "rcu-stall"], f"{Reason.RCU_STALL} is noted and nothing is done."),
+    ],
+)
+def test_each_family_of_faults_has_its_effect(runs, powered, arguments, expected) -> None:
+    said = runs.call("inject", *arguments, "--node", "1", "-o", "json")
+
+    assert said.json["expected"].startswith(expected)
+    records = powered.directory.kmsg.read_text(encoding="utf-8").splitlines()
+    syslog = powered.directory.messages.read_text(encoding="utf-8").splitlines()
+    both = [line for pair in zip(records, syslog, strict=True) for line in pair]
+    assert said.json["kernel"] == both
+    assert len({record.split(",")[1] for record in records}) == len(records)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["disk", "on-fire"], ["neuron", "XID"], ["sxid", "79"], ["sxid", "100000"]]
+)
+def test_an_unknown_kind_is_refused(runs, powered, arguments) -> None:
+    said = runs.call("inject", *arguments, "--node", "1")
+
+    assert said.code == ExitCode.BAD_INPUT
+    assert not powered.directory.messages.exists() or not powered.directory.messages.read_text()
+
+
+def test_the_lines_of_a_switch_are_the_drivers(runs, powered) -> None:
+    runs.call("inject", "sxid", "20034", "--node", "1")
+
+    texts = [
+        line.partition(" kernel: ")[2]
+        for line in powered.directory.messages.read_text(encoding="utf-8").splitlines()
+    ]
+    start = "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20034, "
+    assert texts[:2] == [
+        f"{start}Fatal, Link 30 LTSSM Fault Up (First)",
+        f"{start}Severity 1 Engine instance 30 Sub-engine instance 00",
+    ]
+    assert re.fullmatch(
+        re.escape(f"{start}Data {{") + r"(0x[0-9a-f]{8}, ){7}0x[0-9a-f]{8}\}", texts[2]
+    )
+    assert len(texts) == 3
+
+
 # XID
 
 

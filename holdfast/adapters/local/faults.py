@@ -58,6 +58,69 @@ XID_TEXTS: Final = {
 """What NVIDIA's driver says of a code, in its own forms; 73 and 74 as HyperPod's public test has
 them (for both codes, the text of an NVLink error)."""
 
+SXID_SEVERITIES: Final = {"fatal": "Fatal", "non-fatal": "Non-fatal", "correctable": "Correctable"}
+
+_NEURON: Final = (
+    "NEURON_HW_ERR={} instance-id=i-0592464924bd45322 hostname=ip-172-31-61-252 nd-id=0 nc-id=0 "
+    "serial-num=19fcda00f5ff6eb9 action=TERMINATE_INSTANCE"
+)
+_NEURON_ERRORS: Final = (
+    "SRAM_UNCORRECTABLE_ERROR",
+    "NC_UNCORRECTABLE_ERROR",
+    "HBM_UNCORRECTABLE_ERROR",
+    "DMA_ERROR",
+    "HANG_ON_COLLECTIVES",
+)
+_KILLED: Final = (
+    "Killed process 4242 (python) total-vm:270532kB, anon-rss:104520kB, file-rss:0kB, "
+    "shmem-rss:0kB, UID:1000 pgtables:288kB oom_score_adj:0"
+)
+_OOM_KILL: Final = (
+    "oom-kill:constraint={},nodemask=(null),cpuset=job,mems_allowed=0-1,{},task_memcg=/job,"
+    "task=python,pid=4242,uid=1000"
+)
+_INVOKED: Final = "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"
+
+KERNEL_TEXTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "neuron": {error: (_NEURON.format(error),) for error in _NEURON_ERRORS},
+    "efa": {
+        "init-failed": ("efa 0000:a0:19.0: EFA device init failed",),
+        "timeout": (
+            "infiniband efa_0: The device didn't send any completion for admin cmd CREATE_QP(1) "
+            "status 0 (ctx 0x1)",
+        ),
+    },
+    "oom": {
+        "cgroup": (
+            _INVOKED,
+            _OOM_KILL.format("CONSTRAINT_MEMCG", "oom_memcg=/job"),
+            f"Memory cgroup out of memory: {_KILLED}",
+        ),
+        "host": (
+            _INVOKED,
+            _OOM_KILL.format("CONSTRAINT_NONE", "global_oom"),
+            f"Out of memory: {_KILLED}",
+        ),
+    },
+    "disk": {
+        "read-only": (
+            "Aborting journal on device nvme0n1p1-8.",
+            "EXT4-fs (nvme0n1p1): Remounting filesystem read-only",
+        ),
+        "xfs-shutdown": ("XFS (nvme1n1): Log I/O Error Detected.  Shutting down filesystem",),
+        "io-error": (
+            "I/O error, dev nvme0n1, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 25 prio class 0",
+        ),
+        "nvme-timeout": ("nvme nvme0: I/O 29 QID 1 timeout, aborting",),
+    },
+    "lockup": {
+        "hung-task": ("INFO: task python:4242 blocked for more than 120 seconds.",),
+        "soft-lockup": ("watchdog: BUG: soft lockup - CPU#0 stuck for 27s! [python:4242]",),
+        "rcu-stall": ("rcu: INFO: rcu_sched self-detected stall on CPU",),
+    },
+}
+"""What the kernel says of other faults: by family and kind, the usual kind first."""
+
 _WITHOUT_PROCESS: Final = frozenset({154})
 """The GPU itself speaks: the driver names no process."""
 
@@ -77,6 +140,21 @@ def xid_line(code: int, device: str, text: str) -> str:
     """What the driver prints for an XID; ``device`` as in ``0000:b9:00``."""
     process = "" if code in _WITHOUT_PROCESS else _UNKNOWN_PROCESS
     return f"NVRM: Xid (PCI:{device}): {code}, {process}{text}"
+
+
+def sxid_lines(code: int, device: str, severity: str, text: str) -> tuple[str, ...]:
+    """What the driver prints for an SXid of the switch ``device``, such as ``0000:c3:00.0``.
+
+    ``severity`` is one of the values of ``SXID_SEVERITIES``.
+    """
+    start = f"nvidia-nvswitch0: SXid (PCI:{device}): {code:05}, "
+    data = ", ".join(["0x50610002", "0x10100030", *["0x00000000"] * 6])
+    level = 1 if severity == SXID_SEVERITIES["fatal"] else 0
+    return (
+        f"{start}{severity}, Link 30 {text} (First)",
+        f"{start}Severity {level} Engine instance 30 Sub-engine instance 00",
+        f"{start}Data {{{data}}}",
+    )
 
 
 def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelta) -> KernelLine:

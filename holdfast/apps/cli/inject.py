@@ -3,7 +3,7 @@
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -17,9 +17,10 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.settings import LocalNodePolicy
 from holdfast.apps.runs import KnownRun, NotFound, find_node, open_runs
 from holdfast.decisions.ladder import remedy_for
-from holdfast.detectors import gpu_xid
-from holdfast.detectors.contract import LogLine, Profile, Readings
+from holdfast.detectors import gpu_sxid, gpu_xid
+from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
+from holdfast.detectors.table import detectors
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import ConfigError
 from holdfast.model.health import Remedy, Urgency
@@ -30,6 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}( GPU-I:[0-9]{2})?")
 _DONE: Final = {Remedy.REBOOT: "rebooted", Remedy.REPLACE: "replaced"}
 _POLICY: Final = LocalNodePolicy()
+_SWITCH: Final = "0000:c3:00.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class Injected:
     """By the default policy; the run may have another."""
 
     kernel: tuple[str, ...] = ()
-    """What its kernel printed: the record of /dev/kmsg, and the line of /var/log/messages."""
+    """What its kernel printed: each time the record of /dev/kmsg and the line of
+    /var/log/messages."""
 
     signal: str = ""
     processes: tuple[int, ...] = ()
@@ -117,19 +120,76 @@ def inject_xid(
     detector = gpu_xid.build(Profile.HYPERPOD)
     text = message or faults.XID_TEXTS.get(code) or detector.codes.get(code, "Unknown Error")
     line = faults.xid_line(code, _checked_device(device), _checked_message(text))
+    _report(f"xid {code}", (line,), node, run, dry_run=dry_run, output=output)
+
+
+@inject.command("sxid")
+@click.argument("code", type=click.IntRange(min=10000, max=99999))
+@click.option(
+    "--severity",
+    type=click.Choice(list(faults.SXID_SEVERITIES)),
+    default="fatal",
+    show_default=True,
+    help="How bad the driver says it is.",
+)
+@_target_options
+def inject_sxid(
+    *, code: int, severity: str, node: str, run: str | None, dry_run: bool, output: str
+) -> None:
+    """Have the kernel report an NVSwitch error.
+
+    It prints the SXID CODE in the words of NVIDIA's driver. By HyperPod's rules a fatal one leads
+    to a replacement.
+    """
+    text = gpu_sxid.build(Profile.HYPERPOD).codes.get(code, "unknown error")
+    lines = faults.sxid_lines(code, _SWITCH, faults.SXID_SEVERITIES[severity], text)
+    _report(f"sxid {code}", lines, node, run, dry_run=dry_run, output=output)
+
+
+def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.Command:
+    """The command for faults that are nothing but what the kernel says of them."""
+    usual = next(iter(kinds))
+
+    @click.command(family)
+    @click.argument("kind", type=click.Choice(list(kinds), case_sensitive=False), default=usual)
+    @_target_options
+    def command(*, kind: str, node: str, run: str | None, dry_run: bool, output: str) -> None:
+        _report(f"{family} {kind}", kinds[kind], node, run, dry_run=dry_run, output=output)
+
+    command.help = f"{_KERNEL_FAULTS[family]}\n\nWithout KIND it is {usual}."
+    return command
+
+
+_KERNEL_FAULTS: Final = {
+    "neuron": "Have the kernel report an error of a Neuron device.",
+    "efa": "Have the kernel report a dead EFA device.",
+    "oom": "Have the kernel report that memory ran out.",
+    "disk": "Have the kernel report a failing disk.",
+    "lockup": "Have the kernel report that it is stuck.",
+}
+for _family, _kinds in faults.KERNEL_TEXTS.items():
+    inject.add_command(_kernel_command(_family, _kinds))
+
+
+def _report(
+    fault: str, lines: tuple[str, ...], node: str, run: str | None, *, dry_run: bool, output: str
+) -> None:
+    """Have the kernel of a node print ``lines``."""
     now, since_boot = SystemClock().now(), timedelta(seconds=time.monotonic())
     with _target(node, run) as target:
         faults.machine_processes(target.directory)
         print_it = faults.kernel_line if dry_run else faults.write_kernel_line
-        printed = print_it(target.directory, line, now=now, since_boot=since_boot)
+        printed = [
+            print_it(target.directory, line, now=now, since_boot=since_boot) for line in lines
+        ]
         injected = Injected(
-            fault=f"xid {code}",
+            fault=fault,
             run=target.run.name,
             node=target.node,
             rank=target.rank,
             dry_run=dry_run,
-            expected=_after_line(target, line, now),
-            kernel=(printed.record, printed.syslog),
+            expected=_after_lines(target, lines, now),
+            kernel=tuple(form for one in printed for form in (one.record, one.syslog)),
         )
     _print(injected, output)
 
@@ -236,10 +296,11 @@ def _target(text: str, name: str | None) -> Iterator[_Target]:
         yield _Target(run, node, ranks.get(node))
 
 
-def _after_line(target: _Target, line: str, now: datetime) -> str:
-    """What the detector and the ladder of remedies will make of a line."""
-    readings = Readings(kernel_log=(LogLine(message=line, observed_at=now),))
-    health = fold(Health(), gpu_xid.build(Profile.HYPERPOD).detect(readings))
+def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime) -> str:
+    """What the detectors and the ladder of remedies will make of what the kernel says."""
+    readings = Readings(kernel_log=tuple(LogLine(message=line, observed_at=now) for line in lines))
+    watchers = [one for one in detectors(Profile.HYPERPOD) if KERNEL_LOG in one.reads]
+    health = fold(Health(), [one for watcher in watchers for one in watcher.detect(readings)])
     if not health.faults:
         reasons = [notice.reason for notice in health.notices]
         return f"{reasons[0]} is noted and nothing is done." if reasons else "it is not understood."
