@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
+from holdfast.detectors.contract import Detector, LogLine, Profile, Readings, Sample
 from holdfast.detectors.table import detectors
 from holdfast.engine.agent_loop import CATCH_UP_READS, AgentLoop
 from holdfast.model.errors import BackendError
@@ -36,11 +36,14 @@ class FakeHost:
         self.fails = False
         self.commit_fails = False
         self.endless = False
+        self.samples: list[dict[str, Sample]] = []
 
     def boot_id(self) -> str:
         return self.boot
 
     def read(self) -> Readings:
+        if self.samples:
+            return Readings(samples=self.samples.pop(0))
         if self.fails:
             raise BackendError("the log cannot be read")
         if self.endless:
@@ -423,3 +426,20 @@ def test_an_agent_that_is_killed_at_any_line_loses_nothing(agent: Agent) -> None
     report = agent.sink.reports[-1]
     assert {fault.code for fault in report.faults} == {74, 95}
     assert [notice.code for notice in report.notices] == [13]
+
+
+def test_a_fault_of_state_outlives_a_blind_source_and_ends_with_its_evidence() -> None:
+    agent = Agent()
+    link = {"m": "infiniband", "m/1/state": "1: DOWN"}
+
+    def told(**fields: object) -> tuple[list[str], list[str]]:
+        agent.host.samples.append(
+            {"infiniband": Sample(name="infiniband", taken_at=agent.clock.time, **fields)}
+        )
+        agent.steps()
+        report = agent.sink.reports[-1]
+        return [one.reason for one in report.faults], [one.reason for one in report.notices]
+
+    assert told(values={**link, "m/1/down_s": "300"}) == ([Reason.LINK_DOWN], [])
+    assert told(error="it hangs") == ([Reason.LINK_DOWN], [Reason.SOURCE_FAILED])
+    assert told(values={"m": "infiniband", "m/1/state": "4: ACTIVE"}) == ([], [])

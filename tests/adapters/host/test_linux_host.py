@@ -1,11 +1,13 @@
 import select
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast.adapters.host.linux import LinuxHost, Logs
+from holdfast.adapters.host.sampler import Plan, Reading
+from holdfast.detectors.contract import Sample
 from holdfast.model.errors import BackendError, ConfigError
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
@@ -215,3 +217,21 @@ def test_what_cannot_be_used_is_bad_input_and_named(machine: Machine, change) ->
 
     with pytest.raises(ConfigError, match=str(machine.logs.kmsg.parent)):
         machine.host()
+
+
+def test_samples_go_on_in_the_next_agent_of_the_boot_and_begin_anew_in_another(
+    machine: Machine,
+) -> None:
+    def sampled(boot_id: str) -> Sample:
+        host = LinuxHost(
+            machine.logs, boot_id=boot_id, resume=True, marks=(), clock=StoppedClock(),
+            plans={"a": Plan(read=lambda: Reading(values={"n": "1"}), every=timedelta(hours=1))},
+        )  # fmt: skip
+        assert not host.has_all_samples
+        while not (samples := host.read().samples):
+            select.select(host.filenos(), [], [], 20)
+        host.commit()
+        host.close()
+        return samples["a"]
+
+    assert [dict(sampled(boot).before) for boot in ("b1", "b1", "b2")] == [{}, {"n": "1"}, {}]
