@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from holdfast.apps.agent_config import AgentConfig, DetectorSettings
-from holdfast.detectors.contract import Detector, Readings
+from holdfast.detectors.contract import KERNEL_LOG, Detector, LogLine, Readings
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Fault, Finding, Remedy
 
@@ -20,10 +20,17 @@ def chosen_detectors(config: AgentConfig) -> tuple[Detector, ...]:
 def is_void(config: AgentConfig, fault: Fault) -> bool:
     """Whether an earlier agent saw ``fault`` with a detector that may no longer find faults."""
     return config.shadow or any(
-        fault.family in detector.settles
+        _finds(detector, fault)
         for detector in _all(config)
         if not _settings(config, detector).enabled or _is_shadow(config, detector)
     )
+
+
+def _finds(detector: Detector, fault: Fault) -> bool:
+    """Whether ``fault`` is one of ``detector``: of its families, or found anew in its evidence."""
+    line = LogLine(message=fault.message, observed_at=fault.since)
+    found = detector.detect(Readings(kernel_log=(line,))) if KERNEL_LOG in detector.reads else []
+    return fault.family in detector.settles or any(one.key == fault.key for one in found)
 
 
 def _all(config: AgentConfig) -> tuple[Detector, ...]:

@@ -29,7 +29,9 @@ def probe(config: AgentConfig) -> NodeReport:
     """
     kept = _Kept()
     watchers = chosen_detectors(config)
-    with closing(open_host(config, watchers, read_boot_id(config), resume=False)) as host:
+    boot_id = read_boot_id(config)
+    unused = config.boot_id_file  # nothing is committed, so no place for cursors is needed
+    with closing(open_host(config, watchers, boot_id, unused, resume=False)) as host:
         loop = AgentLoop(
             host=_Untouched(host),
             sink=FanOut(kept, ()),

@@ -56,7 +56,8 @@ class AgentSession:
             boot_id = read_boot_id(config)
             last = files.last()
             is_resumed = last is not None and last.boot_id == boot_id
-            self.host = open_host(config, watchers, boot_id, resume=is_resumed)
+            cursors = config.report_dir / "state" / "cursors.json"
+            self.host = open_host(config, watchers, boot_id, cursors, resume=is_resumed)
             opened.callback(self.host.close)
             metrics = AgentMetrics(node_name(config), list(Reason))
             self._loop = AgentLoop(
@@ -88,9 +89,14 @@ def node_name(config: AgentConfig) -> str:
 
 
 def open_host(
-    config: AgentConfig, watchers: tuple[Detector, ...], boot_id: str, *, resume: bool
+    config: AgentConfig,
+    watchers: tuple[Detector, ...],
+    boot_id: str,
+    cursors: Path,
+    *,
+    resume: bool,
 ) -> LinuxHost:
-    """The machine as ``watchers`` need to see it.
+    """The machine as ``watchers`` need to see it; see ``LinuxHost`` and ``Logs``.
 
     Raises:
         ConfigError: a log cannot be read.
@@ -99,7 +105,7 @@ def open_host(
     logs = Logs(
         kmsg=config.kmsg,
         log_files=_default_log_files() if config.log_files is None else config.log_files,
-        cursors=config.report_dir / "state" / "cursors.json",
+        cursors=cursors,
     )
     return LinuxHost(
         logs,

@@ -443,6 +443,45 @@ def test_once_reads_all_again_and_leaves_an_agent_at_work_alone(
     eventually(lambda: agent.codes() == [74, 79])
 
 
+def test_once_leaves_no_trace_and_needs_no_place_to_write_to(agent: Configured) -> None:
+    agent.kernel_says(74)
+    boot_id = agent.kmsg.parent / "boot_id"
+
+    assert main(["--config", str(agent.file), "--once"]) == 1
+
+    assert not agent.reports.exists()
+    assert boot_id.read_text(encoding="utf-8") == "b1\n"
+
+
+def test_a_signal_to_end_is_heard_beside_one_to_reload(agent: Configured) -> None:
+    process = agent.start()
+    process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+
+    assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("setting", ["enabled = false", "shadow = true"])
+def test_faults_of_a_detector_that_may_no_longer_find_any_end_and_others_stay(
+    agent: Configured, setting: str
+) -> None:
+    agent.kernel_says(74)
+    process = agent.start()
+    with agent.kmsg.open("a", encoding="utf-8") as log:
+        log.write("4,1,2,-;XFS (nvme0n1): Corruption of in-memory data detected. Shutting down\n")
+        log.write("4,1,2,-;EDAC MC0: 1 UE memory read error on CPU_SrcID#0 (channel:0 slot:0)\n")
+    eventually(lambda: len(agent.report().faults) > 1)
+    others = [fault for fault in agent.report().faults if fault.code != 74]
+
+    agent.configure(f"[detectors.gpu-xid]\n{setting}")
+    agent.reload(process)
+
+    eventually(lambda: 74 not in agent.codes())
+    assert [fault.key for fault in agent.report().faults] == [fault.key for fault in others]
+
+
 def test_once_says_what_it_cannot_read(
     agent: Configured, capsys: pytest.CaptureFixture[str]
 ) -> None:
