@@ -16,7 +16,10 @@ from holdfast.model.names import Condition, Reason
 FAMILY: Final = "oom"
 
 _KERNEL: Final = "Linux, mm/oom_kill.c; node-problem-detector, kernel-monitor.json (OOMKilling)"
-_VICTIM: Final = r"(?:Kill|Killed) process [0-9]{1,10} \((?P<device>[^\n]{1,64}?)\)(?=,? |$)"
+_VICTIM: Final = (
+    r"(?:Kill|Killed) process [0-9]{1,10} \((?P<device>[^\n]{1,64}?)\)"
+    r"(?=,? (?:UID |total-vm:|score )|$)"
+)
 
 RULES: Final = (
     LogRule(

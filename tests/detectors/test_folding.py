@@ -321,7 +321,9 @@ def test_once_proven_every_line_counts() -> None:
 def test_what_may_yet_become_a_fault_is_not_pushed_out_by_what_never_does() -> None:
     storm = [xid(1000 + number) for number in range(NOTICES_KEPT + 5)]
 
-    health = folded(timeout(), *storm, timeout(NOW + MINUTE), *storm, timeout(NOW + 2 * MINUTE))
+    health = Health()
+    for minute in range(3):
+        health = fold(fold(health, [timeout(NOW + minute * MINUTE)]), storm)
 
     assert len(health.faults) == 1
     assert len(folded(timeout(), *storm).notices) == NOTICES_KEPT
