@@ -1,5 +1,7 @@
 """What samples mean, and that no input breaks a parser."""
 
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -240,6 +242,36 @@ def test_a_file_system_that_turns_read_only_is_a_fault() -> None:
     assert found("disk-state", {"//options": "ro,discard", "/iso/options": "ro"}, seen=seen) == [
         (Reason.READONLY_FILESYSTEM, Remedy.REBOOT, "/")
     ]
+
+
+def test_a_file_system_that_can_be_written_is_no_fault() -> None:
+    assert found("disk-state", {"//options": "rw,discard", "//writable": ""}) == []
+
+
+def test_a_document_that_declares_entities_is_not_read() -> None:
+    text = recording("nvidia-smi/healthy.xml")
+    kind = 'nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd"'
+    declaring = text.replace(kind, 'nvidia_smi_log [<!ENTITY a "b">]')
+
+    assert declaring != text
+    assert judge_xml(text, NOW).verdict is Verdict.HEALTHY
+    assert judge_xml(declaring, NOW).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no nvidia-smi")
+@pytest.mark.parametrize(("options", "judge"), [(["-q", "-x"], judge_xml), (["-q"], judge_text)])
+def test_a_real_healthy_gpu_gives_no_fault(
+    options: list[str], judge: Callable[[str, datetime], Judgement]
+) -> None:
+    done = subprocess.run(
+        ["nvidia-smi", *options], check=True, capture_output=True, encoding="utf-8"
+    )
+
+    judgement = judge(done.stdout, NOW)
+
+    assert judgement.findings == ()
+    assert judgement.verdict is Verdict.HEALTHY
 
 
 def test_memory_errors_count_when_they_are_new() -> None:
