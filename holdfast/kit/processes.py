@@ -118,6 +118,21 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(b")")[2].decode("ascii").split()
 
 
+def bury(spare: Collection[int]) -> None:
+    """Wait for ended children of this process, but for those in ``spare``.
+
+    A subreaper inherits children that it never started; until it waits for them, what is left of
+    them stays in the system's table of processes.
+    """
+    me = os.getpid()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) not in spare:
+            fields = _stat(int(entry))
+            if fields and fields[0] == "Z" and int(fields[1]) == me:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(int(entry), os.WNOHANG)
+
+
 def kill_marked(variable: str, values: Collection[str]) -> int:
     """SIGKILL to every process whose environment began with ``variable`` set to one of ``values``.
 

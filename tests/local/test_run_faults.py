@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -330,3 +331,22 @@ def test_recovery_mode_none_marks_the_node_and_moves_the_job(run, tmp_path):
     assert record.phase == "quarantined"
     assert record.course.repairs == 0
     assert run.dir.node(node).path.exists()
+
+
+def test_no_ended_process_of_a_machine_is_left_unwaited_for(training):
+    node = node_of(training, 0)
+    power_off(training.dir.node(node))
+    training.wait_for_attempt(2)
+    training.wait_until("release", lambda: released(training, node))
+
+    def zombies():
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    fields = (Path("/proc") / entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if fields[0] == "Z" and int(fields[1]) == training.process.pid:
+                    yield entry
+
+    training.wait_until("every ended process buried", lambda: not [*zombies()])

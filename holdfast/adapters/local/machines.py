@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machine import Machine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
+from holdfast.kit.processes import bury
 from holdfast.model.errors import NodeGone
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.ports.clock import Clock
@@ -112,8 +113,13 @@ class LocalMachines:
                 machine.boot(self._agent(machine.name, machine.directory))
         return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
 
+    def bury(self) -> None:
+        """Wait for what is left of processes of machines whose power is gone."""
+        bury({machine.process.pid for machine in self.all() if machine.process is not None})
+
     def shut_down(self) -> None:
         """End everything on every machine."""
         now = self._clock.now()
         for machine in self.all():
             machine.cut_power(now)
+        self.bury()

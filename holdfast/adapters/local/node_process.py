@@ -25,6 +25,7 @@ from typing import Any, Final
 from holdfast.kit.files import write_atomically
 from holdfast.kit.processes import (
     become_subreaper,
+    bury,
     die_with_parent,
     kill_below,
     start_time,
@@ -141,17 +142,10 @@ class _Node:
 
     def _bury_strangers(self) -> None:
         """Wait for ended processes that became ours when their own parent ended."""
-        ours = {self._agent.pid} if self._agent is not None else set()
+        ours = set(self._spared())
         if self._task is not None:
             ours.add(self._task.process.pid)
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if ended is None or ended.si_pid in ours:
-                return  # one of ours is collected by its own poll
-            os.waitpid(ended.si_pid, os.WNOHANG)
+        bury(ours)
 
     def _spared(self) -> list[int]:
         return [self._agent.pid] if self._agent is not None else []

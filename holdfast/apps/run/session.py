@@ -27,6 +27,7 @@ from holdfast.apps.run.summary import Summary, summarize
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import BackendError
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
@@ -68,6 +69,7 @@ class Session:
             StorageFull: the state could not be written any more; the job was ended.
 
         """
+        become_subreaper()
         self._submit()
         nodes, jobs = self._reconcilers()
         try:
@@ -174,6 +176,7 @@ class Session:
         for descriptor in ready:
             if descriptor in sources:
                 sources[descriptor].receive(now)
+        self._machines.bury()
         self._watch.refresh()
         if woken in ready:
             os.read(woken, 4096)
