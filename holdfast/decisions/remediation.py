@@ -171,12 +171,13 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     fault = check_fault(node, policy, now) or worst(node, policy, now)
     if fault is not None:
         return _quarantine(node, fault, policy, now)
-    if node.record.phase is Phase.CHECKING:
-        if node.check is not None:
-            return Release(node=node.name, checked=True)
+    is_checking = node.record.phase is Phase.CHECKING
+    if is_checking and node.check is None:
         return Wait(until=node.record.phase_since + policy.deep_check_timeout)
     if node.heartbeat_at is None:
         return _NOTHING
+    if is_checking:
+        return Release(node=node.name, checked=True)
     is_checked = node.record.checked_machine == node.machine
     if wants_check or (policy.deep_check_on_start and not is_checked):
         return BeginCheck(node=node.name)

@@ -103,6 +103,17 @@ def test_a_node_that_passes_its_check_is_given_to_jobs() -> None:
     assert decided(node) == Release(node="node-1", checked=True)
 
 
+def test_a_node_that_went_silent_after_its_check_is_waited_for() -> None:
+    node = a_node(
+        Phase.CHECKING,
+        heartbeat_at=None,
+        check=CheckResult(passed=True, ended_at=NOW),
+        record={"phase_since": NOW},
+    )
+
+    assert decided(node) == Wait(until=None)
+
+
 def test_a_node_that_fails_its_check_is_replaced() -> None:
     node = a_node(Phase.CHECKING, check=CheckResult(passed=False, ended_at=NOW))
 
