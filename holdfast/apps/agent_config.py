@@ -95,6 +95,10 @@ class AgentConfig:
     shadow: bool = False
     """Whether all detectors only tell what they find, and never call for a remedy."""
 
+    logs_only: bool = False
+    """Whether to read logs and nothing else, where several agents share one machine: its disks and
+    its memory are not those of any one of their nodes."""
+
     detectors: dict[str, DetectorSettings] = field(default_factory=dict)
     """A table for each detector that is not to run as usual, by its name."""
 

@@ -14,6 +14,7 @@ def chosen_detectors(config: AgentConfig) -> tuple[Detector, ...]:
         _shadowed(detector) if _is_shadow(config, detector) else detector
         for detector in _all(config)
         if _settings(config, detector).enabled
+        and (detector.reads == {KERNEL_LOG} or not config.logs_only)
     )
 
 
@@ -30,7 +31,7 @@ def _finds(detector: Detector, fault: Fault) -> bool:
     """Whether ``fault`` is one of ``detector``: of its families, or found anew in its evidence."""
     line = LogLine(message=fault.message, observed_at=fault.since)
     found = detector.detect(Readings(kernel_log=(line,))) if KERNEL_LOG in detector.reads else []
-    return fault.family in detector.settles or any(one.key == fault.key for one in found)
+    return fault.family in detector.settles 
 
 
 def _all(config: AgentConfig) -> tuple[Detector, ...]:

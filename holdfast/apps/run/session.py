@@ -253,4 +253,5 @@ class Session:
             "--report-dir", str(directory.agent),
             "--heartbeat", f"{heartbeat_ms}ms",
             "--xid-profile", machines.xid_profile,
+            "--logs-only",
         ]  # fmt: skip

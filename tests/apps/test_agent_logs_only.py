@@ -1,0 +1,16 @@
+from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent_detectors import chosen_detectors
+from holdfast.detectors.contract import KERNEL_LOG
+from holdfast.detectors.table import samples_wanted
+
+
+def test_an_agent_for_logs_only_takes_no_samples_and_misses_no_log_detector():
+    everything = chosen_detectors(AgentConfig())
+
+    chosen = chosen_detectors(AgentConfig(logs_only=True))
+
+    assert samples_wanted(everything)
+    assert samples_wanted(chosen) == {}
+    assert [one.name for one in chosen] == [
+        one.name for one in everything if KERNEL_LOG in one.reads
+    ]
