@@ -31,7 +31,7 @@ def _finds(detector: Detector, fault: Fault) -> bool:
     """Whether ``fault`` is one of ``detector``: of its families, or found anew in its evidence."""
     line = LogLine(message=fault.message, observed_at=fault.since)
     found = detector.detect(Readings(kernel_log=(line,))) if KERNEL_LOG in detector.reads else []
-    return fault.family in detector.settles 
+    return fault.family in detector.settles or any(one.key == fault.key for one in found)
 
 
 def _all(config: AgentConfig) -> tuple[Detector, ...]:
