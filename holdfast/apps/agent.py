@@ -30,7 +30,7 @@ POLL_S: Final = 0.05
 """Seconds between two looks at the log files where the kernel does not tell of news."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_PLAIN: Final = ("node", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow")
+_PLAIN: Final = ("node", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow", "logs_only")
 """Options that are keys of the configuration file, too."""
 
 
@@ -225,6 +225,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--xid-profile", choices=[one.value for one in Profile],
         help="whose opinion of an XID counts where vendors disagree (default: hyperpod)")
     add("--shadow", action="store_true", help="only tell what is found, never call for a remedy")
+    add("--logs-only", action="store_true", help="read the logs, not the state of the machine")
     add("--json-log", type=Path, metavar="FILE",
         help="append the log lines of HyperPod's agent to FILE; - is standard output")
     add("--metrics", type=_address, metavar="[HOST:]PORT",

@@ -1,3 +1,4 @@
+from holdfast.apps.agent import _parser, load
 from holdfast.apps.agent_config import AgentConfig
 from holdfast.apps.agent_detectors import chosen_detectors
 from holdfast.detectors.contract import KERNEL_LOG
@@ -14,3 +15,8 @@ def test_an_agent_for_logs_only_takes_no_samples_and_misses_no_log_detector():
     assert [one.name for one in chosen] == [
         one.name for one in everything if KERNEL_LOG in one.reads
     ]
+
+
+def test_the_command_line_asks_for_logs_only():
+    assert load(_parser().parse_args(["--logs-only"])).logs_only
+    assert not load(_parser().parse_args([])).logs_only
