@@ -70,7 +70,9 @@ class FakeCluster:
     def clear_request(self, node: str, request_id: str) -> None:
         """See ``ClusterBackend.clear_request``."""
         self._calls.note("clear_request", f"{node} {request_id}")
-        self.change(node, request=None)
+        found = self.nodes.get(node)
+        if found is not None and found.request is not None and found.request.id == request_id:
+            self.change(node, request=None)
 
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``."""
@@ -88,7 +90,8 @@ class FakeCluster:
     def trip_breaker(self, trip: TripBreaker) -> None:
         """See ``ClusterBackend.trip_breaker``."""
         self._calls.note("trip_breaker")
-        self.breaker = Breaker(tripped_at=self._clock.now(), reason=trip.reason)
+        if self.breaker.tripped_at is None:
+            self.breaker = Breaker(tripped_at=self._clock.now(), reason=trip.reason)
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""
@@ -164,7 +167,7 @@ class FakeIncidents:
 
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
-        return tuple(sorted(self.stored.values(), key=lambda one: one.quarantined_at))
+        return tuple(sorted(self.stored.values(), key=lambda one: one.detected_at))
 
 
 class FakeEvents:

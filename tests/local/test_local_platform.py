@@ -15,7 +15,6 @@ from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.summary import recoveries
-from holdfast.model.actions import TripBreaker
 from holdfast.model.errors import BackendError, NodeGone
 from holdfast.model.jobs import (
     AttemptRecord,
@@ -87,29 +86,6 @@ def platform(tmp_path):
     one.store.close()
 
 
-def test_an_order_to_reboot_acts_once_however_often_it_is_given(platform):
-    view = platform.view()
-    platform.machines.reboot(view, "incident/1")
-    platform.machines.boot_due()
-    boot = platform.view().boot_id
-
-    platform.machines.reboot(view, "incident/1")
-    platform.machines.boot_due()
-
-    assert view.boot_id != boot == platform.view().boot_id
-
-
-def test_a_node_has_one_replacement_however_many_are_ordered(platform):
-    view = platform.view()
-
-    for token in ("incident/1", "incident/1", "incident/2"):
-        platform.machines.replace(view, token)
-
-    (successor,) = platform.names() - {platform.node}
-    assert platform.view(successor).replaces == platform.node
-    assert platform.view(successor).provider_id != view.provider_id
-
-
 def test_a_machine_that_is_gone_cannot_be_rebooted(platform):
     view = platform.view()
     platform.cluster.retire(platform.node)
@@ -137,31 +113,6 @@ def test_a_record_is_stored_durably_and_alone(platform):
     reader = LocalStore(platform.run.state)
     assert reader.nodes()[platform.node][2] == record
     reader.close()
-
-
-def test_clearing_a_request_leaves_a_later_one(platform):
-    later = Request(id="later", verb=Verb.REPLACE, requested_at=NOW)
-    platform.store.ask(platform.node, later)
-
-    platform.cluster.clear_request(platform.node, "earlier")
-    assert platform.view().request == later
-
-    platform.cluster.clear_request(platform.node, "later")
-    assert platform.view().request is None
-
-
-def test_an_open_breaker_stays_as_it_is(platform):
-    platform.cluster.trip_breaker(TripBreaker(reason="first", nodes=()))
-    platform.cluster.trip_breaker(TripBreaker(reason="second", nodes=()))
-
-    assert platform.cluster.snapshot().breaker.reason == "first"
-
-
-def test_offenders_are_remembered(platform):
-    platform.cluster.remember_offender("i-1")
-    platform.cluster.remember_offender("i-1")
-
-    assert platform.cluster.snapshot().offenders == {"i-1"}
 
 
 def test_a_launch_that_is_repeated_launches_nothing_more(platform):
