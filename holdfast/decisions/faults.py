@@ -38,15 +38,15 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
     """The fault of a node that went dark or silent; None while it answers or may be silent."""
     if node.record.phase in AWAY:
         return None
+    course = node.record.course
     if node.powered_on is False:
         return _fault(
             Condition.NODE_LOST,
             Reason.NODE_POWERED_OFF,
             policy.silent_remedy,
-            node.heartbeat_at or node.record.phase_since,
+            node.heartbeat_at or (now if course is None else course.opened_at),
             "the machine is powered off",
         )
-    course = node.record.course
     if course is not None and node.heartbeat_at is None and _was_lost(node.record.phase, course):
         return _fault(
             Condition.NODE_LOST,

@@ -28,7 +28,8 @@ class RemediationPolicy:
     cluster, rounded up. 20 % is the share at which Karpenter and EKS node repair stop, too."""
 
     drain_timeout: timedelta = timedelta(minutes=15)
-    """How long jobs may take to leave a node. After that, the repair begins all the same."""
+    """How long jobs may take to leave a node; on a lost node ``heartbeat_timeout``, if that is
+    shorter. After that, the repair begins all the same."""
 
     heartbeat_timeout: timedelta = timedelta(seconds=40)
     """Silence of the agent after which a node counts as lost. Kubernetes' node controller waits

@@ -1,7 +1,7 @@
 """Nodes: what to do with each, and what the cluster as a whole allows."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.breaker import trip
@@ -202,7 +202,7 @@ def _decide_quarantined(
         )
     if node.record.phase is Phase.QUARANTINED:
         return _begin_repair(node, course, policy)
-    deadline = node.record.phase_since + policy.drain_timeout
+    deadline = node.record.phase_since + _drain_time(course, policy)
     if node.running_jobs and node.powered_on is not False and now < deadline:
         return Wait(until=deadline)
     match course.remedy:
@@ -220,6 +220,13 @@ def _begin_repair(node: NodeView, course: Course, policy: RemediationPolicy) -> 
     if course.urgency is Urgency.DEFERRED and node.running_jobs:
         return Wait(until=None, why="its jobs run on; the repair begins when they end")
     return Drain(node=node.name)
+
+
+def _drain_time(course: Course, policy: RemediationPolicy) -> timedelta:
+    """A node that is not heard can hardly be told to drain, so it gets no long time for it."""
+    if course.condition == Condition.NODE_LOST:
+        return min(policy.drain_timeout, policy.heartbeat_timeout)
+    return policy.drain_timeout
 
 
 def _decide_rebooting(

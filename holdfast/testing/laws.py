@@ -180,6 +180,10 @@ class Laws(Observer):
         """A reboot becomes a replacement if it did not help in time, or cannot be."""
         if node.request is not None and node.request.verb is Verb.REPLACE:
             return
+        self._check(
+            self.world.scenario.policy.node_recovery is RecoveryMode.AUTOMATIC,
+            f"{node.name} is replaced after its reboot although nodes are only marked",
+        )
         if self.world.nodes[node.name].machine.power is Power.GONE:
             return
         ordered_at = _course(before).ordered_at

@@ -64,6 +64,23 @@ def test_a_machine_without_power_is_lost_at_once(phase) -> None:
     assert fault.since == node.heartbeat_at
 
 
+@pytest.mark.parametrize(("course", "since"), [(None, NOW), (a_course(), a_course().opened_at)])
+def test_a_machine_without_power_and_heartbeat_was_lost_just_now_or_with_its_course(
+    course, since
+) -> None:
+    node = a_node(
+        Phase.JOINING,
+        powered_on=False,
+        heartbeat_at=None,
+        record={"phase_since": LONG_AGO, "course": course},
+    )
+
+    fault = lost_fault(node, POLICY, NOW)
+
+    assert fault is not None
+    assert fault.since == since
+
+
 @pytest.mark.parametrize("powered_on", [True, None])
 def test_power_that_is_on_or_unknown_is_no_fault(powered_on) -> None:
     assert lost_fault(a_node(powered_on=powered_on), POLICY, NOW) is None

@@ -279,6 +279,27 @@ def test_jobs_have_until_the_deadline_to_leave() -> None:
     assert decided(node) == Reboot(node="node-1")
 
 
+@pytest.mark.parametrize(
+    ("timeout", "patience"),
+    [
+        (timedelta(minutes=15), POLICY.heartbeat_timeout),
+        (timedelta(seconds=5), timedelta(seconds=5)),
+    ],
+)
+def test_a_lost_node_gets_no_long_time_to_drain(timeout, patience) -> None:
+    policy = RemediationPolicy(drain_timeout=timeout)
+    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT)
+    node = a_node(
+        Phase.DRAINING,
+        heartbeat_at=LONG_AGO,
+        running_jobs=("a",),
+        record={"course": course, "phase_since": NOW},
+    )
+
+    assert decided(node, policy, NOW + patience - TICK) == Wait(until=NOW + patience)
+    assert isinstance(decided(node, policy, NOW + patience), Replace)
+
+
 def test_a_machine_without_power_has_no_jobs_to_wait_for() -> None:
     course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_POWERED_OFF)
     node = a_node(Phase.DRAINING, powered_on=False, running_jobs=("a",), record={"course": course})

@@ -1,5 +1,7 @@
 """What happens to the simulated world when a happening is due."""
 
+from datetime import timedelta
+
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
     Asks,
@@ -59,12 +61,13 @@ def _befall(
         case Vanishes() if machine.power is not Power.GONE:
             world.cut(machine, Power.GONE)
         case Hangs() if is_on:
-            _hang(world, machine, happening)
+            hang(world, machine, happening.lasts)
         case FallsSilent() if machine.talks:
             _fall_silent(world, machine, happening)
 
 
-def _hang(world: World, machine: SimMachine, hang: Hangs) -> None:
+def hang(world: World, machine: SimMachine, lasts: timedelta | None) -> None:
+    """Freeze a machine that works; None if only a repair helps."""
     boot = machine.boot
     machine.power = Power.HUNG
     if machine.talks:
@@ -77,8 +80,8 @@ def _hang(world: World, machine: SimMachine, hang: Hangs) -> None:
         if machine.boot == boot and machine.power is Power.HUNG:
             _recover(world, machine)
 
-    if hang.lasts is not None:
-        world.after(hang.lasts, recover)
+    if lasts is not None:
+        world.after(lasts, recover)
 
 
 def _recover(world: World, machine: SimMachine) -> None:

@@ -64,8 +64,10 @@ class SimMachine:
 
     @property
     def is_well(self) -> bool:
-        """Whether it works and its agent has nothing to report."""
-        return self._talks_since is not None and not self.faults
+        """Whether it works and its agent reports nothing that it must be repaired for."""
+        if self._talks_since is None:
+            return False
+        return not any(fault.remedy.touches_node for fault in self.faults.values())
 
     def heartbeat_at(self, now: datetime) -> datetime | None:
         """When the agent was last heard in this boot."""

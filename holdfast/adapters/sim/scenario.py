@@ -262,6 +262,30 @@ class Mishaps:
     """Whether jobs are looked at before nodes in each round."""
 
 
+class Outright(StrEnum):
+    """Faults that no agent can report."""
+
+    POWER = "power"
+    HANG = "hang"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wear:
+    """Faults that come by chance to every machine, independently and at a constant rate."""
+
+    per_machine_day: float
+    """Faults of an average machine in a day."""
+
+    kinds: tuple[tuple[Defect | Outright, float], ...]
+    """What happens, and how often beside the others."""
+
+    shape: float | None = None
+    """Shape of the gamma distribution, of mean 1, that machines' rates are drawn from; None if
+    all machines are alike. The smaller, the more faults fall on few machines."""
+
+    seed: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A whole simulation."""
@@ -273,3 +297,4 @@ class Scenario:
     job_policy: JobPolicy = field(default_factory=JobPolicy)
     hardware: Hardware = field(default_factory=Hardware)
     mishaps: Mishaps = field(default_factory=Mishaps)
+    wear: Wear | None = None

@@ -11,6 +11,7 @@ from holdfast.adapters.sim.line import ControllerKilled, Line
 from holdfast.adapters.sim.provider import SimProvider
 from holdfast.adapters.sim.records import SimClock, SimEvents, SimIncidents
 from holdfast.adapters.sim.scenario import Happening, Outage, Scenario
+from holdfast.adapters.sim.wear import wearing
 from holdfast.adapters.sim.world import Observer, World
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
@@ -75,15 +76,20 @@ class Controller:
         if scenario.mishaps.jobs_first:
             self._loops.reverse()
         self.wake_at = world.now
+        self.is_idle = False
+        """Whether its last round went well and found nothing to do."""
+
         world.controller_since = world.now
 
     def make_round(self) -> None:
         """Let both loops make one round."""
         wake_times = []
+        changes, failed = self._line.changes, self._line.failed
         for what, loop in self._loops:
-            failed = self._line.failed
+            failed_before = self._line.failed
             wake_times.append(loop.step())
-            self._world.observer.round_ended(what, is_clean=self._line.failed == failed)
+            self._world.observer.round_ended(what, is_clean=self._line.failed == failed_before)
+        self.is_idle = (self._line.changes, self._line.failed) == (changes, failed)
         self.wake_at = max(min(wake_times), self._world.now + MIN_PAUSE)
 
 
@@ -91,18 +97,18 @@ class Simulation:
     """One world with one controller, which is replaced by another whenever it is killed."""
 
     def __init__(self, scenario: Scenario, observer: Observer | None = None) -> None:
-        self.world = World(scenario, START, observer or Observer())
+        self.world = World(scenario, START, observer or Observer(), wearing(scenario.wear))
         self.line = Line(self.world, scenario.mishaps, _outages(scenario))
         self._controller: Controller | None = Controller(self.world, self.line)
         for happening in scenario.happenings:
             self.world.after(happening.at, _Due(self.world, happening))
 
-    def run(self, limit: timedelta) -> bool:
-        """Run until nothing is left to happen; False if that is not so within ``limit``."""
-        while self.world.now - self.world.start < limit:
-            if not self.step():
-                return True
-        return False
+    def run(self, until: timedelta) -> None:
+        """Run until so long after the start."""
+        end = self.world.start + until
+        while (at := self._next_moment()) is not None and at <= end:
+            self.step()
+        self.world.advance(end)
 
     def step(self) -> bool:
         """Go on to the next moment at which something happens; False if nothing will."""
@@ -130,9 +136,10 @@ class Simulation:
 
     def _next_moment(self) -> datetime | None:
         timer = self.world.next_timer()
-        if self._controller is None or (self.world.is_quiet() and not self.world.has_news):
+        controller, world = self._controller, self.world
+        if controller is None or (controller.is_idle and not world.has_news and world.is_quiet()):
             return timer
-        wake_at = self._controller.wake_at
+        wake_at = controller.wake_at
         return wake_at if timer is None else min(timer, wake_at)
 
 

@@ -90,7 +90,13 @@ class Owner:
 class World:
     """Nodes, jobs, timers, and everything that is durable. Knows no controller."""
 
-    def __init__(self, scenario: Scenario, start: datetime, observer: Observer) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        start: datetime,
+        observer: Observer,
+        wear_out: Callable[["World", SimMachine], None],
+    ) -> None:
         self.scenario = scenario
         self.hardware: Hardware = scenario.hardware
         self.start = start
@@ -106,6 +112,7 @@ class World:
         self.controller_since = start
         """When the present controller started: it remembers no heartbeat from before."""
 
+        self._wear_out = wear_out
         self._timers: list[tuple[datetime, int, Callable[[], None]]] = []
         self.numbers = count(1)
         for _ in range(scenario.nodes):
@@ -137,8 +144,7 @@ class World:
             node.record.phase is Phase.SCHEDULABLE and node.machine.is_well and node.request is None
             for node in self.nodes.values()
         ) and all(
-            job.record.phase.is_final
-            or (job.record.phase is JobPhase.RUNNING and job.is_at_work)
+            job.record.phase.is_final or (job.record.phase is JobPhase.RUNNING and job.is_at_work)
             for job in self.jobs.values()
         )
 
@@ -151,6 +157,7 @@ class World:
             heartbeat=self.hardware.heartbeat,
         )
         self.after(self.hardware.boot_time, self._booter(machine))
+        self._wear_out(self, machine)
         return machine
 
     def add_node(self, machine: SimMachine, replaces: str = "") -> None:

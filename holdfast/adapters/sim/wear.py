@@ -1,0 +1,64 @@
+"""Faults that come to machines by chance."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Final
+
+from holdfast.adapters.sim.happenings import hang
+from holdfast.adapters.sim.machine import Power, SimMachine
+from holdfast.adapters.sim.scenario import Defect, Outright, Wear
+from holdfast.adapters.sim.world import World
+
+_NEVER_DAYS: Final = 36_500.0
+"""A machine that is sound for a century is sound for ever."""
+
+
+def wearing(wear: Wear | None) -> Callable[[World, SimMachine], None]:
+    """What lets a new machine wear out from now on."""
+    if wear is None or wear.per_machine_day <= 0:
+        return lambda world, machine: None  # noqa: ARG005 - as a world calls it
+    random = Random(wear.seed)  # noqa: S311 - no cryptography here
+
+    def wear_out(world: World, machine: SimMachine) -> None:
+        share = 1.0 if wear.shape is None else random.gammavariate(wear.shape, 1 / wear.shape)
+        _MachineWear(world, machine, wear, share, random).wait()
+
+    return wear_out
+
+
+class _MachineWear:
+    """The faults of one machine, one after the other, until it is taken away."""
+
+    def __init__(
+        self, world: World, machine: SimMachine, wear: Wear, share: float, random: Random
+    ) -> None:
+        self._world = world
+        self._machine = machine
+        self._wear = wear
+        self._rate = wear.per_machine_day * share
+        self._random = random
+
+    def wait(self) -> None:
+        """Let the next fault come after an exponentially distributed time."""
+        if self._rate > 0:
+            days = min(self._random.expovariate(self._rate), _NEVER_DAYS)
+            self._world.after(timedelta(days=days), self)
+
+    def __call__(self) -> None:
+        if self._machine.power is Power.GONE:
+            return
+        kinds, weights = zip(*self._wear.kinds, strict=True)
+        kind = self._random.choices(kinds, weights)[0]
+        if self._machine.power is Power.ON:
+            self._befall(kind)
+        self.wait()
+
+    def _befall(self, kind: Defect | Outright) -> None:
+        match kind:
+            case Defect():
+                self._world.break_machine(self._machine, kind)
+            case Outright.POWER:
+                self._world.cut(self._machine, Power.OFF)
+            case Outright.HANG:
+                hang(self._world, self._machine, None)
