@@ -96,7 +96,8 @@ UNKNOWN = {
     "billion-laughs.xml another-document.xml driver-not-loaded.txt version-mismatch.txt "
     "no-devices.txt healthy.txt",
     "nvidia-smi-text": "one-of-two.txt truncated.txt truncated-before-second.txt "
-    "table-truncated.txt table-no-ecc.txt driver-not-loaded.txt version-mismatch.txt no-devices.txt empty.xml "
+    "table-truncated.txt table-no-ecc.txt driver-not-loaded.txt version-mismatch.txt "
+    "no-devices.txt empty.xml "
     "healthy.xml",
     "dcgm-diag": "diag4-skipped.json diag4-runtime-error.json diag-no-engine.txt "
     "diag-truncated.json health-ok.json",
