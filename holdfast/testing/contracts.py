@@ -7,18 +7,24 @@ A plug-in proves itself by the same tests as the adapters and fakes of this pack
         def harness(self): ...
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.model.actions import TripBreaker
+from holdfast.model.health import Urgency
 from holdfast.model.incidents import Incident
+from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.model.requests import Request, Verb
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.incidents import IncidentStore
+from holdfast.ports.jobs import JobBackend
 from holdfast.ports.provider import NodeProvider
-from holdfast.testing.builders import NOW
+from holdfast.testing.builders import NOW, a_course, a_fault, a_past_fault, a_record
+
+HOUR: Final = timedelta(hours=1)
 
 
 class ClusterHarness(Protocol):
@@ -32,6 +38,14 @@ class ClusterHarness(Protocol):
         ...
 
 
+class DurableHarness(ClusterHarness, Protocol):
+    """A cluster whose memory outlives the process that talks to it."""
+
+    def reopened(self) -> ClusterBackend:
+        """The same cluster, as the next controller finds it."""
+        ...
+
+
 class ProviderHarness(Protocol):
     """The owner of the machine of a cluster of one node that has booted."""
 
@@ -41,6 +55,21 @@ class ProviderHarness(Protocol):
 
     def settle(self) -> None:
         """Let pass as much time as any order takes."""
+        ...
+
+
+class JobHarness(Protocol):
+    """A cluster of two nodes that have booted, and a job for both that waits to be launched.
+
+    Its ranks run until they are told to end, and heed SIGTERM.
+    """
+
+    jobs: JobBackend
+    job: str
+    nodes: tuple[str, ...]
+
+    def settle(self, is_done: Callable[[], bool]) -> None:
+        """Let time pass until ``is_done``; fail if that takes unreasonably long."""
         ...
 
 
@@ -96,6 +125,28 @@ class ClusterContract:
         assert harness.cluster.snapshot().nodes == ()
 
 
+class DurableClusterContract:
+    """What a ``ClusterBackend`` must still know after its controller has died."""
+
+    def test_the_next_controller_finds_what_was_stored(self, harness: DurableHarness) -> None:
+        fault = a_fault()
+        course = a_course(opened_at=fault.since, ordered_at=NOW, retry_at=NOW, repairs=3)
+        record = a_record(Phase.REBOOTING, course=course, history=(a_past_fault(ago=HOUR),))
+        request = Request(id="r", verb=Verb.REBOOT, requested_at=NOW, urgency=Urgency.DEFERRED)
+        harness.ask(request)
+        harness.cluster.put(harness.node, record)
+        harness.cluster.trip_breaker(TripBreaker(reason="a storm", nodes=()))
+        harness.cluster.remember_offender("i-1")
+
+        found = harness.reopened()
+
+        node = view(found, harness.node)
+        assert (node.record, node.request) == (record, request)
+        assert found.snapshot().breaker == harness.cluster.snapshot().breaker
+        assert found.snapshot().breaker.reason == "a storm"
+        assert found.snapshot().offenders == {"i-1"}
+
+
 class ProviderContract:
     """``NodeProvider``."""
 
@@ -134,6 +185,105 @@ class ProviderContract:
         (successor,) = [one for one in harness.cluster.snapshot().nodes if one.replaces]
         assert successor.replaces == harness.node
         assert successor.provider_id != before.provider_id
+
+
+class JobContract:
+    """``JobBackend``."""
+
+    def test_a_record_is_read_as_it_was_stored(self, harness: JobHarness) -> None:
+        record = self._started(harness, launch=False)
+
+        assert _job(harness).record == record
+
+    def test_nothing_runs_before_it_is_launched(self, harness: JobHarness) -> None:
+        self._started(harness, launch=False)
+
+        assert _job(harness).ranks == ()
+
+    def test_a_launch_starts_every_rank_on_its_node(self, harness: JobHarness) -> None:
+        self._started(harness, launch=True)
+
+        ranks = _job(harness).ranks
+        assert [(one.rank, one.node) for one in ranks] == [*enumerate(harness.nodes)]
+        assert [one.exit_code for one in ranks] == [None, None]
+
+    def test_a_stop_ends_every_rank_by_sigterm(self, harness: JobHarness) -> None:
+        self._started(harness, launch=True)
+
+        harness.jobs.stop(harness.job)
+        harness.jobs.stop(harness.job)
+
+        harness.settle(lambda: _codes(harness) == [-15, -15])
+
+    def test_a_kill_ends_every_rank_by_sigkill(self, harness: JobHarness) -> None:
+        self._started(harness, launch=True)
+
+        harness.jobs.kill(harness.job)
+        harness.jobs.kill(harness.job)
+
+        harness.settle(lambda: _codes(harness) == [-9, -9])
+
+    def test_what_has_ended_is_not_launched_again_nor_ended_twice(
+        self, harness: JobHarness
+    ) -> None:
+        self._started(harness, launch=True)
+        harness.jobs.kill(harness.job)
+        harness.settle(lambda: _codes(harness) == [-9, -9])
+        ended = _job(harness).ranks
+
+        harness.jobs.launch(harness.job)
+        harness.jobs.stop(harness.job)
+
+        assert _job(harness).ranks == ended
+
+    def test_what_was_never_launched_can_be_stopped(self, harness: JobHarness) -> None:
+        self._started(harness, launch=False)
+
+        harness.jobs.stop(harness.job)
+        harness.jobs.kill(harness.job)
+
+        assert _job(harness).ranks == ()
+
+    def test_the_next_attempt_begins_without_ranks_and_gets_its_own(
+        self, harness: JobHarness
+    ) -> None:
+        record = self._started(harness, launch=True)
+        harness.jobs.kill(harness.job)
+        harness.settle(lambda: _codes(harness) == [-9, -9])
+
+        harness.jobs.put(harness.job, replace(record, attempt=2))
+        assert _job(harness).ranks == ()
+
+        harness.jobs.launch(harness.job)
+        assert _codes(harness) == [None, None]
+
+    def test_a_job_that_has_ended_is_listed_no_more(self, harness: JobHarness) -> None:
+        record = self._started(harness, launch=False)
+
+        harness.jobs.put(harness.job, replace(record, phase=JobPhase.CANCELLED))
+
+        assert harness.jobs.jobs() == ()
+
+    def _started(self, harness: JobHarness, *, launch: bool) -> JobRecord:
+        record = JobRecord(
+            phase=JobPhase.STARTING,
+            phase_since=NOW,
+            attempt=1,
+            placement=harness.nodes,
+            started_at=NOW,
+        )
+        harness.jobs.put(harness.job, record)
+        if launch:
+            harness.jobs.launch(harness.job)
+        return record
+
+
+def _job(harness: JobHarness) -> JobView:
+    return next(one for one in harness.jobs.jobs() if one.spec.name == harness.job)
+
+
+def _codes(harness: JobHarness) -> list[int | None]:
+    return [one.exit_code for one in _job(harness).ranks]
 
 
 class IncidentContract:

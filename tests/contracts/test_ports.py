@@ -1,21 +1,26 @@
 """The fakes, the simulated and the local adapters keep the same contracts."""
 
+import time
 from datetime import timedelta
 
 import pytest
 
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import LocalCluster
+from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore
-from holdfast.adapters.sim.scenario import Scenario
+from holdfast.adapters.sim.scenario import Scenario, Training
 from holdfast.adapters.sim.simulation import Simulation, platform
 from holdfast.apps.clock import SystemClock
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.testing.builders import a_node
 from holdfast.testing.contracts import (
     ClusterContract,
+    DurableClusterContract,
     IncidentContract,
+    JobContract,
     ProviderContract,
 )
 from holdfast.testing.fakes import Calls, FakeClock, FakeCluster, FakeIncidents
@@ -33,10 +38,10 @@ class FakeHarness:
 
 class SimHarness:
     def __init__(self):
-        simulation = Simulation(Scenario(nodes=1))
-        ports = platform(simulation.world, simulation.line)
+        self._simulation = Simulation(Scenario(nodes=1))
+        self._world = self._simulation.world
+        ports = platform(self._world, self._simulation.line)
         self.cluster, self.provider, self.incidents = ports.cluster, ports.provider, ports.incidents
-        self._world = simulation.world
         (self.node,) = self._world.nodes
         self.settle()
 
@@ -45,6 +50,25 @@ class SimHarness:
 
     def settle(self):
         self._world.advance(self._world.now + timedelta(hours=1))
+
+    def reopened(self):
+        return platform(self._world, self._simulation.line).cluster
+
+
+class SimJobHarness:
+    def __init__(self):
+        training = Training(
+            spec=JobSpec(name="job", nodes=2), steps=10**6, step_time=timedelta(seconds=1)
+        )
+        simulation = Simulation(Scenario(nodes=2, trainings=(training,)))
+        self._world = simulation.world
+        self._world.advance(self._world.now + timedelta(minutes=1))
+        self.jobs = platform(self._world, simulation.line).jobs
+        self.job, self.nodes = "job", tuple(self._world.nodes)
+
+    def settle(self, is_done):
+        self._world.advance(self._world.now + timedelta(minutes=1))
+        assert is_done()
 
 
 class LocalHarness:
@@ -60,6 +84,11 @@ class LocalHarness:
         self.cluster = LocalCluster(self.provider, self.store, checks, SystemClock())
         self.node = self.provider.add().name
         self.settle()
+        self._run = run
+
+    def reopened(self):
+        checks = LocalChecks(self.provider, SystemClock())
+        return LocalCluster(self.provider, LocalStore(self._run.state), checks, SystemClock())
 
     def ask(self, request):
         self.store.ask(self.node, request)
@@ -70,6 +99,35 @@ class LocalHarness:
     def close(self):
         self.provider.shut_down()
         self.store.close()
+
+
+class LocalJobHarness:
+    def __init__(self, path):
+        run = RunDir(path)
+        run.create()
+        self._store = LocalStore(run.state, create=True)
+        delays = Delays(boot=timedelta(0), replace=timedelta(0))
+        clock = SystemClock()
+        self._machines = LocalMachines(run, self._store, clock, delays, lambda *_: ["sleep", "600"])
+        self.job, self.nodes = "job", tuple(sorted(self._machines.add().name for _ in range(2)))
+        self._machines.boot_due()
+        launch = Launch(argv=["sleep", "600"], nproc_per_node=1, checkpoint_dir=path)
+        self.jobs = LocalJobs(run, self._machines, self._store, launch, clock)
+        self._store.add_job(
+            JobSpec(name="job", nodes=2), JobRecord(phase=JobPhase.WAITING, phase_since=clock.now())
+        )
+
+    def settle(self, is_done):
+        end = time.monotonic() + 30
+        while not is_done():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+            for machine in self._machines.all():
+                machine.receive(SystemClock().now())
+
+    def close(self):
+        self._machines.shut_down()
+        self._store.close()
 
 
 @pytest.fixture
@@ -95,6 +153,32 @@ class TestSimCluster(ClusterContract):
     @pytest.fixture
     def harness(self):
         return SimHarness()
+
+
+class TestSimMemory(DurableClusterContract):
+    @pytest.fixture
+    def harness(self):
+        return SimHarness()
+
+
+class TestSimJobs(JobContract):
+    @pytest.fixture
+    def harness(self):
+        return SimJobHarness()
+
+
+class TestLocalMemory(DurableClusterContract):
+    @pytest.fixture
+    def harness(self, local):
+        return local
+
+
+class TestLocalJobs(JobContract):
+    @pytest.fixture
+    def harness(self, tmp_path):
+        one = LocalJobHarness(tmp_path)
+        yield one
+        one.close()
 
 
 class TestSimProvider(ProviderContract):
