@@ -205,9 +205,9 @@ def test_an_offender_is_remembered_when_there_is_no_way_back_and_before_the_orde
     pasts = tuple(a_past_fault(ago=timedelta(days=1)) for _ in range(2))
     world = World(draining(Remedy.REPLACE, history=pasts))
 
-    made = world.step()
+    made = [line for line in world.step() if not line.startswith("incident")]
 
-    assert made[-4:] == [
+    assert made == [
         "put node-1 replacing",
         "remember_offender i-1",
         "replace node-1 incident-1/1",
