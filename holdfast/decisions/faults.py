@@ -155,7 +155,9 @@ def app_restart_since(node: NodeView, since: datetime) -> Fault | None:
 
 
 def _forgiven(node: NodeView, fault: Fault) -> bool:
-    return node.record.cleared_at is not None and fault.since <= node.record.cleared_at
+    """Whether a person released the node after all that is known of the fault."""
+    cleared_at = node.record.cleared_at
+    return cleared_at is not None and (fault.seen_at or fault.since) <= cleared_at
 
 
 def _worst_first(fault: Fault) -> tuple[int, bool, datetime, str]:

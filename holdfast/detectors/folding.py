@@ -48,7 +48,7 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
     faults = {fault.key: fault for fault in health.faults}
     notices = {notice.key: notice for notice in health.notices}
     for finding in findings:
-        _take(finding, faults, notices)
+        _take(finding, faults, notices, is_event=finding.family not in settled)
     found = {finding.key for finding in findings}
     for known in (faults, notices):
         for key in [key for key in known if key[0] in settled and key not in found]:
@@ -59,7 +59,13 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
     )
 
 
-def _take(finding: Finding, faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
+def _take(
+    finding: Finding,
+    faults: dict[Key, Fault],
+    notices: dict[Key, Finding],
+    *,
+    is_event: bool,
+) -> None:
     key = finding.key
     known = faults.get(key)
     seen_at = _seen_at(finding, notices.pop(key, None))
@@ -71,7 +77,7 @@ def _take(finding: Finding, faults: dict[Key, Fault], notices: dict[Key, Finding
         faults.pop(key, None)
         notices[key] = finding
     elif known is not None or len(seen_at) >= finding.min_count:
-        fault = _fault(finding, known, len(seen_at))
+        fault = _fault(finding, known, len(seen_at), is_event=is_event)
         faults[key] = replace(fault, followers=fault.followers + _gather(fault, faults, notices))
     else:
         notices[key] = replace(
@@ -115,7 +121,8 @@ def _oldest_first(fault: Fault) -> tuple[datetime, str]:
     return (fault.since, str(fault.key))
 
 
-def _fault(finding: Finding, known: Fault | None, sightings: int) -> Fault:
+def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: bool) -> Fault:
+    before = None if known is None else known.seen_at
     return Fault(
         family=finding.family,
         condition=finding.condition,
@@ -127,6 +134,7 @@ def _fault(finding: Finding, known: Fault | None, sightings: int) -> Fault:
         code=finding.code,
         device=finding.device,
         urgency=finding.urgency,
+        seen_at=max(before or finding.observed_at, finding.observed_at) if is_event else before,
         followers=0 if known is None else known.followers,
         count=sightings if known is None else known.count + 1,
     )

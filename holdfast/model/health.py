@@ -100,6 +100,9 @@ class Fault:
     code: int | None = None
     device: str = ""
     urgency: Urgency = Urgency.IMMEDIATE
+    seen_at: datetime | None = None
+    """When its newest event was seen; None where not events but a lasting state is read."""
+
     count: int = 1
     """How often the evidence was seen."""
 

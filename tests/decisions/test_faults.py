@@ -156,6 +156,17 @@ def test_a_release_forgives_the_faults_from_before_it_only(since, counts) -> Non
     assert bool(node_faults(node, POLICY, NOW + 2 * TICK)) is counts
 
 
+@pytest.mark.parametrize(
+    ("seen_after", "counts"),
+    [(-TICK, False), (timedelta(0), False), (TICK, True)],
+)
+def test_a_fault_that_happens_again_after_a_release_is_not_forgiven(seen_after, counts) -> None:
+    fault = a_fault(since=LONG_AGO, seen_at=NOW + seen_after)
+    node = a_node(faults=(fault,), record={"cleared_at": NOW})
+
+    assert bool(node_faults(node, POLICY, NOW + 2 * TICK)) is counts
+
+
 def test_silence_cannot_be_forgiven() -> None:
     node = a_node(heartbeat_at=LONG_AGO, record={"cleared_at": NOW})
 

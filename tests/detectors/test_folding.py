@@ -418,3 +418,21 @@ def test_a_new_agent_that_knows_the_last_report_goes_on_as_the_old_one_would(
 
     known = Health(faults=read.faults, notices=read.notices)
     assert fold(known, findings[cut:]) == folded(*findings)
+
+
+def test_a_fault_tells_when_its_newest_event_was_seen() -> None:
+    health = folded(xid(74), xid(74, at=NOW + 60 * SECOND), xid(74, at=NOW + 30 * SECOND))
+
+    [fault] = health.faults
+
+    assert (fault.since, fault.seen_at) == (NOW, NOW + 60 * SECOND)
+
+
+def test_a_state_that_lasts_is_no_new_event() -> None:
+    first = replace(xid(74), family="state")
+    again = replace(first, observed_at=NOW + 60 * SECOND)
+    health = fold(Health(), [first], settled={"state"})
+
+    [fault] = fold(health, [again], settled={"state"}).faults
+
+    assert (fault.since, fault.seen_at) == (NOW, None)
