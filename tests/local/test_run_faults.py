@@ -350,3 +350,11 @@ def test_no_ended_process_of_a_machine_is_left_unwaited_for(training):
                     yield entry
 
     training.wait_until("every ended process buried", lambda: not [*zombies()])
+
+
+def test_a_hanging_node_does_not_survive_holdfast_being_killed_either(training):
+    hang(training.dir.node(node_of(training, 0)))
+    training.process.kill()
+    training.process.wait()
+
+    training.wait_for_nothing_left()

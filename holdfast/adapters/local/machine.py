@@ -92,7 +92,7 @@ class Machine:
                     "--dir", str(directory.path), *agent,
                 ],
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console,
-                pass_fds=[theirs.fileno()], start_new_session=True,
+                pass_fds=[theirs.fileno()], process_group=0,
                 env={**os.environ, MARK: self.provider_id},
             )  # fmt: skip
         self.channel, self.unread = ours, b""

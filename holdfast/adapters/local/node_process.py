@@ -2,7 +2,8 @@
 
 It runs the node's agent and one task at a time, a rank of a job or a check of the node. It neither
 outlives its controller nor leaves anything behind: as a subreaper it becomes the parent of every
-process below it that lost its own, and ends all of them before it ends itself.
+process below it that lost its own, and ends all of them before it ends itself. Its process group
+lies in the session of its controller: when that dies, the kernel wakes a group that was stopped.
 
 Messages are JSON lines over the socket on ``--socket``. In: ``launch`` (task, argv, env, cwd, log)
 and ``signal`` (task, signal). Out: (task, code), once no process of the task is left.
@@ -174,6 +175,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("agent", nargs=argparse.REMAINDER)
     options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
     become_subreaper()
     try:
         die_with_parent(options.parent, signal.SIGTERM)
@@ -182,6 +184,7 @@ def main(argv: list[str]) -> int:
         pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         kill_below(os.getpid())
     return 0
 
