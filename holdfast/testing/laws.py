@@ -64,6 +64,9 @@ class Laws(Observer):
 
         self._released_by_person: set[str] = set()
         self._requested_retries: dict[str, int] = {}
+        self._ran: set[tuple[str, int]] = set()
+        """Attempts whose ranks were all launched."""
+
         self._orders: dict[str, tuple[str, str]] = {}
         """Machine and verb of each token."""
 
@@ -271,6 +274,8 @@ class Laws(Observer):
             self._requested_retries[name] = count
             spent = record.hardware_retries + record.app_retries + count
             self._check(record.attempt == spent, f"{name}: a retry that nobody paid for")
+        if record.phase is JobPhase.RUNNING:
+            self._ran.add((name, record.attempt))
         if record.phase is JobPhase.WAITING or record.phase.is_final:
             self._check(not job.living(), f"{name} is {record.phase} while ranks run")
         self._check(
@@ -347,6 +352,11 @@ class Laws(Observer):
             )
             times = _times(incident)
             self._check(times == sorted(times), f"the times of {incident.id} are out of order")
+            for touch in incident.jobs:
+                self._check(
+                    touch.resumed_at is not None or (touch.job, touch.attempt + 1) not in self._ran,
+                    f"{incident.id} does not know that {touch.job} runs again",
+                )
 
     def _view(self, name: str) -> NodeView:
         return next(node for node in cluster_view(self.world).nodes if node.name == name)

@@ -18,7 +18,7 @@ def bad_faults(node: NodeView) -> list[Fault]:
         fault
         for fault in node.faults
         if fault.remedy in (Remedy.RESET_GPU, Remedy.REBOOT, Remedy.REPLACE)
-        and (cleared is None or fault.since > cleared)
+        and (cleared is None or (fault.seen_at or fault.since) > cleared)
     ]
 
 

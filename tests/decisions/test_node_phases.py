@@ -302,7 +302,12 @@ def test_a_lost_node_gets_no_long_time_to_drain(timeout, patience) -> None:
 
 def test_a_machine_without_power_has_no_jobs_to_wait_for() -> None:
     course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_POWERED_OFF)
-    node = a_node(Phase.DRAINING, powered_on=False, running_jobs=("a",), record={"course": course})
+    node = a_node(
+        Phase.DRAINING,
+        powered_on=False,
+        running_jobs=("a",),
+        record={"course": course, "phase_since": NOW},
+    )
 
     assert isinstance(decided(node), Replace)
 

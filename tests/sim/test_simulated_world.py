@@ -84,7 +84,7 @@ def test_evidence_that_is_seen_again_is_the_same_fault_unless_it_hit_another_app
 
     reboot, restart = machine.report()
 
-    assert (reboot.since, reboot.count) == (NOW, 2)
+    assert (reboot.since, reboot.seen_at, reboot.count) == (NOW, NOW + MINUTE, 2)
     assert restart.since == NOW + MINUTE
 
 

@@ -93,7 +93,7 @@ class SimMachine:
         """Let the agent report a defect; evidence of one that it reports already adds up."""
         known = self.faults.get(defect.reason)
         if known is not None and defect.remedy is not Remedy.RESTART_APP:
-            self.faults[defect.reason] = replace(known, count=known.count + 1)
+            self.faults[defect.reason] = replace(known, count=known.count + 1, seen_at=now)
             return
         self.faults[defect.reason] = Fault(
             family="xid",
@@ -103,6 +103,7 @@ class SimMachine:
             remedy=defect.remedy,
             message=f"simulated: {defect.reason}",
             since=now,
+            seen_at=now,
             urgency=defect.urgency,
         )
 
