@@ -1,7 +1,7 @@
 """Seeds that found a mistake in the core or the engine, each with what was wrong.
 
-A seed means something only as long as it gives the same scenario. Where the generator has to change,
-plant each mistake again, and note the first seed that finds it.
+A seed means something only as long as it gives the same scenario. Where the generator has to
+change, plant each mistake again, and note the first seed that finds it.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ FOUND = {
     6: "two jobs that waited were given the same nodes in one round",
     16: "killed between incident and record, the controller left an incident that never ended",
     45: "a node that had never joined was released, because its quarantine began its silence anew",
-    47: "a node that had replaced an earlier one of the same name was taken for its successor again",
+    47: "a node that had replaced an earlier namesake was taken for the successor of the new one",
     76: "a successor that had not taken over yet made the cluster, and so the budget, larger",
     110: "what a cancelled job left on a node that hangs was killed every second, for ever",
     698: "a reboot that another machine of the same course got counted as made in vain",
-    1024: "a machine was remembered as an offender, and then released because its fault had cleared",
+    1024: "a machine was remembered as an offender and then released, as its fault had cleared",
     1498: "a job waited for ever for a rank that never appeared",
 }
 
