@@ -91,7 +91,17 @@ def names_page() -> Iterator[str]:
     yield from _head("Published names", names)
     rows = [(f"`{name}`", f"`{value}`") for name, value in _constants(names)]
     yield from _table(("Constant", "Value"), rows)
+    yield from ["", "## Labels", "", _prose(names.Labels.__doc__), ""]
+    labels = names.Labels()
+    keys = [name for name, one in vars(names.Labels).items() if isinstance(one, property)]
+    rows = [
+        (f"`{getattr(labels, key)}`", _cell(inspect.getdoc(vars(names.Labels)[key])))
+        for key in keys
+    ]
+    yield from _table(("Key", "What it is"), rows)
     for kind in _classes(names):
+        if not issubclass(kind, Enum):
+            continue
         yield from ["", f"## {kind.__name__}", "", _prose(kind.__doc__), ""]
         yield from _table(("Name", "Value"), [(f"`{one.name}`", f"`{one.value}`") for one in kind])
 

@@ -5,15 +5,75 @@ HyperPod's health monitoring agent and of node-problem-detector (a condition is 
 a problem), so that existing selectors, dashboards and scripts understand Holdfast.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 LABEL_PREFIX: Final = "sagemaker.amazonaws.com"
-NODE_HEALTH_STATUS: Final = f"{LABEL_PREFIX}/node-health-status"
-DEEP_HEALTH_CHECK_STATUS: Final = f"{LABEL_PREFIX}/deep-health-check-status"
-FAULT_TYPES: Final = f"{LABEL_PREFIX}/fault-types"
-FAULT_REASONS: Final = f"{LABEL_PREFIX}/fault-reasons"
-FAULT_DETAILS: Final = f"{LABEL_PREFIX}/fault-details"
+"""HyperPod's; another can be configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The keys of a node's labels, its taint and its public annotations, under one prefix."""
+
+    prefix: str = LABEL_PREFIX
+
+    @property
+    def node_health_status(self) -> str:
+        """A label with a value of ``HealthStatus``, and the key of the taint."""
+        return f"{self.prefix}/node-health-status"
+
+    @property
+    def deep_health_check_status(self) -> str:
+        """A label with a value of ``DeepCheckStatus``."""
+        return f"{self.prefix}/deep-health-check-status"
+
+    @property
+    def deep_health_check(self) -> str:
+        """How an early article of AWS spells ``deep_health_check_status``; read, not written."""
+        return f"{self.prefix}/deep-health-check"
+
+    @property
+    def fault_types(self) -> str:
+        """A label: the condition of the worst fault."""
+        return f"{self.prefix}/fault-types"
+
+    @property
+    def fault_reasons(self) -> str:
+        """A label: the reason of the worst fault."""
+        return f"{self.prefix}/fault-reasons"
+
+    @property
+    def fault_details(self) -> str:
+        """An annotation: JSON array of ``{timestamp, type, reason, message}``, newest last."""
+        return f"{self.prefix}/fault-details"
+
+
+OWN_PREFIX: Final = "holdfast.dev"
+"""Of annotations and objects that are ours alone."""
+
+RECORD: Final = f"{OWN_PREFIX}/record"
+"""Annotation with the ``NodeRecord``; written by the controller alone."""
+
+REPORT: Final = f"{OWN_PREFIX}/report"
+"""Annotation with the agent's ``NodeReport``; written by the agent alone."""
+
+AGENT_MARK: Final = f"{OWN_PREFIX}/agent-mark"
+"""Annotation: the health label's value that the agent set, so that nobody takes it for a
+person's request; absent while the agent has no mark on the node."""
+
+REQUEST: Final = f"{OWN_PREFIX}/request"
+"""Annotation with the ``Request`` of a person, as commands and the API write it."""
+
+HOLD: Final = f"{OWN_PREFIX}/hold"
+"""Annotation: while it is there, no repair begins on the node; its value says why."""
+
+CORDONED: Final = f"{OWN_PREFIX}/cordoned"
+"""Annotation: the cordon is ours, so it is ours to undo."""
+
+REPLACES: Final = f"{OWN_PREFIX}/replaces"
+"""Annotation: name of the node that this one was ordered to replace."""
 
 FAULT_DETAILS_LIMIT: Final = 20
 """Newest entries kept in the ``fault-details`` annotation, as HyperPod does."""
