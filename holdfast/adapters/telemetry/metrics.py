@@ -1,24 +1,18 @@
 """What an agent counts, in Prometheus' text form."""
 
-import os
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from holdfast import __version__
+from holdfast.adapters.telemetry.exposition import Samples, family, labels, process_families
 from holdfast.detectors.contract import Readings
 from holdfast.model.conditions import ConditionStatus
 from holdfast.model.health import Finding
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 from holdfast.ports.host import Host
-
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-Labels = tuple[tuple[str, str], ...]
-Samples = Mapping[Labels, float]
 
 
 class AgentMetrics:
@@ -65,7 +59,7 @@ class AgentMetrics:
     def text(self) -> str:
         """All metrics as they are now."""
         with self._lock:
-            families = [*self._families(), *_process()]
+            families = [*self._families(), *process_families()]
         return "".join(families)
 
     def _count(self, last: NodeReport | None, report: NodeReport) -> None:
@@ -83,26 +77,26 @@ class AgentMetrics:
         report = self._report
         faults = report.faults if report is not None else ()
         held = Counter(
-            _labels(condition=f.condition, reason=f.reason, remedy=f.remedy) for f in faults
+            labels(condition=f.condition, reason=f.reason, remedy=f.remedy) for f in faults
         )
         # fmt: off
-        yield _family("problem_counter", "counter", "Problems by reason.",
-            {_labels(reason=reason): n for reason, n in self._problems.items()})
-        yield _family("problem_gauge", "gauge", "1 while the condition is True for the reason.",
-            {_labels(reason=reason, type=kind): on for (kind, reason), on in self._states.items()})
-        yield _family("holdfast_agent_build_info", "gauge", "Always 1.",
-            {_labels(version=__version__, node=self._node): 1})
-        yield _family("holdfast_agent_faults", "gauge", "Faults that hold now.",
+        yield family("problem_counter", "counter", "Problems by reason.",
+            {labels(reason=reason): n for reason, n in self._problems.items()})
+        yield family("problem_gauge", "gauge", "1 while the condition is True for the reason.",
+            {labels(reason=reason, type=kind): on for (kind, reason), on in self._states.items()})
+        yield family("holdfast_agent_build_info", "gauge", "Always 1.",
+            {labels(version=__version__, node=self._node): 1})
+        yield family("holdfast_agent_faults", "gauge", "Faults that hold now.",
             held or one(0))
-        yield _family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
+        yield family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
             one(self._heartbeats))
-        yield _family("holdfast_agent_reports_total", "counter", "Reports with news.",
+        yield family("holdfast_agent_reports_total", "counter", "Reports with news.",
             one(self._reports))
-        yield _family("holdfast_agent_log_lines_total", "counter",
+        yield family("holdfast_agent_log_lines_total", "counter",
             "Log lines read that may concern a detector.", one(self._lines))
-        yield _family("holdfast_agent_detector_failures_total", "counter",
+        yield family("holdfast_agent_detector_failures_total", "counter",
             "Failures of detectors and of what they read.",
-            {_labels(device=device): n for device, n in self._failures.items()})
+            {labels(device=device): n for device, n in self._failures.items()})
         # fmt: on
 
 
@@ -134,33 +128,3 @@ _FAILURES: Final = frozenset({Reason.DETECTOR_FAILED, Reason.SOURCE_FAILED})
 
 def _failed(notices: Iterable[Finding]) -> list[str]:
     return [notice.device for notice in notices if notice.reason in _FAILURES]
-
-
-def _process() -> Iterator[str]:
-    """As every Prometheus client has them."""
-    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
-    user, system, *_, resident = fields.rpartition(")")[2].split()[11:22]
-    seconds = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-    size = int(resident) * os.sysconf("SC_PAGE_SIZE")
-    yield _family("process_cpu_seconds_total", "counter", "User and system time.", {(): seconds})
-    yield _family("process_resident_memory_bytes", "gauge", "Resident memory.", {(): size})
-
-
-def _labels(**labels: str) -> Labels:
-    return tuple(sorted(labels.items()))
-
-
-def _family(name: str, kind: str, about: str, samples: Samples) -> str:
-    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-    lines += [f"{name}{_shown(labels)} {value:.15g}" for labels, value in samples.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _shown(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -3,8 +3,9 @@
 import time
 from datetime import timedelta
 
+from holdfast.adapters.telemetry.exposition import CONTENT_TYPE
 from holdfast.adapters.telemetry.http_server import HttpServer, Page
-from holdfast.adapters.telemetry.metrics import CONTENT_TYPE, AgentMetrics
+from holdfast.adapters.telemetry.metrics import AgentMetrics
 from holdfast.model.report import NodeReport
 
 

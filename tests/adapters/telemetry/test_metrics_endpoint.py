@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.adapters.telemetry.metrics import CONTENT_TYPE, AgentMetrics
+from holdfast.adapters.telemetry.exposition import CONTENT_TYPE
+from holdfast.adapters.telemetry.metrics import AgentMetrics
 from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
 
 
