@@ -1,7 +1,7 @@
 """The node loop: observe, decide, act, record."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,6 +27,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.incidents import IncidentStore
+from holdfast.ports.leadership import Alone, Leadership
 from holdfast.ports.provider import NodeProvider
 
 RESYNC: Final = timedelta(minutes=1)
@@ -45,6 +46,7 @@ class NodePorts:
     incidents: IncidentStore
     events: EventSink
     clock: Clock
+    leadership: Leadership = field(default_factory=Alone)
 
 
 class NodeReconciler:
@@ -57,7 +59,7 @@ class NodeReconciler:
         self._known_incidents: set[str] = set()  # only so that each is looked up once
 
     def step(self) -> datetime:
-        """Make one round.
+        """Make one round; it ends early when another controller takes the lead.
 
         Returns:
             When to make the next, unless something happens before.
@@ -85,7 +87,7 @@ class NodeReconciler:
         return min(wake_times)
 
     def _trip(self, plan: Plan, now: datetime) -> datetime:
-        if plan.trip is None:
+        if plan.trip is None or not self._ports.leadership.is_held():
             return now + RESYNC
         try:
             self._ports.cluster.trip_breaker(plan.trip)
@@ -101,6 +103,8 @@ class NodeReconciler:
         nodes: Mapping[str, NodeView],
         now: datetime,
     ) -> datetime:
+        if not self._ports.leadership.is_held():
+            return now + AFTER_ERROR
         try:
             node = self._kept(node, now)
             if action is not None:
@@ -169,6 +173,8 @@ class NodeReconciler:
             call = self._ports.provider.replace
             if action.repeat_offender:  # not before: from here on there is no way back to jobs
                 cluster.remember_offender(node.provider_id)
+        if not self._ports.leadership.is_held():
+            return now + AFTER_ERROR
         try:
             call(node, record.course.token)
         except NodeGone:

@@ -183,3 +183,15 @@ class FakeEvents:
     def names(self) -> list[str]:
         """The names of the events, oldest first."""
         return [event.name for event in self.told]
+
+
+class FakeLeadership:
+    """A ``Leadership`` that is lost after it was asked for ``asked`` times."""
+
+    def __init__(self, asked: int) -> None:
+        self._left = asked
+
+    def is_held(self) -> bool:
+        """See ``Leadership.is_held``."""
+        self._left -= 1
+        return self._left >= 0

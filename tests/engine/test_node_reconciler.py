@@ -12,6 +12,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CheckResult, Phase
 from holdfast.model.requests import Verb
+from holdfast.ports.leadership import Alone
 from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
@@ -28,6 +29,7 @@ from holdfast.testing.fakes import (
     FakeCluster,
     FakeEvents,
     FakeIncidents,
+    FakeLeadership,
     FakeProvider,
 )
 
@@ -46,13 +48,14 @@ class World:
         self._policy = policy
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, leadership=None) -> None:
         ports = NodePorts(
             cluster=self.cluster,
             provider=FakeProvider(self.calls),
             incidents=self.incidents,
             events=self.events,
             clock=self.clock,
+            leadership=leadership or Alone(),
         )
         self.reconciler = NodeReconciler(ports, self._policy)
 
@@ -481,3 +484,32 @@ def test_a_deep_check_course_ends_with_a_check() -> None:
 
     assert "put node-1 checking" in world.step()
     assert world.events.names() == ["node.check_begun"]
+
+
+def test_who_does_not_lead_reads_and_changes_nothing() -> None:
+    world = World(*healthy_nodes(3), draining())
+    world.restart(FakeLeadership(0))
+
+    assert world.step() == []
+
+
+def test_a_round_ends_when_the_lead_is_lost() -> None:
+    faulty = [replace(node, faults=(a_fault(),)) for node in healthy_nodes(4)]
+    world = World(*faulty)
+    world.restart(FakeLeadership(2))
+
+    world.step()
+
+    phases = [node.record.phase for node in world.cluster.nodes.values()]
+    assert phases == [Phase.QUARANTINED] * 2 + [Phase.SCHEDULABLE] * 2
+
+
+def test_an_order_recorded_by_who_then_lost_the_lead_is_given_by_the_next_under_its_name() -> None:
+    world = World(draining())
+    world.restart(FakeLeadership(1))
+    assert not any(call.startswith("reboot") for call in world.step())
+    token = world.node.record.course.token
+
+    world.restart()
+
+    assert f"reboot node-1 {token}" in world.step()
