@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.apps.run.screen import Moment
-from holdfast.apps.run.wording import sentence
 from holdfast.decisions.lifecycle import health_status
+from holdfast.engine.wording import sentence
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
 from holdfast.model.events import Event

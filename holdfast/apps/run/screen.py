@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Protocol
 
-from holdfast.apps.run.wording import sentence
+from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobView
