@@ -1,0 +1,97 @@
+"""How the controller uses a Kubernetes cluster: the table ``kubernetes`` of its configuration."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast.model.names import LABEL_PREFIX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """The deep health check of a node: a Job that is pinned to it."""
+
+    image: str = ""
+    """The image of its container. Without one there is no deep health check, and a node that
+    should have one fails it with a word on what to set."""
+
+    command: tuple[str, ...] = ("holdfast", "agent", "--once")
+    """What the container runs; the node passes if it ends with 0."""
+
+    service_account: str = ""
+    """Of its pod; the namespace's default if left out."""
+
+    resources: dict[str, str] = field(default_factory=dict)
+    """Limits of the container, such as ``"nvidia.com/gpu" = "8"``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionSettings:
+    """How several controllers agree on one that acts. The times are client-go's defaults."""
+
+    lease: str = "holdfast-controller"
+    """The name of the Lease that the one holds."""
+
+    duration: timedelta = timedelta(seconds=15)
+    """How long the others wait after its last renewal."""
+
+    renew_deadline: timedelta = timedelta(seconds=10)
+    """How long it goes on without having renewed it."""
+
+    retry: timedelta = timedelta(seconds=2)
+    """Between two tries to renew or to take it."""
+
+    def __post_init__(self) -> None:
+        if not timedelta(0) < self.retry < self.renew_deadline < self.duration:
+            raise ValueError(
+                "expected 0s < retry < renew_deadline < duration, got "
+                f"{self.retry}, {self.renew_deadline}, {self.duration}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """One Kubernetes cluster."""
+
+    kubeconfig: Path | None = None
+    """``$KUBECONFIG``, ``~/.kube/config`` or the service account of the pod if left out."""
+
+    context: str = ""
+    """The kubeconfig's current context if left out."""
+
+    namespace: str = "holdfast"
+    """Where the controller keeps its state, its lease and the Jobs of deep health checks."""
+
+    label_prefix: str = LABEL_PREFIX
+    """Before the slash of HyperPod's labels, taint and annotations."""
+
+    selector: str = ""
+    """A label selector: only such nodes are looked after. All that have an agent if left out."""
+
+    group_labels: tuple[str, ...] = (
+        "karpenter.sh/nodepool",
+        "eks.amazonaws.com/nodegroup",
+        f"{LABEL_PREFIX}/instance-group-name",
+        "alpha.eksctl.io/nodegroup-name",
+        "cloud.google.com/gke-nodepool",
+        "kubernetes.azure.com/agentpool",
+        "node.kubernetes.io/instance-type",
+    )
+    """The first of these labels that a node has says which group it belongs to: a new node is
+    taken for the replacement of another of its group only."""
+
+    check: CheckSettings = field(default_factory=CheckSettings)
+    election: ElectionSettings = field(default_factory=ElectionSettings)
+    requests_per_second: float = 400.0
+    """How many requests the API server gets in the long run. 100 nodes a second take 300."""
+
+    burst: int = 800
+    """How many it gets at once."""
+
+    def __post_init__(self) -> None:
+        if self.requests_per_second <= 0:
+            raise ValueError(
+                f"requests_per_second must be above 0, got {self.requests_per_second:g}"
+            )
+        if self.burst < 1:
+            raise ValueError(f"burst must be 1 or more, got {self.burst}")
