@@ -24,8 +24,8 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.job_status import INTERRUPTED, Attempt, JobStatus, job_status
-from holdfast.engine.wording import sentence
 from holdfast.apps.runs import NotFound, find_run, open_runs
+from holdfast.engine.wording import sentence
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model import events
