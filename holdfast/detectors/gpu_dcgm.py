@@ -7,6 +7,7 @@ tests misname the text ``warnings``; 4 names entities. Fields come and go, entri
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "dcgm"
+DIAGNOSIS: Final = "dcgm-diag"
 SOURCE: Final = "dcgm-health"
 EVERY: Final = timedelta(minutes=5)
 """As often as the EKS node monitoring agent asks."""
@@ -85,7 +87,7 @@ def _health_finding(path: tuple[str, ...], entry: dict[str, Any], now: datetime)
     system = path[-1]
     is_failure = entry.get("value") == "Failure"
     is_fatal = is_failure and system not in _MILD_SYSTEMS
-    return _finding(
+    return dcgm_finding(
         Reason.DCGM_HEALTH if is_fatal else Reason.DCGM_WARNING,
         f"{system}: {text}",
         now,
@@ -162,7 +164,7 @@ def _diag_findings(
         text = details.get("warning") or details.get("warnings") or "failed without a reason"
         severity, remedy, urgency = _weight(details, is_failure=is_failure)
         error = details.get("error_id")
-        yield _finding(
+        finding = dcgm_finding(
             Reason.DCGM_WARNING if remedy is Remedy.NONE else Reason.DCGM_DIAG,
             f"{test}: {text}",
             now,
@@ -172,6 +174,7 @@ def _diag_findings(
             urgency=urgency,
             code=error if isinstance(error, int) and 0 <= error < 10_000 else None,
         )
+        yield replace(finding, family=DIAGNOSIS)
 
 
 def _weight(details: dict[str, Any], *, is_failure: bool) -> tuple[Severity, Remedy, Urgency]:
@@ -214,7 +217,7 @@ def _first_line(text: str) -> str:
     return "" if line.startswith("{") else line[:200]
 
 
-def _finding(
+def dcgm_finding(
     reason: Reason,
     message: str,
     now: datetime,
@@ -225,6 +228,7 @@ def _finding(
     urgency: Urgency = Urgency.IMMEDIATE,
     code: int | None = None,
 ) -> Finding:
+    """A finding of DCGM, under the condition that goes with its remedy."""
     conditions = {
         Remedy.NONE: Condition.NVIDIA_GPU_UNHEALTHY,
         Remedy.REPLACE: Condition.NVIDIA_TERMINATE,

@@ -1,4 +1,8 @@
-"""The memory of the host: exhausted, stalled, or corrupted."""
+"""The memory of the host: exhausted, stalled, or corrupted.
+
+Of ``vmstat`` the number of OOM kills counts alone: stalls and reclaim are what a busy host does,
+and the pressure says how much work waits for them.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -42,6 +46,9 @@ def _findings(sample: Sample, available: int) -> Iterator[Finding]:
     if stalled is not None and stalled >= STALLED_PERCENT:
         why = f"all work waited for memory {stalled:g} % of the last minute"
         yield host_finding(sample, FAMILY, Reason.MEMORY_PRESSURE, why)
+    if by := rise(sample, "oom_kill"):
+        why = f"the kernel killed {by} processes for want of memory"
+        yield host_finding(sample, EVENTS, Reason.OOM_KILLING, why)
     if by := rise(sample, "HardwareCorrupted"):
         yield host_finding(
             sample, EVENTS, Reason.MEMORY_CORRUPTED, f"the kernel gave up {by} KiB of bad memory",

@@ -1,4 +1,4 @@
-"""What ``fi_info`` and ``ibstat`` write, from captured files."""
+"""What ``fi_info`` and ``ibstat`` write."""
 
 import re
 from collections.abc import Iterator
@@ -6,9 +6,12 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement, undecided, whole
-from holdfast.detectors.network_state import STATE
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
+
+FI_INFO: Final = "fi-info"
+IBSTAT: Final = "ibstat"
+"""Families of what they show."""
 
 _FI_FIELD: Final = re.compile(r"^ {0,8}(provider|domain|type|protocol): {1,8}(\S{1,200})\s*$", re.M)
 _FI_LAST: Final = "protocol"
@@ -23,6 +26,7 @@ _PHYSICAL: Final = re.compile(r"^\s{1,16}Physical state: (\S[^\n]{0,40}?)\s*$", 
 _LAYER: Final = re.compile(r"^\s{1,16}Link layer: (\S+)\s*$", re.M)
 
 _UNPLUGGED: Final = ("Polling", "Disabled", "Sleep")
+_NO_CABLE: Final = "has no cable"
 
 
 def judge_fi_info(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
@@ -46,7 +50,13 @@ def judge_fi_info(text: str, now: datetime, *, expected: int | None = None) -> J
     if len(domains) >= expected:
         return whole([])
     why = f"fi_info shows {len(domains)} EFA devices, and there should be {expected}"
-    return whole([_finding(Reason.EFA_COUNT, why, now, "")])
+    return whole([_finding(FI_INFO, Reason.EFA_COUNT, why, now, "")])
+
+
+def missing_efa(device: str, now: datetime) -> Finding:
+    """A device that ``fi_info`` showed in this boot and shows no more."""
+    why = f"fi_info showed {device} in this boot and does not any more"
+    return _finding(FI_INFO, Reason.EFA_COUNT, why, now, device)
 
 
 def _pairs(fields: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -58,10 +68,11 @@ def _pairs(fields: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             yield provider, value
 
 
-def judge_ibstat(text: str, now: datetime) -> Judgement:
+def judge_ibstat(text: str, now: datetime, *, is_unplugged_by_will: bool = False) -> Judgement:
     """Judge the output of ``ibstat``.
 
-    A port without a cable (``Polling`` or ``Disabled``) may be so by will: it stays undecided.
+    A port without a cable (``Polling`` or ``Disabled``) stays undecided, unless that is known to be
+    by will.
     """
     headers = list(_CA.finditer(text))
     if not headers:
@@ -80,10 +91,13 @@ def judge_ibstat(text: str, now: datetime) -> Judgement:
             name = f"{adapter}/{port[1]}"
             verdict = _judge_port(part[port.end() : port_end])
             active += verdict == ""
-            if verdict is None:
+            if verdict == _NO_CABLE and is_unplugged_by_will:
+                continue
+            if verdict in (None, _NO_CABLE):
                 doubts.append(f"{name} has no link, or is not shown in full")
             elif verdict:
-                findings.append(_finding(Reason.LINK_DOWN, f"{name} {verdict}", now, name))
+                why = f"{name} {verdict}"
+                findings.append(_finding(IBSTAT, Reason.LINK_DOWN, why, now, name))
     if not active:
         doubts.append("no port is active")
     return Judgement(findings=tuple(findings), undecided="; ".join(doubts)[:LONGEST_MESSAGE])
@@ -102,7 +116,7 @@ def _judge_port(part: str) -> str | None:
     if state[1] == "Active" and physical[1] == "LinkUp":
         return ""
     if physical[1] in _UNPLUGGED:
-        return None
+        return _NO_CABLE
     return f"is {state[1]}, its link is {physical[1]}"
 
 
@@ -111,9 +125,9 @@ def _why_not(text: str) -> str:
     return f"it says: {line[:200]}" if line else "it is empty"
 
 
-def _finding(reason: Reason, message: str, now: datetime, device: str) -> Finding:
+def _finding(family: str, reason: Reason, message: str, now: datetime, device: str) -> Finding:
     return Finding(
-        family=STATE,
+        family=family,
         condition=Condition.NETWORK,
         reason=reason,
         severity=Severity.FATAL,

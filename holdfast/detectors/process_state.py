@@ -1,4 +1,4 @@
-"""Too many threads, or zombies that nobody buries."""
+"""Too many threads, zombies that nobody buries, processes that are stuck in the kernel."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -42,3 +42,14 @@ def _findings(sample: Sample, threads: int, limit: int, zombies: int) -> Iterato
     if zombies > MOST_ZOMBIES:
         why = f"{zombies} processes have ended and are not waited for by their parents"
         yield host_finding(sample, FAMILY, Reason.ZOMBIES, why)
+    if stuck := _stuck(sample):
+        names = ", ".join(f"{name} ({pid})" for pid, _, _, name in stuck)
+        why = f"{len(stuck)} processes have waited in the kernel since the last look: {names}"
+        yield host_finding(sample, FAMILY, Reason.PROCESSES_STUCK, why)
+
+
+def _stuck(sample: Sample) -> list[list[str]]:
+    """The processes that were blocked at the last look, too, and did not run in between."""
+    before = set(sample.before.get("blocked", "").split())
+    blocked = (one for one in sample.values.get("blocked", "").split() if one in before)
+    return [parts for one in blocked if len(parts := one.split(":", 3)) == 4]

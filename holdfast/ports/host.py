@@ -6,7 +6,7 @@ from holdfast.detectors.contract import Readings
 
 
 class Host(Protocol):
-    """Reads one machine. ``read`` and ``commit`` may raise ``BackendError``: try again later."""
+    """Reads one machine. ``commit`` may raise ``BackendError``: try again later."""
 
     def boot_id(self) -> str:
         """Names this boot of the machine; another after every reboot."""
@@ -18,7 +18,8 @@ class Host(Protocol):
         A bounded amount, so there may be more; empty once there is none. An agent that starts again
         in the same boot goes on behind the last ``commit``. In a new boot it reads all that the
         kernel has logged since, and nothing of the boot before. Samples of the state are taken in
-        the background when they are due: this waits for none.
+        the background when they are due: this waits for none. A log that cannot be read is told with
+        the sample ``LOGS``.
         """
         ...
 

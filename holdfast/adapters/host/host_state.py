@@ -4,7 +4,6 @@ import ctypes
 import os
 import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,11 @@ _MEMINFO: Final = ("MemTotal", "MemAvailable", "HardwareCorrupted")
 _LOCAL_FILE_SYSTEMS: Final = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs", "zfs")
 """Those whose state is this node's; asking a server for its free space may hang."""
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")  # blanks and the like in proc(5) mountinfo
+
+_START: Final = 18  # of the fields after the state, in proc(5) stat: when the process was started
+_SWITCHES: Final = re.compile(r"^(?:non)?voluntary_ctxt_switches:\s*([0-9]+)$", re.M)
+_NO_NAME: Final = re.compile(r"[^\w./-]")
+_MOST_BLOCKED: Final = 100  # of which people are told
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _TIMEX_BYTES: Final = 208  # struct timex of linux/timex.h on 64 bits
@@ -30,7 +34,11 @@ _KUBELET_PORT: Final = 10248  # of its ``/healthz``
 
 
 def memory(root: Path) -> dict[str, str]:
-    """Numbers of ``meminfo`` in KiB, and the pressure: ``full/avg60`` in percent."""
+    """What ``meminfo`` and others say of memory.
+
+    Numbers of ``meminfo`` in KiB, the pressure (``full/avg60`` in percent), and how many processes
+    the kernel has killed to free memory (``oom_kill``).
+    """
     text = read_small(root / "proc/meminfo") or ""
     rows = (line.partition(":") for line in text.splitlines())
     values = {name: rest.split()[0] for name, _, rest in rows if name in _MEMINFO and rest.split()}
@@ -38,7 +46,8 @@ def memory(root: Path) -> dict[str, str]:
         kind, *fields = line.split()
         pairs = (field.partition("=") for field in fields)
         values |= {f"{kind}/{name}": value for name, _, value in pairs if name == "avg60"}
-    return values
+    counts = (line.partition(" ") for line in (read_small(root / "proc/vmstat") or "").splitlines())
+    return values | {name: count for name, _, count in counts if name == "oom_kill"}
 
 
 def disks(root: Path) -> dict[str, str]:
@@ -49,7 +58,7 @@ def disks(root: Path) -> dict[str, str]:
     ``MOUNT/inodes`` are what an unprivileged user can still take, in percent of all.
     """
     values: dict[str, str] = {}
-    for line in (read_small(root / "proc/self/mountinfo") or "").splitlines():
+    for line in _mounts(root).splitlines():
         mount, _, file_system = line.partition(" - ")
         fields, kinds = mount.split(), file_system.split()
         if len(fields) < 5 or len(kinds) < 3 or kinds[0] not in _LOCAL_FILE_SYSTEMS:
@@ -60,6 +69,14 @@ def disks(root: Path) -> dict[str, str]:
             values[f"{point}/writable"] = ""
         values |= _space(root, point)
     return values
+
+
+def _mounts(root: Path) -> str:
+    """Those of the machine, which a sandbox and other users may not see, else those of ours."""
+    for process in ("1", "self"):
+        if (text := read_small(root / f"proc/{process}/mountinfo")) is not None:
+            return text
+    return ""
 
 
 def _space(root: Path, point: str) -> dict[str, str]:
@@ -97,7 +114,12 @@ def clock(_root: Path) -> dict[str, str]:
 
 
 def processes(root: Path) -> dict[str, str]:
-    """How many ``threads`` and ``zombies`` there are, and the ``limit`` of threads."""
+    """How many ``threads`` and ``zombies`` there are, and the ``limit`` of threads.
+
+    ``blocked`` are the processes that wait in the kernel and cannot be interrupted, each as
+    ``PID:START:SWITCHES:NAME``, with a blank between them. One whose number of context switches
+    has changed was not blocked throughout.
+    """
     fields = (read_small(root / "proc/loadavg") or "").split()
     limits = [read_small(root / f"proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
     known = [int(limit) for limit in limits if limit is not None and limit.isdigit()]
@@ -106,15 +128,29 @@ def processes(root: Path) -> dict[str, str]:
     return {
         "threads": fields[3].rpartition("/")[2],
         "limit": str(min(known)),
-        "zombies": str(sum(_zombies(root))),
+        **_states(root),
     }
 
 
-def _zombies(root: Path) -> Iterator[bool]:
-    for name in names_in(root / "proc"):
-        if name.isdigit():
-            stat = read_small(f"{root}/proc/{name}/stat") or ""
-            yield stat.rpartition(")")[2].startswith(" Z")  # the name before may hold anything
+def _states(root: Path) -> dict[str, str]:
+    zombies = 0
+    blocked = []
+    for pid in names_in(root / "proc"):
+        if not pid.isdigit():
+            continue
+        stat = read_small(f"{root}/proc/{pid}/stat") or ""
+        head, _, tail = stat.rpartition(")")  # the name before may hold anything
+        state, *fields = tail.split() or [""]
+        zombies += state == "Z"
+        if state == "D" and len(fields) > _START:
+            name = _NO_NAME.sub("_", head.partition("(")[2])
+            blocked.append(f"{pid}:{fields[_START]}:{_switches(root, pid)}:{name}")
+    return {"zombies": str(zombies), "blocked": " ".join(blocked[:_MOST_BLOCKED])}
+
+
+def _switches(root: Path, pid: str) -> str:
+    """How often a process was switched from."""
+    return "+".join(_SWITCHES.findall(read_small(f"{root}/proc/{pid}/status") or ""))
 
 
 def runtime(root: Path) -> dict[str, str]:

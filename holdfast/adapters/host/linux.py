@@ -8,13 +8,14 @@ from types import MappingProxyType
 from typing import Final
 
 from holdfast.adapters.host.inotify import FileWatch
+from holdfast.adapters.host.journal import NAME, Journal
 from holdfast.adapters.host.kmsg import KmsgDevice, open_kmsg
 from holdfast.adapters.host.log_file import LogFile, Position
 from holdfast.adapters.host.sampler import Memory, Plan, Sampler
 from holdfast.adapters.host.storage import storage_error
-from holdfast.detectors.contract import LogLine, Readings
+from holdfast.detectors.contract import LOGS, LogLine, Readings, Sample
 from holdfast.kit.files import write_atomically
-from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.errors import ConfigError
 from holdfast.ports.clock import Clock
 
 NO_PLANS: Final[Mapping[str, Plan]] = MappingProxyType({})
@@ -24,8 +25,11 @@ NO_PLANS: Final[Mapping[str, Plan]] = MappingProxyType({})
 class Logs:
     """Where the logs of a machine are, and how far they were read."""
 
-    kmsg: Path
+    kmsg: Path | None = None
     """The device /dev/kmsg, or a regular file with the records of this boot."""
+
+    journalctl: tuple[str, ...] = ()
+    """The command that reads the journal of systemd, with its options; empty for none."""
 
     log_files: tuple[Path, ...] = ()
     """Syslog files with kernel lines among others; they may be missing as yet."""
@@ -76,19 +80,12 @@ class LinuxHost:
         self._clock = clock
         self._cursors = logs.cursors
         self._committed = _remembered(logs.cursors, boot_id) if resume else _NOTHING
-        self._sources: dict[Path, KmsgDevice | LogFile] = {}
-        path = logs.cursors.parent
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            path = logs.kmsg
-            self._sources[path] = open_kmsg(path, marks, self._position(path))
-            for path in logs.log_files:
-                self._sources[path] = LogFile(path, marks, self._position(path), from_start=False)
-        except OSError as error:
-            raise ConfigError(f"cannot use {path}: {error.strerror}") from error
+        self._failures: dict[str, str] | None = None
+        self._sources: dict[str, KmsgDevice | LogFile | Journal] = {}
+        self._open(logs, marks)
         self._sampler = Sampler(plans, self._committed.samples, clock=clock)
         self._watch = FileWatch(
-            path for path, source in self._sources.items() if isinstance(source, LogFile)
+            Path(name) for name, source in self._sources.items() if isinstance(source, LogFile)
         )
 
     def boot_id(self) -> str:
@@ -100,21 +97,24 @@ class LinuxHost:
         self._watch.refresh()
         now = self._clock.now()
         lines: list[LogLine] = []
-        failure: BackendError | None = None
-        for path, source in self._sources.items():
+        failures: dict[str, str] = {}
+        for name, source in self._sources.items():
             try:
                 lines += source.read(now)
             except OSError as error:
-                failure = BackendError(f"cannot read {path}: {error.strerror}")
+                failures[name] = f"{name}: {error.strerror}"
+            if isinstance(source, Journal) and source.error:
+                failures[name] = source.error
         samples = self._sampler.take()
-        if failure is not None and not lines and not samples:  # what was read must not get lost
-            raise failure
+        if failures != self._failures:
+            self._failures = failures
+            samples[LOGS] = Sample(name=LOGS, taken_at=now, error="; ".join(failures.values()))
         return Readings(kernel_log=tuple(lines), samples=samples)
 
     def commit(self) -> None:
         """See ``Host.commit``."""
         reached = _Remembered(
-            positions={str(path): source.position for path, source in self._sources.items()},
+            positions={name: source.position for name, source in self._sources.items()},
             samples=self._sampler.memory,
         )
         if reached == self._committed:
@@ -134,12 +134,14 @@ class LinuxHost:
 
     def filenos(self) -> list[int]:
         """Descriptors that become readable when something is logged or a sample is there."""
-        devices = [
-            source.fileno() for source in self._sources.values() if isinstance(source, KmsgDevice)
+        logs = [
+            source.fileno()
+            for name, source in self._sources.items()
+            # One that fails may be readable, again and again.
+            if not isinstance(source, LogFile) and name not in (self._failures or ())
         ]
-        watch = self._watch.fileno()
-        watched = [] if watch is None else [watch]
-        return [*devices, *watched, self._sampler.fileno()]
+        watched = [fd for fd in (*logs, self._watch.fileno()) if fd is not None]
+        return [*watched, self._sampler.fileno()]
 
     @property
     def has_all_samples(self) -> bool:
@@ -157,8 +159,22 @@ class LinuxHost:
         self._sampler.close()
         self._watch.close()
 
-    def _position(self, path: Path) -> Position | None:
-        return self._committed.positions.get(str(path))
+    def _open(self, logs: Logs, marks: Collection[str]) -> None:
+        known = self._committed.positions
+        path = logs.cursors.parent
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if logs.kmsg is not None:
+                path = logs.kmsg
+                self._sources[str(path)] = open_kmsg(path, marks, known.get(str(path)))
+            for path in logs.log_files:
+                self._sources[str(path)] = LogFile(
+                    path, marks, known.get(str(path)), from_start=False
+                )
+        except OSError as error:
+            raise ConfigError(f"cannot use {path}: {error.strerror}") from error
+        if logs.journalctl:
+            self._sources[NAME] = Journal(logs.journalctl, marks, known.get(NAME))
 
 
 def _remembered(cursors: Path, boot_id: str) -> _Remembered:

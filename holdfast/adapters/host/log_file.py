@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from holdfast.detectors.contract import LogLine
 from holdfast.detectors.kernel_log import KernelLine, KernelLog
@@ -15,8 +15,8 @@ from holdfast.detectors.kernel_log import KernelLine, KernelLog
 BLOCK: Final = 256 * 1024
 """Bytes that are read at once."""
 
-Position = Mapping[str, int]
-"""How far a log was read; empty while there was nothing to read."""
+Position = Mapping[str, Any]
+"""How far a log was read, in types that JSON knows; empty while there was nothing to read."""
 
 
 class LogFile:

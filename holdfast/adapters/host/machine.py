@@ -1,5 +1,6 @@
 """Where the parts of a machine are found."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,3 +14,12 @@ class Machine:
 
     path: str | None = None
     """Where its commands are, as in ``PATH``; that of this process if None."""
+
+    def find(self, command: str) -> str | None:
+        """The file of a command; None if there is none."""
+        return shutil.which(command, path=self.path)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its root is not that of this process, which is in a container, then."""
+        return self.root != Path("/")

@@ -18,7 +18,7 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 PATIENCE: Final = timedelta(seconds=45)
-"""Longer than any command may take."""
+"""Longer than a command may usually take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,11 @@ class Plan:
     """Raises ``BackendError`` or ``OSError`` if the source cannot be read."""
 
     every: timedelta
+    patience: timedelta = PATIENCE
+    """After so long the source counts as hanging."""
+
+    close: Callable[[], None] = lambda: None
+    """Lets go of what the source holds open."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,10 @@ class _Course:
     seen: frozenset[str] = frozenset()
     has_answered: bool = False
 
+    @property
+    def patience_s(self) -> float:
+        return self.plan.patience.total_seconds()
+
 
 Memory = Mapping[str, Mapping[str, object]]
 """By source: ``before`` and ``seen`` of its last sample, in types that JSON knows."""
@@ -67,7 +76,6 @@ class Sampler:
         memory: Memory,
         *,
         clock: Clock,
-        patience: timedelta = PATIENCE,
     ) -> None:
         """Begin at once.
 
@@ -75,11 +83,9 @@ class Sampler:
             plans: the sources by name.
             memory: what an agent of this boot remembered, empty if there was none.
             clock: tells when samples are taken.
-            patience: after so long a source counts as hanging.
 
         """
         self._clock = clock
-        self._patience_s = patience.total_seconds()
         self._courses = {name: _Course(plan) for name, plan in plans.items()}
         self._done: SimpleQueue[tuple[str, Reading | str]] = SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -112,14 +118,16 @@ class Sampler:
             if course.running_since is None:
                 if now >= course.due_at:
                     self._begin(name, course, now)
-            elif not course.is_overdue and now - course.running_since > self._patience_s:
+            elif not course.is_overdue and now - course.running_since > course.patience_s:
                 course.is_overdue = course.has_answered = True
-                why = f"it has not answered for {self._patience_s:g} s and is waited for"
+                why = f"it has not answered for {course.patience_s:g} s and is waited for"
                 samples.setdefault(name, self._sample(name, course, why))
         return samples
 
     def close(self) -> None:
         """Take no more samples. What still hangs is left to end with the process."""
+        for course in self._courses.values():
+            course.plan.close()
         if all(course.running_since is None for course in self._courses.values()):
             os.close(self._wake)
 

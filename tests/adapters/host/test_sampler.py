@@ -27,8 +27,8 @@ def sampler(
     patience: timedelta = PATIENCE,
     **reads: Callable[[], Reading],
 ) -> Sampler:
-    plans = {name: Plan(read=read, every=every) for name, read in reads.items()}
-    return Sampler(plans, memory or {}, clock=StillClock(), patience=patience)
+    plans = {name: Plan(read=read, every=every, patience=patience) for name, read in reads.items()}
+    return Sampler(plans, memory or {}, clock=StillClock())
 
 
 def next_of(sampler: Sampler, name: str) -> Sample:

@@ -1,0 +1,160 @@
+"""The kernel's messages in the journal of systemd, as ``journalctl -o json`` prints them.
+
+The form is that of the Journal JSON Format (systemd.io): one object on each line, numbers as texts,
+a field that is no UTF-8 text as an array of bytes, one that is too large as ``null``, one that was
+given several times as an array of those.
+"""
+
+import json
+import select
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from holdfast.adapters.host.commands import run_command
+from holdfast.adapters.host.log_file import Position
+from holdfast.adapters.host.stream import Stream
+from holdfast.detectors.contract import LogLine
+from holdfast.detectors.kernel_log import kernel_line
+from holdfast.model.errors import BackendError
+
+NAME: Final = "journald"
+
+PATIENCE: Final = timedelta(seconds=30)
+"""For what the journal holds already."""
+
+_FIELDS: Final = "MESSAGE,SYSLOG_FACILITY"
+_KERNEL: Final = ("0", "1", None)
+"""Facilities: the kernel's, and that of users who wrote to /dev/kmsg, as every public recipe for
+trying a detector has them do."""
+
+
+class Journal:
+    """Follows the kernel's messages of this boot."""
+
+    def __init__(
+        self, argv: Sequence[str], marks: Iterable[str], position: Position | None
+    ) -> None:
+        """Follow what ``argv`` prints.
+
+        Args:
+            argv: ``journalctl``, with options that say which journal to read.
+            marks: only messages that hold one of these words are returned.
+            position: where an agent of this boot ended; None if there was none.
+
+        """
+        self._argv = argv
+        self._marks = tuple(marks)
+        self._cursor = str(position["cursor"]) if position else ""
+        self._stream = Stream(self._follow)
+        self._deadline = time.monotonic() + PATIENCE.total_seconds()
+        self._error = ""
+        self._last = self._last_cursor()
+
+    def fileno(self) -> int | None:
+        """For ``select``: readable when there is a message; None while ``journalctl`` is down."""
+        return self._stream.fileno()
+
+    @property
+    def error(self) -> str:
+        """Why nothing can be read at present; empty if something can."""
+        return self._stream.error
+
+    @property
+    def position(self) -> Position:
+        """The last message that was read."""
+        return {"cursor": self._cursor} if self._cursor else {}
+
+    def read(self, now: datetime) -> list[LogLine]:
+        """Messages that came since the last call; a bounded number, empty once there are none.
+
+        Waits for those that the journal held when this was made, and for no others.
+        """
+        lines: list[LogLine] = []
+        while not lines:
+            read = self._stream.read()
+            for text in read:
+                lines += self._message(text, now)
+            if not read and not self._waits():
+                break
+        return lines
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stream.close()
+
+    def _command(self, *options: str) -> list[str]:
+        return [
+            *(*self._argv, "--quiet", "--no-pager", "--dmesg", "--boot", "--all"),
+            *("--output=json", f"--output-fields={_FIELDS}", *options),
+        ]
+
+    def _follow(self) -> list[str]:
+        after = [f"--after-cursor={self._cursor}"] if self._cursor else []
+        return self._command("--follow", "--no-tail", *after)
+
+    def _last_cursor(self) -> str:
+        """Of the newest message; empty if there is none, or it cannot be told."""
+        try:
+            text = run_command(self._command("--lines=1"), timeout=PATIENCE).stdout
+        except BackendError:
+            return ""  # the stream will say why
+        return str((_record(text.encode()) or {}).get("__CURSOR", ""))
+
+    def _waits(self) -> bool:
+        """Wait for more of what was there at first. Returns whether there may be more of it."""
+        left = self._deadline - time.monotonic()
+        source = self._stream.fileno()
+        if self._last in ("", self._cursor) or source is None or left <= 0:
+            self._last = ""
+            return False
+        select.select([source], [], [], left)
+        return True
+
+    def _message(self, text: bytes, now: datetime) -> list[LogLine]:
+        record = _record(text)
+        if record is None:
+            return []
+        self._cursor = str(record.get("__CURSOR") or self._cursor)
+        if self._cursor == self._last:
+            self._last = ""
+        message = _text(record.get("MESSAGE"))
+        if record.get("SYSLOG_FACILITY") not in _KERNEL or not self._is_marked(message):
+            return []
+        line = kernel_line(message, now)
+        if line is None:
+            return []
+        return [LogLine(message=line.message, observed_at=min(_moment(record) or now, now))]
+
+    def _is_marked(self, message: str) -> bool:
+        return any(mark in message for mark in self._marks)
+
+
+def _record(text: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _text(value: object) -> str:
+    """A field of the journal as text; of several values the first."""
+    match value:
+        case str():
+            return value.replace("\0", "")
+        case [int(), *_]:
+            numbers = [one for one in value if isinstance(one, int) and 0 < one < 256]
+            return bytes(numbers).decode("utf-8", errors="replace")
+        case [str() | list() as first, *_]:
+            return _text(first)
+        case _:
+            return ""
+
+
+def _moment(record: dict[str, Any]) -> datetime | None:
+    stamp = str(record.get("__REALTIME_TIMESTAMP", ""))
+    if not (stamp.isascii() and stamp.isdigit()) or len(stamp) > 17:  # 17 digits: the year 5138
+        return None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(stamp))

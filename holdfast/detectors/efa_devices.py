@@ -1,0 +1,29 @@
+"""EFA devices as libfabric finds them: the way that a job takes to them."""
+
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.judgement import Judgement, gone, state_detector
+from holdfast.detectors.network_tools import FI_INFO, judge_fi_info, missing_efa
+
+EVERY: Final = timedelta(minutes=5)
+
+_DOMAIN: Final = "domain/"
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector("efa-devices", _judge, reads="fi-info", settles={FI_INFO}, every=EVERY)
+
+
+def _judge(sample: Sample) -> Judgement:
+    """On a machine that never showed an EFA device there is none to miss."""
+    known = [name for name in sample.seen if name.startswith(_DOMAIN)]
+    lost = [
+        missing_efa(name.removeprefix(_DOMAIN), sample.taken_at) for name in gone(sample, known)
+    ]
+    judgement = judge_fi_info(sample.text, sample.taken_at)
+    return Judgement(
+        findings=(*judgement.findings, *lost), undecided=judgement.undecided if known else ""
+    )

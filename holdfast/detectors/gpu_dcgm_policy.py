@@ -1,0 +1,92 @@
+"""Violations of DCGM's policies, as ``dcgmi policy --reg`` prints them the moment they happen.
+
+It tells of the conditions for which a policy was set (``dcgmi policy --set 0,0 -e -p -x -n -M 60 -T
+100 -P 300``) and names no GPU. The texts are those of Policy.cpp of DCGM: a line ``Timestamp: ...``
+and then one or two that say what was violated.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from holdfast.detectors import gpu_xid
+from holdfast.detectors.contract import Detector, LogLine, Profile, Readings, Sample
+from holdfast.detectors.gpu_dcgm import dcgm_finding
+from holdfast.detectors.judgement import Judgement, state_detector, whole
+from holdfast.model.health import Finding, Remedy, Severity, Urgency
+from holdfast.model.names import Reason
+
+FAMILY: Final = "dcgm-policy"
+EVERY: Final = timedelta(seconds=5)
+
+MOST_PAGES: Final = 60
+"""Retired pages; with more of them NVIDIA takes a GPU back."""
+
+_LONGEST: Final = 10_000
+"""Characters of one violation."""
+
+_XID: Final = re.compile(r"^XID error ([0-9]{1,6}) detected", re.M)
+_PAGES: Final = re.compile(r"^[SD]BE page retirement count: ([0-9]{1,9})", re.M)
+_MILD: Final = {
+    "A PCIe replay event": Reason.DCGM_WARNING,
+    "NVLink Counter": Reason.DCGM_WARNING,
+    "The maximum number of retired pages": Reason.GPU_PAGE_RETIREMENT,
+    "The maximum power limit": Reason.GPU_POWER,
+    "The maximum thermal limit": Reason.GPU_THERMAL,
+}
+"""Limits that an operator chose: passing one proves no defect."""
+
+
+def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
+    """The detector; of XIDs it says what that of the kernel's log says."""
+    xids = gpu_xid.build(profile, overrides)
+    return state_detector(
+        "gpu-dcgm-policy", partial(_judge, xids), reads="dcgm-policy", settles=(), every=EVERY
+    )
+
+
+def _judge(xids: Detector, sample: Sample) -> Judgement:
+    return whole(judge_policy(sample.text, sample.taken_at, xids))
+
+
+def judge_policy(text: str, now: datetime, xids: Detector) -> list[Finding]:
+    """What was violated; ``xids`` judges XIDs."""
+    return [
+        finding
+        for part in re.split(r"^Timestamp:", text, flags=re.M)
+        for finding in _violation(part[:_LONGEST], now, xids)
+    ]
+
+
+def _violation(part: str, now: datetime, xids: Detector) -> Iterator[Finding]:
+    message = "DCGM policy: " + "; ".join(
+        line.strip() for line in part.splitlines() if line.strip()
+    )
+    if (xid := _XID.search(part)) is not None:
+        line = LogLine(message=f"NVRM: Xid (DCGM): {xid[1]}, told by DCGM", observed_at=now)
+        for finding in xids.detect(Readings(kernel_log=(line,))):
+            yield replace(finding, family=FAMILY, message=message, device="")
+    elif "A double-bit ECC error" in part:
+        yield _finding(Reason.GPU_ECC, message, now, Severity.WARNING, Remedy.REBOOT)
+    elif sum(map(int, _PAGES.findall(part))) > MOST_PAGES:
+        yield _finding(Reason.GPU_PAGE_RETIREMENT, message, now, Severity.FATAL, Remedy.REPLACE)
+    else:
+        for words, reason in _MILD.items():
+            if words in part:
+                yield _finding(reason, message, now, Severity.WARNING, Remedy.NONE)
+
+
+def _finding(
+    reason: Reason, message: str, now: datetime, severity: Severity, remedy: Remedy
+) -> Finding:
+    """A lost bit calls for a reboot as ``gpu_state`` has it: when no job runs on the node."""
+    is_deferred = remedy is Remedy.REBOOT
+    finding = dcgm_finding(
+        reason, message, now, device="", severity=severity, remedy=remedy,
+        urgency=Urgency.DEFERRED if is_deferred else Urgency.IMMEDIATE,
+    )  # fmt: skip
+    return replace(finding, family=FAMILY)

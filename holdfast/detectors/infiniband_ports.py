@@ -1,0 +1,29 @@
+"""InfiniBand ports as ``ibstat`` shows them."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.judgement import Judgement, state_detector
+from holdfast.detectors.network_state import DOWN_S
+from holdfast.detectors.network_tools import IBSTAT, judge_ibstat
+
+EVERY: Final = timedelta(seconds=60)
+
+LOOKS: Final = 1 + DOWN_S // 60
+"""So often in a row a port must be down: for as long as it may be while a switch restarts."""
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector("infiniband-ports", _judge, reads="ibstat", settles={IBSTAT}, every=EVERY)
+
+
+def _judge(sample: Sample) -> Judgement:
+    judgement = judge_ibstat(sample.text, sample.taken_at, is_unplugged_by_will=True)
+    lasting = (
+        replace(finding, min_count=LOOKS, window=2 * LOOKS * EVERY)
+        for finding in judgement.findings
+    )
+    return replace(judgement, findings=tuple(lasting))

@@ -1,0 +1,16 @@
+"""Whether the logs themselves can be read."""
+
+from datetime import timedelta
+
+from holdfast.detectors.contract import LOGS, Detector, Profile, Sample
+from holdfast.detectors.judgement import Judgement, state_detector, whole
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector("log-sources", _judge, reads=LOGS, settles=(), every=timedelta(0))
+
+
+def _judge(_sample: Sample) -> Judgement:
+    """A sample without an error says that all logs are read."""
+    return whole(())

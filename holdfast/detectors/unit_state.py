@@ -1,0 +1,42 @@
+"""The daemons of a node as systemd sees them: those that failed, or start again and again."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.host_findings import host_finding
+from holdfast.detectors.judgement import Judgement, rise, state_detector, undecided, whole
+from holdfast.model.health import Finding, Severity
+from holdfast.model.names import Reason
+
+FAMILY: Final = "unit-state"
+EVERY: Final = timedelta(minutes=5)
+
+RESTARTS: Final = 2
+"""So many since the last look are too many: node-problem-detector tells of five in 20 minutes."""
+
+
+def build(_profile: Profile) -> Detector:
+    """The detector; all profiles agree on it."""
+    return state_detector("unit-state", _judge, reads="units", settles={FAMILY}, every=EVERY)
+
+
+def _judge(sample: Sample) -> Judgement:
+    if sample.values.get("status") != "0":
+        return undecided(sample.text.strip()[:200] or "systemctl failed")
+    return whole(_findings(sample))
+
+
+def _findings(sample: Sample) -> Iterator[Finding]:
+    for name, text in sample.values.items():
+        unit, _, kind = name.partition("/")
+        if kind == "ActiveState" and text == sample.before.get(name) == "failed":
+            result = sample.values.get(f"{unit}/Result", "")
+            why = f"{unit} has failed ({result}): see journalctl -u {unit}"
+            yield host_finding(
+                sample, FAMILY, Reason.UNIT_FAILED, why, device=unit, severity=Severity.FATAL
+            )
+        if kind == "NRestarts" and (by := rise(sample, name)) >= RESTARTS:
+            why = f"{unit} was started again {by} times since the last look"
+            yield host_finding(sample, FAMILY, Reason.UNIT_RESTARTS, why, device=unit)
