@@ -25,10 +25,11 @@ _LEVEL: Final = "emerg|alert|crit|err|warn|notice|info|debug"
 _TIME: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _PREFIX: Final = re.compile(
     rf"""[{re.escape(_BLANK)}]*(?:
-    (?P<raw>(?P<priority>[0-9]{{1,6}}),[0-9]{{1,20}},[0-9]{{1,20}},[^;\n]{{0,200}};)
+    (?P<raw>(?P<priority>[0-9]{{1,6}}),[0-9]{{1,20}},(?P<microseconds>[0-9]{{1,20}}),
+       [^;\n]{{0,200}};)
     |(?P<level><(?P<number>[0-9]{{1,3}})>)
     |(?P<words>(?P<facility>{_FACILITY})[ ]*:(?:{_LEVEL})[ ]*:)
-    |(?P<uptime>\[[ ]*[+]?[0-9]{{1,12}}\.[0-9]{{1,9}}(?:[ ]+<[ ]*[0-9.]{{1,20}}>)?\])
+    |(?P<uptime>\[[ ]*(?P<stamp_s>[+]?[0-9]{{1,12}}\.[0-9]{{1,9}})(?:[ ]+<[ ]*[0-9.]{{1,20}}>)?\])
     |(?P<ctime>\[(?P<text>\S{{1,12}}[ ]+\S{{1,12}}[ ]+[0-9]{{1,2}}[ ]{_TIME}[ ][0-9]{{4}})\])
     |(?P<caller>\[[ ]*[CT][0-9]{{1,7}}\])
     |(?P<iso>(?:1[ ])?(?:[A-Z][a-z]{{2}}[ ])?
@@ -50,6 +51,8 @@ _RAW_RECORD: Final = re.compile(rb"[0-9]{1,6},[0-9]{1,20},[0-9]{1,20},[^;\n]{0,2
 _KERN: Final = 0  # syslog(3) facilities
 _USER: Final = 1
 
+_LONGEST_UPTIME_S: Final = 10**10  # 300 years
+
 _MONTHS: Final = {
     name: number
     for number, name in enumerate(
@@ -67,6 +70,9 @@ class KernelLine:
     message: str
     at: datetime | None = None
     """When it was logged, as far as the prefix says so."""
+
+    since_boot: timedelta | None = None
+    """When it was logged by the kernel's own clock, as far as the prefix says so."""
 
     line_number: int = 0
     """The line of its log that completed it, counted from 1."""
@@ -87,6 +93,7 @@ def kernel_line(line: str, now: datetime) -> KernelLine | None:
     """
     text = _TERMINAL_ESCAPE.sub("", line[:LONGEST_LINE])
     at: datetime | None = None
+    since_boot: timedelta | None = None
     start, end = 0, len(text)
     has_time_alone = False
     while (match := _PREFIX.match(text, start, end)) is not None:
@@ -94,6 +101,8 @@ def kernel_line(line: str, now: datetime) -> KernelLine | None:
         kind = match.lastgroup
         if not _is_of_kernel(match):
             return None
+        if kind in ("raw", "uptime"):
+            since_boot = _since_boot(match)
         if kind == "raw":
             text = _unescaped(text[start:end])
             start, end = 0, len(text)
@@ -106,7 +115,7 @@ def kernel_line(line: str, now: datetime) -> KernelLine | None:
     message = text[start:end].strip(_BLANK)
     if has_time_alone and _PROGRAM.match(message):
         return None
-    return KernelLine(message=message, at=at)
+    return KernelLine(message=message, at=at, since_boot=since_boot)
 
 
 def _is_of_kernel(prefix: re.Match[str]) -> bool:
@@ -120,6 +129,16 @@ def _is_of_kernel(prefix: re.Match[str]) -> bool:
         case "syslog":
             return prefix["syslog_tag"] is not None
     return True
+
+
+def _since_boot(prefix: re.Match[str]) -> timedelta | None:
+    if prefix["microseconds"] is not None:
+        seconds = int(prefix["microseconds"]) / 1_000_000
+    elif prefix["stamp_s"].startswith("+"):  # dmesg -e: since the line before
+        return None
+    else:
+        seconds = float(prefix["stamp_s"])
+    return timedelta(seconds=seconds) if seconds < _LONGEST_UPTIME_S else None
 
 
 def _unescaped(text: str) -> str:
@@ -238,7 +257,7 @@ class KernelLog:
         if line is None or not line.message:
             return []
         return [
-            KernelLine(message=message, at=line.at, line_number=number)
+            KernelLine(message=message, at=line.at, since_boot=line.since_boot, line_number=number)
             for message in self._joined(line.message)
         ]
 

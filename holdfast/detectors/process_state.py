@@ -44,7 +44,7 @@ def _findings(sample: Sample, threads: int, limit: int, zombies: int) -> Iterato
         yield host_finding(sample, FAMILY, Reason.ZOMBIES, why)
     if stuck := _stuck(sample):
         names = ", ".join(f"{name} ({pid})" for pid, _, _, name in stuck)
-        why = f"{len(stuck)} processes have waited in the kernel since the last look: {names}"
+        why = f"waiting in the kernel since the last look, and not to be interrupted: {names}"
         yield host_finding(sample, FAMILY, Reason.PROCESSES_STUCK, why)
 
 

@@ -318,3 +318,39 @@ def test_each_file_has_sightings_of_its_own(tmp_path: Path) -> None:
         piece.write_text(lines[int(piece.name)] + "\n", encoding="utf-8")
 
     assert [hit["remedy"] for hit in found(*pieces)] == ["none"] * 3
+
+
+NVME = "nvme nvme0: I/O 29 QID 1 timeout, aborting"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "[{0:12.6f}] {1}\n",
+        "[{0:5.6f}] {1}\n",
+        "4,{0:.0f},{0:.0f}000000,-;{1}\n",
+        "kern  :warn  : [{0:12.6f}] {1}\n",
+        "<4>[{0:12.6f}] [   T42] {1}\n",
+        "[{0:12.6f} <   20.000000>] {1}\n",
+    ],
+)
+def test_what_counts_when_it_comes_often_is_counted_by_the_kernels_clock_too(
+    tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "dmesg"
+
+    def remedies(*seconds: float) -> list[str]:
+        path.write_text("".join(form.format(at, NVME) for at in seconds), encoding="utf-8")
+        return [hit["remedy"] for hit in found(path)]
+
+    assert remedies(100, 120, 140) == ["none", "none", "reboot"]
+    assert remedies(100, 101, 102, 103) == ["none"] * 4  # one hiccup
+    assert remedies(100, 5000, 10000) == ["none"] * 3  # too far apart
+
+
+@pytest.mark.parametrize("stamp", ["[+20.000000]", "[999999999999.999999]", ""])
+def test_a_line_that_tells_no_time_of_its_own_proves_nothing(tmp_path: Path, stamp: str) -> None:
+    path = tmp_path / "dmesg"
+    path.write_text(f"{stamp} {NVME}\n" * 9, encoding="utf-8")
+
+    assert {hit["remedy"] for hit in found(path)} == {"none"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from io import BufferedReader
 from itertools import islice
@@ -34,6 +34,8 @@ PAGE: Final = 1000
 """Findings in one table; a log with more of them gives several."""
 
 STDIN: Final = "-"
+
+_SOME_BOOT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +156,7 @@ def _blocks(file: str) -> Iterator[bytes]:
 def _judged(
     file: str, record: KernelLine, watchers: tuple[Detector, ...], now: datetime
 ) -> Iterator[_Hit]:
-    line = LogLine(message=record.message, observed_at=record.at or now)
+    line = LogLine(message=record.message, observed_at=_moment(record, now))
     readings = Readings(kernel_log=(line,))
     for watcher in watchers:
         for finding in watcher.detect(readings):
@@ -165,6 +167,13 @@ def _judged(
                 meaning=watcher.codes.get(finding.code, "") if finding.code is not None else "",
                 finding=finding,
             )
+
+
+def _moment(record: KernelLine, now: datetime) -> datetime:
+    """When a line was logged; without a date, at least how long before and after others."""
+    if record.at is not None:
+        return record.at
+    return now if record.since_boot is None else _SOME_BOOT + record.since_boot
 
 
 def _show_json(hits: Iterator[_Hit]) -> bool:

@@ -1,0 +1,124 @@
+"""Processes, units, and the counters of the kernel."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.detectors.contract import LOGS, Detector, Profile, Readings, Sample
+from holdfast.detectors.folding import Health, fold
+from holdfast.detectors.table import detectors
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Reason
+
+NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
+DETECTORS = {one.name: one for one in detectors(Profile.HYPERPOD)}
+
+
+def judged(name: str, values: dict[str, str], before: dict[str, str]) -> list[Finding]:
+    detector = DETECTORS[name]
+    [source] = detector.reads
+    sample = Sample(
+        name=source, taken_at=NOW, values=values, before=before,
+        seen=frozenset({*values, *before}),
+    )  # fmt: skip
+    return detector.detect(Readings(samples={source: sample}))
+
+
+def processes(blocked: str) -> dict[str, str]:
+    return {"threads": "9", "limit": "1000", "zombies": "0", "blocked": blocked}
+
+
+def test_a_process_that_is_blocked_at_two_looks_and_did_not_run_is_stuck() -> None:
+    before = processes("12:22:7+3:python 13:50:9+0:cp")
+    now = processes("12:22:7+3:python 13:50:12+0:cp 14:60:1+0:new")
+
+    [finding] = judged("process-state", now, before)
+
+    assert (finding.reason, finding.remedy) == (Reason.PROCESSES_STUCK, Remedy.NONE)
+    assert finding.message.endswith(": python (12)")
+
+
+@pytest.mark.parametrize("before", ["", "12:21:7+3:python", "12:22:7+2:python", "22:7+3:python"])
+def test_a_process_that_is_blocked_once_or_has_the_number_of_another_is_not(before: str) -> None:
+    assert judged("process-state", processes("12:22:7+3:python"), processes(before)) == []
+
+
+@pytest.mark.parametrize("blocked", ["x", ":", "1:2:3", "::: :::"])
+def test_what_is_no_process_breaks_nothing(blocked: str) -> None:
+    for finding in judged("process-state", processes(blocked), processes(blocked)):
+        assert finding.remedy is Remedy.NONE
+
+
+def test_kills_for_want_of_memory_are_told_when_there_are_new_ones() -> None:
+    values = {"MemAvailable": "9999999", "oom_kill": "5"}
+
+    [finding] = judged("memory-state", values, {"oom_kill": "3"})
+
+    assert (finding.reason, finding.remedy) == (Reason.OOM_KILLING, Remedy.NONE)
+    assert "killed 2 processes" in finding.message
+    assert judged("memory-state", values, {"oom_kill": "5"}) == []
+    assert judged("memory-state", values, {}) == []
+
+
+def unit(state: str, restarts: int = 0, name: str = "kubelet") -> dict[str, str]:
+    return {
+        "status": "0", f"{name}/ActiveState": state, f"{name}/Result": "exit-code",
+        f"{name}/NRestarts": str(restarts),
+    }  # fmt: skip
+
+
+def test_a_unit_that_has_failed_at_two_looks_is_told() -> None:
+    [finding] = judged("unit-state", unit("failed"), unit("failed"))
+
+    assert (finding.reason, finding.device) == (Reason.UNIT_FAILED, "kubelet")
+    assert (finding.severity, finding.remedy) == (Severity.FATAL, Remedy.NONE)
+    assert judged("unit-state", unit("failed"), unit("active")) == []
+    assert judged("unit-state", unit("failed"), {}) == []
+    assert judged("unit-state", unit("inactive"), unit("inactive")) == []
+
+
+@pytest.mark.parametrize(("by", "is_told"), [(1, False), (2, True)])
+def test_a_unit_that_starts_again_and_again_is_told(by: int, is_told: bool) -> None:
+    hits = judged("unit-state", unit("active", 7 + by), unit("active", 7))
+
+    assert [(one.reason, one.remedy) for one in hits] == [
+        (Reason.UNIT_RESTARTS, Remedy.NONE)
+    ] * is_told
+
+
+def test_a_systemd_that_does_not_answer_is_told_and_ends_nothing() -> None:
+    [finding] = judged("unit-state", {"status": "1"}, unit("failed"))
+
+    assert finding.reason == Reason.SOURCE_FAILED
+
+
+def logs(error: str) -> Readings:
+    return Readings(samples={LOGS: Sample(name=LOGS, taken_at=NOW, error=error)})
+
+
+def taken(detector: Detector, health: Health, readings: Readings) -> Health:
+    found = detector.detect(readings)
+    return fold(health, found, settled=set() if found else detector.settles)
+
+
+def test_a_log_that_cannot_be_read_is_a_notice_until_it_can() -> None:
+    detector = DETECTORS["log-sources"]
+
+    blind = taken(detector, Health(), logs("journalctl ended with 1"))
+
+    assert [(one.reason, one.remedy) for one in blind.notices] == [
+        (Reason.SOURCE_FAILED, Remedy.NONE)
+    ]
+    assert "journalctl ended with 1" in blind.notices[0].message
+    assert taken(detector, blind, logs("")).notices == ()
+
+
+def test_only_the_diagnosis_waits_to_be_asked_for() -> None:
+    assert [one.name for one in DETECTORS.values() if one.is_opt_in] == ["gpu-dcgm-diag"]
+
+
+def test_a_diagnosis_and_a_health_check_end_only_their_own_faults() -> None:
+    settled = [DETECTORS[name].settles for name in ("gpu-dcgm", "gpu-dcgm-diag")]
+
+    assert settled[0].isdisjoint(settled[1])
+    assert DETECTORS["gpu-dcgm-diag"].every == timedelta(hours=24)
