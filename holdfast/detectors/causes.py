@@ -1,6 +1,12 @@
-"""Which findings are but consequences of a fault: one broken part makes many others complain."""
+"""Which findings are but consequences of a fault: one broken part makes many others complain.
 
-from datetime import timedelta
+XID 154 is the other way round: it follows the error that it is about, and is the driver's own word
+on what that error needs. So it decides: whatever other XIDs of that GPU call for, its remedy counts
+instead, be it milder or stronger.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.detectors import gpu_driver, gpu_sxid, gpu_xid
@@ -17,11 +23,34 @@ _REASONS_OF_LOST_GPU: Final = frozenset({Reason.PCIE_FATAL, Reason.PCIE_NONFATAL
 
 def follows(finding: Finding | Fault, fault: Fault) -> bool:
     """Whether ``finding`` tells nothing that ``fault`` does not tell already."""
+    if decides(fault, finding):
+        return True
     at = finding.observed_at if isinstance(finding, Finding) else finding.since
     if fault.family != gpu_xid.FAMILY or abs(at - fault.since) > WITHIN:
         return False
     if fault.remedy.touches_node and finding.reason == Reason.XID_ECHO:
         return True
-    return fault.code == gpu_xid.FALLEN_OFF_BUS and (
+    return gpu_xid.FALLEN_OFF_BUS in (fault.code, *fault.decides) and (
         finding.family in _OF_LOST_GPU or finding.reason in _REASONS_OF_LOST_GPU
     )
+
+
+def decides(fault: Fault, finding: Finding | Fault) -> bool:
+    """Whether ``fault`` is the driver's word on what ``finding`` needs."""
+    return (
+        fault.family == finding.family == gpu_xid.FAMILY
+        and fault.device == finding.device
+        and fault.code == gpu_xid.RECOVERY_ACTION != finding.code
+        and finding.remedy.touches_node
+        and any(abs(at - then) <= WITHIN for at in moments(finding) for then in moments(fault))
+    )
+
+
+def moments(finding: Finding | Fault) -> Iterator[datetime]:
+    """When it was seen, as far as is known: an event for the first and for the last time."""
+    if isinstance(finding, Finding):
+        yield finding.observed_at
+    else:
+        yield finding.since
+        if finding.seen_at is not None:
+            yield finding.seen_at

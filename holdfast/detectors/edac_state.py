@@ -1,16 +1,24 @@
-"""Memory errors that the memory controllers count."""
+"""Memory errors that the memory controllers count.
 
+The kernel's log tells of the same errors, so that a finding of either is the same fault as, and a
+witness for, one of the other.
+"""
+
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from holdfast.detectors import host_hardware
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.host_findings import host_finding
 from holdfast.detectors.judgement import Judgement, rise, state_detector, whole
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
-EVENTS: Final = "edac-event"
+EVENTS: Final = host_hardware.FAMILY
+
+_COUNTER: Final = re.compile(r"mc(?P<number>[0-9]{1,3})/(?P<kind>ue|ce)_(?:noinfo_)?count")
 
 
 def build(_profile: Profile) -> Detector:
@@ -26,11 +34,11 @@ def _judge(sample: Sample) -> Judgement:
 
 def _findings(sample: Sample) -> Iterator[Finding]:
     for name in sample.values:
-        by = rise(sample, name)
-        if not by:
+        by, counter = rise(sample, name), _COUNTER.fullmatch(name)
+        if not by or counter is None:
             continue
-        controller, _, kind = name.partition("/")
-        if kind.startswith("ue"):
+        controller = f"MC{counter['number']}"  # as the kernel's log has it
+        if counter["kind"] == "ue":
             yield host_finding(
                 sample, EVENTS, Reason.EDAC_UNCORRECTED,
                 f"{controller} counted {by} memory errors that it could not correct",

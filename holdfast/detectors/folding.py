@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.detectors.causes import follows
+from holdfast.detectors.causes import decides, follows
+from holdfast.detectors.witnesses import supports
 from holdfast.model.health import Fault, Finding, Remedy, Severity
 
 NOTICES_KEPT: Final = 20
@@ -29,13 +30,22 @@ class Health:
     """The newest findings that call for none, oldest first, each ``key`` once; those with
     ``seen_at`` would call for one if they were seen more often."""
 
+    suspects: tuple[Fault, ...] = ()
+    """What would be among ``faults`` if another reading supported it, oldest first."""
+
+    @property
+    def told(self) -> tuple[Finding, ...]:
+        """The notices, and one for each suspect."""
+        return (*self.notices, *map(_warning, self.suspects))
+
 
 def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str] = ()) -> Health:
     """Take findings in, in the order in which they came.
 
     The newest word on a ``key`` holds: one that calls for no remedy ends the fault of the same
     key. An event that is found in two logs is one fault. What follows from a fault (see
-    ``causes``) is counted with it and told no more.
+    ``causes``) is counted with it and told no more. What needs a witness (see ``witnesses``) is
+    a suspect until there is one; then it is the fault that it would have been without the need.
 
     Args:
         health: what was known before.
@@ -45,17 +55,20 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
 
     """
     findings = tuple(findings)
-    faults = {fault.key: fault for fault in health.faults}
+    faults = {fault.key: fault for fault in (*health.faults, *health.suspects)}
     notices = {notice.key: notice for notice in health.notices}
     for finding in findings:
         _take(finding, faults, notices, is_event=finding.family not in settled)
+        _hear(faults, notices)
     found = {finding.key for finding in findings}
     for known in (faults, notices):
         for key in [key for key in known if key[0] in settled and key not in found]:
             del known[key]
+    in_order = sorted(faults.values(), key=_oldest_first)
     return Health(
-        faults=tuple(sorted(faults.values(), key=_oldest_first)),
+        faults=tuple(fault for fault in in_order if not fault.witness_within),
         notices=_newest(tuple(notices.values())),
+        suspects=tuple(fault for fault in in_order if fault.witness_within),
     )
 
 
@@ -69,20 +82,34 @@ def _take(
     key = finding.key
     known = faults.get(key)
     seen_at = _seen_at(finding, notices.pop(key, None))
-    roots = [fault for fault in faults.values() if follows(finding, fault)]
-    if roots and known is None:
-        root = min(roots, key=_oldest_first)
-        faults[root.key] = replace(root, followers=root.followers + 1)
+    roots = [] if known is not None else _roots(finding, faults)
+    if roots:
+        faults[roots[0].key] = _gather(_with_follower(roots[0], finding), faults, notices)
     elif finding.remedy is Remedy.NONE:
         faults.pop(key, None)
         notices[key] = finding
     elif known is not None or len(seen_at) >= finding.min_count:
-        fault = _fault(finding, known, len(seen_at), is_event=is_event)
-        faults[key] = replace(fault, followers=fault.followers + _gather(fault, faults, notices))
+        faults[key] = _fault(finding, known, len(seen_at), is_event=is_event)
+        for root in (*_roots(faults[key], faults), faults[key]):
+            if root.key in faults:
+                faults[root.key] = _gather(root, faults, notices)
     else:
         notices[key] = replace(
             finding, severity=Severity.WARNING, remedy=Remedy.NONE, seen_at=seen_at
         )
+
+
+def _hear(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
+    """Make faults of the suspects for which there is a witness."""
+    for suspect in [fault for fault in faults.values() if fault.witness_within]:
+        known: list[Fault | Finding] = [*faults.values(), *notices.values()]
+        witness = next((one for one in known if supports(one, suspect)), None)
+        if witness is not None and suspect.key in faults:
+            fault = _borne_out(suspect, witness.message)
+            faults[suspect.key] = fault
+            for root in (*_roots(fault, faults), fault):
+                if root.key in faults:
+                    faults[root.key] = _gather(root, faults, notices)
 
 
 def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
@@ -95,18 +122,60 @@ def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
     return tuple(at for at in sorted((*earlier, now)) if newest - at <= finding.window)
 
 
-def _gather(root: Fault, faults: dict[Key, Fault], notices: dict[Key, Finding]) -> int:
-    """Take away what was known and follows from ``root``. Returns how many findings that were."""
-    gathered = 0
+def _roots(finding: Finding | Fault, faults: dict[Key, Fault]) -> list[Fault]:
+    """The faults that ``finding`` follows from, oldest first."""
+    return sorted(
+        (fault for fault in faults.values() if _is_covered(finding, fault)), key=_oldest_first
+    )
+
+
+def _is_covered(finding: Finding | Fault, root: Fault) -> bool:
+    """Whether ``root`` may stand for ``finding``: a mere suspect hides nothing that is certain."""
+    is_certain = finding.remedy is not Remedy.NONE and not finding.witness_within
+    return (
+        finding.key != root.key
+        and follows(finding, root)
+        and not (root.witness_within and is_certain)
+    )
+
+
+def _gather(root: Fault, faults: dict[Key, Fault], notices: dict[Key, Finding]) -> Fault:
+    """``root`` with all that was known and follows from it, which is taken away."""
     for key, notice in list(notices.items()):
-        if follows(notice, root):
-            gathered += 1
-            del notices[key]
+        if _is_covered(notice, root):
+            root = _with_follower(root, notices.pop(key))
     for key, fault in list(faults.items()):
-        if key != root.key and follows(fault, root):
-            gathered += fault.count + fault.followers
-            del faults[key]
-    return gathered
+        if _is_covered(fault, root):
+            root = _with_follower(root, faults.pop(key))
+    return root
+
+
+def _with_follower(root: Fault, one: Finding | Fault) -> Fault:
+    decided = set(root.decides)
+    if decides(root, one) and one.code is not None:
+        decided.add(one.code)
+    count = 1 if isinstance(one, Finding) else one.count + one.followers
+    return replace(root, followers=root.followers + count, decides=tuple(sorted(decided)))
+
+
+def _borne_out(suspect: Fault, evidence: str) -> Fault:
+    message = f"{suspect.message} [second witness: {evidence}]"
+    return replace(suspect, witness_within=timedelta(0), message=message)
+
+
+def _warning(suspect: Fault) -> Finding:
+    why = f"waiting for a second witness, would call for {suspect.remedy}: {suspect.message}"
+    return Finding(
+        family=suspect.family,
+        condition=suspect.condition,
+        reason=suspect.reason,
+        severity=Severity.WARNING,
+        remedy=Remedy.NONE,
+        message=why,
+        observed_at=suspect.seen_at or suspect.since,
+        code=suspect.code,
+        device=suspect.device,
+    )
 
 
 def _newest(notices: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -123,7 +192,8 @@ def _oldest_first(fault: Fault) -> tuple[datetime, str]:
 
 def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: bool) -> Fault:
     before = None if known is None else known.seen_at
-    return Fault(
+    is_certain = known is not None and not known.witness_within
+    fault = Fault(
         family=finding.family,
         condition=finding.condition,
         reason=finding.reason,
@@ -137,7 +207,12 @@ def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: b
         seen_at=max(before or finding.observed_at, finding.observed_at) if is_event else before,
         followers=0 if known is None else known.followers,
         count=sightings if known is None else known.count + 1,
+        decides=() if known is None else known.decides,
+        witness_within=timedelta(0) if is_certain else finding.witness_within,
     )
+    if known is not None and known.witness_within and not finding.witness_within:
+        return replace(fault, message=_borne_out(known, finding.message).message)
+    return fault
 
 
 def _since(finding: Finding, known: Fault | None) -> datetime:

@@ -9,14 +9,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.judgement import (
     LONGEST_MESSAGE,
     Judgement,
     counter,
     gone,
+    shortage,
     state_detector,
     undecided,
 )
@@ -86,7 +89,10 @@ _CLOCKS: Final = r"clocks_(?:event|throttle)_reasons/(?:.*/)?(?:clocks_(?:event|
 
 RULES: Final = (
     _rule("gpu_recovery_action", "(?:GPU )?Reset", Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU),
-    _rule("gpu_recovery_action", "(?:Node )?Reboot", Reason.XID_RECOVERY_ACTION, Remedy.REBOOT),
+    _rule(
+        "gpu_recovery_action", "(?:Node |System )?Reboot|Bus Reset",
+        Reason.XID_RECOVERY_ACTION, Remedy.REBOOT,
+    ),
     _rule(
         "gpu_recovery_action", "Drain.*",
         Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, when_idle=True,
@@ -158,9 +164,10 @@ _FULL_ADDRESS: Final = re.compile(
 )
 
 
-def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
-    return state_detector("gpu-state", _judge_sample, reads=SOURCE, settles={FAMILY}, every=EVERY)
+def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
+    """The detector of a node with ``equipment``; all profiles agree on it."""
+    judge = partial(_judge_sample, equipment)
+    return state_detector("gpu-state", judge, reads=SOURCE, settles={FAMILY}, every=EVERY)
 
 
 def judge_xml(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
@@ -173,13 +180,14 @@ def judge_text(text: str, now: datetime, *, expected: int | None = None) -> Judg
     return _judge(text, read_text(text), now, expected=expected)
 
 
-def _judge_sample(sample: Sample) -> Judgement:
+def _judge_sample(equipment: Equipment, sample: Sample) -> Judgement:
     log = read_xml(sample.text)
     uptime_s = counter(sample.values.get("uptime_s"))
     judgement = _judge(
         sample.text, log, sample.taken_at, is_fresh=uptime_s is not None and uptime_s < FRESH_BOOT_S
     )
-    missing = [] if judgement.undecided and log.attached != 0 else [*_missing(sample)]
+    is_counted = not judgement.undecided or log.attached == 0
+    missing = [*_missing(sample, judgement, equipment)] if is_counted else []
     if judgement.undecided:
         status = sample.values.get("status", "0")
         why = judgement.undecided if status == "0" else f"exit status {status}: {_first(sample)}"
@@ -187,15 +195,25 @@ def _judge_sample(sample: Sample) -> Judgement:
     return Judgement(findings=(*judgement.findings, *missing))
 
 
-def _missing(sample: Sample) -> Iterator[Finding]:
-    """GPUs that were shown in this boot and are no more: the driver has lost them."""
+def _missing(sample: Sample, judgement: Judgement, equipment: Equipment) -> Iterator[Finding]:
+    """GPUs that the driver has lost: in this boot, by name, or before, by their number."""
     shown = sum(name.startswith(_SHOWN) for name in sample.values)
-    for name in gone(sample, [name for name in sample.seen if name.startswith(_SHOWN)]):
+    lost = gone(sample, [name for name in sample.seen if name.startswith(_SHOWN)])
+    for name in lost:
         address = name.removeprefix(_SHOWN)
         why = f"nvidia-smi shows {shown} GPUs; {address} was among them in this boot"
         yield _finding(
             sample.taken_at, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, device(address)
         )
+    short = shortage(sample, equipment.gpus, _is_gpu, at_once=equipment.at_once)
+    is_told = any(finding.reason == Reason.GPU_COUNT for finding in judgement.findings)
+    if short > len(lost) and not is_told:
+        why = f"nvidia-smi shows {shown} GPUs, and there should be {equipment.gpus}"
+        yield _finding(sample.taken_at, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, "")
+
+
+def _is_gpu(name: str, _text: str) -> bool:
+    return name.startswith(_SHOWN)
 
 
 def _judge(

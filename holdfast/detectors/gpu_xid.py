@@ -11,12 +11,13 @@ nothing is read before the code and nothing after it but the driver's own phrase
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
+from holdfast.detectors.nvlink5 import Advice, LinkError, decode
 from holdfast.detectors.xid_codes import XID_CODES, Verdict
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
@@ -124,11 +125,16 @@ _OVERRIDES: Final = {
 }
 
 
-def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
+def build(
+    profile: Profile,
+    overrides: Mapping[int, Remedy] = MappingProxyType({}),
+    driver: int | None = None,
+) -> Detector:
     """The detector that judges as ``profile`` does.
 
     ``overrides`` gives codes another remedy, also such codes as nobody knows. What follows from
-    an earlier XID (``caused by previous Xid``) stays an echo.
+    an earlier XID (``caused by previous Xid``) stays an echo. ``driver`` is the major version of
+    the driver, on which the form of NVLink errors depends.
     """
     verdicts = {
         code: row.hyperpod if profile is Profile.HYPERPOD else row.nvidia
@@ -139,21 +145,25 @@ def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({
         reads=frozenset({"kernel_log"}),
         marks=("NVRM",),
         codes={code: row.name for code, row in XID_CODES.items()},
-        detect=partial(_detect, verdicts),
+        detect=partial(_detect, verdicts, driver),
     )
 
 
-def _detect(verdicts: Mapping[int, Verdict], readings: Readings) -> list[Finding]:
-    findings = (_judge(line, verdicts) for line in readings.kernel_log)
+def _detect(
+    verdicts: Mapping[int, Verdict], driver: int | None, readings: Readings
+) -> list[Finding]:
+    findings = (_judge(line, verdicts, driver) for line in readings.kernel_log)
     return [finding for finding in findings if finding is not None]
 
 
-def _judge(line: LogLine, verdicts: Mapping[int, Verdict]) -> Finding | None:
+def _judge(line: LogLine, verdicts: Mapping[int, Verdict], driver: int | None) -> Finding | None:
     xid = _XID.match(line.message)
     if xid is not None:
-        code = int(xid["code"])
-        judgement = _judgement(code, line.message[xid.end() :].rstrip(), verdicts)
-        return _finding(line, code, _device(xid["where"]), judgement)
+        code, text = int(xid["code"]), line.message[xid.end() :].rstrip()
+        verdict = Verdict.ECHO if _ECHO.search(text) else verdicts.get(code, Verdict.ALERT)
+        link = decode(code, text, driver) if verdict is Verdict.LINK else None
+        finding = _finding(line, code, _device(xid["where"]), _judgement(verdict, text, link))
+        return finding if link is None else replace(finding, message=f"{line.message} [{link}]")
     text = line.message.replace(_CUT_RECORD, " ")
     for pattern in _OFF_BUS:
         if (match := pattern.match(text)) is not None:
@@ -163,17 +173,21 @@ def _judge(line: LogLine, verdicts: Mapping[int, Verdict]) -> Finding | None:
     return None
 
 
-def _judgement(code: int, text: str, verdicts: Mapping[int, Verdict]) -> _Judgement:
-    verdict = verdicts.get(code, Verdict.ALERT)
-    if _ECHO.search(text):
-        verdict = Verdict.ECHO
+def _judgement(verdict: Verdict, text: str, link: LinkError | None) -> _Judgement:
     if verdict is Verdict.LINK:
-        verdict = Verdict.RESET if _LINK_FATAL.search(text) else Verdict.WARN
+        verdict = _link_verdict(text, link)
     if verdict is Verdict.ACTION:
         change = _ACTION_CHANGED.match(text)
         action = _ACTIONS.get(int(change["to"], 16)) if change is not None else None
         return action if action is not None else _JUDGEMENTS[Verdict.ALERT]
     return _JUDGEMENTS[verdict]
+
+
+def _link_verdict(text: str, link: LinkError | None) -> Verdict:
+    """As NVIDIA's sheet has it; what it does not cover is as bad as the driver says."""
+    if link is None or link.advice is Advice.NONE:
+        return Verdict.RESET if _LINK_FATAL.search(text) else Verdict.WARN
+    return Verdict.RESET if link.advice is Advice.RESET else Verdict.WARN
 
 
 def _device(where: str) -> str:

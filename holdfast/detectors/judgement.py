@@ -14,6 +14,8 @@ from holdfast.model.names import Condition, Reason
 LONGEST_MESSAGE: Final = 1000
 """Characters of evidence that a finding carries."""
 
+Kind = Callable[[str, str], bool]
+
 _DIGITS: Final = 25
 """Longer ones are no counter: 2**64 has 20."""
 
@@ -133,6 +135,22 @@ def gone(sample: Sample, names: Collection[str]) -> list[str]:
     """
     absent = [name for name in names if name in sample.seen and name not in sample.values]
     return sorted(name for name in absent if name not in sample.before)
+
+
+def shortage(sample: Sample, expected: int | None, kind: Kind, *, at_once: bool) -> int:
+    """By how many devices fewer than ``expected`` there are.
+
+    Args:
+        sample: what was read.
+        expected: how many there should be; None if that is not known.
+        kind: tells by its name and text whether a value stands for one device.
+        at_once: whether the reading before need not have shown it, too.
+
+    """
+    if expected is None or not (sample.before or at_once):
+        return 0
+    readings = (sample.values,) if at_once else (sample.values, sample.before)
+    return max(0, expected - max(sum(kind(*value) for value in v.items()) for v in readings))
 
 
 def _unread(name: str) -> str:

@@ -2,10 +2,20 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.judgement import Judgement, counter, gone, rise, state_detector, whole
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
+from holdfast.detectors.judgement import (
+    Judgement,
+    counter,
+    gone,
+    rise,
+    shortage,
+    state_detector,
+    whole,
+)
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -42,21 +52,44 @@ _INFINIBAND_RISES: Final = {
 """The fatal counters of NVSentinel; it lets 120 symbol errors pass in an hour."""
 
 
-def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
-    return state_detector("network-state", _judge, reads=SOURCE, settles={STATE}, every=EVERY)
+def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
+    """The detector of a node with ``equipment``; all profiles agree on it."""
+    judge = partial(_judge, equipment)
+    return state_detector("network-state", judge, reads=SOURCE, settles={STATE}, every=EVERY)
 
 
-def _judge(sample: Sample) -> Judgement:
-    return whole((*_missing(sample), *_links(sample), *_risen(sample)))
+def _judge(equipment: Equipment, sample: Sample) -> Judgement:
+    return whole((*_missing(sample, equipment), *_links(sample), *_risen(sample)))
 
 
-def _missing(sample: Sample) -> Iterator[Finding]:
-    for device in gone(sample, [name for name in sample.seen if "/" not in name]):
+def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
+    lost = gone(sample, [name for name in sample.seen if "/" not in name])
+    for device in lost:
         yield _finding(
             sample, STATE, Reason.EFA_COUNT, f"{device} was there in this boot and is missing",
             device, Severity.FATAL, Remedy.REBOOT,
         )  # fmt: skip
+    yield from _too_few(sample, equipment, len(lost))
+
+
+def _too_few(sample: Sample, equipment: Equipment, lost: int) -> Iterator[Finding]:
+    """EFA devices that were lost before this agent saw them, or never given."""
+    at_once = equipment.at_once
+    if equipment.efa is not None:
+        if shortage(sample, equipment.efa, _is_efa, at_once=at_once) > lost:
+            why = f"{_efas(sample)} EFA devices are there, and there should be {equipment.efa}"
+            yield _finding(sample, STATE, Reason.EFA_COUNT, why, "", Severity.FATAL, Remedy.REBOOT)
+    elif _efas(sample) and shortage(sample, equipment.possible_efa, _is_efa, at_once=at_once):
+        why = f"{_efas(sample)} EFA devices are there; this type has {equipment.possible_efa}"
+        yield _finding(sample, STATE, Reason.EFA_COUNT, why, "")
+
+
+def _is_efa(name: str, text: str) -> bool:
+    return "/" not in name and text == "efa"
+
+
+def _efas(sample: Sample) -> int:
+    return sum(_is_efa(*value) for value in sample.values.items())
 
 
 def _links(sample: Sample) -> Iterator[Finding]:

@@ -1,19 +1,25 @@
 """AWS Neuron devices as ``neuron-ls`` lists them."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.judgement import Judgement, state_detector
 from holdfast.detectors.neuron_state import LISTED, judge_ls
 
 EVERY: Final = timedelta(minutes=5)
 
 
-def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
-    return state_detector("neuron-ls", _judge, reads="neuron-ls", settles={LISTED}, every=EVERY)
+def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
+    """The detector of a node with ``equipment``; all profiles agree on it."""
+    judge = partial(_judge, equipment)
+    return state_detector("neuron-ls", judge, reads="neuron-ls", settles={LISTED}, every=EVERY)
 
 
-def _judge(sample: Sample) -> Judgement:
-    return judge_ls(sample.text, sample.taken_at)
+def _judge(equipment: Equipment, sample: Sample) -> Judgement:
+    # The first reading may come before the driver has found them all.
+    is_believed = bool(sample.before) or equipment.at_once
+    expected = equipment.neuron_devices if is_believed else None
+    return judge_ls(sample.text, sample.taken_at, expected=expected)

@@ -8,14 +8,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.judgement import (
     LONGEST_MESSAGE,
     Judgement,
     gone,
     rise,
+    shortage,
     state_detector,
     undecided,
     whole,
@@ -56,13 +59,14 @@ _COUNTERS: Final = {
 """``hw_error`` is not specific, and of collectives the other end may be the cause."""
 
 
-def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
-    return state_detector("neuron-state", _judge, reads=SOURCE, settles={STATE}, every=EVERY)
+def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
+    """The detector of a node with ``equipment``; all profiles agree on it."""
+    judge = partial(_judge, equipment)
+    return state_detector("neuron-state", judge, reads=SOURCE, settles={STATE}, every=EVERY)
 
 
-def _judge(sample: Sample) -> Judgement:
-    findings = [*_missing(sample), *_risen(sample)]
+def _judge(equipment: Equipment, sample: Sample) -> Judgement:
+    findings = [*_missing(sample, equipment), *_risen(sample)]
     doubts = []
     for name, text in sample.values.items():
         device, _, file = name.partition("/")
@@ -73,18 +77,26 @@ def _judge(sample: Sample) -> Judgement:
     return Judgement(findings=tuple(findings), undecided="; ".join(doubts)[:LONGEST_MESSAGE])
 
 
-def _missing(sample: Sample) -> Iterator[Finding]:
+def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
     devices = sorted({name.split("/")[0] for name in sample.seen})
     lost = gone(sample, devices)
     for device in lost:
         why = f"{device} was there in this boot and is missing"
         yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, device)
+    short = shortage(sample, equipment.neuron_devices, _is_device, at_once=equipment.at_once)
+    if short > len(lost):
+        why = f"{short} of {equipment.neuron_devices} Neuron devices are missing"
+        yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, "")
     cores = [name for name in sample.seen if name.count("/") == 1 and "/neuron_core" in name]
     for core in gone(sample, cores):
         device = core.split("/")[0]
         if device not in lost:
             why = f"{core} was there in this boot and is missing"
             yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, core)
+
+
+def _is_device(name: str, _text: str) -> bool:
+    return "/" not in name
 
 
 def _risen(sample: Sample) -> Iterator[Finding]:

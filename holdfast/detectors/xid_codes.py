@@ -46,7 +46,7 @@ class Verdict(Enum):
     """Nobody says what it means: tell people, keep the node."""
 
     LINK = auto()
-    """The line says whether the NVLink error was fatal."""
+    """The line says what the NVLink error was; see ``nvlink5``."""
 
     ACTION = auto()
     """The line says which action the driver wants."""

@@ -46,11 +46,7 @@ class AgentLoop:
         self._beat_at = clock.now()
         last = sink.last()
         is_same_boot = last is not None and last.boot_id == self._boot_id
-        self._health = (
-            Health(faults=last.faults, notices=last.notices)
-            if last is not None and is_same_boot
-            else Health()
-        )
+        self._health = _known(last) if last is not None and is_same_boot else Health()
 
     def step(self) -> datetime:
         """Make one round.
@@ -119,7 +115,8 @@ class AgentLoop:
                 sequence=self._reports + 1,
                 reported_at=now,
                 faults=self._health.faults,
-                notices=self._health.notices,
+                notices=self._health.told,
+                suspects=self._health.suspects,
             )
         )
         self._reports += 1
@@ -131,11 +128,20 @@ class AgentLoop:
         self._sink.heartbeat(self._boot_id, self._beats)
 
 
+def _known(report: NodeReport) -> Health:
+    told = {suspect.key for suspect in report.suspects}
+    return Health(
+        faults=report.faults,
+        notices=tuple(notice for notice in report.notices if notice.key not in told),
+        suspects=report.suspects,
+    )
+
+
 def _gist(health: Health) -> object:
     """What a reader acts upon; the rest is how often and in which words it was said."""
     return (
         [(fault.key, fault.remedy, fault.urgency, fault.since) for fault in health.faults],
-        {notice.key for notice in health.notices},
+        {notice.key for notice in health.told},
     )
 
 

@@ -80,6 +80,10 @@ class Finding:
     seen_at: tuple[datetime, ...] = ()
     """When it was seen as yet, oldest first, while it was not often enough to be a fault."""
 
+    witness_within: timedelta = timedelta(0)
+    """Another reading must support it within so long, before or after, to be a fault that counts;
+    with 0 it stands for itself."""
+
     @property
     def key(self) -> tuple[str, str, int | None, str]:
         """Two findings with equal keys speak of the same fault."""
@@ -108,6 +112,12 @@ class Fault:
 
     followers: int = 0
     """How many other findings were but consequences of it."""
+
+    decides: tuple[int, ...] = ()
+    """Codes of the same family and device whose remedies its own has replaced."""
+
+    witness_within: timedelta = timedelta(0)
+    """As in ``Finding.witness_within``; 0 as soon as another reading supports it."""
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:

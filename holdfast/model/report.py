@@ -21,7 +21,10 @@ class NodeReport:
     """What calls for a remedy and still holds, oldest first."""
 
     notices: tuple[Finding, ...] = ()
-    """The newest findings that call for none, oldest first."""
+    """The newest findings that call for none, oldest first; then one for each suspect."""
+
+    suspects: tuple[Fault, ...] = ()
+    """What would be among ``faults`` if another reading supported it."""
 
     conditions: tuple[NodeCondition, ...] = ()
     """What the faults come to; it goes on over restarts and reboots."""

@@ -109,13 +109,10 @@ def test_the_driver_takes_its_word_back() -> None:
     assert [notice.code for notice in health.notices] == [154]
 
 
-def test_the_driver_takes_back_its_own_word_only_and_for_that_gpu_only() -> None:
+def test_the_driver_takes_back_its_own_word_and_all_that_it_decides_for_that_gpu_only() -> None:
     health = folded(action(4), action(4, device="c0"), xid(95), action(0))
 
-    assert {(fault.code, fault.device) for fault in health.faults} == {
-        (154, "PCI:0000:c0:00"),
-        (95, "PCI:0000:b9:00"),
-    }
+    assert [(fault.code, fault.device) for fault in health.faults] == [(154, "PCI:0000:c0:00")]
 
 
 def test_an_unknown_word_takes_nothing_back() -> None:
@@ -191,7 +188,8 @@ def test_no_key_is_told_twice(findings: list[Finding]) -> None:
     told = [entry.key for entry in (*health.faults, *health.notices)]
     assert len(set(told)) == len(told)
     unheard = {finding.key for finding in findings} - set(told)
-    assert {reason for _, reason, *_ in unheard} <= {Reason.XID_ECHO}
+    acted_on = {finding.device for finding in findings if finding.code == 154}
+    assert all(reason == Reason.XID_ECHO or device in acted_on for _, reason, _, device in unheard)
     assert set(told) <= {finding.key for finding in findings}
 
 
@@ -436,3 +434,48 @@ def test_a_state_that_lasts_is_no_new_event() -> None:
     [fault] = fold(health, [again], settled={"state"}).faults
 
     assert (fault.since, fault.seen_at) == (NOW, None)
+
+
+DECIDED = [48, 63, 64, 74, 79, 95]
+
+
+@pytest.mark.parametrize("code", DECIDED)
+@pytest.mark.parametrize(("number", "remedy"), [(1, Remedy.RESET_GPU), (2, Remedy.REBOOT)])
+@pytest.mark.parametrize("late", [timedelta(0), WITHIN, -WITHIN])
+def test_what_the_driver_asks_for_replaces_the_remedies_of_its_causes(
+    code: int, number: int, remedy: Remedy, late: timedelta
+) -> None:
+    for order in (1, -1):
+        health = folded(*[xid(code), xid(code), action(number, NOW + late)][::order])
+
+        [fault] = health.faults
+        assert (fault.code, fault.remedy, fault.decides) == (154, remedy, (code,))
+        assert (fault.count, fault.followers, health.notices) == (1, 2, ())
+
+
+@pytest.mark.parametrize("late", [WITHIN + SECOND, -WITHIN - SECOND])
+def test_the_driver_decides_nothing_that_it_did_not_cause_just_then(late: timedelta) -> None:
+    assert len(folded(xid(95), action(1, NOW + late)).faults) == 2
+
+
+def test_the_driver_decides_for_that_gpu_and_for_the_node_only() -> None:
+    health = folded(xid(95, device="c0"), xid(94), action(1), sxid())
+
+    assert sorted(fault.code or 0 for fault in health.faults) == [94, 95, 154, 20034]
+
+
+def test_a_fault_that_comes_again_with_the_drivers_word_is_decided() -> None:
+    health = folded(xid(95), xid(95, at=NOW + MINUTE), action(2, NOW + MINUTE))
+    late = folded(xid(95), action(2, NOW + MINUTE), xid(95, at=NOW + MINUTE))
+
+    for one in (health, late):
+        assert [(fault.code, fault.followers) for fault in one.faults] == [(154, 2)]
+
+
+def test_a_gpu_off_the_bus_gathers_its_followers_also_where_the_driver_decided() -> None:
+    health = folded(xid(79), action(2), sxid(NOW + 12 * SECOND), xid(45))
+
+    [fault] = health.faults
+    assert (fault.code, fault.decides, fault.followers) == (154, (79,), 3)
+    [fault] = folded(sxid(), action(2), xid(79)).faults
+    assert (fault.code, fault.decides) == (154, (79,))

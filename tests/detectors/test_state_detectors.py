@@ -279,8 +279,8 @@ def test_memory_errors_count_when_they_are_new() -> None:
 
     assert found("edac-state", old, before=old) == []
     assert found("edac-state", {**old, "mc0/ue_count": "4", "mc0/ce_count": "10"}, before=old) == [
-        (Reason.EDAC_UNCORRECTED, Remedy.REPLACE, "mc0"),
-        (Reason.EDAC_CORRECTED, Remedy.NONE, "mc0"),
+        (Reason.EDAC_UNCORRECTED, Remedy.REPLACE, "MC0"),
+        (Reason.EDAC_CORRECTED, Remedy.NONE, "MC0"),
     ]
 
 

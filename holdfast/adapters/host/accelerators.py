@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.adapters.host.small_files import names_in, read_small
 
 _GPU: Final = re.compile(r'<gpu id="([0-9A-Fa-f:.]{1,20})"')
+_DRIVER: Final = re.compile(r"NVRM version: .{1,80}? ([0-9]{2,4})\.[0-9]")
 _NEURON: Final = re.compile(r"neuron[0-9]+")
 _CORE: Final = re.compile(r"neuron_core[0-9]+")
 
@@ -36,9 +37,23 @@ def nvidia(root: Path, text: str) -> dict[str, str]:
     return {"uptime_s": uptime, **{f"gpu/{address}": "" for address in _GPU.findall(text)}}
 
 
+def nvidia_driver(root: Path) -> int | None:
+    """The major version of NVIDIA's driver, such as 570; None if it is not loaded."""
+    version = _DRIVER.match(read_small(root / "proc/driver/nvidia/version") or "")
+    return None if version is None else int(version[1])
+
+
+def instance_type(root: Path) -> str:
+    """What the firmware calls the machine; on Amazon EC2's Nitro system, its instance type."""
+    return read_small(root / "sys/class/dmi/id/product_name") or ""
+
+
 def neuron(root: Path) -> dict[str, str]:
-    """The files of Neuron devices that tell of their health, by path: ``neuron0/reset``."""
-    return dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
+    """The files of Neuron devices that tell of their health, by path: ``neuron0/reset``.
+
+    ``/read`` is always there, so that a reading without any device is one.
+    """
+    return {"/read": ""} | dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
 
 
 def _neuron_files(devices: Path) -> Iterator[tuple[str, str]]:

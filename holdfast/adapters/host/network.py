@@ -55,9 +55,10 @@ class Ports:
         By name: ``DEVICE`` (``efa`` or ``infiniband``), ``DEVICE/PORT/`` and then ``state`` (as in
         sysfs), ``down_s`` (seconds; only while a link is down that was up before), ``flaps``
         (how often it came back within ``FLAP_WINDOW_S``), ``active`` (only while it is up), and
-        the counters under their own names.
+        the counters under their own names. ``/read`` is always there, so that a reading without
+        any device is one.
         """
-        return Reading(values=dict(self._values(time.monotonic())))
+        return Reading(values={"/read": ""} | dict(self._values(time.monotonic())))
 
     def _values(self, now: float) -> Iterator[tuple[str, str]]:
         for device in names_in(self._devices):

@@ -51,12 +51,18 @@ class FanOut:
         self._shown = sink.last()
 
     def last(self) -> NodeReport | None:
-        """See ``ReportSink.last``; without the faults that count no longer."""
+        """See ``ReportSink.last``; without what counts no longer."""
         report = self._sink.last()
         if report is None:
             return None
         held = tuple(fault for fault in report.faults if not self._is_void(fault))
-        return replace(report, faults=held)
+        void = {suspect.key for suspect in report.suspects if self._is_void(suspect)}
+        return replace(
+            report,
+            faults=held,
+            notices=tuple(notice for notice in report.notices if notice.key not in void),
+            suspects=tuple(one for one in report.suspects if one.key not in void),
+        )
 
     def publish(self, report: NodeReport) -> None:
         """See ``ReportSink.publish``."""

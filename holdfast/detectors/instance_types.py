@@ -1,0 +1,90 @@
+"""What a node should have, by its instance type on Amazon EC2.
+
+Sources: the specifications of EC2's accelerated computing instances
+(https://aws.amazon.com/ec2/instance-types/accelerated-computing/); for Neuron devices the "Neuron
+Instances" table of the Neuron SDK's guide, for EFA the table of network cards in EC2's guide.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a node should have, and what else its detectors cannot know by themselves."""
+
+    gpus: int | None = None
+    efa: int | None = None
+    """EFA devices that it was given for sure."""
+
+    possible_efa: int | None = None
+    """EFA devices that its type can have; a node may be launched with fewer."""
+
+    neuron_devices: int | None = None
+    driver: int | None = None
+    """Major version of NVIDIA's driver, such as 570."""
+
+    at_once: bool = False
+    """Whether a single reading is believed. Right after a boot devices may appear late."""
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The samples without which it cannot be said whether all of this is there."""
+        wanted = {
+            "nvidia-smi": self.gpus,
+            "infiniband": self.efa,
+            "neuron": self.neuron_devices,
+        }
+        return frozenset(name for name, count in wanted.items() if count)
+
+
+UNKNOWN_EQUIPMENT: Final = Equipment()
+
+
+def _sizes(
+    family: str,
+    *,
+    gpus: dict[str, int] | None = None,
+    neuron_devices: dict[str, int] | None = None,
+    efa: int | None = None,
+) -> dict[str, Equipment]:
+    found = {
+        f"{family}.{size}": Equipment(gpus=count, possible_efa=efa)
+        for size, count in (gpus or {}).items()
+    }
+    return found | {
+        f"{family}.{size}": Equipment(neuron_devices=count, possible_efa=efa)
+        for size, count in (neuron_devices or {}).items()
+    }
+
+
+_ONE: Final = dict.fromkeys(("xlarge", "2xlarge", "4xlarge", "8xlarge", "16xlarge"), 1)
+_G_SIZES: Final = _ONE | {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
+
+INSTANCE_TYPES: Final = {
+    **_sizes("p3", gpus={"2xlarge": 1, "8xlarge": 4, "16xlarge": 8}),
+    **_sizes("p3dn", gpus={"24xlarge": 8}),
+    **_sizes("p4d", gpus={"24xlarge": 8}, efa=4),
+    **_sizes("p4de", gpus={"24xlarge": 8}, efa=4),
+    **_sizes("p5", gpus={"4xlarge": 1}),
+    **_sizes("p5", gpus={"48xlarge": 8}, efa=32),
+    **_sizes("p5e", gpus={"48xlarge": 8}, efa=32),
+    **_sizes("p5en", gpus={"48xlarge": 8}, efa=16),
+    **_sizes("p6-b200", gpus={"48xlarge": 8}, efa=8),
+    **_sizes("g4dn", gpus=_ONE | {"12xlarge": 4, "metal": 8}),
+    **_sizes("g5", gpus=_G_SIZES),
+    **_sizes("g6", gpus=_G_SIZES),
+    **_sizes("g6e", gpus=_G_SIZES),
+    **_sizes("gr6", gpus={"4xlarge": 1, "8xlarge": 1}),
+    **_sizes("trn1", neuron_devices={"2xlarge": 1}),
+    **_sizes("trn1", neuron_devices={"32xlarge": 16}, efa=8),
+    **_sizes("trn1n", neuron_devices={"32xlarge": 16}, efa=16),
+    **_sizes("trn2", neuron_devices={"48xlarge": 16}, efa=16),
+    **_sizes("inf1", neuron_devices={"xlarge": 1, "2xlarge": 1, "6xlarge": 4, "24xlarge": 16}),
+    **_sizes("inf2", neuron_devices={"xlarge": 1, "8xlarge": 1, "24xlarge": 6, "48xlarge": 12}),
+}
+
+
+def equipment_of(instance_type: str) -> Equipment | None:
+    """What a node of this type has, also with SageMaker's ``ml.`` before it; None if unknown."""
+    return INSTANCE_TYPES.get(instance_type.removeprefix("ml."))

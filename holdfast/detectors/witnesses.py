@@ -1,0 +1,154 @@
+"""Which readings bear a finding of the kernel's log out.
+
+A line of the kernel's log can be forged: whoever may write to ``/dev/kmsg``, or open a Neuron
+device, writes there what they like. A device that is missing, a counter that rose and what a GPU's
+driver answers cannot be had that way.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.detectors import (
+    efa_log,
+    gpu_dcgm,
+    gpu_driver,
+    gpu_state,
+    gpu_sxid,
+    gpu_xid,
+    host_hardware,
+    memory_state,
+    network_state,
+    neuron_log,
+    neuron_state,
+)
+from holdfast.detectors.causes import moments
+from holdfast.model.health import Fault, Finding
+from holdfast.model.names import Reason
+
+_NUMBER: Final = re.compile(r"(?:nd|neuron)([0-9]{1,4})(?:/|\Z)")
+_PCI: Final = re.compile(r"[0-9a-fA-F]{4,8}:([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.[0-7]")
+
+
+def _is_any(_suspect: str, _witness: str) -> bool:
+    return True
+
+
+def _is_same(suspect: str, witness: str) -> bool:
+    return suspect == witness
+
+
+def _is_same_neuron(suspect: str, witness: str) -> bool:
+    """``nd3`` of the log is ``neuron3`` of sysfs, and has the cores ``neuron3/neuron_core0`` ..."""
+    one, other = _NUMBER.match(suspect), _NUMBER.match(witness)
+    return one is not None and other is not None and int(one[1]) == int(other[1])
+
+
+def _is_same_efa(suspect: str, witness: str) -> bool:
+    """``rdmap160s25`` is at the address ``0000:a0:19.0``; ``rdmap160s25/1`` is its port."""
+    device = witness.partition("/")[0]
+    address = _PCI.fullmatch(suspect)
+    if address is None:
+        return suspect == device
+    return device == f"rdmap{int(address[1], 16)}s{int(address[2], 16)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Witness:
+    """Faults of one family, and the notices with one of the reasons ``notices``."""
+
+    family: str
+    is_same: Callable[[str, str], bool] = _is_any
+    """Whether the device of a suspect and that of a witness are one; where either names none, they
+    may be."""
+
+    reasons: Collection[Reason] = ()
+    """Of faults; none for all of them."""
+
+    notices: Collection[Reason] = ()
+    of: Collection[Reason] = ()
+    """The suspects that it speaks for; none for all of them."""
+
+
+_GPU: Final = (
+    _Witness(family=gpu_state.FAMILY, is_same=_is_same),
+    _Witness(family=gpu_dcgm.FAMILY),  # it numbers GPUs in its own way
+)
+_MISSING: Final = (Reason.GPU_COUNT, Reason.GPU_LOST, Reason.NEURON_COUNT, Reason.EFA_COUNT)
+_LINKS_AND_LOSSES: Final = (Reason.GPU_FABRIC, Reason.GPU_LOST, Reason.GPU_COUNT)
+
+_WITNESSES: Final = {
+    gpu_xid.FAMILY: _GPU,
+    gpu_driver.FAMILY: _GPU,
+    gpu_sxid.FAMILY: (
+        _Witness(family=gpu_state.FAMILY, reasons=_LINKS_AND_LOSSES),
+        _Witness(family=gpu_dcgm.FAMILY),
+    ),
+    neuron_log.FAMILY: (
+        _Witness(family=neuron_state.STATE, is_same=_is_same_neuron),
+        _Witness(family=neuron_state.LISTED, is_same=_is_same_neuron),
+        _Witness(
+            family=neuron_state.EVENTS, is_same=_is_same_neuron, notices=(Reason.NEURON_HARDWARE,)
+        ),
+    ),
+    efa_log.FAMILY: (
+        _Witness(family=network_state.STATE, is_same=_is_same_efa),
+        _Witness(family=network_state.EVENTS, is_same=_is_same_efa, notices=(Reason.EFA_COUNTER,)),
+    ),
+    host_hardware.FAMILY: (
+        _Witness(
+            family=host_hardware.FAMILY,
+            reasons=(Reason.EDAC_UNCORRECTED,),
+            of=(Reason.MACHINE_CHECK, Reason.CPER_FATAL),
+        ),
+        _Witness(
+            family=memory_state.EVENTS,
+            of=(Reason.EDAC_UNCORRECTED, Reason.MACHINE_CHECK, Reason.CPER_FATAL),
+        ),
+        *(
+            _Witness(family=family, reasons=_MISSING, of=(Reason.PCIE_FATAL,))
+            for family in (gpu_state.FAMILY, neuron_state.STATE, network_state.STATE)
+        ),
+    ),
+}
+"""By the family of the suspect."""
+
+WITNESSED: Final = (
+    "gpu-xid",
+    "gpu-sxid",
+    "gpu-driver",
+    "neuron-log",
+    "efa-log",
+    "host-hardware",
+)
+"""The detectors for whose findings there is a witness at all."""
+
+
+def supports(witness: Fault | Finding, suspect: Fault) -> bool:
+    """Whether ``witness``, a fault or a notice, bears ``suspect`` out."""
+    return _is_in_time(witness, suspect) and any(
+        _speaks(row, witness, suspect) for row in _WITNESSES.get(suspect.family, ())
+    )
+
+
+def _speaks(row: _Witness, witness: Fault | Finding, suspect: Fault) -> bool:
+    if isinstance(witness, Fault):
+        is_heard = not witness.witness_within and (not row.reasons or witness.reason in row.reasons)
+    else:
+        is_heard = witness.reason in row.notices
+    return (
+        is_heard
+        and witness.family == row.family
+        and (not row.of or suspect.reason in row.of)
+        and (
+            not suspect.device or not witness.device or row.is_same(suspect.device, witness.device)
+        )
+    )
+
+
+def _is_in_time(witness: Fault | Finding, suspect: Fault) -> bool:
+    within = suspect.witness_within
+    if isinstance(witness, Fault) and witness.seen_at is None:  # a state, and it still holds
+        return max(moments(suspect)) >= witness.since - within
+    return any(abs(at - then) <= within for at in moments(suspect) for then in moments(witness))
