@@ -48,6 +48,7 @@ def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
                 repaired_at=None,
                 checked_at=None,
                 released_at=None,
+                vanished_at=None,
             )
         case Reboot():
             return replace(incident, remedy="reboot", drained_at=incident.drained_at or now)
@@ -72,6 +73,11 @@ def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
             )
         case _:
             return incident
+
+
+def vanished(incident: Incident, now: datetime) -> Incident:
+    """The incident once its node is found gone; one that is over stays as it is."""
+    return incident if incident.ended_at is not None else replace(incident, vanished_at=now)
 
 
 def _repaired(incident: Incident, now: datetime) -> datetime | None:

@@ -64,8 +64,9 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
             wake_at = _earlier(wake_at, choice.until)
             if choice.why:
                 held.append(HeldBack(node=node.name, why=choice.why))
-        elif is_open and isinstance(choice, Drain | Reboot | Replace):
-            held.append(HeldBack(node=node.name, why=_HELD_BY_BREAKER))
+        elif (is_open or node.held) and isinstance(choice, Drain | Reboot | Replace):
+            why = f"a person holds it: {node.held}" if node.held else _HELD_BY_BREAKER
+            held.append(HeldBack(node=node.name, why=why))
         elif isinstance(choice, Drain):
             drains.append((node, choice))
         else:

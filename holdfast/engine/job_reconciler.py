@@ -195,7 +195,7 @@ class JobReconciler:
                 one
                 for one in reversed(self._ports.incidents.list_incidents())
                 if one.node == failure.node
-                and (one.released_at is None or one.released_at >= failure.at)
+                and (one.ended_at is None or one.ended_at >= failure.at)
             ),
             None,
         )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
-from holdfast.decisions.incident_course import advanced, opened
+from holdfast.decisions.incident_course import advanced, opened, vanished
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide, is_request_taken
@@ -21,8 +21,14 @@ from holdfast.model.actions import (
     Retire,
 )
 from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLater, StorageFull
-from holdfast.model.events import BreakerTripped, CallFailed, RepairHeldBack, RepairPostponed
-from holdfast.model.nodes import NodeRecord, NodeView, Phase
+from holdfast.model.events import (
+    BreakerTripped,
+    CallFailed,
+    NodeVanished,
+    RepairHeldBack,
+    RepairPostponed,
+)
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
@@ -57,6 +63,7 @@ class NodeReconciler:
         self._policy = policy
         self._held_back: dict[str, str] = {}  # only so that each reason is told once
         self._known_incidents: set[str] = set()  # only so that each is looked up once
+        self._asked_for_open = False
 
     def step(self) -> datetime:
         """Make one round; it ends early when another controller takes the lead.
@@ -76,6 +83,7 @@ class NodeReconciler:
         plan = decide(view, self._policy, now)
         wake_times = [now + RESYNC, *([plan.wake_at] if plan.wake_at is not None else [])]
         wake_times.append(self._trip(plan, now))
+        wake_times.append(self._close_vanished(view, now))
         nodes = {node.name: node for node in view.nodes}
         actions = {action.node: action for action in plan.actions}
         wake_times += [
@@ -95,6 +103,36 @@ class NodeReconciler:
             return self._failed("opening the breaker", error, now)
         self._ports.events.emit(BreakerTripped(reason=plan.trip.reason))
         return now
+
+    def _close_vanished(self, view: ClusterView, now: datetime) -> datetime:
+        """End the incidents of courses that no node has any more, though none was released."""
+        borne = {
+            node.record.course.incident_id
+            for node in view.nodes
+            if node.record.phase is not Phase.SCHEDULABLE and node.record.course is not None
+        }
+        try:
+            if not self._asked_for_open:
+                stored = self._ports.incidents.list_incidents()
+                self._known_incidents |= {one.id for one in stored if one.ended_at is None}
+                self._asked_for_open = True
+            for incident_id in sorted(self._known_incidents - borne):
+                if not self._ports.leadership.is_held():
+                    return now + AFTER_ERROR
+                self._close(incident_id, view, now)
+        except BackendError as error:
+            return self._failed("closing the incidents of vanished nodes", error, now)
+        return now + RESYNC
+
+    def _close(self, incident_id: str, view: ClusterView, now: datetime) -> None:
+        incident = self._ports.incidents.get(incident_id)
+        if incident is not None and {incident.node, incident.successor} & view.unreadable:
+            return
+        if incident is not None and incident.ended_at is None:
+            self._ports.incidents.put(vanished(incident, now))
+            node = incident.successor or incident.node
+            self._ports.events.emit(NodeVanished(node=node, reason=incident.reason))
+        self._known_incidents.discard(incident_id)
 
     def _carry_on(
         self,
@@ -132,7 +170,7 @@ class NodeReconciler:
     def _keep_phase(self, node: NodeView) -> None:
         """Repeat what must hold while the node is in its phase."""
         record = node.record
-        if record.phase is Phase.DRAINING and node.running_jobs:
+        if record.phase is Phase.DRAINING and node.running_jobs and not node.held:
             self._ports.cluster.drain(node.name)
         if record.phase is Phase.CHECKING and node.check is None:
             self._ports.cluster.begin_check(node.name, record.phase_since.isoformat())

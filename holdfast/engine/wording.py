@@ -8,6 +8,7 @@ from holdfast.model.events import (
     BreakerTripped,
     CallFailed,
     Event,
+    InputRejected,
     JobFinished,
     JobRetried,
     JobWaits,
@@ -18,6 +19,7 @@ from holdfast.model.events import (
     NodeRejoined,
     NodeReleased,
     NodeReplaced,
+    NodeVanished,
     RepairHeldBack,
     RepairOrdered,
     RepairPostponed,
@@ -58,6 +60,10 @@ def _node_sentence(event: Event) -> str:
             return f"{node} is back and is checked"
         case NodeReplaced(node=node, successor=successor):
             return f"{node} was replaced by {successor}"
+        case NodeVanished(node=node, reason=reason):
+            return f"{node} is gone though nobody replaced it; its repair ({reason}) ends"
+        case InputRejected(node=node, key=key, value=value, expected=expected):
+            return f"{node}: {key} is {value!r}, which is ignored: expected {expected}"
         case NodeCheckBegun(node=node):
             return f"{node}: deep health check started"
         case NodeReleased(node=node, after=after):

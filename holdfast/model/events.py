@@ -90,6 +90,16 @@ class NodeReplaced(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVanished(Event):
+    """A node under repair is gone, and nobody had replaced it."""
+
+    name: ClassVar[str] = "node.vanished"
+    node: str
+    reason: str
+    """That of the course which ends with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckBegun(Event):
     """A deep health check was started."""
 
@@ -105,6 +115,17 @@ class NodeReleased(Event):
     node: str
     after: str
     """The reason of the course that ended; empty for a node that is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRejected(Event):
+    """What somebody wrote on a node cannot be used, and is treated as if it were not there."""
+
+    name: ClassVar[str] = "node.input_rejected"
+    node: str
+    key: str
+    value: str
+    expected: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,15 @@ class Incident:
     repaired_at: datetime | None = None
     checked_at: datetime | None = None
     released_at: datetime | None = None
+    vanished_at: datetime | None = None
+    """When the node was found gone though nobody had replaced it: the incident ends with that."""
+
     successor: str = ""
     """The node that took over, if the machine was replaced."""
 
     jobs: tuple[JobTouch, ...] = ()
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When the incident was over; None while it is open."""
+        return self.released_at or self.vanished_at

@@ -122,6 +122,9 @@ class NodeView:
     """What the owner of the machine says; None where nobody knows."""
 
     request: Request | None = None
+    held: str = ""
+    """Why a person wants no repair to begin on the node now; empty if nobody does."""
+
     running_jobs: tuple[str, ...] = ()
     check: CheckResult | None = None
     """Result of the deep health check begun in this phase, once there is one."""
@@ -153,3 +156,6 @@ class ClusterView:
     breaker: Breaker = field(default_factory=Breaker)
     offenders: frozenset[str] = frozenset()
     """``provider_id`` of the machines that were replaced for faulting again and again."""
+
+    unreadable: frozenset[str] = frozenset()
+    """Nodes that are there but whose record is damaged: nothing is done with them."""

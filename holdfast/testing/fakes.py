@@ -47,6 +47,7 @@ class FakeCluster:
         self.nodes = {node.name: node for node in nodes}
         self.breaker = Breaker()
         self.offenders: frozenset[str] = frozenset()
+        self.unreadable: frozenset[str] = frozenset()
         self._calls = calls
         self._clock = clock
 
@@ -59,7 +60,10 @@ class FakeCluster:
         if "snapshot" in self._calls.failing:
             raise self._calls.failing["snapshot"]
         return ClusterView(
-            nodes=tuple(self.nodes.values()), breaker=self.breaker, offenders=self.offenders
+            nodes=tuple(self.nodes.values()),
+            breaker=self.breaker,
+            offenders=self.offenders,
+            unreadable=self.unreadable,
         )
 
     def put(self, node: str, record: NodeRecord) -> None:

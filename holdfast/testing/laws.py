@@ -345,7 +345,7 @@ class Laws(Observer):
 
     def _judge_incidents(self, still_open: set[str]) -> None:
         for incident in self.world.incidents.values():
-            is_open = incident.released_at is None
+            is_open = incident.ended_at is None
             self._check(
                 is_open == (incident.id in still_open),
                 f"the incident {incident.id} is {'open' if is_open else 'over'}, its course is not",

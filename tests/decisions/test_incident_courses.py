@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.incident_course import advanced, opened, resumed, touched
+from holdfast.decisions.incident_course import advanced, opened, resumed, touched, vanished
 from holdfast.model.actions import (
     BeginCheck,
     Drain,
@@ -153,3 +153,27 @@ def test_a_job_resumes_once() -> None:
     incident = resumed(resumed(incident, "a", NOW), "a", LATER)
 
     assert [touch.resumed_at for touch in incident.jobs] == [NOW, None]
+
+
+def test_an_incident_ends_with_its_node_but_only_once() -> None:
+    ended = vanished(INCIDENT, NOW)
+
+    assert (ended.vanished_at, ended.released_at, ended.ended_at) == (NOW, None, NOW)
+    assert vanished(ended, LATER) == ended
+
+
+def test_an_incident_that_was_released_does_not_vanish() -> None:
+    released = grown(Release(node="node-1"))
+
+    assert vanished(released, LATER) == released
+    assert released.ended_at == NOW
+
+
+def test_an_incident_that_goes_on_has_not_ended() -> None:
+    again = advanced(
+        vanished(INCIDENT, NOW),
+        Quarantine(node="node-1", fault=a_fault(), remedy=Remedy.REBOOT),
+        LATER,
+    )
+
+    assert (again.vanished_at, again.ended_at) == (None, None)

@@ -513,3 +513,96 @@ def test_an_order_recorded_by_who_then_lost_the_lead_is_given_by_the_next_under_
     world.restart()
 
     assert f"reboot node-1 {token}" in world.step()
+
+
+def test_the_incident_of_a_node_that_vanished_by_itself_ends() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    del world.cluster.nodes["node-1"]
+    world.clock.time = NOW + timedelta(seconds=9)
+
+    made = world.step(rounds=2)
+
+    assert made == [f"incident {world.incident.id}"]
+    assert world.incident.vanished_at == world.clock.time
+    assert world.events.names().count("node.vanished") == 1
+
+
+def test_a_node_that_vanished_while_nobody_looked_is_noticed() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    del world.cluster.nodes["node-1"]
+    world.restart()
+
+    world.step()
+
+    assert world.incident.vanished_at == NOW
+
+
+def test_the_incident_of_a_node_of_the_same_name_is_another() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    world.cluster.nodes["node-1"] = a_node(provider_id="i-9")
+
+    world.step()
+
+    assert world.incident.vanished_at == NOW
+
+
+def test_an_incident_stays_open_while_its_node_cannot_be_read() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    del world.cluster.nodes["node-1"]
+    world.cluster.unreadable = frozenset({"node-1"})
+
+    world.step(rounds=2)
+    assert world.incident.ended_at is None
+
+    world.cluster.unreadable = frozenset()
+    world.step()
+    assert world.incident.vanished_at == NOW
+
+
+def test_an_incident_goes_on_with_the_node_that_takes_over() -> None:
+    world = World(
+        a_node(Phase.REPLACING, record={"course": a_course(Remedy.REPLACE, ordered_at=NOW)}),
+        a_node(Phase.JOINING, name="node-2", replaces="node-1", provider_id="i-2"),
+    )
+
+    world.step(rounds=3)
+
+    assert "node-1" not in world.cluster.nodes
+    assert "node.vanished" not in world.events.names()
+
+
+def test_who_does_not_lead_ends_no_incident() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    del world.cluster.nodes["node-1"]
+    world.restart(FakeLeadership(asked=0))
+
+    assert world.step() == []
+    assert world.incident.ended_at is None
+
+
+def test_incidents_that_cannot_be_read_are_looked_at_again() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    del world.cluster.nodes["node-1"]
+    world.calls.failing["incident"] = BackendError("away")
+    world.step()
+    assert world.wake_at == NOW + AFTER_ERROR
+
+    world.calls.failing.clear()
+    world.step()
+
+    assert world.incident.vanished_at == NOW
+
+
+def test_jobs_are_not_asked_to_leave_a_node_that_a_person_holds() -> None:
+    world = World(draining())
+    world.cluster.change("node-1", running_jobs=("job",), held="I am copying its disk")
+
+    assert world.step() == ["incident incident-1"]
+    world.cluster.change("node-1", held="")
+    assert world.step() == ["drain node-1"]

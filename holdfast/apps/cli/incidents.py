@@ -27,6 +27,9 @@ from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.names import NODE_NAME_PREFIX
 
 RELEASED: Final = "released"
+VANISHED: Final = "vanished"
+"""The node was gone before its repair had ended."""
+
 OPEN: Final = "open"
 """Not released, and the run that could do so has ended."""
 
@@ -35,15 +38,15 @@ OPEN: Final = "open"
 class _Case:
     run: str
     state: str
-    """``RELEASED``, ``OPEN``, or the phase of the node while it is repaired."""
+    """``RELEASED``, ``VANISHED``, ``OPEN``, or the phase of the node while it is repaired."""
 
     incident: Incident
 
     @property
     def took(self) -> timedelta | None:
-        """From detection to release; None before."""
-        released_at = self.incident.released_at
-        return released_at - self.incident.detected_at if released_at is not None else None
+        """From detection to the end; None before."""
+        ended_at = self.incident.ended_at
+        return ended_at - self.incident.detected_at if ended_at is not None else None
 
     @property
     def short_id(self) -> str:
@@ -104,7 +107,8 @@ def _cases_of(run: KnownRun) -> Iterator[_Case]:
         if record.course is not None and run.is_active
     }
     for incident in run.store.list_incidents():
-        state = phases.get(incident.id, OPEN) if incident.released_at is None else RELEASED
+        over = RELEASED if incident.released_at is not None else VANISHED
+        state = phases.get(incident.id, OPEN) if incident.ended_at is None else over
         yield _Case(run=run.name, state=state, incident=incident)
 
 
@@ -193,6 +197,7 @@ def _course(incident: Incident) -> Iterator[_Point]:
         "repaired": incident.repaired_at,
         "checked": incident.checked_at,
         "released": incident.released_at,
+        "vanished": incident.vanished_at,
     }
     before = None
     for name, at in times.items():

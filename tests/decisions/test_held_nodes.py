@@ -1,0 +1,78 @@
+"""A person holds a repair: it waits, and all that is no repair goes on."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from test_cluster_laws import clusters
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.remediation import decide
+from holdfast.model.actions import Drain, HeldBack, Quarantine, Reboot, Rejoin, Release, Replace
+from holdfast.model.health import Remedy
+from holdfast.model.nodes import Phase
+from holdfast.model.requests import Verb
+from holdfast.testing.builders import NOW, a_cluster, a_course, a_fault, a_node, a_request
+
+POLICY = RemediationPolicy()
+LATE = timedelta(days=1)
+FAULTS = (a_fault(),)
+
+
+def decided(node, **changes):
+    return decide(a_cluster(replace(node, held="saving its disk", **changes)), POLICY, NOW)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        a_node(Phase.QUARANTINED, faults=FAULTS),
+        a_node(Phase.QUARANTINED, faults=FAULTS, request=a_request(Verb.REPLACE), record={
+            "course": a_course(Remedy.REPLACE, condition="RequestedByUser", request_id="request-1")
+        }),
+        a_node(Phase.DRAINING, faults=FAULTS),
+        a_node(Phase.DRAINING, faults=(a_fault(Remedy.REPLACE),), record={
+            "course": a_course(Remedy.REPLACE)
+        }),
+        a_node(Phase.REBOOTING, record={
+            "course": a_course(ordered_at=NOW - LATE, machine="i-1#boot-1")
+        }),
+        a_node(Phase.REPLACING, record={
+            "course": a_course(Remedy.REPLACE, machine="i-1#boot-1")
+        }),
+    ],
+)  # fmt: skip
+def test_no_repair_begins_on_a_held_node_and_it_says_why(node) -> None:
+    assert decide(a_cluster(node), POLICY, NOW).actions != ()
+
+    plan = decided(node)
+
+    assert plan.actions == ()
+    assert plan.held_back == (HeldBack(node="node-1", why="a person holds it: saving its disk"),)
+
+
+@pytest.mark.parametrize(
+    ("node", "kind"),
+    [
+        (a_node(faults=FAULTS), Quarantine),
+        (a_node(Phase.JOINING), Release),
+        (a_node(Phase.QUARANTINED), Release),
+        (a_node(Phase.QUARANTINED, faults=FAULTS, request=a_request(Verb.RELEASE)), Release),
+        (a_node(Phase.REBOOTING, boot_id="boot-2"), Rejoin),
+    ],
+)
+def test_all_that_is_no_repair_goes_on(node, kind) -> None:
+    assert [type(action) for action in decided(node).actions] == [kind]
+
+
+@given(clusters())
+def test_holding_a_node_stops_its_repair_alone(cluster) -> None:
+    held = replace(cluster, nodes=tuple(replace(node, held="x") for node in cluster.nodes))
+
+    before, after = decide(cluster, POLICY, NOW), decide(held, POLICY, NOW)
+
+    assert after.actions == tuple(
+        action for action in before.actions if not isinstance(action, Drain | Reboot | Replace)
+    )
+    assert after.trip == before.trip
