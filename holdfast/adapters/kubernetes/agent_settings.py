@@ -1,0 +1,34 @@
+"""How the agent reports to Kubernetes: the table ``kubernetes`` of its configuration."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.model.names import LABEL_PREFIX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentKubernetes:
+    """Reports to the node's own Node object; the table may be empty.
+
+    The Node object is that of ``node``, or of the environment variable ``NODE_NAME``.
+    """
+
+    namespace: str = "holdfast"
+    """Where the agent keeps its lease."""
+
+    label_prefix: str = LABEL_PREFIX
+    """Before the slash of HyperPod's labels, taint and annotations."""
+
+    server: str | None = None
+    """Address of the API server, such as ``"https://10.0.0.1:6443"``; that of the pod's service
+    account, with its token, if left out."""
+
+    ca_file: Path | None = None
+    """Certificate authorities of ``server``; those that the machine trusts if left out."""
+
+    token_file: Path | None = None
+    """Holds the token for ``server``; it may be replaced at any time."""
+
+    def __post_init__(self) -> None:
+        if self.server is None and (self.ca_file or self.token_file):
+            raise ValueError("ca_file and token_file are for a server that is given, too")
