@@ -1,0 +1,199 @@
+"""A copy of the objects of one kind, kept up to date by list and watch."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Final, Generic, TypeVar
+
+from holdfast.adapters.kubernetes.api import Api, Json, Params, Watch
+from holdfast.adapters.kubernetes.api_errors import Gone
+from holdfast.model.errors import BackendError
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+_WATCH_S: Final = (240, 360)
+"""How long the API server keeps a watch; drawn, so that those of many replicas end apart."""
+
+_STALL: Final = timedelta(minutes=2)
+"""The API server sends a bookmark every minute, so this much silence is that of a hung one."""
+
+
+class Reflector(Generic[T]):
+    """Follows a collection in a thread of its own, from ``start`` to ``stop``.
+
+    While the API server is away the copy stays as it was; afterwards it goes on from where it was,
+    or, if the API server has forgotten that, compares with a new list. Either way the copy becomes
+    what the collection is, deletions included, and never goes back in time.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        *,
+        trim: Callable[[Json], T],
+        changed: Callable[[], None],
+        params: Params | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            api: the client; its rate limit counts a watch as one request.
+            path: of the collection, such as ``/api/v1/nodes``.
+            trim: what is kept of an object. Pure; must bear whatever the API server may send.
+            changed: called from the thread after the copy has changed. Changes that ``trim``
+                leaves no trace of do not count, so that the kubelets' heartbeats wake nobody.
+            params: selectors.
+
+        """
+        self._api = api
+        self._path = path
+        self._trim = trim
+        self._changed = changed
+        self._params = dict(params or {})
+        self._lock = threading.Lock()
+        self._objects: dict[str, T] = {}
+        self._ahead: dict[str, int] = {}
+        self._version = ""
+        self._pause_s = 0.0
+        self._heard_at = time.monotonic()
+        self._error = ""
+        self._synced = threading.Event()
+        self._stopped = threading.Event()
+        self._watch: Watch | None = None
+        self._thread = threading.Thread(target=self._run, name=f"reflector {path}", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a call in progress is waited for."""
+        self._stopped.set()
+        with self._lock:
+            watch = self._watch
+        if watch is not None:
+            watch.close()
+        self._thread.join()
+
+    def objects(self) -> Mapping[str, T]:
+        """The copy as of one moment, by ``name`` or ``namespace/name``; empty before the first."""
+        with self._lock:
+            return dict(self._objects)
+
+    @property
+    def synced(self) -> bool:
+        """The copy was complete at least once."""
+        return self._synced.is_set()
+
+    def wait_until_synced(self, timeout: timedelta) -> bool:
+        """Whether the copy was complete within ``timeout``."""
+        return self._synced.wait(timeout.total_seconds())
+
+    @property
+    def age(self) -> timedelta:
+        """Time since the API server has last said anything; about a minute if nothing happens."""
+        with self._lock:
+            return timedelta(seconds=time.monotonic() - self._heard_at)
+
+    @property
+    def error(self) -> str:
+        """Why the copy is not kept up to date at the moment, empty if it is."""
+        with self._lock:
+            return self._error
+
+    def learn(self, content: Json) -> None:
+        """Take over the API server's answer to a write, so that who wrote sees it at once."""
+        key, version = _key(content), _number(_version(content))
+        with self._lock:
+            # The watch knows better about everything that it has already passed, deletions too.
+            if version > max(_number(self._version), self._ahead.get(key, 0)):
+                self._objects[key] = self._trim(content)
+                self._ahead[key] = version
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._pause_s * random.uniform(0.5, 1.0)):  # noqa: S311
+            self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+            try:
+                if not self._version:
+                    self._list()
+                self._follow()
+            except Gone:
+                self._version = ""
+            except BackendError as error:
+                with self._lock:
+                    self._error = str(error)
+
+    def _list(self) -> None:
+        found: dict[str, T] = {}
+        version = ""
+        for page in self._api.pages(self._path, self._params):
+            found.update((_key(content), self._trim(content)) for content in page.items)
+            version = page.resource_version
+        with self._lock:
+            listed = _number(version)
+            self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > listed}
+            found.update((key, self._objects[key]) for key in self._ahead)
+            differs = found != self._objects
+            self._objects = found
+            self._version = version
+            self._heard_at = time.monotonic()
+        self._synced.set()
+        if differs:
+            self._changed()
+
+    def _follow(self) -> None:
+        """Apply events until the watch ends."""
+        params: dict[str, str | int] = {
+            **self._params,
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311
+        }
+        with self._api.watch(self._path, params, stall=_STALL) as watch:
+            with self._lock:
+                self._watch = watch
+                self._error = ""
+            if self._stopped.is_set():
+                return
+            for event in watch:
+                if self._apply(event["type"], event["object"]):
+                    self._changed()
+
+    def _apply(self, kind: str, content: Json) -> bool:
+        """Whether the copy has changed by an event."""
+        key, version = _key(content), _version(content)
+        with self._lock:
+            self._version = version
+            self._heard_at = time.monotonic()
+            self._pause_s = 0.0
+            if kind == "BOOKMARK" or _number(version) < self._ahead.get(key, 0):
+                return False
+            self._ahead.pop(key, None)
+            if kind == "DELETED":
+                return self._objects.pop(key, None) is not None
+            trimmed = self._trim(content)
+            if key in self._objects and self._objects[key] == trimmed:
+                return False
+            self._objects[key] = trimmed
+            return True
+
+
+def _key(content: Json) -> str:
+    about = content.get("metadata") or {}
+    namespace = about.get("namespace")
+    name = str(about.get("name", ""))  # a bookmark has none
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _version(content: Json) -> str:
+    return str((content.get("metadata") or {}).get("resourceVersion", ""))
+
+
+def _number(version: str) -> int:
+    """Resource versions are revisions of etcd and may be compared (KEP-5504)."""
+    return int(version) if version.isdecimal() else 0
