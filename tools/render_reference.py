@@ -56,7 +56,11 @@ def agent_config_page() -> Iterator[str]:
     yield from _head("Configuration of the agent", agent_config)
     yield f"`holdfast agent --config FILE` reads a TOML file with these keys and tables. {UNITS}"
     yield ""
-    tables = {"log": agent_config.LogSettings, "telemetry": agent_config.TelemetrySettings}
+    tables = {
+        "expected": agent_config.ExpectedDevices,
+        "log": agent_config.LogSettings,
+        "telemetry": agent_config.TelemetrySettings,
+    }
     yield from _knobs(agent_config.AgentConfig, without=tables)
     for title, kind in (("detectors.NAME", agent_config.DetectorSettings), *tables.items()):
         yield from ["", f"## [{title}]", "", _prose(kind.__doc__), ""]
@@ -110,7 +114,7 @@ def reasons_page() -> Iterator[str]:
     """Every reason, and what leads to it."""
     yield from ["# Reasons", "", NOTE.format("holdfast/detectors and holdfast/model/names.py"), ""]
     yield "What each reason means, and what the detectors of the kernel log make of each message."
-    docs = _docs_under_names(names.Reason)
+    docs = docs_under_names(names.Reason)
     rows = [(f"`{one.value}`", docs[one.name]) for one in names.Reason]
     yield from ["", "## Meanings", "", *_table(("Reason", "Meaning"), rows)]
     yield from ["", "## Messages of the kernel", ""]
@@ -145,9 +149,9 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator
 
 
 def _knobs(kind: type, without: Container[str] = ()) -> Iterator[str]:
-    docs = _docs_under_names(kind)
+    docs = docs_under_names(kind)
     rows = [
-        (f"`{field.name}`", _shown_default(field), docs[field.name])
+        (f"`{field.name}`", shown_default(field), docs[field.name])
         for field in fields(kind)
         if field.name not in without
     ]
@@ -155,13 +159,13 @@ def _knobs(kind: type, without: Container[str] = ()) -> Iterator[str]:
 
 
 def _enum_table(kind: type[Enum]) -> Iterator[str]:
-    docs = _docs_under_names(kind)
+    docs = docs_under_names(kind)
     shown = "Code" if issubclass(kind, IntEnum) else "Value"
     rows = [(f"`{one.value}`", f"`{one.name}`", docs.get(one.name, "")) for one in kind]
     yield from _table((shown, "Name", "Meaning"), rows)
 
 
-def _docs_under_names(kind: type) -> dict[str, str]:
+def docs_under_names(kind: type) -> dict[str, str]:
     """The docstrings that stand under the names of a class and of the classes it extends."""
     docs: dict[str, str] = {}
     for one in reversed(kind.__mro__):
@@ -180,7 +184,8 @@ def _own_docs_under_names(kind: type) -> dict[str, str]:
     return docs
 
 
-def _shown_default(field: Field[object]) -> str:
+def shown_default(field: Field[object]) -> str:
+    """Return a default as a file would hold it; empty where leaving the key out means more."""
     is_left_out = field.default is None or field.default_factory is not MISSING
     return "" if is_left_out else f"`{_default(field.default)}`"
 

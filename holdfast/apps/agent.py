@@ -13,11 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.apps.agent_config import AgentConfig, ListenAddress
+from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.apps.agent_config import AgentConfig
 from holdfast.apps.agent_probe import probe
 from holdfast.apps.agent_session import AgentSession
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
 from holdfast.kit.config import load_config
 from holdfast.kit.processes import die_with_parent
@@ -30,7 +32,9 @@ POLL_S: Final = 0.05
 """Seconds between two looks at the log files where the kernel does not tell of news."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_PLAIN: Final = ("node", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow", "logs_only")
+_PLAIN: Final = (
+    "node", "root", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow", "logs_only",
+)  # fmt: skip
 """Options that are keys of the configuration file, too."""
 
 
@@ -70,6 +74,8 @@ def load(options: argparse.Namespace) -> AgentConfig:
         is_stdout = str(options.json_log) == "-"
         part = {"stdout": True} if is_stdout else {"file": options.json_log}
         given["log"] = replace(config.log, **part)
+    if "kubernetes" in options:
+        given["kubernetes"] = config.kubernetes or AgentKubernetes()
     if "metrics" in options:
         given["telemetry"] = replace(config.telemetry, listen=options.metrics)
     return replace(config, **given)
@@ -193,13 +199,18 @@ def _address(text: str) -> ListenAddress:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+_EPILOG: Final = (
+    "Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be "
+    "written; with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuration "
+    "again. Reading /dev/kmsg takes root or the capability CAP_SYSLOG."
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="holdfast agent",
         description="Watch the health of this node: read its kernel log and report its faults.",
-        epilog="Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports "
-        "cannot be written; with --once, with 1 if a fault calls for a remedy. SIGHUP reads the "
-        "configuration again. Reading /dev/kmsg takes root or the capability CAP_SYSLOG.",
+        epilog=_EPILOG,
         argument_default=argparse.SUPPRESS,
     )
     add = parser.add_argument
@@ -212,28 +223,39 @@ def _parser() -> argparse.ArgumentParser:
     add("--output", choices=list(_TEXTS),
         help="how --once prints the report (default: text)")
     add("--node", metavar="NAME", help="name of the node in reports (default: the host name)")
+    add("--root", type=Path, metavar="DIR", help="where the machine's /proc, /sys, /dev, /run and "
+        f"/var/log are below, as in a container (default: {defaults.root})")
     add("--kmsg", type=Path, metavar="PATH", help="the kernel's log: the device, or a file that "
-        f"holds its records (default: {defaults.kmsg})")
+        "holds its records (default: /dev/kmsg below --root)")
     add("--log-file", action="append", type=Path, metavar="PATH", help="a syslog file to follow; "
-        "can be given again (default: /var/log/messages, if it exists)")
+        "can be given again (default: /var/log/messages below --root, if it exists)")
     add("--boot-id-file", type=Path, metavar="PATH",
-        help=f"holds another text after every boot (default: {defaults.boot_id_file})")
-    add("--report-dir", type=Path, metavar="DIR",
-        help=f"where to keep report.json and heartbeat (default: {defaults.report_dir})")
+        help="holds another text after every boot (default: the kernel's, below --root)")
     add("--heartbeat", type=_duration, metavar="DURATION",
         help="time between two signs of life (default: 500ms)")
     add("--xid-profile", choices=[one.value for one in Profile],
         help="whose opinion of an XID counts where vendors disagree (default: hyperpod)")
     add("--shadow", action="store_true", help="only tell what is found, never call for a remedy")
     add("--logs-only", action="store_true", help="read the logs, not the state of the machine")
+    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
+        help="end when the process that started this one ends; with PID also if it has already")
+    # fmt: on
+    _add_readers(parser, defaults)
+    return parser
+
+
+def _add_readers(parser: argparse.ArgumentParser, defaults: AgentConfig) -> None:
+    add = parser.add_argument_group("where it says what it finds").add_argument
+    # fmt: off
+    add("--report-dir", type=Path, metavar="DIR",
+        help=f"where to keep report.json and heartbeat (default: {defaults.report_dir})")
     add("--json-log", type=Path, metavar="FILE",
         help="append the log lines of HyperPod's agent to FILE; - is standard output")
     add("--metrics", type=_address, metavar="[HOST:]PORT",
         help="serve /metrics for Prometheus and /healthz (default host: 127.0.0.1)")
-    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
-        help="end when the process that started this one ends; with PID also if it has already")
+    add("--kubernetes", action="store_true",
+        help="report to this node's Node object as well, as a pod with the name in NODE_NAME")
     # fmt: on
-    return parser
 
 
 if __name__ == "__main__":

@@ -2,49 +2,77 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import Self
 
+from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
+from holdfast.detectors.instance_types import equipment_of
 from holdfast.detectors.table import detectors
+from holdfast.detectors.witnesses import WITNESSED
 from holdfast.model.health import Remedy
 
 
-@dataclass(frozen=True, slots=True)
-class ListenAddress:
-    """Where to listen for TCP connections."""
+class KernelSource(StrEnum):
+    """Where the messages of the kernel are read."""
 
-    host: str
-    port: int
+    KMSG = "kmsg"
+    """The device ``/dev/kmsg``, which takes root or ``CAP_SYSLOG``."""
 
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """Read ``"127.0.0.1:20257"``, ``"[::1]:20257"``, ``":20257"`` (all addresses) or ``20257``.
+    JOURNALD = "journald"
+    """The journal of systemd, by way of ``journalctl``."""
 
-        A port alone is one of the loopback address 127.0.0.1.
-        """
-        host, colon, port = str(value).rpartition(":")
-        is_port = not isinstance(value, bool) and port.isascii() and port.isdecimal()
-        is_host = ":" not in host or (host[0], host[-1]) == ("[", "]")
-        if not is_host or not is_port or int(port) > 0xFFFF:
-            raise ValueError(
-                f"{value!r} is no address such as 127.0.0.1:20257, and no port from 0 to 65535"
-            )
-        return cls(host.strip("[]") if colon else "127.0.0.1", int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    FILES = "files"
+    """Syslog files alone, those of ``log_files``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorSettings:
     """One detector."""
 
-    enabled: bool = True
-    """Whether it looks at anything."""
+    enabled: bool | None = None
+    """Whether it looks at anything. All do if this is left out, save for those that need the
+    devices for themselves."""
+
+    every: timedelta | None = None
+    """How often what it reads is read, such as ``"24h"``; as often as is usual for it if left out.
+    Of several detectors of one source the shortest time counts."""
 
     shadow: bool = False
     """Whether what it finds is only told, as notices, and never calls for a remedy."""
+
+    second_witness: bool = False
+    """Whether what it finds in the kernel's log, where lines can be forged, only warns until
+    another reading supports it, if its remedy touches the node."""
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every <= timedelta(0):
+            raise ValueError(f"every must be longer than 0s, got {self.every}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedDevices:
+    """How many devices the node should have: one may be lost before the agent ever saw it.
+
+    What is left out is taken from the instance type; 0 expects none.
+    """
+
+    gpus: int | None = None
+    """GPUs of NVIDIA."""
+
+    efa: int | None = None
+    """EFA devices. The instance type does not tell, as a node may be launched with fewer: with
+    fewer than it can have there is a warning, unless this is given."""
+
+    neuron_devices: int | None = None
+    """Neuron devices of AWS Trainium and Inferentia."""
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "efa", "neuron_devices"):
+            count = getattr(self, name)
+            if count is not None and count < 0:
+                raise ValueError(f"{name} must not be negative, got {count}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +102,28 @@ class AgentConfig:
     node: str | None = None
     """Name of the node in reports; the host name if left out."""
 
-    kmsg: Path = Path("/dev/kmsg")
-    """The kernel's log: the device, or a file that holds its records."""
+    root: Path = Path("/")
+    """Where the machine's own ``/proc``, ``/sys``, ``/dev``, ``/run`` and ``/var/log`` are below,
+    such as ``"/host"`` in a container. A path that is given on its own is taken as it is."""
+
+    command_path: str | None = None
+    """Folders with commands such as ``nvidia-smi``, separated by colons; ``PATH`` if left out."""
+
+    source: KernelSource = KernelSource.KMSG
+    """Where the kernel's messages are read: ``"kmsg"``, the device; ``"journald"``, the journal of
+    systemd, by way of ``journalctl``; ``"files"``, those of ``log_files`` and nothing else."""
+
+    kmsg: Path | None = None
+    """The kernel's log: the device, or a file that holds its records; ``/dev/kmsg`` below ``root``
+    if left out."""
 
     log_files: tuple[Path, ...] | None = None
-    """Syslog files to follow; ``/var/log/messages`` if left out and if it exists."""
+    """Syslog files to follow, too; ``/var/log/messages`` below ``root`` if left out and if it
+    exists."""
 
-    boot_id_file: Path = Path("/proc/sys/kernel/random/boot_id")
-    """Holds another text after every boot."""
+    boot_id_file: Path | None = None
+    """Holds another text after every boot; ``/proc/sys/kernel/random/boot_id`` below ``root`` if
+    left out."""
 
     report_dir: Path = Path("/run/holdfast")
     """Where to keep ``report.json`` and ``heartbeat``."""
@@ -99,22 +141,48 @@ class AgentConfig:
     """Whether to read logs and nothing else, where several agents share one machine: its disks and
     its memory are not those of any one of their nodes."""
 
+    instance_type: str | None = None
+    """Such as ``"p5.48xlarge"``; on Amazon EC2 the machine knows, if left out."""
+
+    witness_window: timedelta = timedelta(minutes=5)
+    """How far a second witness may be from what it supports, before or after."""
+
     detectors: dict[str, DetectorSettings] = field(default_factory=dict)
     """A table for each detector that is not to run as usual, by its name."""
 
     xid: dict[str, Remedy] = field(default_factory=dict)
     """The remedy for single XID codes, such as ``74 = "reboot"``, whatever the profile says."""
 
+    expected: ExpectedDevices = field(default_factory=ExpectedDevices)
     log: LogSettings = field(default_factory=LogSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    kubernetes: AgentKubernetes | None = None
 
     def __post_init__(self) -> None:
         if self.heartbeat <= timedelta(0):
             raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
+        if self.source is KernelSource.FILES and not self.log_files:
+            raise ValueError('source = "files" needs log_files, such as ["/var/log/kern.log"]')
         names = {detector.name for detector in detectors(self.profile)}
         if unknown := sorted(self.detectors.keys() - names):
             raise ValueError(
                 f"detectors: unknown {', '.join(unknown)}; known are {', '.join(sorted(names))}"
             )
+        self._check_witnesses()
+        if self.instance_type is not None and equipment_of(self.instance_type) is None:
+            raise ValueError(
+                f"instance_type: nothing is known of {self.instance_type}; leave it out and say "
+                "under [expected] what the node should have"
+            )
         if wrong := [code for code in self.xid if not (code.isascii() and code.isdecimal())]:
             raise ValueError(f"xid: the keys are codes such as 74, got {', '.join(wrong)}")
+
+    def _check_witnesses(self) -> None:
+        if self.witness_window <= timedelta(0):
+            raise ValueError(f"witness_window must be longer than 0s, got {self.witness_window}")
+        wanted = {name for name, one in self.detectors.items() if one.second_witness}
+        if alone := sorted(wanted - set(WITNESSED)):
+            raise ValueError(
+                f"second_witness: no other reading supports {', '.join(alone)}; one can be asked "
+                f"for with {', '.join(WITNESSED)}"
+            )

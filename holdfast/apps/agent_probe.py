@@ -9,6 +9,7 @@ from holdfast.adapters.host.linux import LinuxHost
 from holdfast.adapters.telemetry.fan_out import FanOut
 from holdfast.apps.agent_config import AgentConfig
 from holdfast.apps.agent_detectors import chosen_detectors
+from holdfast.apps.agent_equipment import node_equipment
 from holdfast.apps.agent_session import node_name, open_host, read_boot_id
 from holdfast.apps.clock import SystemClock
 from holdfast.detectors.contract import Readings
@@ -28,10 +29,13 @@ def probe(config: AgentConfig) -> NodeReport:
 
     """
     kept = _Kept()
-    watchers = chosen_detectors(config)
+    equipment = node_equipment(config, at_once=True)
+    watchers = chosen_detectors(config, equipment)
     boot_id = read_boot_id(config)
-    unused = config.boot_id_file  # nothing is committed, so no place for cursors is needed
-    with closing(open_host(config, watchers, boot_id, unused, resume=False)) as host:
+    unused = config.root / "unused"  # nothing is committed: no place for cursors is needed
+    with closing(
+        open_host(config, watchers, boot_id, unused, needed=equipment.sources, resume=False)
+    ) as host:
         loop = AgentLoop(
             host=_Untouched(host),
             sink=FanOut(kept, ()),

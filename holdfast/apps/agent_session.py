@@ -1,26 +1,29 @@
 """A working agent, put together from its configuration."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.linux import LinuxHost, Logs
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.report_files import ReportFiles
-from holdfast.adapters.host.sources import plans
+from holdfast.adapters.host.sources import journalctl, plans
 from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
 from holdfast.adapters.telemetry.json_log import JsonLog
 from holdfast.adapters.telemetry.line_output import LineOutput
 from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
 from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
-from holdfast.apps.agent_config import AgentConfig, ListenAddress
+from holdfast.apps.agent_config import AgentConfig, KernelSource
 from holdfast.apps.agent_detectors import chosen_detectors, is_void
+from holdfast.apps.agent_equipment import node_equipment
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Detector
 from holdfast.detectors.table import log_marks, samples_wanted
 from holdfast.engine.agent_loop import AgentLoop
@@ -30,7 +33,8 @@ from holdfast.model.names import Reason
 HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
 """Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
 
-_MESSAGES: Final = Path("/var/log/messages")
+_KUBERNETES: Final = "holdfast.adapters.kubernetes.node_report"
+"""Loaded where it is asked for: TLS takes several MiB."""
 
 Say = Callable[[str], None]
 
@@ -50,14 +54,17 @@ class AgentSession:
 
         """
         self.config = config
-        watchers = chosen_detectors(config)
+        equipment = node_equipment(config, at_once=False)
+        watchers = chosen_detectors(config, equipment)
         with ExitStack() as opened:
             files = ReportFiles(config.report_dir)
             boot_id = read_boot_id(config)
             last = files.last()
             is_resumed = last is not None and last.boot_id == boot_id
             cursors = config.report_dir / "state" / "cursors.json"
-            self.host = open_host(config, watchers, boot_id, cursors, resume=is_resumed)
+            self.host = open_host(
+                config, watchers, boot_id, cursors, needed=equipment.sources, resume=is_resumed
+            )
             opened.callback(self.host.close)
             metrics = AgentMetrics(node_name(config), list(Reason))
             self._loop = AgentLoop(
@@ -84,8 +91,21 @@ class AgentSession:
 
 
 def node_name(config: AgentConfig) -> str:
-    """The name of the node in reports."""
-    return config.node or os.uname().nodename
+    """The name of the node in reports.
+
+    Raises:
+        ConfigError: Kubernetes may know it by another name than that of the host.
+
+    """
+    if config.kubernetes is None:
+        return config.node or os.uname().nodename
+    name = config.node or os.environ.get("NODE_NAME")
+    if not name:
+        raise ConfigError(
+            "kubernetes: the name of the Node object is not known; set the environment variable "
+            "NODE_NAME from spec.nodeName of the pod, or give node"
+        )
+    return name
 
 
 def open_host(
@@ -94,6 +114,7 @@ def open_host(
     boot_id: str,
     cursors: Path,
     *,
+    needed: Collection[str],
     resume: bool,
 ) -> LinuxHost:
     """The machine as ``watchers`` need to see it; see ``LinuxHost`` and ``Logs``.
@@ -102,9 +123,12 @@ def open_host(
         ConfigError: a log cannot be read.
 
     """
+    machine = Machine(root=config.root, path=config.command_path)
+    kmsg = config.kmsg or machine.root / "dev/kmsg"
     logs = Logs(
-        kmsg=config.kmsg,
-        log_files=_default_log_files() if config.log_files is None else config.log_files,
+        kmsg=kmsg if config.source is KernelSource.KMSG else None,
+        journalctl=journalctl(machine) if config.source is KernelSource.JOURNALD else (),
+        log_files=_log_files(config),
         cursors=cursors,
     )
     return LinuxHost(
@@ -113,7 +137,7 @@ def open_host(
         resume=resume,
         marks=log_marks(watchers),
         clock=SystemClock(),
-        plans=plans(samples_wanted(watchers), Machine()),
+        plans=plans(samples_wanted(watchers), machine, needed),
     )
 
 
@@ -124,7 +148,7 @@ def read_boot_id(config: AgentConfig) -> str:
         ConfigError: there is none.
 
     """
-    path = config.boot_id_file
+    path = config.boot_id_file or config.root / "proc/sys/kernel/random/boot_id"
     try:
         boot_id = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -147,6 +171,16 @@ def _observers(
         endpoint = _endpoint(config.telemetry.listen, metrics, say)
         opened.callback(endpoint.close)
         observers += [metrics, endpoint]
+    if config.kubernetes is not None:
+        reporter = import_module(_KUBERNETES).open_reporter(
+            config.kubernetes,
+            node_name(config),
+            patience=HEALTHZ_PATIENCE,
+            clock=SystemClock(),
+            say=say,
+        )
+        opened.callback(reporter.close)
+        observers.append(reporter)
     return observers
 
 
@@ -156,5 +190,6 @@ def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> Metric
     return endpoint
 
 
-def _default_log_files() -> tuple[Path, ...]:
-    return (_MESSAGES,) if _MESSAGES.exists() else ()
+def _log_files(config: AgentConfig) -> tuple[Path, ...]:
+    usual = config.root / "var/log/messages"
+    return ((usual,) if usual.exists() else ()) if config.log_files is None else config.log_files

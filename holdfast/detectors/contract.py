@@ -10,6 +10,9 @@ from holdfast.model.health import Finding
 
 KERNEL_LOG: Final = "kernel_log"
 
+LOGS: Final = "logs"
+"""A sample that comes when a log can be read no more, or again: its ``error`` says which."""
+
 
 class Profile(StrEnum):
     """Whose opinion of a fault counts where vendors disagree."""
@@ -92,6 +95,9 @@ class Detector:
 
     every: timedelta = timedelta(minutes=1)
     """How often its samples are to be taken. Of several detectors the shortest time counts."""
+
+    is_opt_in: bool = False
+    """Whether it runs only where it is asked for: what it reads disturbs jobs."""
 
     settles: frozenset[str] = frozenset()
     """Families of which it says all there is each time it is called, so that what it does not

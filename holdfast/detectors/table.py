@@ -9,8 +9,11 @@ from holdfast.detectors import (
     clock_state,
     disk_state,
     edac_state,
+    efa_devices,
     efa_log,
     gpu_dcgm,
+    gpu_dcgm_diag,
+    gpu_dcgm_policy,
     gpu_driver,
     gpu_state,
     gpu_sxid,
@@ -20,18 +23,24 @@ from holdfast.detectors import (
     host_lockup,
     host_memory,
     infiniband_log,
+    infiniband_ports,
+    log_sources,
     memory_state,
     network_state,
     neuron_log,
     neuron_ls,
+    neuron_monitor,
     neuron_state,
     process_state,
     runtime_state,
+    unit_state,
 )
-from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile
+from holdfast.detectors.contract import KERNEL_LOG, LOGS, Detector, Profile
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.model.health import Remedy
 
 ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
+    log_sources.build,
     gpu_xid.build,
     gpu_sxid.build,
     gpu_driver.build,
@@ -44,24 +53,38 @@ ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
     host_hardware.build,
     gpu_state.build,
     gpu_dcgm.build,
+    gpu_dcgm_diag.build,
+    gpu_dcgm_policy.build,
     neuron_state.build,
     neuron_ls.build,
+    neuron_monitor.build,
     network_state.build,
+    efa_devices.build,
+    infiniband_ports.build,
     memory_state.build,
     disk_state.build,
     edac_state.build,
     process_state.build,
     clock_state.build,
     runtime_state.build,
+    unit_state.build,
 )
 
 
 def detectors(
-    profile: Profile, xid_overrides: Mapping[int, Remedy] = MappingProxyType({})
+    profile: Profile,
+    xid_overrides: Mapping[int, Remedy] = MappingProxyType({}),
+    equipment: Equipment = UNKNOWN_EQUIPMENT,
 ) -> tuple[Detector, ...]:
-    """All detectors, judging as ``profile`` does, save for the XIDs with a remedy of their own."""
+    """All detectors of a node with ``equipment``.
+
+    They judge as ``profile`` does, save for the XIDs with a remedy of their own.
+    """
     built = {build: build(profile) for build in ROWS}
-    built[gpu_xid.build] = gpu_xid.build(profile, xid_overrides)
+    built[gpu_xid.build] = gpu_xid.build(profile, xid_overrides, equipment.driver)
+    built[gpu_dcgm_policy.build] = gpu_dcgm_policy.build(profile, xid_overrides)
+    for counting in (gpu_state, neuron_state, neuron_ls, network_state):
+        built[counting.build] = counting.build(profile, equipment)
     return tuple(built.values())
 
 
@@ -74,6 +97,6 @@ def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
     """Which samples the detectors read, and how often each is to be taken."""
     wanted: dict[str, timedelta] = {}
     for detector in detectors:
-        for name in sorted(detector.reads - {KERNEL_LOG}):
+        for name in sorted(detector.reads - {KERNEL_LOG, LOGS}):
             wanted[name] = min(wanted.get(name, detector.every), detector.every)
     return wanted

@@ -37,6 +37,8 @@ class Node:
     """A node's files, and an agent that watches them."""
 
     def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.root.mkdir()
         self.kmsg = directory / "kmsg"
         self.messages = directory / "messages"
         self.boot_id = directory / "boot_id"
@@ -50,6 +52,7 @@ class Node:
         return [
             *("--node", "n1", "--kmsg", str(self.kmsg), "--log-file", str(self.messages)),
             *("--boot-id-file", str(self.boot_id), "--report-dir", str(self.reports)),
+            *("--root", str(self.root)),
             *("--heartbeat", "50ms", *extra),
         ]
 

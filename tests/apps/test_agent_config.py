@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import signal
 import socket
@@ -8,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +17,18 @@ import pytest
 
 from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.agent import main
-from holdfast.apps.agent_config import AgentConfig, ListenAddress
-from holdfast.detectors.contract import KERNEL_LOG, Profile
-from holdfast.detectors.table import detectors
+from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent_detectors import chosen_detectors
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.detectors.contract import Profile
+from holdfast.detectors.table import detectors, samples_wanted
 from holdfast.kit.config import load_config, parse_table
 from holdfast.model.errors import ConfigError
+from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
 PATIENCE_S = 20.0  # far more than anything here takes, for machines that are busy
 XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, text"
-
-
-STATE = [one.name for one in detectors(Profile.HYPERPOD) if one.reads != {KERNEL_LOG}]
-"""Detectors that would look at the machine of the test."""
 
 
 def eventually(is_true: Callable[[], object]) -> None:
@@ -41,6 +42,8 @@ class Configured:
     """An agent with a configuration file."""
 
     def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.root.mkdir()
         self.kmsg = directory / "kmsg"
         self.file = directory / "agent.toml"
         self.reports = directory / "run"
@@ -54,16 +57,17 @@ class Configured:
         self.file.write_text(
             f'node = "n1"\nkmsg = "{self.kmsg}"\nlog_files = []\n'
             f'boot_id_file = "{self.kmsg.parent / "boot_id"}"\n'
-            f'report_dir = "{self.reports}"\nheartbeat = "50ms"\n{top}\n{more}\n'
-            + "".join(f"[detectors.{name}]\nenabled = false\n" for name in STATE),
+            f'report_dir = "{self.reports}"\nheartbeat = "50ms"\n'
+            f'root = "{self.root}"\ncommand_path = "{self.root}"\n{top}\n{more}\n'
+            "[detectors.clock-state]\nenabled = false\n",  # there is one clock for all roots
             encoding="utf-8",
         )
 
-    def start(self, *extra: str) -> subprocess.Popen[bytes]:
+    def start(self, *extra: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         before = self.heartbeat()
         argv = [sys.executable, "-m", "holdfast.apps.agent", "--config", str(self.file), *extra]
         with self.errors.open("ab") as errors:
-            process = subprocess.Popen(argv, stderr=errors, stdout=subprocess.PIPE)
+            process = subprocess.Popen(argv, stderr=errors, stdout=subprocess.PIPE, env=env)
         self.processes.append(process)
         eventually(lambda: self.heartbeat() not in ("", before) or process.poll() is not None)
         return process
@@ -158,7 +162,7 @@ def test_an_unknown_detector_or_key_is_answered_with_the_known_ones() -> None:
         f"detectors: unknown a, gpu; known are {names}",
     )
     assert problems({"detectors": {"gpu-xid": {"on": 1}}}) == (
-        "detectors.gpu-xid.on: unknown key; known are enabled, shadow",
+        "detectors.gpu-xid.on: unknown key; known are enabled, every, shadow, second_witness",
     )
     assert problems({"reprot_dir": "/x"}) == ("reprot_dir: unknown key (did you mean report_dir?)",)
 
@@ -511,3 +515,80 @@ def test_a_file_that_is_missing_is_named(
 ) -> None:
     assert main(["--config", str(tmp_path / "none.toml")]) == 2
     assert "none.toml: cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_what_disturbs_jobs_runs_where_it_is_asked_for_and_as_often_as_it_is() -> None:
+    def chosen(**settings: object) -> dict[str, timedelta]:
+        config = parse_table({"detectors": {"gpu-dcgm-diag": settings}}, AgentConfig)
+        return samples_wanted(chosen_detectors(config))
+
+    assert "dcgm-diag" not in chosen()
+    assert "dcgm-diag" not in chosen(every="1h")
+    assert chosen(enabled=True)["dcgm-diag"] == timedelta(hours=24)
+    assert chosen(enabled=True, every="1h")["dcgm-diag"] == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"detectors": {"gpu-state": {"every": "0s"}}}, "every must be longer than 0s"),
+        ({"source": "syslog"}, "source"),
+        ({"source": "files"}, 'source = "files" needs log_files'),
+        ({"source": "files", "log_files": []}, 'source = "files" needs log_files'),
+    ],
+)
+def test_what_cannot_be_read_is_refused(table: dict[str, object], words: str) -> None:
+    assert words in problems(table)[0]
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_an_agent_in_a_container_needs_nothing_but_the_root_of_its_machine(
+    agent: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(agent.root, "dev/kmsg", f"4,1,2,-;{XID.format(74)}\n")
+    write(agent.root, "proc/sys/kernel/random/boot_id", "b7\n")
+    write(agent.root, "proc/meminfo", "MemAvailable: 1 kB\n")
+    agent.file.write_text(
+        f'root = "{agent.root}"\ncommand_path = "{agent.root}"\n', encoding="utf-8"
+    )
+
+    assert main(["--config", str(agent.file), "--once", "--output", "json"]) == 1
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["boot_id"] == "b7"
+    assert [fault["code"] for fault in report["faults"]] == [74]
+    assert Reason.MEMORY_EXHAUSTED in [notice["reason"] for notice in report["notices"]]
+
+
+def test_an_agent_that_reads_files_alone_needs_no_device(agent: Configured) -> None:
+    messages = agent.root / "messages"
+    messages.touch()
+    agent.kmsg.unlink()
+    agent.configure()
+    text = agent.file.read_text(encoding="utf-8").replace(
+        "log_files = []", f'source = "files"\nlog_files = ["{messages}"]'
+    )
+    agent.file.write_text(text, encoding="utf-8")
+    agent.start()
+
+    with messages.open("a", encoding="utf-8") as log:
+        log.write(f"Nov 20 10:00:00 host kernel: {XID.format(74)}\n")
+
+    eventually(lambda: agent.codes() == [74])
+
+
+def test_an_agent_without_a_journalctl_lives_and_says_so(agent: Configured) -> None:
+    agent.configure(top='source = "journald"')
+    process = agent.start(env={**os.environ, "PATH": str(agent.root)})
+
+    eventually(lambda: agent.report().notices)
+
+    assert process.poll() is None
+    [notice] = agent.report().notices
+    assert (notice.reason, notice.device) == (Reason.SOURCE_FAILED, "logs")
+    assert "journalctl" in notice.message

@@ -1,7 +1,7 @@
 from holdfast.apps.agent import _parser, load
 from holdfast.apps.agent_config import AgentConfig
 from holdfast.apps.agent_detectors import chosen_detectors
-from holdfast.detectors.contract import KERNEL_LOG
+from holdfast.detectors.contract import KERNEL_LOG, LOGS
 from holdfast.detectors.table import samples_wanted
 
 
@@ -13,7 +13,7 @@ def test_an_agent_for_logs_only_takes_no_samples_and_misses_no_log_detector():
     assert samples_wanted(everything)
     assert samples_wanted(chosen) == {}
     assert [one.name for one in chosen] == [
-        one.name for one in everything if KERNEL_LOG in one.reads
+        one.name for one in everything if not one.reads.isdisjoint({KERNEL_LOG, LOGS})
     ]
 
 

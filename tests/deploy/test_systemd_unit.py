@@ -24,11 +24,45 @@ def test_the_unit_is_one_that_systemd_understands() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_unit_keeps_the_agent_running_and_small() -> None:
+BLINDING = {
+    "DeviceAllow": "GPUs and network adapters",
+    "DevicePolicy": "GPUs and network adapters",
+    "InaccessiblePaths": "what lies there",
+    "NoExecPaths": "the commands of vendors",
+    "PrivateDevices": "GPUs and network adapters",
+    "PrivateNetwork": "the health of the kubelet",
+    "PrivateUsers": "files that root alone may read",
+    "ProcSubset": "the memory and the mounts",
+    "ProtectClock": "the state of the clock and, by an implied DeviceAllow, all devices",
+    "ProtectKernelLogs": "the kernel's log",
+    "ProtectProc": "processes of others",
+    "RootDirectory": "the machine",
+    "RootImage": "the machine",
+    "SystemCallFilter": "what a vendor's command may need",
+    "TemporaryFileSystem": "what lies below",
+    "User": "what root alone may read",
+}
+"""Options of systemd.exec(5) and what a detector could not see with them."""
+
+
+def test_the_sandbox_hides_nothing_that_a_detector_reads() -> None:
+    service = read_unit()["Service"]
+
+    assert {option for option in BLINDING if option in service} == set()
+    assert service["ProtectHome"] == "read-only"
+    assert {"AF_UNIX", "AF_INET", "AF_NETLINK"} <= set(service["RestrictAddressFamilies"].split())
+    assert {"CAP_SYSLOG", "CAP_DAC_READ_SEARCH"} <= set(service["CapabilityBoundingSet"].split())
+
+
+def read_unit() -> configparser.ConfigParser:
     unit = configparser.ConfigParser(strict=True)
     unit.optionxform = str  # type: ignore[assignment]
     unit.read(UNIT, encoding="utf-8")
-    service = unit["Service"]
+    return unit
+
+
+def test_the_unit_keeps_the_agent_running_and_small() -> None:
+    service = read_unit()["Service"]
 
     assert service["Restart"] == "always"
     assert "CAP_SYSLOG" in service["CapabilityBoundingSet"].split()

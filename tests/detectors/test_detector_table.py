@@ -6,7 +6,7 @@ import pytest
 
 import holdfast.detectors
 from holdfast.adapters.host.sources import SOURCES
-from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings
+from holdfast.detectors.contract import KERNEL_LOG, LOGS, LogLine, Profile, Readings
 from holdfast.detectors.table import ROWS, detectors, log_marks
 from holdfast.model.health import Remedy
 
@@ -31,7 +31,7 @@ def test_detectors_differ_by_name_and_declare_what_they_read(profile: Profile) -
     assert len({watcher.name for watcher in watchers}) == len(ROWS)
     for watcher in watchers:
         assert watcher.reads
-        assert watcher.reads <= {KERNEL_LOG, *SOURCES}
+        assert watcher.reads <= {KERNEL_LOG, LOGS, *SOURCES}
         assert bool(watcher.marks) == (KERNEL_LOG in watcher.reads)
 
 

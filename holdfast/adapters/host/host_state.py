@@ -51,18 +51,22 @@ def memory(root: Path) -> dict[str, str]:
 
 
 def disks(root: Path) -> dict[str, str]:
-    """Local file systems by mount point.
+    """Local file systems by the first of their mount points.
 
     ``MOUNT/options`` is that of the file system itself, not of the mount; ``MOUNT/writable`` is
     there as long as these do not forbid to write; ``MOUNT/free`` and
     ``MOUNT/inodes`` are what an unprivileged user can still take, in percent of all.
     """
     values: dict[str, str] = {}
+    known = set()
     for line in _mounts(root).splitlines():
         mount, _, file_system = line.partition(" - ")
         fields, kinds = mount.split(), file_system.split()
         if len(fields) < 5 or len(kinds) < 3 or kinds[0] not in _LOCAL_FILE_SYSTEMS:
             continue
+        if fields[2] in known:  # pods and sandboxes mount parts of it again
+            continue
+        known.add(fields[2])
         point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[4])
         values[f"{point}/options"] = kinds[2]
         if "rw" in kinds[2].split(","):

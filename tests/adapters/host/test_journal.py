@@ -293,7 +293,7 @@ def test_no_record_breaks_the_reader(record: Any) -> None:
 
 def test_a_moment_that_cannot_be_is_none(fake: FakeJournal) -> None:
     journal = fake.open()
-    for stamp in ("9" * 30, "-1", "soon", "", "９"):
+    for stamp in ("9" * 30, "-1", "soon", "", "\uff19"):
         record = {"MESSAGE": "NVRM: a", "__CURSOR": "c", "__REALTIME_TIMESTAMP": stamp}
         assert journal._message(json.dumps(record).encode(), NOW + timedelta(1)) == [
             LogLine(message="NVRM: a", observed_at=NOW + timedelta(1))

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.adapters.host.linux import LinuxHost, Logs
 from holdfast.adapters.host.sampler import Plan, Reading
-from holdfast.detectors.contract import Sample
+from holdfast.detectors.contract import LOGS, Readings, Sample
 from holdfast.model.errors import BackendError, ConfigError
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
@@ -184,8 +184,20 @@ def test_a_log_that_fails_hides_no_other(machine: Machine) -> None:
     machine.log("b", machine.logs.log_files[1])
 
     assert [line.message for line in host.read().kernel_log] == ["NVRM: a", "NVRM: b"]
-    with pytest.raises(BackendError, match=f"cannot read {path}: not a regular file"):
-        host.read()
+    host.close()
+
+
+def test_a_log_that_fails_is_told_once_and_so_is_its_return(machine: Machine) -> None:
+    path = machine.logs.log_files[0]
+    path.unlink()
+    host = machine.host()
+
+    assert host.read().samples[LOGS].error == ""
+    path.mkdir()
+    assert host.read().samples[LOGS].error == f"{path}: not a regular file"
+    assert host.read() == Readings()
+    path.rmdir()
+    assert host.read().samples[LOGS].error == ""
     host.close()
 
 
@@ -228,7 +240,7 @@ def test_samples_go_on_in_the_next_agent_of_the_boot_and_begin_anew_in_another(
             plans={"a": Plan(read=lambda: Reading(values={"n": "1"}), every=timedelta(hours=1))},
         )  # fmt: skip
         assert not host.has_all_samples
-        while not (samples := host.read().samples):
+        while "a" not in (samples := host.read().samples):
             select.select(host.filenos(), [], [], 20)
         host.commit()
         host.close()

@@ -4,18 +4,21 @@ import os
 import socket
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host import accelerators, host_state, network
+from holdfast.adapters.host import accelerators, command_values, host_state, network
 from holdfast.adapters.host.machine import Machine
-from holdfast.adapters.host.sources import SOURCES, plans
+from holdfast.adapters.host.sources import SOURCES, journalctl, plans
 from holdfast.detectors.contract import Profile
 from holdfast.detectors.table import detectors, samples_wanted
+from holdfast.model.errors import BackendError
 
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 WANTED = dict.fromkeys(SOURCES, timedelta(minutes=1))
 
 
@@ -33,6 +36,19 @@ def tool(folder: Path, name: str, script: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
+MADE = {
+    "proc/meminfo": "MemAvailable: 7 kB\n",
+    "proc/self/mountinfo": "25 1 259:1 / / rw - ext4 /dev/root rw\n",
+    "proc/loadavg": "0.1 0.2 0.3 2/523 4242\n",
+    "proc/sys/kernel/pid_max": "1000\n",
+}
+"""What every machine has."""
+
+
+NUMBERS = " ".join(str(number) for number in range(4, 53))
+"""The fields of proc(5) stat after the state, each the number that it has there."""
+
+
 def test_every_source_is_wanted_by_a_detector_and_every_wish_has_a_source() -> None:
     assert set(samples_wanted(detectors(Profile.HYPERPOD))) == set(SOURCES)
 
@@ -44,11 +60,13 @@ def test_a_machine_without_devices_has_no_sources_for_them(tmp_path: Path) -> No
 
 
 def test_a_machine_with_everything_has_all_sources(tmp_path: Path) -> None:
-    for name in ("nvidia-smi", "dcgmi", "neuron-ls"):
+    for name in (
+        "nvidia-smi", "dcgmi", "neuron-ls", "neuron-monitor", "fi_info", "ibstat", "systemctl",
+    ):  # fmt: skip
         tool(tmp_path / "bin", name, "")
     for name in (
         "sys/devices/virtual/neuron_device", "sys/class/infiniband",
-        "sys/devices/system/edac/mc",
+        "sys/devices/system/edac/mc", "run/systemd/system",
     ):  # fmt: skip
         (tmp_path / name).mkdir(parents=True)
     write(tmp_path, {"proc/meminfo": "", "proc/self/mountinfo": "", "proc/loadavg": ""})
@@ -93,6 +111,7 @@ def test_neuron_devices_are_read_and_unknown_files_are_not(tmp_path: Path) -> No
     )
 
     assert accelerators.neuron(tmp_path) == {
+        "/read": "",
         "neuron0": "",
         "neuron0/reset": "1",
         "neuron0/info/serial_number": "",
@@ -100,6 +119,83 @@ def test_neuron_devices_are_read_and_unknown_files_are_not(tmp_path: Path) -> No
         "neuron0/neuron_core0": "",
         "neuron0/neuron_core0/stats/status/hw_nc_ue_error/total": "0",
     }
+
+
+SHOWN = """Result=success
+NRestarts=4
+Id=kubelet.service
+LoadState=loaded
+ActiveState=active
+SubState=running
+
+NRestarts=0
+Id=crio.service
+LoadState=not-found
+ActiveState=inactive
+"""
+
+
+def test_units_that_are_installed_are_read(tmp_path: Path) -> None:
+    assert command_values.units(tmp_path, SHOWN) == {
+        "kubelet/ActiveState": "active",
+        "kubelet/SubState": "running",
+        "kubelet/Result": "success",
+        "kubelet/NRestarts": "4",
+    }
+
+
+def test_each_efa_device_counts_once(tmp_path: Path) -> None:
+    text = (RECORDINGS / "efa/fi-32.txt").read_text(encoding="utf-8")
+
+    assert len(command_values.efa_domains(tmp_path, text)) == 32
+
+
+def test_a_command_is_found_where_the_machine_has_its_commands(tmp_path: Path) -> None:
+    tool(tmp_path / "bin", "neuron-ls", "print('[]')")
+
+    reading = plans(WANTED, Machine(root=tmp_path, path=str(tmp_path / "bin")))["neuron-ls"].read()
+
+    assert reading.text == "[]\n"
+
+
+def test_a_stream_gives_what_came_since_the_last_look_and_ends_with_its_plan(
+    tmp_path: Path,
+) -> None:
+    tool(tmp_path / "bin", "neuron-monitor", "import time; print('{}', flush=True); time.sleep(60)")
+    plan = plans(WANTED, Machine(root=tmp_path, path=str(tmp_path / "bin")))["neuron-monitor"]
+
+    texts = [plan.read().text]
+    deadline = time.monotonic() + 20
+    while "{}" not in texts:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        texts.append(plan.read().text)
+
+    assert plan.read().text == ""
+    plan.close()
+
+
+def test_a_stream_that_ends_is_an_error(tmp_path: Path) -> None:
+    tool(tmp_path / "bin", "dcgmi", "import sys; sys.exit('no host engine')")
+    plan = plans(WANTED, Machine(root=tmp_path, path=str(tmp_path / "bin")))["dcgm-policy"]
+
+    def read_to_the_end() -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            plan.read()
+
+    with pytest.raises(BackendError, match="dcgmi ended with 1: no host engine"):
+        read_to_the_end()
+    plan.close()
+
+
+def test_the_journal_of_a_machine_is_below_its_root(tmp_path: Path) -> None:
+    tool(tmp_path / "bin", "journalctl", "")
+    command = str(tmp_path / "bin" / "journalctl")
+    path = str(tmp_path / "bin")
+
+    assert journalctl(Machine(path=path)) == (command,)
+    assert journalctl(Machine(root=tmp_path, path=path)) == (command, f"--root={tmp_path}")
 
 
 class Links:
@@ -176,6 +272,7 @@ def test_memory_and_its_pressure(tmp_path: Path) -> None:
             "proc/meminfo": "MemTotal:  100 kB\nMemAvailable:  7 kB\nHardwareCorrupted: 4 kB\nX:\n",
             "proc/pressure/memory": "some avg10=0.00 avg60=1.00 avg300=0.00 total=1\n"
             "full avg10=0.18 avg60=0.34 avg300=0.10 total=159886802\n",
+            "proc/vmstat": "allocstall_normal 9\noom_kill 3\n",
         },
     )
 
@@ -185,6 +282,7 @@ def test_memory_and_its_pressure(tmp_path: Path) -> None:
         "HardwareCorrupted": "4",
         "some/avg60": "1.00",
         "full/avg60": "0.34",
+        "oom_kill": "3",
     }
 
 
@@ -192,7 +290,8 @@ def test_options_of_a_file_system_are_not_those_of_its_mount(tmp_path: Path) -> 
     lines = (
         "25 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard\n"
         "30 25 259:2 / /my\\040data rw,relatime - xfs /dev/nvme1n1 ro,noquota\n"
-        "31 25 259:1 / /bound ro,relatime - ext4 /dev/root rw\n"
+        "31 25 259:1 /var /bound ro,relatime - ext4 /dev/root rw\n"
+        "34 25 259:3 / /held ro,relatime - ext4 /dev/nvme2n1 rw\n"
         "32 25 0:20 / /proc rw - proc proc rw\n"
         "33 25 0:21 / /nfs rw - nfs4 server:/x rw\n"
         "damaged - line\n"
@@ -204,11 +303,25 @@ def test_options_of_a_file_system_are_not_those_of_its_mount(tmp_path: Path) -> 
     assert {name: text for name, text in values.items() if name.endswith("options")} == {
         "//options": "rw,discard",
         "/my data/options": "ro,noquota",
-        "/bound/options": "rw",
+        "/held/options": "rw",
     }
     assert "//writable" in values
     assert "/my data/writable" not in values
     assert 0 < float(values["//free"]) <= 100
+
+
+def test_the_mounts_are_those_of_the_machine_where_they_may_be_seen(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "proc/1/mountinfo": "25 1 259:1 / / rw - ext4 /dev/root rw\n",
+            "proc/self/mountinfo": "25 1 259:1 / /in/a/container rw - ext4 /dev/root rw\n",
+        },
+    )
+
+    assert "//options" in host_state.disks(tmp_path)
+    (tmp_path / "proc/1/mountinfo").unlink()
+    assert "/in/a/container/options" in host_state.disks(tmp_path)
 
 
 def test_the_controllers_of_memory_are_read(tmp_path: Path) -> None:
@@ -227,12 +340,21 @@ def test_threads_and_zombies_are_counted(tmp_path: Path) -> None:
             "proc/loadavg": "0.1 0.2 0.3 2/523 4242\n",
             "proc/sys/kernel/pid_max": "4194304\n",
             "proc/sys/kernel/threads-max": "1000\n",
-            "proc/10/stat": "10 (a) Z) Z 1 1\n",
-            "proc/11/stat": "11 (b) Z) S 1 1\n",
+            "proc/10/stat": f"10 (a) Z) Z {NUMBERS}\n",
+            "proc/11/stat": f"11 (b) Z) S {NUMBERS}\n",
+            "proc/12/stat": f"12 (c d:1) D {NUMBERS}\n",
+            "proc/12/status": "Name:\tc\nvoluntary_ctxt_switches:\t7\n"
+            "nonvoluntary_ctxt_switches:\t3\n",
+            "proc/13/stat": f"13 (e) D {NUMBERS}\n",
         },
     )
 
-    assert host_state.processes(tmp_path) == {"threads": "523", "limit": "1000", "zombies": "1"}
+    assert host_state.processes(tmp_path) == {
+        "threads": "523",
+        "limit": "1000",
+        "zombies": "1",
+        "blocked": "12:22:7+3:c_d_1 13:22::e",
+    }
 
 
 def test_a_runtime_that_listens_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +372,13 @@ def test_the_clock_of_this_machine_can_be_asked() -> None:
 
 
 def test_a_source_leaves_no_descriptor(tmp_path: Path) -> None:
+    for name in ("dcgmi", "nvidia-smi", "neuron-monitor"):
+        tool(tmp_path / "bin", name, "print('x')")
+    write(tmp_path, MADE)
     before = len(os.listdir("/proc/self/fd"))
 
-    for plan in plans(WANTED, Machine(path=str(tmp_path))).values():
+    for plan in plans(WANTED, Machine(root=tmp_path, path=str(tmp_path / "bin"))).values():
         plan.read()
+        plan.close()
 
     assert len(os.listdir("/proc/self/fd")) == before
