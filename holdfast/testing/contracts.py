@@ -58,6 +58,14 @@ class ProviderHarness(Protocol):
         ...
 
 
+class DurableProviderHarness(ProviderHarness, Protocol):
+    """An owner of machines that outlives the process that talks to it."""
+
+    def reopened(self) -> NodeProvider:
+        """The same owner, as the next controller talks to it."""
+        ...
+
+
 class JobHarness(Protocol):
     """A cluster of two nodes that have booted, and a job for both that waits to be launched.
 
@@ -147,8 +155,8 @@ class DurableClusterContract:
         assert found.snapshot().offenders == {"i-1"}
 
 
-class ProviderContract:
-    """``NodeProvider``."""
+class RebootContract:
+    """``NodeProvider.reboot``."""
 
     def test_a_reboot_gives_another_boot_of_the_same_machine(
         self, harness: ProviderHarness
@@ -173,6 +181,10 @@ class ProviderContract:
 
         assert view(harness.cluster, harness.node).boot_id == once.boot_id
 
+
+class ReplaceContract:
+    """``NodeProvider.replace``."""
+
     def test_a_node_has_one_replacement_however_many_are_ordered(
         self, harness: ProviderHarness
     ) -> None:
@@ -185,6 +197,28 @@ class ProviderContract:
         (successor,) = [one for one in harness.cluster.snapshot().nodes if one.replaces]
         assert successor.replaces == harness.node
         assert successor.provider_id != before.provider_id
+
+
+class ProviderContract(RebootContract, ReplaceContract):
+    """``NodeProvider``."""
+
+
+class DurableReplaceContract:
+    """What ``NodeProvider.replace`` must still know after its controller has died."""
+
+    def test_an_order_repeated_by_the_next_controller_gives_no_second_replacement(
+        self, harness: DurableProviderHarness
+    ) -> None:
+        before = view(harness.cluster, harness.node)
+        harness.provider.replace(before, "incident/1")  # and its answer is lost
+
+        harness.reopened().replace(before, "incident/1")
+        harness.settle()
+        harness.reopened().replace(before, "incident/1")
+        harness.settle()
+
+        (successor,) = [one for one in harness.cluster.snapshot().nodes if one.replaces]
+        assert successor.replaces == harness.node
 
 
 class JobContract:

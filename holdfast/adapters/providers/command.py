@@ -1,0 +1,109 @@
+"""A command of the site's own: run once for each order, without a shell.
+
+It orders the repair and ends; it does not wait until the machine is back. Its exit code says
+
+- 0: accepted;
+- 68 (``EX_NOHOST``): the machine does not exist any more;
+- 75 (``EX_TEMPFAIL``): to be tried again later;
+- anything else: refused, with the reason on standard error.
+
+If Holdfast ends while the command runs, it runs again with the same token, perhaps while the first
+is still at work. So it must take a token that it has seen, and a machine that is being replaced
+already, as accepted.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from datetime import timedelta
+from typing import IO, Final
+
+from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig
+from holdfast.model.errors import NodeGone, ProviderError, RetryLater
+from holdfast.model.nodes import NodeView
+
+EX_NOHOST: Final = 68  # sysexits.h
+EX_TEMPFAIL: Final = 75  # sysexits.h
+
+_PAUSE: Final = timedelta(seconds=30)
+_TAIL: Final = 500  # bytes of what it wrote to standard error
+
+
+class Command:
+    """Runs a command for each order."""
+
+    def __init__(self, settings: CommandSettings) -> None:
+        self._settings = settings
+
+    def reboot(self, node: NodeView, token: str) -> None:
+        """Run the command for reboots."""
+        self._order(self._settings.reboot, "reboot", node, token)
+
+    def replace(self, node: NodeView, token: str) -> None:
+        """Run the command for replacements."""
+        self._order(self._settings.replace, "replace", node, token)
+
+    def _order(self, argv: tuple[str, ...], action: str, node: NodeView, token: str) -> None:
+        values = {
+            "action": action,
+            "node": node.name,
+            "provider_id": node.provider_id,
+            "token": token,
+            "reason": node.record.course.reason if node.record.course is not None else "",
+        }
+        with tempfile.TemporaryFile() as stderr:
+            status = self._run([_filled(one, values) for one in argv], values, stderr)
+            told = _tail(stderr)
+        what = f"{argv[0]} to {action} {node.name} ended with {status}"
+        what += f": {told}" if told else ""
+        match status:
+            case 0:
+                return
+            case _ if status == EX_NOHOST:
+                raise NodeGone(what)
+            case _ if status == EX_TEMPFAIL:
+                raise RetryLater(what, after=_PAUSE)
+        raise ProviderError(what)
+
+    def _run(self, argv: list[str], values: dict[str, str], stderr: IO[bytes]) -> int:
+        variables = {f"HOLDFAST_{name.upper()}": value for name, value in values.items()}
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env={**os.environ, **variables},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a name
+            raise ProviderError(f"cannot run {argv[0]}: {error}") from error
+        with process:
+            try:
+                return process.wait(self._settings.timeout.total_seconds())
+            except subprocess.TimeoutExpired as error:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                seconds = f"{self._settings.timeout.total_seconds():g} s"
+                raise ProviderError(
+                    f"{argv[0]} did not end within {seconds} and was killed; it is to order the"
+                    " repair, not to wait for it"
+                ) from error
+
+
+def _filled(argument: str, values: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], argument)
+
+
+def _tail(stderr: IO[bytes]) -> str:
+    size = stderr.seek(0, os.SEEK_END)
+    stderr.seek(max(0, size - _TAIL))
+    return stderr.read().decode("utf-8", errors="replace").strip()
+
+
+def build(config: ProviderConfig) -> Command:
+    """The provider of the table's row."""
+    return Command(config.command)

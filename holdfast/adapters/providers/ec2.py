@@ -1,0 +1,72 @@
+"""EC2: reboots an instance, or terminates it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, Aws, instance_id
+from holdfast.adapters.providers.settings import ProviderConfig
+from holdfast.model.errors import NodeGone, ProviderError, RetryLater
+from holdfast.model.nodes import NodeView
+
+_GONE: Final = ("shutting-down", "terminated")
+
+
+class Ec2:
+    """The instances of one region of one account."""
+
+    def __init__(self, ec2: Aws) -> None:
+        self._ec2 = ec2
+
+    def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
+        """Call ``RebootInstances``, which takes no token; it is harmless on a booting instance."""
+        instance = instance_id(node, self._ec2.region)
+        found = self.find(instance)
+        if found is None or is_gone(found):
+            raise NodeGone(f"{instance} does not exist any more in {self._ec2.region}")
+        state = found["State"]["Name"]
+        if state == "pending":
+            raise RetryLater(f"{instance} is still being launched", after=AWAY_PAUSE)
+        if state != "running":
+            raise ProviderError(f"{instance} is {state}: start it, or ask for its replacement")
+        self._ec2.call("reboot_instances", InstanceIds=[instance])
+
+    def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
+        """Terminate the instance; whatever launched it has to launch another."""
+        instance = instance_id(node, self._ec2.region)
+        if not is_gone(self.known(instance)):
+            self._ec2.call("terminate_instances", InstanceIds=[instance])
+
+    def known(self, instance: str) -> dict[str, Any]:
+        """What EC2 tells of an instance that it has to know.
+
+        Raises:
+            ProviderError: nothing is known of it, as an hour after its end or in a wrong account:
+                nobody can say whether another takes its place.
+
+        """
+        found = self.find(instance)
+        if found is None:
+            raise ProviderError(
+                f"EC2 knows no {instance} in {self._ec2.region}: it was terminated more than an"
+                " hour ago and nothing has taken its place, or the credentials are those of another"
+                " account"
+            )
+        return found
+
+    def find(self, instance: str) -> dict[str, Any] | None:
+        """What EC2 tells of an instance."""
+        answer = self._ec2.call(  # by a filter, so that an unknown one is no error
+            "describe_instances", Filters=[{"Name": "instance-id", "Values": [instance]}]
+        )
+        found = [one for group in answer["Reservations"] for one in group["Instances"]]
+        return found[0] if found else None
+
+
+def is_gone(instance: Mapping[str, Any]) -> bool:
+    """Whether an instance, as EC2 tells of it, is being terminated or was."""
+    return instance["State"]["Name"] in _GONE
+
+
+def build(config: ProviderConfig) -> Ec2:
+    """The provider of the table's row."""
+    return Ec2(Aws("ec2", config.aws))

@@ -1,0 +1,125 @@
+"""EC2 Auto Scaling: a group replaces an instance that is marked unhealthy.
+
+The call is that of AWS's Neuron node recovery agent: ``SetInstanceHealth``.
+"""
+
+from typing import Any, Final
+
+from holdfast.adapters.providers.aws_calls import CAPACITY_PAUSE, Aws, instance_id
+from holdfast.adapters.providers.ec2 import Ec2, is_gone
+from holdfast.adapters.providers.settings import ProviderConfig
+from holdfast.model.errors import ProviderError, RetryLater
+from holdfast.model.nodes import NodeView
+
+_GROUP_TAG: Final = "aws:autoscaling:groupName"
+
+_NEEDED: Final = ("ReplaceUnhealthy", "Terminate", "Launch")
+"""Processes of a group without which an unhealthy instance stays, or nothing takes its place.
+``HealthCheck`` is none of them: what is set by hand counts without it."""
+
+
+class Ec2AutoScaling:
+    """The Auto Scaling groups of one region of one account."""
+
+    def __init__(self, ec2: Ec2, autoscaling: Aws) -> None:
+        self._ec2 = ec2
+        self._autoscaling = autoscaling
+
+    def reboot(self, node: NodeView, token: str) -> None:
+        """Reboot the instance, which stays in its group."""
+        self._ec2.reboot(node, token)
+
+    def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
+        """Mark the instance unhealthy, unless it is so or has left.
+
+        For an instance that has left this looks whether its group can launch another, so that an
+        order repeated for a replacement that never came tells why it does not.
+        """
+        instance = instance_id(node, self._autoscaling.region)
+        answer = self._autoscaling.call("describe_auto_scaling_instances", InstanceIds=[instance])
+        members = answer["AutoScalingInstances"]
+        if not members:
+            self._has_left(instance)
+            return
+        member = members[0]
+        group, state = member["AutoScalingGroupName"], member["LifecycleState"]
+        if "Terminat" in state:
+            self._expect_launch(group, instance)
+            return
+        _refuse_outside_service(instance, group, state)
+        self._refuse_suspended(group, instance, _NEEDED)
+        if member["HealthStatus"].lower() != "unhealthy":
+            self._autoscaling.call(
+                "set_instance_health",
+                InstanceId=instance,
+                HealthStatus="Unhealthy",
+                ShouldRespectGracePeriod=False,
+            )
+
+    def _has_left(self, instance: str) -> None:
+        found = self._ec2.known(instance)
+        if not is_gone(found):
+            raise ProviderError(
+                f"{instance} belongs to no Auto Scaling group: attach it to one, or set"
+                ' provider.replace, for example to "ec2"'
+            )
+        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
+        group = tags.get(_GROUP_TAG)
+        if group is not None:
+            self._expect_launch(group, instance)
+
+    def _expect_launch(self, group: str, instance: str) -> None:
+        self._refuse_suspended(group, instance, ("Launch",))
+        answer = self._autoscaling.call(
+            "describe_scaling_activities", AutoScalingGroupName=group, MaxRecords=1
+        )
+        for newest in answer["Activities"][:1]:
+            if newest["StatusCode"].startswith("Fail"):
+                why = newest.get("StatusMessage") or newest.get("Description", "")
+                raise RetryLater(
+                    f"{instance} has left, but group {group} could not launch another: {why}",
+                    after=CAPACITY_PAUSE,
+                )
+
+    def _refuse_suspended(self, group: str, instance: str, needed: tuple[str, ...]) -> None:
+        found = self._group(group)
+        suspended = {one["ProcessName"] for one in found.get("SuspendedProcesses", [])}
+        names = [name for name in needed if name in suspended]
+        if names:
+            raise ProviderError(
+                f"group {group} does not replace {instance}: {_and(names)} suspended; resume with"
+                f" aws autoscaling resume-processes --auto-scaling-group-name {group}"
+                f" --scaling-processes {' '.join(names)}"
+            )
+
+    def _group(self, group: str) -> dict[str, Any]:
+        answer = self._autoscaling.call(
+            "describe_auto_scaling_groups", AutoScalingGroupNames=[group]
+        )
+        if not answer["AutoScalingGroups"]:
+            raise ProviderError(f"there is no Auto Scaling group {group} any more")
+        found: dict[str, Any] = answer["AutoScalingGroups"][0]
+        return found
+
+
+def _refuse_outside_service(instance: str, group: str, state: str) -> None:
+    """A group looks after the health of instances in service only."""
+    if state.startswith("Warmed:"):
+        raise ProviderError(
+            f"{instance} waits in the warm pool of group {group} ({state}), which replaces only"
+            " instances in service: terminate it, and the pool is filled up"
+        )
+    if state.endswith("Standby") or state.startswith("Detach"):
+        raise ProviderError(
+            f"{instance} is {state} in group {group}, which replaces only instances in service:"
+            " bring it back with aws autoscaling exit-standby, or terminate it"
+        )
+
+
+def _and(names: list[str]) -> str:
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def build(config: ProviderConfig) -> Ec2AutoScaling:
+    """The provider of the table's row."""
+    return Ec2AutoScaling(Ec2(Aws("ec2", config.aws)), Aws("autoscaling", config.aws))

@@ -1,0 +1,79 @@
+"""SageMaker HyperPod: has a cluster reboot or replace one of its nodes."""
+
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, Aws, AwsRefusal, instance_id
+from holdfast.adapters.providers.settings import ProviderConfig, SageMakerSettings
+from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
+from holdfast.model.nodes import NodeView
+
+_BUSY_PAUSE: Final = timedelta(minutes=1)
+"""While HyperPod does something else with the node; its reboots take 1 to 3 minutes."""
+
+
+class SageMaker:
+    """The nodes of one HyperPod cluster."""
+
+    def __init__(self, sagemaker: Aws, cluster: str) -> None:
+        self._sagemaker = sagemaker
+        self._cluster = cluster
+
+    def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
+        """Call ``BatchRebootClusterNodes``; a repetition meets ``InstanceIdInUse``."""
+        instance = instance_id(node, self._sagemaker.region)
+        failure = self._order("batch_reboot_cluster_nodes", instance)
+        if failure is not None:
+            raise _refusal(failure, instance, self._cluster)
+
+    def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
+        """Call ``BatchReplaceClusterNodes``, unless the node is being replaced or gone."""
+        instance = instance_id(node, self._sagemaker.region)
+        failure = self._order("batch_replace_cluster_nodes", instance)
+        if failure is None or _is_being_replaced(failure):
+            return
+        refusal = _refusal(failure, instance, self._cluster)
+        if not isinstance(refusal, NodeGone):
+            raise refusal
+
+    def _order(self, operation: str, instance: str) -> dict[str, str] | None:
+        """Give one order; returns what was said of the node if it was refused."""
+        try:
+            answer = self._sagemaker.call(operation, ClusterName=self._cluster, NodeIds=[instance])
+        except AwsRefusal as error:
+            if error.code in ("ResourceNotFound", "ResourceNotFoundException"):
+                raise ProviderError(f"{error}; check provider.sagemaker.cluster") from error
+            raise
+        entries = [one for told in answer.values() if isinstance(told, list) for one in told]
+        if instance in entries:
+            return None
+        refused = [one for one in entries if isinstance(one, dict)]
+        mine = next((one for one in refused if one["NodeId"] == instance), None)
+        if mine is None:
+            raise ProviderError(f"SageMaker did not say whether it took the order for {instance}")
+        return {key: str(value) for key, value in mine.items()}
+
+
+def _is_being_replaced(failure: dict[str, str]) -> bool:
+    return failure["ErrorCode"] == "InstanceIdInUse" and "replace" in failure["Message"].lower()
+
+
+def _refusal(failure: dict[str, str], instance: str, cluster: str) -> ProviderError:
+    code = failure["ErrorCode"]
+    message = f"SageMaker refused {instance} of {cluster}: {code}: {failure['Message']}"
+    match code:
+        case "InstanceIdNotFound":
+            return NodeGone(message)
+        case "InstanceIdInUse" | "InvalidInstanceStatus":
+            return RetryLater(message, after=_BUSY_PAUSE)
+        case "InternalServerError":
+            return RetryLater(message, after=AWAY_PAUSE)
+    return ProviderError(message)
+
+
+def build(config: ProviderConfig) -> SageMaker:
+    """The provider of the table's row."""
+    settings = config.sagemaker
+    if not isinstance(settings, SageMakerSettings):
+        raise ConfigError("provider.sagemaker: missing, expected a table with cluster")
+    return SageMaker(Aws("sagemaker", config.aws), settings.cluster)

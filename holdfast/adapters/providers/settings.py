@@ -1,0 +1,249 @@
+"""Who reboots and replaces machines: the table ``provider`` of a configuration.
+
+Loads nothing of any provider, so that a mistake is told without its SDK.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+_CLUSTER: Final = re.compile(
+    r"arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{12}:cluster/[a-z0-9]{12}"
+    r"|[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
+)
+"""SageMaker's ``ClusterNameOrArn``."""
+
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+
+PLACEHOLDERS: Final = ("action", "node", "provider_id", "token", "reason")
+"""What an argument of a command may hold in braces."""
+
+
+class ProviderName(StrEnum):
+    """The providers there are."""
+
+    NONE = "none"
+    """Carries out nothing: every order is refused with what to do by hand."""
+
+    EC2 = "ec2"
+    """Reboots an instance, or terminates it; whatever launched it replaces it."""
+
+    EC2_AUTOSCALING = "ec2-autoscaling"
+    """Reboots an instance, or has its Auto Scaling group replace it."""
+
+    SAGEMAKER = "sagemaker"
+    """Has SageMaker HyperPod reboot or replace a node of a cluster."""
+
+    KARPENTER = "karpenter"
+    """Deletes the node's NodeClaim, so that Karpenter provisions another; cannot reboot."""
+
+    CLUSTER_API = "cluster-api"
+    """Has a MachineHealthCheck of Cluster API remediate the node's Machine; cannot reboot."""
+
+    WEBHOOK = "webhook"
+    """Posts each order, signed, to a URL."""
+
+    COMMAND = "command"
+    """Runs a command for each order."""
+
+    @property
+    def can_reboot(self) -> bool:
+        """Whether it carries out reboots as well as replacements."""
+        return self not in (self.NONE, self.KARPENTER, self.CLUSTER_API)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """How ``ec2``, ``ec2-autoscaling`` and ``sagemaker`` reach AWS.
+
+    Credentials are found as boto3 finds them: in the environment, in a profile, from a web identity
+    or from the instance.
+    """
+
+    region: str = ""
+    """That of the environment or of the profile if left out."""
+
+    endpoint_url: str = ""
+    """Another address than that of AWS, such as a VPC endpoint."""
+
+    connect_timeout: timedelta = timedelta(seconds=3)
+    """For one of two tries. Short, as all nodes wait while an order is given."""
+
+    read_timeout: timedelta = timedelta(seconds=10)
+    """For one of two tries. AWS answers these calls within a second or two."""
+
+    def __post_init__(self) -> None:
+        _refuse(
+            *_too_short(self, "connect_timeout", "read_timeout"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SageMakerSettings:
+    """The HyperPod cluster of ``sagemaker``."""
+
+    cluster: str
+    """Its name or ARN."""
+
+    def __post_init__(self) -> None:
+        if _CLUSTER.fullmatch(self.cluster) is None:
+            raise ValueError(f"cluster: {self.cluster!r} is no name or ARN of a HyperPod cluster")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesAccess:
+    """Where ``karpenter`` and ``cluster-api`` find the cluster whose nodes are repaired."""
+
+    kubeconfig: Path | None = None
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterApiSettings:
+    """The management cluster of ``cluster-api``."""
+
+    kubeconfig: Path | None = None
+    """Of the cluster that holds the Machines; the nodes' own cluster if left out."""
+
+    context: str = ""
+    """The kubeconfig's current context if left out."""
+
+    version: str = "v1beta1"
+    """The version of ``cluster.x-k8s.io`` that it serves."""
+
+    def __post_init__(self) -> None:
+        if self.context and self.kubeconfig is None:
+            raise ValueError("context: needs kubeconfig beside it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """Where ``webhook`` posts orders."""
+
+    url: str
+    """An ``https`` address; ``http`` only where it does not leave this machine."""
+
+    secret_file: Path | None = None
+    """Holds the key of the signatures. Read for each order, so that it can be changed."""
+
+    secret_env: str = "HOLDFAST_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+    """The environment variable with the key, where there is no ``secret_file``."""
+
+    ca_file: Path | None = None
+    """PEM certificates to trust instead of the system's."""
+
+    timeout: timedelta = timedelta(seconds=10)
+    """For each wait for the receiver. It is to take an order, not to carry it out."""
+
+    def __post_init__(self) -> None:
+        _refuse(*_too_short(self, "timeout"), *_unfit_url(self.url))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSettings:
+    """What ``command`` runs, without a shell.
+
+    Arguments may hold ``{action}``, ``{node}``, ``{provider_id}``, ``{token}`` and ``{reason}``;
+    the same are in the environment as ``HOLDFAST_ACTION`` and so on.
+    """
+
+    reboot: tuple[str, ...] = ()
+    """The program and its arguments."""
+
+    replace: tuple[str, ...] = ()
+    """The program and its arguments."""
+
+    timeout: timedelta = timedelta(seconds=60)
+    """How long it may take before it is killed. It is to order, not to wait for the machine."""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(
+            {
+                found
+                for argument in (*self.reboot, *self.replace)
+                for found in _PLACEHOLDER.findall(argument)
+                if found not in PLACEHOLDERS
+            }
+        )
+        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        _refuse(
+            *_too_short(self, "timeout"),
+            *(f"unknown placeholder {{{name}}}; known are {known}" for name in unknown),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderConfig:
+    """Who carries out repairs, and what the chosen ones have to know."""
+
+    replace: ProviderName = ProviderName.NONE
+    """Who replaces machines."""
+
+    reboot: ProviderName | None = None
+    """Who reboots machines; the one that replaces them if left out and if it can."""
+
+    aws: AwsSettings = field(default_factory=AwsSettings)
+    sagemaker: SageMakerSettings | None = None
+    cluster_api: ClusterApiSettings = field(default_factory=ClusterApiSettings)
+    webhook: WebhookSettings | None = None
+    command: CommandSettings = field(default_factory=CommandSettings)
+
+    def __post_init__(self) -> None:
+        _refuse(*self._unfit())
+
+    @property
+    def rebooter(self) -> ProviderName:
+        """Who reboots machines."""
+        if self.reboot is not None:
+            return self.reboot
+        return self.replace if self.replace.can_reboot else ProviderName.NONE
+
+    def _unfit(self) -> Iterator[str]:
+        if self.reboot not in (None, ProviderName.NONE) and not self.rebooter.can_reboot:
+            able = ", ".join(f'"{one}"' for one in ProviderName if one.can_reboot)
+            yield f'reboot: "{self.reboot}" cannot reboot machines; these can: {able}'
+        chosen = {"replace": self.replace, "reboot": self.rebooter}
+        for name, needed in (("sagemaker", "cluster"), ("webhook", "url")):
+            if name in chosen.values() and getattr(self, name) is None:
+                yield f'{name}: missing, expected a table with {needed}, as "{name}" is chosen'
+        for verb, name in chosen.items():
+            if name is ProviderName.COMMAND and not getattr(self.command, verb):
+                yield f'command.{verb}: missing, expected an array, as "command" is chosen'
+
+
+def _too_short(settings: object, *keys: str) -> Iterator[str]:
+    for key in keys:
+        if getattr(settings, key) <= timedelta(0):
+            yield f"{key} must be longer than 0s, got {getattr(settings, key)}"
+
+
+def _unfit_url(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or parts.scheme not in ("http", "https"):
+        yield f"url: {url!r} is no address such as https://machines.example.org/orders"
+    elif parts.username is not None:
+        yield "url: takes no user name or password; orders are signed"
+    elif parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        yield f"url: {url!r} is not encrypted; use https"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _refuse(*problems: str) -> None:
+    if problems:
+        raise ValueError("; ".join(problems))

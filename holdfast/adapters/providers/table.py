@@ -1,0 +1,71 @@
+"""Every provider, loaded when it is chosen."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from holdfast.adapters.providers.by_hand import ByHand
+from holdfast.adapters.providers.orders import Orders
+from holdfast.adapters.providers.settings import KubernetesAccess, ProviderConfig, ProviderName
+from holdfast.model.errors import ConfigError
+from holdfast.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where a provider is found: ``build`` in ``module`` makes it of the configuration."""
+
+    module: str
+    extra: str = ""
+    """The extra of this package that brings what the module imports."""
+
+    needs_cluster: bool = False
+    """Whether ``build`` also takes the way to the Kubernetes cluster."""
+
+
+ROWS: Final = {
+    ProviderName.EC2: Row("ec2", extra="aws"),
+    ProviderName.EC2_AUTOSCALING: Row("ec2_autoscaling", extra="aws"),
+    ProviderName.SAGEMAKER: Row("sagemaker", extra="aws"),
+    ProviderName.KARPENTER: Row("karpenter", extra="kubernetes", needs_cluster=True),
+    ProviderName.CLUSTER_API: Row("cluster_api", extra="kubernetes", needs_cluster=True),
+    ProviderName.WEBHOOK: Row("webhook"),
+    ProviderName.COMMAND: Row("command"),
+}
+
+
+def build_provider(
+    config: ProviderConfig, clock: Clock, cluster: KubernetesAccess | None = None
+) -> Orders:
+    """The ``NodeProvider`` of a configuration.
+
+    Args:
+        config: the table ``provider``.
+        clock: for pauses.
+        cluster: the Kubernetes cluster of the nodes; that of the surroundings if None.
+
+    Raises:
+        ConfigError: a package is not installed, or a provider cannot use its settings.
+
+    """
+    names = {config.replace, config.rebooter} - {ProviderName.NONE}
+    built = {name: _built(name, config, cluster or KubernetesAccess()) for name in sorted(names)}
+    replaces_by = "" if config.replace is ProviderName.NONE else config.replace
+    by_hand = ByHand(replaces_by)
+    return Orders(
+        reboot=built.get(config.rebooter, by_hand).reboot,
+        replace=built.get(config.replace, by_hand).replace,
+        clock=clock,
+    )
+
+
+def _built(name: ProviderName, config: ProviderConfig, cluster: KubernetesAccess) -> Any:
+    row = ROWS[name]
+    try:
+        module = import_module(f"holdfast.adapters.providers.{row.module}")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f'provider: "{name}" needs the Python package {error.name}; install it with'
+            f" pip install 'holdfast[{row.extra}]'"
+        ) from error
+    return module.build(config, cluster) if row.needs_cluster else module.build(config)

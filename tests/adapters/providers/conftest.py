@@ -1,0 +1,39 @@
+from collections.abc import Iterator
+
+import pytest
+from aws_front import Cloud, Door, Front
+from moto.server import ThreadedMotoServer
+
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": "/dev/null",
+}
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cloud(moto: str) -> Iterator[Cloud]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        yield Cloud(moto)
+
+
+@pytest.fixture
+def front(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    front = Front(moto)
+    door = Door(front)
+    yield front
+    door.close()
