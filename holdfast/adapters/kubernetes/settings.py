@@ -1,9 +1,9 @@
 """How the controller uses a Kubernetes cluster: the table ``kubernetes`` of its configuration."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
+from holdfast.adapters.kubernetes.leases import Terms
 from holdfast.model.names import LABEL_PREFIX
 
 
@@ -26,27 +26,11 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionSettings:
-    """How several controllers agree on one that acts. The times are client-go's defaults."""
+class ElectionSettings(Terms):
+    """How several controllers agree on one that acts."""
 
     lease: str = "holdfast-controller"
     """The name of the Lease that the one holds."""
-
-    duration: timedelta = timedelta(seconds=15)
-    """How long the others wait after its last renewal."""
-
-    renew_deadline: timedelta = timedelta(seconds=10)
-    """How long it goes on without having renewed it."""
-
-    retry: timedelta = timedelta(seconds=2)
-    """Between two tries to renew or to take it."""
-
-    def __post_init__(self) -> None:
-        if not timedelta(0) < self.retry < self.renew_deadline < self.duration:
-            raise ValueError(
-                "expected 0s < retry < renew_deadline < duration, got "
-                f"{self.retry}, {self.renew_deadline}, {self.duration}"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
