@@ -14,13 +14,13 @@ import json
 import secrets
 import shutil
 import signal
-import ssl
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -31,6 +31,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from holdfast.adapters.local.ports import free_port
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import BackendError
+from holdfast.testing.api_connection import ApiConnection, Refused
+from holdfast.testing.kwok_stages import KWOK_STAGES
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
@@ -49,14 +51,6 @@ _PATIENCE: Final = timedelta(minutes=2)
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _LOG_LINES: Final = 15
-
-
-class Refused(BackendError):
-    """The API server answered with an error; ``status`` is the HTTP code."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"the API server answered {status}: {message}")
-        self.status = status
 
 
 class ControlPlane:
@@ -96,12 +90,11 @@ class ControlPlane:
         self.certificate = self.folder / "certificates" / "apiserver.crt"
 
     def __enter__(self) -> Self:
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.close)
             self._write_credentials()
-            self.start(*(name for name in PROGRAMS if name in self._binaries))
-        except BaseException:
-            self.close()
-            raise
+            self.start(*PROGRAMS)
+            stack.pop_all()
         return self
 
     def __exit__(
@@ -205,30 +198,14 @@ class ControlPlane:
         answer = self.request("POST", path, {"spec": spec})
         return str(answer["status"]["token"])
 
-    def request(self, method: str, path: str, body: Any = None, *, accept: str = "") -> Any:
-        """One request as the user who may do everything; returns the JSON of the answer.
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """One request as the user who may do everything; see ``ApiConnection.request``."""
+        with self.connect() as api:
+            return api.request(method, path, body)
 
-        Raises:
-            Refused: the API server answered with an error.
-            OSError: it could not be reached.
-
-        """
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": accept or "application/json"}
-        if body is not None:
-            patch = "application/merge-patch+json"
-            headers["Content-Type"] = patch if method == "PATCH" else "application/json"
-        context = ssl.create_default_context(cafile=self.certificate)
-        connection = HTTPSConnection(_HOST, self.port, timeout=30, context=context)
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            content = response.read()
-        finally:
-            connection.close()
-        if response.status >= 400:
-            raise Refused(response.status, content.decode("utf-8", errors="replace"))
-        is_json = "json" in response.headers.get("Content-Type", "")
-        return json.loads(content) if is_json else content.decode("utf-8")
+    def connect(self) -> ApiConnection:
+        """A connection as the user who may do everything, for many requests."""
+        return ApiConnection(_HOST, self.port, certificate=self.certificate, token=self.token)
 
     def _write_credentials(self) -> None:
         self.certificate.parent.mkdir()
@@ -306,8 +283,11 @@ class ControlPlane:
         ]
 
     def _kwok_flags(self) -> list[str]:
+        stages = self.folder / "kwok.yaml"
+        stages.write_text(KWOK_STAGES, encoding="utf-8")
         return [
             f"--kubeconfig={self.kubeconfig()}",
+            f"--config={stages}",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--node-lease-duration-seconds=40",
         ]
@@ -324,15 +304,26 @@ class ControlPlane:
 
     def _is_ready(self, name: str) -> bool:
         """Whether others can use it; of those that nobody calls, that it runs."""
-        path = {
-            API_SERVER: "/readyz",
-            # Without it, no pod is admitted to the namespace.
-            CONTROLLERS: "/api/v1/namespaces/default/serviceaccounts/default",
-        }.get(name)
-        if path is None:
-            return self._processes[name].poll() is None
         try:
-            self.request("GET", path)
+            if name == API_SERVER:
+                self.request("GET", "/readyz")
+            elif name == CONTROLLERS:
+                return self._is_furnished()
         except (OSError, HTTPException, Refused):
             return False
-        return True
+        return self._processes[name].poll() is None
+
+    def _is_furnished(self) -> bool:
+        """Whether each namespace has what the controllers put there; before, it takes no pods."""
+        furniture = ("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")
+        with self.connect() as api:
+            namespaces = api.request("GET", "/api/v1/namespaces")["items"]
+            return all(
+                len(
+                    api.request("GET", f"/api/v1/{kind}?fieldSelector=metadata.name={name}")[
+                        "items"
+                    ]
+                )
+                == len(namespaces)
+                for kind, name in furniture
+            )

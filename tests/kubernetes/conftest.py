@@ -1,28 +1,46 @@
 """A real Kubernetes control plane for all tests of this folder, and a clean one for each."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from lightkube import Client, KubeConfig
+from clean_slate import CleanSlate
+from real_cluster import Cluster, connected
 
 from holdfast.testing.control_plane import PROGRAMS, ControlPlane
 from tools.control_plane import CannotBuild, provide
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[ControlPlane]:
-    """Shared by all tests: what one of them leaves behind, the others see. Take ``cluster``."""
+def binaries() -> dict[str, Path]:
+    """The programs of the control plane, kubectl and KWOK."""
     try:
-        binaries = provide(*PROGRAMS, "kubectl", "kwok")
+        return provide(*PROGRAMS, "kubectl", "kwok")
     except CannotBuild as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def control_plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
+    """Shared by all tests; take ``cluster`` to begin with a clean one."""
     with ControlPlane(binaries) as plane:
         yield plane
 
 
 @pytest.fixture
-def client(control_plane: ControlPlane) -> Iterator[Client]:
-    """A client of the user who may do everything."""
-    client = Client(KubeConfig.from_file(control_plane.kubeconfig()), trust_env=False)
-    yield client
-    client.close()
+def cluster(control_plane: ControlPlane, binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """A cluster with no nodes yet; whatever a test puts there is gone afterwards."""
+    slate = CleanSlate(control_plane)
+    with connected(control_plane, binaries) as cluster:
+        yield cluster
+    slate.restore()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show with a failure what the control plane had to say."""
+    report = yield
+    plane = getattr(item, "funcargs", {}).get("control_plane")
+    if report.failed and plane is not None:
+        report.sections += [(f"end of the log of {name}", plane.log(name)) for name in PROGRAMS]
+    return report

@@ -1,0 +1,229 @@
+"""Kubernetes nodes without machines, for tests on a control plane that has no kubelets.
+
+``PlayedNodes`` writes the ``Node`` objects and does what their kubelets would: pods bound to a node
+start to run, deleted pods vanish, leases are renewed. A test can let a kubelet hang, which real
+ones do when it matters most. For thousands of nodes take KWOK, which ``ControlPlane`` can start.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx2
+from lightkube import Client, KubeConfig
+from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.models.core_v1 import NodeSpec, Taint
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.coordination_v1 import Lease
+from lightkube.resources.core_v1 import Node, Pod
+
+_LEASES: Final = "kube-node-lease"
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_TICK: Final = timedelta(milliseconds=50)
+_HEARTBEAT: Final = timedelta(seconds=1)
+"""Ten times as often as a kubelet's, so that tests may set a short grace period."""
+
+_PATIENCE: Final = timedelta(seconds=60)
+_CAPACITY: Final = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class PlayedNodes:
+    """Nodes and their kubelets; a context manager, at whose end all kubelets hang.
+
+    Args:
+        kubeconfig: of a user who may do everything.
+
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = KubeConfig.from_file(kubeconfig)
+        self._client = Client(config, trust_env=False)
+        self._alive: frozenset[str] = frozenset()
+        self._over = Event()
+        self._thread = Thread(target=self._play, args=(config,), name="kubelets", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self._client.close()
+
+    def join(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        provider_id: str | None = None,
+        taints: Sequence[Taint] = (),
+    ) -> Node:
+        """A new machine registers; returns its node when the scheduler may use it.
+
+        Args:
+            name: of the node.
+            labels: beside that of its host name.
+            annotations: of the node.
+            provider_id: of the machine at its provider, such as ``aws:///us-east-1a/i-0abc``.
+            taints: of the node.
+
+        """
+        metadata = ObjectMeta(
+            name=name,
+            labels={"kubernetes.io/hostname": name, **(labels or {})},
+            annotations=dict(annotations or {}),
+        )
+        self._client.create(
+            Node(metadata=metadata, spec=NodeSpec(providerID=provider_id, taints=list(taints)))
+        )
+        self.reboot(name)
+        deadline = time.monotonic() + _PATIENCE.total_seconds()
+        while _NOT_READY in _taints(node := self._client.get(Node, name)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"node {name} keeps the taint {_NOT_READY}: no controllers run")
+            time.sleep(_TICK.total_seconds() / 5)
+        return node
+
+    def reboot(self, name: str) -> None:
+        """The machine comes up anew, with another boot id; its kubelet works."""
+        self._client.patch(Node.Status, name, {"status": _node_status(str(uuid.uuid4()))})
+        self.resume(name)
+
+    def leave(self, name: str) -> None:
+        """The machine is terminated, and its cloud's controller removes the node."""
+        self.hang(name)
+        self._client.delete(Node, name)
+
+    def hang(self, *names: str) -> None:
+        """These kubelets do nothing more: deleted pods stay ``Terminating``, leases expire."""
+        self._alive -= set(names)
+
+    def resume(self, *names: str) -> None:
+        """These kubelets work, again or from now on, and catch up."""
+        self._alive |= set(names)
+
+    def finish(self, pod: str, *, namespace: str = "default", exit_code: int = 0) -> None:
+        """All containers of a pod end with ``exit_code`` and are not started again."""
+        ended = {"terminated": {"exitCode": exit_code}}
+        status = {
+            "phase": "Failed" if exit_code else "Succeeded",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}],
+            "containerStatuses": _containers(
+                self._client.get(Pod, pod, namespace=namespace), ended
+            ),
+        }
+        self._client.patch(Pod.Status, pod, {"status": status}, namespace=namespace)
+
+    def _play(self, config: KubeConfig) -> None:
+        client = Client(config, trust_env=False)
+        next_beat = 0.0
+        while not self._over.wait(_TICK.total_seconds()):
+            # A kubelet outlives an outage of the API server.
+            with suppress(httpx2.HTTPError):
+                _follow(client, self._alive)
+                if time.monotonic() >= next_beat:
+                    _renew(client, self._alive)
+                    next_beat = time.monotonic() + _HEARTBEAT.total_seconds()
+        client.close()
+
+
+def _follow(client: Client, nodes: frozenset[str]) -> None:
+    """Do with the pods on these nodes what is wanted of them."""
+    for pod in client.list(Pod, namespace="*") if nodes else ():
+        meta, spec, status = pod.metadata, pod.spec, pod.status
+        if not meta or not meta.name or not spec or not status or spec.nodeName not in nodes:
+            continue
+        if meta.deletionTimestamp:
+            client.delete(Pod, meta.name, namespace=meta.namespace, grace_period=0)
+        elif status.phase == "Pending":
+            patch = {"status": _running(pod)}
+            client.patch(Pod.Status, meta.name, patch, namespace=meta.namespace)
+
+
+def _renew(client: Client, nodes: frozenset[str]) -> None:
+    for name in nodes:
+        metadata = ObjectMeta(name=name, namespace=_LEASES)
+        spec = LeaseSpec(holderIdentity=name, leaseDurationSeconds=40, renewTime=_now())
+        client.apply(Lease(metadata=metadata, spec=spec), field_manager="kubelet", force=True)
+
+
+def _running(pod: Pod) -> dict[str, Any]:
+    """What a kubelet says of a pod whose containers have just started."""
+    now = _now().isoformat()
+    return {
+        "phase": "Running",
+        "startTime": now,
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": now}
+            for kind in ("Initialized", "ContainersReady", "Ready")
+        ],
+        "containerStatuses": _containers(pod, {"running": {"startedAt": now}}),
+    }
+
+
+def _containers(pod: Pod, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": container.name,
+            "image": container.image,
+            "imageID": "",
+            "restartCount": 0,
+            "ready": "running" in state,
+            "state": state,
+        }
+        for container in (pod.spec.containers if pod.spec else ())
+    ]
+
+
+def _node_status(boot_id: str) -> dict[str, Any]:
+    """What a kubelet says of its node as it starts."""
+    now = _now().isoformat()
+    conditions = {"Ready": "True", **dict.fromkeys(_PRESSURES, "False")}
+    return {
+        "capacity": _CAPACITY,
+        "allocatable": _CAPACITY,
+        "nodeInfo": {
+            "bootID": boot_id,
+            "machineID": "",
+            "systemUUID": "",
+            "kernelVersion": "6.1.0",
+            "osImage": "played",
+            "containerRuntimeVersion": "played://1",
+            "kubeletVersion": "v1.36.0",
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+        "conditions": [
+            {
+                "type": kind,
+                "status": status,
+                "reason": "Played",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
+            for kind, status in conditions.items()
+        ],
+    }
+
+
+def _taints(node: Node) -> list[str]:
+    return [taint.key for taint in (node.spec and node.spec.taints) or ()]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
