@@ -1,0 +1,24 @@
+"""What the node of an agent should have, from its configuration and its instance type."""
+
+from dataclasses import replace
+
+from holdfast.adapters.host.accelerators import instance_type, nvidia_driver
+from holdfast.apps.agent_config import AgentConfig
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment, equipment_of
+
+
+def node_equipment(config: AgentConfig, *, at_once: bool) -> Equipment:
+    """What is configured, else what the instance type has. See ``Equipment`` for ``at_once``."""
+    kind = config.instance_type or instance_type(config.root)
+    usual = equipment_of(kind) or UNKNOWN_EQUIPMENT
+    expected = config.expected
+    return replace(
+        usual,
+        gpus=usual.gpus if expected.gpus is None else expected.gpus,
+        efa=expected.efa,
+        neuron_devices=(
+            usual.neuron_devices if expected.neuron_devices is None else expected.neuron_devices
+        ),
+        driver=nvidia_driver(config.root),
+        at_once=at_once,
+    )
