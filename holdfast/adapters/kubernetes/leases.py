@@ -3,8 +3,9 @@
 A leader renews the lease every ``retry``. When it has not succeeded for ``renew_deadline`` it stops
 by itself, counting from before it sent its last successful renewal. Another takes the lease when it
 has not seen it change for the whole ``duration``, counting on its own clock from when it saw the
-last change; the times in the lease are for people. Whatever the replicas' clocks show, the old leader has stopped before a new one begins,
-as long as no clock runs ``duration / renew_deadline`` times as fast as another (1.5 by default).
+last change; the times in the lease are for people only. So the old leader has stopped before a new
+one begins, whatever the replicas' clocks show, as long as no clock runs ``duration /
+renew_deadline`` times as fast as another (1.5 by default).
 
 What a leader had begun when it was suspended may still arrive later; writes that bear a resource
 version are refused then.
