@@ -17,7 +17,9 @@ from holdfast.adapters.local import faults
 from holdfast.adapters.local.layout import NodeDir
 from holdfast.adapters.local.machine import Machine
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.kernel_log import kernel_line as parsed
+from holdfast.detectors.table import detectors
 from holdfast.kit.processes import descendants, is_alive, start_time
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
@@ -202,6 +204,151 @@ def test_a_reboot_that_was_in_vain_is_answered_with_a_replacement(runs, powered)
     said = runs.call("inject", "xid", "73", "--node", "1", "--dry-run")
 
     assert "the node is replaced" in said.out
+
+
+@pytest.fixture
+def nvidia(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[machines]\nxid_profile = "nvidia"\n[nodes]\nheartbeat_timeout = "77s"\n', encoding="utf-8"
+    )
+    return path
+
+
+def test_what_to_expect_follows_the_configuration_that_is_given(runs, powered, nvidia) -> None:
+    xid = ["inject", "xid", "79", "--node", "1", "--dry-run"]
+
+    by_default = runs.call(*xid)
+    configured = runs.call(*xid, "--config", str(nvidia))
+
+    assert "Expected with the default profile, hyperpod: the node is replaced" in by_default.out
+    assert "\nExpected: the node is rebooted" in configured.out
+    assert runs.call(*xid, "--config", str(nvidia), "-o", "json").json["profile"] == "nvidia"
+
+
+def test_how_long_a_hang_lasts_follows_the_configuration(runs, powered, nvidia) -> None:
+    said = runs.call("inject", "hang", "--node", "1", "--dry-run", "--config", str(nvidia))
+
+    assert "after 1m17s without a heartbeat" in said.out
+
+
+def test_a_configuration_that_cannot_be_read_breaks_nothing(runs, powered, tmp_path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text('[machines]\nxid_profile = "azure"\n', encoding="utf-8")
+
+    said = runs.call("inject", "xid", "74", "--node", "1", "--config", str(path))
+
+    assert said.code == ExitCode.BAD_INPUT
+    assert "azure" in said.err
+    assert powered.directory.kmsg.read_bytes() == b""
+
+
+# DCGM
+
+DCGM = {
+    ("memory-errors",): "-f 319 -v 4",
+    ("row-remap-failed",): "-f 395 -v 1",
+    ("row-remap-pending",): "-f 396 -v 1",
+    ("xid", "79"): "-f 230 -v 79",
+}
+
+
+@pytest.mark.parametrize("arguments", DCGM, ids=" ".join)
+def test_a_dry_run_prints_what_dcgm_would_be_asked(runs, arguments) -> None:
+    said = runs.call("inject", "dcgm", *arguments, "--dry-run", "-o", "json")
+
+    assert said.code == ExitCode.OK
+    assert said.json["command"] == f"dcgmi test --inject --gpuid 0 {DCGM[arguments]}"
+    assert said.json["answer"] == ""
+
+
+@pytest.fixture
+def dcgmi(tmp_path, monkeypatch):
+    """A dcgmi that notes how it is called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    path = folder / "dcgmi"
+    path.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n'
+        'if [ "$4" = 7 ]; then echo "no such GPU" >&2; exit 253; fi\n'
+        "echo Successfully injected field info.\n",
+        encoding="utf-8",
+    )
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return tmp_path / "calls"
+
+
+def test_dcgm_is_called_word_for_word_and_its_answer_shown(runs, dcgmi) -> None:
+    said = runs.call("inject", "dcgm", "memory-errors")
+
+    assert dcgmi.read_text(encoding="utf-8") == "test --inject --gpuid 0 -f 319 -v 4\n"
+    assert "Ran: dcgmi test --inject --gpuid 0 -f 319 -v 4" in said.out
+    assert "Successfully injected" in said.out
+
+
+def test_a_dry_run_does_not_call_dcgm(runs, dcgmi) -> None:
+    runs.call("inject", "dcgm", "memory-errors", "--dry-run")
+
+    assert not dcgmi.exists()
+
+
+def test_a_dcgm_that_refuses_is_quoted(runs, dcgmi) -> None:
+    said = runs.call("inject", "dcgm", "xid", "79", "--gpu", "7")
+
+    assert said.code == ExitCode.FAILED
+    assert "ended with 253: no such GPU" in said.err
+
+
+def test_without_dcgm_it_is_said_what_to_do(runs, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    said = runs.call("inject", "dcgm", "memory-errors")
+
+    assert said.code == ExitCode.BAD_INPUT
+    assert "install DCGM" in said.err
+
+
+@pytest.mark.parametrize("arguments", [["xid"], ["memory-errors", "79"], ["fan"], ["xid", "0"]])
+def test_only_an_xid_has_a_code(runs, arguments) -> None:
+    assert runs.call("inject", "dcgm", *arguments, "--dry-run").code == ExitCode.BAD_INPUT
+
+
+# The drills of public guides
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "remedy"),
+    [
+        (  # Amazon SageMaker HyperPod: appended to /var/log/messages, the day with its zero
+            "Nov 08 10:00:00 ip-10-1-1-1 kernel: NVRM: Xid (PCI:0000:b9:00): 74, pid=<unknown>, "
+            "name=<unknown>, NVLink: fatal error detected on link 6"
+            "(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+            Reason.XID_REPLACE, Remedy.REPLACE,
+        ),
+        (
+            "Nov 08 10:00:00 ip-10-1-1-1 kernel: NVRM: Xid (PCI:0000:b9:00): 73, pid=<unknown>, "
+            "name=<unknown>, NVLink: fatal error detected on link 6"
+            "(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+            Reason.XID_REBOOT, Remedy.REBOOT,
+        ),
+        (  # AWS Neuron: written to /dev/kmsg by a user, facility 1
+            "12,1,2,-;test NEURON_HW_ERR=DMA_ERROR test", Reason.NEURON_DMA, Remedy.REPLACE,
+        ),
+        (
+            "12,1,2,-;kernel: NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR affecting neuron devices",
+            Reason.NEURON_SRAM, Remedy.REPLACE,
+        ),
+    ],
+)  # fmt: skip
+def test_the_drills_of_public_guides_work_word_for_word(line, reason, remedy) -> None:
+    now = datetime.now(UTC)
+    message = parsed(line, now).message
+    readings = Readings(kernel_log=(LogLine(message=message, observed_at=now),))
+
+    found = [one for watcher in detectors(Profile.HYPERPOD) for one in watcher.detect(readings)]
+
+    assert [(one.reason, one.remedy) for one in found] == [(reason, remedy)]
 
 
 def test_device_and_message_can_be_chosen(runs, powered) -> None:

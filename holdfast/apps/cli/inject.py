@@ -6,21 +6,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from holdfast.adapters.local import faults
 from holdfast.adapters.local.layout import NodeDir, default_home
+from holdfast.apps.cli.inject_dcgm import inject_dcgm
 from holdfast.apps.cli.output import Output, output_option, print_json
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.run.settings import LocalNodePolicy
+from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.runs import KnownRun, NotFound, find_node, open_runs
 from holdfast.decisions.ladder import remedy_for
 from holdfast.detectors import gpu_sxid, gpu_xid
 from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.table import detectors
+from holdfast.kit.config import load_config
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import ConfigError
 from holdfast.model.health import Remedy, Urgency
@@ -30,7 +33,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}( GPU-I:[0-9]{2})?")
 _DONE: Final = {Remedy.REBOOT: "rebooted", Remedy.REPLACE: "replaced"}
-_POLICY: Final = LocalNodePolicy()
 _SWITCH: Final = "0000:c3:00.0"
 
 
@@ -45,8 +47,11 @@ class Injected:
     """Of the rank that ran on it; None if none did."""
 
     dry_run: bool
+    profile: str
+    """Whose opinion of an XID was asked."""
+
     expected: str
-    """By the default policy; the run may have another."""
+    """By the configuration that was given, or else by the default one."""
 
     kernel: tuple[str, ...] = ()
     """What its kernel printed: each time the record of /dev/kmsg and the line of
@@ -55,6 +60,20 @@ class Injected:
     signal: str = ""
     processes: tuple[int, ...] = ()
     """To which the signal was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """The options that all commands have."""
+
+    node: str
+    run: str | None
+    config: Path | None
+    dry_run: bool
+    output: str
+
+    def run_config(self) -> RunConfig:
+        return load_config(self.config, RunConfig) if self.config else RunConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +99,7 @@ def inject() -> None:
     """Break something on purpose, on a node of a run that goes on.
 
     NODE is the name of a node, its instance id, the beginning of either, or the rank that it has in
-    the job: 0 is the node of rank 0.
+    the job: 0 is the node of rank 0. With dcgm it is this machine that is broken.
     """
 
 
@@ -89,6 +108,11 @@ def _target_options(command: F) -> F:
         output_option(Output.TABLE, Output.JSON),
         click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing."),
         click.option("--run", metavar="RUN", help="The run it belongs to, if several go on."),
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            help="What the run was started with, so that the right effect is expected.",
+        ),
         click.option(
             "--node", metavar="NODE", required=True, help="Its name, instance id or rank."
         ),
@@ -102,16 +126,7 @@ def _target_options(command: F) -> F:
 @_target_options
 @click.option("--device", default="0000:b9:00", show_default=True, help="PCI address of the GPU.")
 @click.option("--message", help="What the driver says.  [default: its usual words for CODE]")
-def inject_xid(
-    *,
-    code: int,
-    node: str,
-    run: str | None,
-    device: str,
-    message: str | None,
-    dry_run: bool,
-    output: str,
-) -> None:
+def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> None:
     """Have the kernel report a GPU error.
 
     It prints the XID CODE in the words of NVIDIA's driver. By HyperPod's rules 74 leads to a
@@ -120,7 +135,7 @@ def inject_xid(
     detector = gpu_xid.build(Profile.HYPERPOD)
     text = message or faults.XID_TEXTS.get(code) or detector.codes.get(code, "Unknown Error")
     line = faults.xid_line(code, _checked_device(device), _checked_message(text))
-    _report(f"xid {code}", (line,), node, run, dry_run=dry_run, output=output)
+    _report(f"xid {code}", (line,), _Order(**order))
 
 
 @inject.command("sxid")
@@ -133,9 +148,7 @@ def inject_xid(
     help="How bad the driver says it is.",
 )
 @_target_options
-def inject_sxid(
-    *, code: int, severity: str, node: str, run: str | None, dry_run: bool, output: str
-) -> None:
+def inject_sxid(*, code: int, severity: str, **order: Any) -> None:
     """Have the kernel report an NVSwitch error.
 
     It prints the SXID CODE in the words of NVIDIA's driver. By HyperPod's rules a fatal one leads
@@ -143,7 +156,7 @@ def inject_sxid(
     """
     text = gpu_sxid.build(Profile.HYPERPOD).codes.get(code, "unknown error")
     lines = faults.sxid_lines(code, _SWITCH, faults.SXID_SEVERITIES[severity], text)
-    _report(f"sxid {code}", lines, node, run, dry_run=dry_run, output=output)
+    _report(f"sxid {code}", lines, _Order(**order))
 
 
 def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.Command:
@@ -153,8 +166,8 @@ def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.
     @click.command(family)
     @click.argument("kind", type=click.Choice(list(kinds), case_sensitive=False), default=usual)
     @_target_options
-    def command(*, kind: str, node: str, run: str | None, dry_run: bool, output: str) -> None:
-        _report(f"{family} {kind}", kinds[kind], node, run, dry_run=dry_run, output=output)
+    def command(*, kind: str, **order: Any) -> None:
+        _report(f"{family} {kind}", kinds[kind], _Order(**order))
 
     command.help = f"{_KERNEL_FAULTS[family]}\n\nWithout KIND it is {usual}."
     return command
@@ -167,18 +180,18 @@ _KERNEL_FAULTS: Final = {
     "disk": "Have the kernel report a failing disk.",
     "lockup": "Have the kernel report that it is stuck.",
 }
+inject.add_command(inject_dcgm)
 for _family, _kinds in faults.KERNEL_TEXTS.items():
     inject.add_command(_kernel_command(_family, _kinds))
 
 
-def _report(
-    fault: str, lines: tuple[str, ...], node: str, run: str | None, *, dry_run: bool, output: str
-) -> None:
+def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
     """Have the kernel of a node print ``lines``."""
     now, since_boot = SystemClock().now(), timedelta(seconds=time.monotonic())
-    with _target(node, run) as target:
+    config = order.run_config()
+    with _target(order) as target:
         faults.machine_processes(target.directory)
-        print_it = faults.kernel_line if dry_run else faults.write_kernel_line
+        print_it = faults.kernel_line if order.dry_run else faults.write_kernel_line
         printed = [
             print_it(target.directory, line, now=now, since_boot=since_boot) for line in lines
         ]
@@ -187,36 +200,37 @@ def _report(
             run=target.run.name,
             node=target.node,
             rank=target.rank,
-            dry_run=dry_run,
-            expected=_after_lines(target, lines, now),
+            dry_run=order.dry_run,
+            profile=config.machines.xid_profile,
+            expected=_after_lines(target, lines, now, config),
             kernel=tuple(form for one in printed for form in (one.record, one.syslog)),
         )
-    _print(injected, output)
+    _print(injected, order)
 
 
 @inject.command("kill-rank")
 @_target_options
-def inject_kill_rank(*, node: str, run: str | None, dry_run: bool, output: str) -> None:
+def inject_kill_rank(**order: Any) -> None:
     """Kill the main process of a rank."""
-    _strike(_KILL_RANK, node, run, dry_run=dry_run, output=output)
+    _strike(_KILL_RANK, _Order(**order))
 
 
 @inject.command("power-off")
 @_target_options
-def inject_power_off(*, node: str, run: str | None, dry_run: bool, output: str) -> None:
+def inject_power_off(**order: Any) -> None:
     """Have everything on a node die at once."""
-    _strike(_POWER_OFF, node, run, dry_run=dry_run, output=output)
+    _strike(_POWER_OFF, _Order(**order))
 
 
 @inject.command("hang")
 @_target_options
 @click.option("--rank-only", is_flag=True, help="Stop the rank alone; the node's agent goes on.")
-def inject_hang(*, node: str, run: str | None, rank_only: bool, dry_run: bool, output: str) -> None:
+def inject_hang(*, rank_only: bool, **order: Any) -> None:
     """Stop everything on a node, with SIGSTOP.
 
     This is how a machine looks from outside whose kernel is wedged.
     """
-    _strike(_HANG_RANK if rank_only else _HANG, node, run, dry_run=dry_run, output=output)
+    _strike(_HANG_RANK if rank_only else _HANG, _Order(**order))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +243,7 @@ class _Blow:
     """Finds the processes that it will hit."""
 
     strike: Callable[[NodeDir], list[int]]
-    expected: str
+    expected: Callable[[LocalNodePolicy], str]
     is_of_rank: bool = False
 
 
@@ -238,7 +252,9 @@ _KILL_RANK: Final = _Blow(
     signal="SIGKILL",
     aim=lambda node: faults.rank_processes(node)[:1],
     strike=faults.kill_rank,
-    expected="the rank has failed, which costs one retry of the application; the node stays.",
+    expected=lambda _: (
+        "the rank has failed, which costs one retry of the application; the node stays."
+    ),
     is_of_rank=True,
 )
 _POWER_OFF: Final = _Blow(
@@ -246,16 +262,16 @@ _POWER_OFF: Final = _Blow(
     signal="SIGKILL",
     aim=faults.machine_processes,
     strike=faults.power_off,
-    expected=f"the node is found dark at once and is {_DONE[_POLICY.silent_remedy]}.",
+    expected=lambda policy: f"the node is found dark at once and is {_DONE[policy.silent_remedy]}.",
 )
 _HANG: Final = _Blow(
     fault="hang",
     signal="SIGSTOP",
     aim=faults.machine_processes,
     strike=faults.hang,
-    expected=(
-        f"after {format_duration(_POLICY.heartbeat_timeout)} without a heartbeat the node counts "
-        f"as lost and is {_DONE[_POLICY.silent_remedy]}."
+    expected=lambda policy: (
+        f"after {format_duration(policy.heartbeat_timeout)} without a heartbeat the node counts "
+        f"as lost and is {_DONE[policy.silent_remedy]}."
     ),
 )
 _HANG_RANK: Final = _Blow(
@@ -263,43 +279,47 @@ _HANG_RANK: Final = _Blow(
     signal="SIGSTOP",
     aim=faults.rank_processes,
     strike=faults.hang_rank,
-    expected="the job hangs until a timeout of its own, or that of holdfast run --hang-timeout.",
+    expected=lambda _: (
+        "the job hangs until a timeout of its own, or that of holdfast run --hang-timeout."
+    ),
     is_of_rank=True,
 )
 
 
-def _strike(blow: _Blow, node: str, run: str | None, *, dry_run: bool, output: str) -> None:
-    with _target(node, run) as target:
+def _strike(blow: _Blow, order: _Order) -> None:
+    config = order.run_config()
+    with _target(order) as target:
         if blow.is_of_rank and target.rank is None:
             raise NotFound(f"no rank runs on {target.node} now")
-        hit = (blow.aim if dry_run else blow.strike)(target.directory)
+        hit = (blow.aim if order.dry_run else blow.strike)(target.directory)
         injected = Injected(
             fault=blow.fault,
             run=target.run.name,
             node=target.node,
             rank=target.rank,
-            dry_run=dry_run,
-            expected=blow.expected + target.job_resumes,
+            dry_run=order.dry_run,
+            profile=config.machines.xid_profile,
+            expected=blow.expected(config.nodes) + target.job_resumes,
             signal=blow.signal,
             processes=tuple(hit),
         )
-    _print(injected, output)
+    _print(injected, order)
 
 
 @contextlib.contextmanager
-def _target(text: str, name: str | None) -> Iterator[_Target]:
-    with open_runs(default_home(), name) as known:
-        run, node = find_node(text, known)
+def _target(order: _Order) -> Iterator[_Target]:
+    with open_runs(default_home(), order.run) as known:
+        run, node = find_node(order.node, known)
         if not run.is_active:
             raise NotFound(f"run {run.name} is not going on any more: nothing is there to break")
         ranks = {name: rank for rank, name in enumerate(run.placement())}
         yield _Target(run, node, ranks.get(node))
 
 
-def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime) -> str:
+def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime, config: RunConfig) -> str:
     """What the detectors and the ladder of remedies will make of what the kernel says."""
     readings = Readings(kernel_log=tuple(LogLine(message=line, observed_at=now) for line in lines))
-    watchers = [one for one in detectors(Profile.HYPERPOD) if KERNEL_LOG in one.reads]
+    watchers = [one for one in detectors(config.machines.xid_profile) if KERNEL_LOG in one.reads]
     health = fold(Health(), [one for watcher in watchers for one in watcher.detect(readings)])
     if not health.faults:
         reasons = [notice.reason for notice in health.notices]
@@ -309,7 +329,7 @@ def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime) -> str:
         return f"the node stays ({fault.reason}).{target.job_resumes}"
     provider_id, _, record = target.run.store.nodes()[target.node]
     view = NodeView(name=target.node, provider_id=provider_id, record=record)
-    done = _DONE[remedy_for(view, fault, _POLICY, now)]
+    done = _DONE[remedy_for(view, fault, config.nodes, now)]
     if fault.urgency is Urgency.DEFERRED:
         return f"the node is {done} once no job runs on it ({fault.reason})."
     return f"the node is {done} ({fault.reason}).{target.job_resumes}"
@@ -330,8 +350,8 @@ def _checked_message(message: str) -> str:
     return message
 
 
-def _print(injected: Injected, output: str) -> None:
-    if output == Output.JSON:
+def _print(injected: Injected, order: _Order) -> None:
+    if order.output == Output.JSON:
         print_json(injected)
         return
     would = "would have" if injected.dry_run else "has"
@@ -344,6 +364,7 @@ def _print(injected: Injected, output: str) -> None:
         what = f"{count} processes" if count != 1 else f"process {injected.processes[0]}"
         sent = "would go" if injected.dry_run else "went"
         click.echo(f"{injected.node}: {injected.signal} {sent} to {what}")
-    click.echo(f"Expected: {injected.expected}")
+    by = "" if order.config else f" with the default profile, {injected.profile}"
+    click.echo(f"Expected{by}: {injected.expected}")
     if not injected.dry_run:
         click.echo("See it with: holdfast nodes list --watch")

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.detectors.contract import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class MachineSettings:
     heartbeat: timedelta = timedelta(milliseconds=500)
     """Between two heartbeats of an agent."""
 
-    xid_profile: str = "hyperpod"
+    xid_profile: Profile = Profile.HYPERPOD
     """Whose judgement of XID codes holds: ``hyperpod`` or ``nvidia``."""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,76 @@
+"""``holdfast inject dcgm``: has DCGM show a fault of a GPU of this machine."""
+
+import shlex
+import shutil
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import click
+
+from holdfast.adapters.host.commands import run_command
+from holdfast.apps.cli.output import Output, output_option, print_json
+from holdfast.model.errors import BackendError, ConfigError
+
+_TIMEOUT: Final = timedelta(seconds=30)
+_XID: Final = "xid"
+
+_FIELDS: Final = {
+    "memory-errors": (319, 4),
+    "row-remap-pending": (396, 1),
+    "row-remap-failed": (395, 1),
+    _XID: (230, None),
+}
+"""By fault, the number of DCGM's field and its value; 319 with 4 is the drill of HyperPod's guide.
+Numbers, as the names of fields changed with DCGM 4.6 (dcgm_fields.h)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Injected:
+    fault: str
+    command: str
+    dry_run: bool
+    answer: str
+    """What DCGM said; empty if it was not asked."""
+
+
+@click.command("dcgm")
+@click.argument("fault", type=click.Choice(list(_FIELDS)))
+@click.argument("code", type=click.IntRange(min=1), required=False)
+@click.option("--gpu", type=click.IntRange(min=0), default=0, show_default=True, help="Its number.")
+@click.option("--dry-run", is_flag=True, help="Print the command, do not run it.")
+@output_option(Output.TABLE, Output.JSON)
+def inject_dcgm(*, fault: str, code: int | None, gpu: int, dry_run: bool, output: str) -> None:
+    """Have DCGM show a fault of a GPU of this machine.
+
+    The value goes to DCGM's host engine, so that its health checks and policies see it; nvidia-smi
+    and the kernel's log do not. CODE is the number of the XID, for the fault xid alone.
+    """
+    argv = _command(fault, code, gpu)
+    answer = "" if dry_run else _run(argv)
+    injected = _Injected(fault=fault, command=shlex.join(argv), dry_run=dry_run, answer=answer)
+    if output == Output.JSON:
+        print_json(injected)
+        return
+    click.echo(f"{'Would run' if dry_run else 'Ran'}: {injected.command}")
+    if answer:
+        click.echo(answer)
+    click.echo("See it with: dcgmi health --check, and with what watches DCGM on this machine")
+
+
+def _command(fault: str, code: int | None, gpu: int) -> list[str]:
+    field, value = _FIELDS[fault]
+    if (code is None) == (fault == _XID):
+        raise ConfigError(f"{fault}: " + ("which XID?" if code is None else "it takes no CODE"))
+    value = code if value is None else value
+    return ["dcgmi", "test", "--inject", "--gpuid", str(gpu), "-f", str(field), "-v", str(value)]
+
+
+def _run(argv: list[str]) -> str:
+    if shutil.which(argv[0]) is None:
+        raise ConfigError("dcgmi is not there: install DCGM, or see the command with --dry-run")
+    result = run_command(argv, timeout=_TIMEOUT)
+    answer = (result.stdout.strip() or result.stderr.strip())[:1000]
+    if result.status != 0:
+        raise BackendError(f"{shlex.join(argv)} ended with {result.status}: {answer}")
+    return answer
