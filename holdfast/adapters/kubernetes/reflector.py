@@ -22,6 +22,49 @@ _STALL: Final = timedelta(minutes=2)
 """The API server sends a bookmark every minute, so this much silence is that of a hung one."""
 
 
+class Copy(Generic[T]):
+    """What is known of a collection; ``version`` is the moment up to which it is known in full."""
+
+    def __init__(self, trim: Callable[[Json], T]) -> None:
+        self._trim = trim
+        self._ahead: dict[str, int] = {}
+        self.objects: dict[str, T] = {}
+        self.version = ""
+
+    def replace(self, found: dict[str, T], version: str) -> bool:
+        """Take over a list; whether that has changed anything."""
+        listed = _number(version)
+        self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > listed}
+        found |= {key: self.objects[key] for key in self._ahead}
+        differs = found != self.objects
+        self.objects = found
+        self.version = version
+        return differs
+
+    def apply(self, kind: str, content: Json) -> bool:
+        """Take over an event; whether that has changed anything."""
+        key, version = _key(content), _version(content)
+        self.version = version
+        if kind == "BOOKMARK" or _number(version) < self._ahead.get(key, 0):
+            return False
+        self._ahead.pop(key, None)
+        if kind == "DELETED":
+            return self.objects.pop(key, None) is not None
+        trimmed = self._trim(content)
+        if key in self.objects and self.objects[key] == trimmed:
+            return False
+        self.objects[key] = trimmed
+        return True
+
+    def learn(self, content: Json) -> None:
+        """Take over an object from elsewhere, unless what is known is newer."""
+        key, version = _key(content), _number(_version(content))
+        # The events know better about everything that they have passed, deletions included.
+        if version > max(_number(self.version), self._ahead.get(key, 0)):
+            self.objects[key] = self._trim(content)
+            self._ahead[key] = version
+
+
 class Reflector(Generic[T]):
     """Follows a collection in a thread of its own, from ``start`` to ``stop``.
 
@@ -56,9 +99,7 @@ class Reflector(Generic[T]):
         self._changed = changed
         self._params = dict(params or {})
         self._lock = threading.Lock()
-        self._objects: dict[str, T] = {}
-        self._ahead: dict[str, int] = {}
-        self._version = ""
+        self._copy = Copy(trim)
         self._pause_s = 0.0
         self._heard_at = time.monotonic()
         self._error = ""
@@ -83,7 +124,7 @@ class Reflector(Generic[T]):
     def objects(self) -> Mapping[str, T]:
         """The copy as of one moment, by ``name`` or ``namespace/name``; empty before the first."""
         with self._lock:
-            return dict(self._objects)
+            return dict(self._copy.objects)
 
     @property
     def synced(self) -> bool:
@@ -108,22 +149,20 @@ class Reflector(Generic[T]):
 
     def learn(self, content: Json) -> None:
         """Take over the API server's answer to a write, so that who wrote sees it at once."""
-        key, version = _key(content), _number(_version(content))
         with self._lock:
-            # The watch knows better about everything that it has already passed, deletions too.
-            if version > max(_number(self._version), self._ahead.get(key, 0)):
-                self._objects[key] = self._trim(content)
-                self._ahead[key] = version
+            self._copy.learn(content)
 
     def _run(self) -> None:
+        is_lost = True
         while not self._stopped.wait(self._pause_s * random.uniform(0.5, 1.0)):  # noqa: S311
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             try:
-                if not self._version:
+                if is_lost:
                     self._list()
+                    is_lost = False
                 self._follow()
             except Gone:
-                self._version = ""
+                is_lost = True
             except BackendError as error:
                 with self._lock:
                     self._error = str(error)
@@ -135,12 +174,7 @@ class Reflector(Generic[T]):
             found.update((_key(content), self._trim(content)) for content in page.items)
             version = page.resource_version
         with self._lock:
-            listed = _number(version)
-            self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > listed}
-            found.update((key, self._objects[key]) for key in self._ahead)
-            differs = found != self._objects
-            self._objects = found
-            self._version = version
+            differs = self._copy.replace(found, version)
             self._heard_at = time.monotonic()
         self._synced.set()
         if differs:
@@ -150,7 +184,7 @@ class Reflector(Generic[T]):
         """Apply events until the watch ends."""
         params: dict[str, str | int] = {
             **self._params,
-            "resourceVersion": self._version,
+            "resourceVersion": self._copy.version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311
         }
@@ -161,26 +195,14 @@ class Reflector(Generic[T]):
             if self._stopped.is_set():
                 return
             for event in watch:
-                if self._apply(event["type"], event["object"]):
+                if self._apply(event):
                     self._changed()
 
-    def _apply(self, kind: str, content: Json) -> bool:
-        """Whether the copy has changed by an event."""
-        key, version = _key(content), _version(content)
+    def _apply(self, event: Json) -> bool:
         with self._lock:
-            self._version = version
             self._heard_at = time.monotonic()
             self._pause_s = 0.0
-            if kind == "BOOKMARK" or _number(version) < self._ahead.get(key, 0):
-                return False
-            self._ahead.pop(key, None)
-            if kind == "DELETED":
-                return self._objects.pop(key, None) is not None
-            trimmed = self._trim(content)
-            if key in self._objects and self._objects[key] == trimmed:
-                return False
-            self._objects[key] = trimmed
-            return True
+            return self._copy.apply(event["type"], event["object"])
 
 
 def _key(content: Json) -> str:
