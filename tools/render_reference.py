@@ -17,6 +17,7 @@ from typing import Final, get_type_hints
 
 import reason_tables
 
+from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
 from holdfast.apps import agent_config, exit_codes
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
@@ -60,6 +61,7 @@ def agent_config_page() -> Iterator[str]:
         "expected": agent_config.ExpectedDevices,
         "log": agent_config.LogSettings,
         "telemetry": agent_config.TelemetrySettings,
+        "kubernetes": AgentKubernetes,
     }
     yield from _knobs(agent_config.AgentConfig, without=tables)
     for title, kind in (("detectors.NAME", agent_config.DetectorSettings), *tables.items()):

@@ -1,0 +1,49 @@
+{{- /*
+A table as TOML: a dict of `table` and of `path`, the name of the table, which is empty for the whole
+file. A text in JSON is one in TOML, too, and so are numbers, truth values and arrays of them. A
+value that is null is left out.
+*/ -}}
+{{- define "holdfast.toml" -}}
+{{- $path := .path -}}
+{{- range $key, $value := .table -}}
+{{- if not (or (kindIs "map" $value) (kindIs "invalid" $value)) -}}
+{{ include "holdfast.tomlKey" $key }} = {{ toJson $value }}
+{{ end -}}
+{{- end -}}
+{{- range $key, $value := .table -}}
+{{- if kindIs "map" $value -}}
+{{- $name := include "holdfast.tomlKey" $key -}}
+{{- $within := ternary (printf "%s.%s" $path $name) $name (ne $path "") }}
+[{{ $within }}]
+{{ include "holdfast.toml" (dict "path" $within "table" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "holdfast.tomlKey" -}}
+{{- if regexMatch "^[A-Za-z0-9_-]+$" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
+{{- end }}
+
+{{- define "holdfast.agentToml" -}}
+{{- $kubernetes := dict "namespace" .Release.Namespace "label_prefix" .Values.labelPrefix -}}
+{{- $fixed := dict
+      "root" "/host"
+      "report_dir" "/run/holdfast"
+      "log" (dict "stdout" true)
+      "telemetry" (dict "listen" (printf ":%v" .Values.agent.metricsPort))
+      "kubernetes" $kubernetes -}}
+{{- include "holdfast.toml" (dict "path" "" "table" (mergeOverwrite (deepCopy .Values.agent.config) $fixed)) -}}
+{{- end }}
+
+{{- define "holdfast.controllerToml" -}}
+{{- $election := dict "lease" (include "holdfast.controller" .) -}}
+{{- $kubernetes := dict
+      "namespace" .Release.Namespace
+      "label_prefix" .Values.labelPrefix
+      "election" $election -}}
+{{- $fixed := dict
+      "platform" "kubernetes"
+      "listen" (printf ":%v" .Values.controller.metricsPort)
+      "kubernetes" $kubernetes -}}
+{{- include "holdfast.toml" (dict "path" "" "table" (mergeOverwrite (deepCopy .Values.controller.config) $fixed)) -}}
+{{- end }}

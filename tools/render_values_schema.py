@@ -1,0 +1,120 @@
+"""Writes the definitions in the schema of the Helm chart's values from the code.
+
+The keys of the agent's and of the controller's configuration are described once, where they are
+read. With ``--check`` it only says whether the schema is stale.
+
+Exit code: 0 if it is fresh (or was written), 1 if ``--check`` found it stale.
+"""
+
+import json
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from render_reference import docs_under_names, shown_default
+
+from holdfast.apps.agent_config import AgentConfig, ListenAddress
+from holdfast.apps.controller.config import ControllerConfig
+from holdfast.detectors.table import detectors
+from holdfast.kit.quota import Quota
+
+ROOT: Final = Path(__file__).parents[1]
+SCHEMA: Final = ROOT / "deploy" / "helm" / "holdfast" / "values.schema.json"
+
+SET_BY_CHART: Final[Mapping[str, tuple[str, ...]]] = {
+    "AgentConfig": ("node", "root", "report_dir", "log", "telemetry", "kubernetes"),
+    "ControllerConfig": ("platform", "listen"),
+    "KubernetesSettings": ("kubeconfig", "context", "namespace", "label_prefix"),
+    "ElectionSettings": ("lease",),
+}
+"""Keys that are no values, as the chart has to know them itself."""
+
+_SCALARS: Final[Mapping[type, Mapping[str, object]]] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    Path: {"type": "string", "minLength": 1},
+    timedelta: {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"},
+    Quota: {"type": ["integer", "string"], "minimum": 0, "pattern": r"^[0-9]+(\.[0-9]+)?\s*%?$"},
+    ListenAddress: {"type": ["integer", "string"]},
+}
+
+
+def schema() -> str:
+    """The schema of the chart's values, with its definitions anew."""
+    whole = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    agent = _table(AgentConfig)
+    agent["properties"]["detectors"]["propertyNames"] = {
+        "enum": [one.name for one in detectors(AgentConfig().profile)]
+    }
+    agent["properties"]["xid"]["propertyNames"] = {"pattern": "^[0-9]+$"}
+    whole["definitions"] = {"agentConfig": agent, "controllerConfig": _table(ControllerConfig)}
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def _table(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    docs = docs_under_names(kind)
+    shown = [one for one in fields(kind) if one.name not in SET_BY_CHART.get(kind.__name__, ())]
+    properties = {}
+    for one in shown:
+        default = shown_default(one)
+        about = docs.get(one.name) or _about(hints[one.name])
+        about += "" if default in ("", "``", "`required`") else f" Default: {default}."
+        properties[one.name] = {"description": about, **_of(hints[one.name])}
+    required = [one.name for one in shown if one.default is one.default_factory is MISSING]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        **({"required": required} if required else {}),
+    }
+
+
+def _about(kind: Any) -> str:
+    """What a table is for, of a key without a docstring."""
+    return str(_plain(kind).__doc__).partition("\n\n")[0].replace("\n", " ").replace("``", "`")
+
+
+def _of(kind: Any) -> dict[str, Any]:
+    kind = _plain(kind)
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": _of(get_args(kind)[0])}
+    if get_origin(kind) is dict:
+        return {"type": "object", "additionalProperties": _of(get_args(kind)[1])}
+    if kind in _SCALARS:
+        return dict(_SCALARS[kind])
+    if issubclass(kind, Enum):
+        return {"enum": [one.value for one in kind]}
+    if is_dataclass(kind):
+        return _table(kind)
+    raise TypeError(f"{kind} has no form in a schema: add it to _SCALARS")
+
+
+def _plain(kind: Any) -> Any:
+    """The type that remains of ``X | None``."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return kind
+    return next(one for one in get_args(kind) if one is not types.NoneType)
+
+
+def main(argv: list[str]) -> int:
+    """Write the schema, or check it."""
+    text = schema()
+    is_fresh = SCHEMA.read_text(encoding="utf-8") == text
+    if "--check" in argv and not is_fresh:
+        print(f"Stale: {SCHEMA.relative_to(ROOT)}. Run make docs.")
+        return 1
+    if not is_fresh:
+        SCHEMA.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
