@@ -91,6 +91,15 @@ class HealthStatus(StrEnum):
     PENDING_REPLACEMENT = "UnschedulablePendingReplacement"
 
 
+class PodPhase(StrEnum):
+    """Values of a pod's ``status.phase``."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
 class DeepCheckStatus(StrEnum):
     """Values of the ``deep-health-check-status`` label."""
 

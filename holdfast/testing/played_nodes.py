@@ -23,6 +23,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Node, Pod
 
+from holdfast.model.names import PodPhase
+
 _LEASES: Final = "kube-node-lease"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _TICK: Final = timedelta(milliseconds=50)
@@ -120,7 +122,7 @@ class PlayedNodes:
         """All containers of a pod end with ``exit_code`` and are not started again."""
         ended = {"terminated": {"exitCode": exit_code}}
         status = {
-            "phase": "Failed" if exit_code else "Succeeded",
+            "phase": PodPhase.FAILED if exit_code else PodPhase.SUCCEEDED,
             "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}],
             "containerStatuses": _containers(
                 self._client.get(Pod, pod, namespace=namespace), ended
@@ -149,7 +151,7 @@ def _follow(client: Client, nodes: frozenset[str]) -> None:
             continue
         if meta.deletionTimestamp:
             client.delete(Pod, meta.name, namespace=meta.namespace, grace_period=0)
-        elif status.phase == "Pending":
+        elif status.phase == PodPhase.PENDING:
             patch = {"status": _running(pod)}
             client.patch(Pod.Status, meta.name, patch, namespace=meta.namespace)
 
@@ -165,7 +167,7 @@ def _running(pod: Pod) -> dict[str, Any]:
     """What a kubelet says of a pod whose containers have just started."""
     now = _now().isoformat()
     return {
-        "phase": "Running",
+        "phase": PodPhase.RUNNING,
         "startTime": now,
         "conditions": [
             {"type": kind, "status": "True", "lastTransitionTime": now}
