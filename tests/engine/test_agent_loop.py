@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -443,3 +444,64 @@ def test_a_fault_of_state_outlives_a_blind_source_and_ends_with_its_evidence() -
     assert told(values={**link, "m/1/down_s": "300"}) == ([Reason.LINK_DOWN], [])
     assert told(error="it hangs") == ([Reason.LINK_DOWN], [Reason.SOURCE_FAILED])
     assert told(values={"m": "infiniband", "m/1/state": "4: ACTIVE"}) == ([], [])
+
+
+WINDOW = timedelta(minutes=5)
+
+
+def doubting(detector: Detector) -> Detector:
+    """The detector, with a second witness asked for."""
+
+    def detect(readings: Readings) -> list[Finding]:
+        return [replace(one, witness_within=WINDOW) for one in detector.detect(readings)]
+
+    return replace(detector, detect=detect)
+
+
+def no_gpu_is_left(agent: Agent) -> None:
+    sample = Sample(
+        name="nvidia-smi",
+        taken_at=agent.clock.time,
+        text="No devices were found",
+        seen=frozenset({"gpu/00000000:B9:00.0"}),
+    )
+    agent.host.samples.append({"nvidia-smi": sample})
+
+
+def test_what_waits_for_a_witness_waits_on_in_the_next_agent() -> None:
+    agent = Agent()
+    agent.detectors = tuple(
+        doubting(one) if one.name == "gpu-xid" else one for one in detectors(Profile.HYPERPOD)
+    )
+    agent.start()
+    agent.log("74, x")
+    agent.steps()
+    [waiting] = agent.sink.reports[-1].notices
+    assert agent.sink.reports[-1].faults == ()
+    assert waiting.message.startswith("waiting for a second witness, would call for replace: NVRM")
+
+    agent.start()
+    agent.steps()
+    assert agent.sink.reports[-1].notices == (waiting,)
+    no_gpu_is_left(agent)
+    agent.steps()
+
+    report = agent.sink.reports[-1]
+    assert {fault.remedy for fault in report.faults} == {"replace", "reboot"}
+    assert report.suspects == ()
+    assert waiting.key not in {notice.key for notice in report.notices}
+
+
+def test_a_boot_ends_the_wait_for_a_witness() -> None:
+    agent = Agent()
+    agent.detectors = tuple(map(doubting, detectors(Profile.HYPERPOD)))
+    agent.start()
+    agent.log("74, x")
+    agent.steps()
+
+    agent.host.boot, agent.host.log, agent.host.committed_lines = "b2", [], 0
+    agent.start()
+    no_gpu_is_left(agent)
+    agent.steps()
+
+    assert 74 not in {fault.code for fault in agent.sink.reports[-1].faults}

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.adapters.telemetry.fan_out import FanOut
 from holdfast.model.errors import BackendError
-from holdfast.model.health import Fault, Remedy, Severity
+from holdfast.model.health import Fault, Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 from holdfast.model.report import NodeReport
 
@@ -94,3 +94,27 @@ def test_an_agent_that_starts_again_goes_on_with_the_conditions_of_the_one_befor
     (_, before, shown) = journal.notes[-2]
     assert before == held
     assert shown.conditions == held.conditions
+
+
+def test_a_suspect_that_counts_no_longer_is_not_waited_for() -> None:
+    journal = Journal()
+    other = replace(FAULT, code=79)
+    notices = tuple(
+        Finding(
+            family=one.family,
+            condition=one.condition,
+            reason=one.reason,
+            severity=one.severity,
+            remedy=Remedy.NONE,
+            message="waiting",
+            observed_at=NOW,
+            code=one.code,
+        )
+        for one in (FAULT, other)
+    )
+    journal.kept = replace(HEALTHY, suspects=(FAULT, other), notices=notices)
+
+    last = FanOut(journal, (), is_void=lambda fault: fault == FAULT).last()
+
+    assert last is not None
+    assert (last.suspects, last.notices) == ((other,), notices[1:])
