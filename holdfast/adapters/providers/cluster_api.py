@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from httpx2 import HTTPStatusError
-from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.core_v1 import Node
 from lightkube.types import PatchType
 
-from holdfast.adapters.providers.kubernetes_calls import connect, is_missing, told
+from holdfast.adapters.providers.kubernetes_calls import ApiServer, is_missing, told
 from holdfast.adapters.providers.settings import KubernetesAccess, ProviderConfig
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import NodeView
@@ -21,6 +20,9 @@ _NAMESPACE: Final = f"{_GROUP}/cluster-namespace"
 _REMEDIATE: Final = f"{_GROUP}/remediate-machine"
 _SKIP: Final = f"{_GROUP}/skip-remediation"
 _PAUSED: Final = f"{_GROUP}/paused"
+_NOT_SERVED: Final = (
+    "the management cluster does not serve them in this version; see provider.cluster_api"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ def _is_another(machine: Machine, node: NodeView) -> bool:
 class ManagedMachines:
     """``Machines`` of a management cluster."""
 
-    def __init__(self, workload: Client, management: Client, version: str) -> None:
+    def __init__(self, workload: ApiServer, management: ApiServer, version: str) -> None:
         self._workload = workload
         self._management = management
         self._machine = create_namespaced_resource(_GROUP, version, "Machine", "machines")
@@ -101,9 +103,9 @@ class ManagedMachines:
 
     def of_node(self, node: str) -> Machine | None:
         """See ``Machines.of_node``."""
-        with told("get nodes"):
+        with told("get nodes"), self._workload.connected() as client:
             try:
-                found = self._workload.get(Node, node)
+                found = client.get(Node, node)
             except HTTPStatusError as error:
                 if is_missing(error):
                     return None
@@ -120,15 +122,16 @@ class ManagedMachines:
 
     def has_health_check(self, namespace: str) -> bool:
         """See ``Machines.has_health_check``."""
-        with told(f"list machinehealthchecks.{_GROUP}"):
-            return any(True for _ in self._management.list(self._check, namespace=namespace))
+        listing = told(f"list machinehealthchecks.{_GROUP}")
+        with listing, self._management.connected() as client:
+            return any(True for _ in client.list(self._check, namespace=namespace))
 
     def remediate(self, machine: Machine) -> None:
         """See ``Machines.remediate``."""
         patch = {"metadata": {"annotations": {_REMEDIATE: ""}}}
-        with told(f"patch machines.{_GROUP}"):
+        with told(f"patch machines.{_GROUP}"), self._management.connected() as client:
             try:
-                self._management.patch(
+                client.patch(
                     self._machine,
                     machine.name,
                     patch,
@@ -140,13 +143,10 @@ class ManagedMachines:
                     raise
 
     def _found(self, name: str, namespace: str) -> Machine | None:
-        with told(
-            f"get machines.{_GROUP}",
-            missing=f"the management cluster does not serve {self._machine.__name__}s in this"
-            " version; see provider.cluster_api",
-        ):
+        getting = told(f"get machines.{_GROUP}", missing=_NOT_SERVED)
+        with getting, self._management.connected() as client:
             try:
-                found = self._management.get(self._machine, name, namespace=namespace)
+                found = client.get(self._machine, name, namespace=namespace)
             except HTTPStatusError as error:
                 if is_missing(error):
                     return None
@@ -164,9 +164,8 @@ class ManagedMachines:
 def build(config: ProviderConfig, cluster: KubernetesAccess) -> ClusterApi:
     """The provider of the table's row."""
     settings = config.cluster_api
-    workload = management = connect(cluster)
+    workload = management = ApiServer(cluster)
     if settings.kubeconfig is not None:
-        management = connect(
-            KubernetesAccess(kubeconfig=settings.kubeconfig, context=settings.context)
-        )
+        elsewhere = KubernetesAccess(kubeconfig=settings.kubeconfig, context=settings.context)
+        management = ApiServer(elsewhere)
     return ClusterApi(ManagedMachines(workload, management, settings.version))

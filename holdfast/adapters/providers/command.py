@@ -13,7 +13,6 @@ already, as accepted.
 """
 
 import os
-import re
 import signal
 import subprocess
 import tempfile
@@ -21,7 +20,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import IO, Final
 
-from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig
+from holdfast.adapters.providers.settings import PLACEHOLDER, CommandSettings, ProviderConfig
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
 
@@ -95,7 +94,7 @@ class Command:
 
 
 def _filled(argument: str, values: dict[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda found: values[found[1]], argument)
+    return PLACEHOLDER.sub(lambda found: values[found[1]], argument)
 
 
 def _tail(stderr: IO[bytes]) -> str:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from httpx2 import HTTPStatusError
-from lightkube import Client
 from lightkube.generic_resource import create_global_resource
 from lightkube.resources.core_v1 import Node
 
-from holdfast.adapters.providers.kubernetes_calls import connect, is_missing, told
+from holdfast.adapters.providers.kubernetes_calls import ApiServer, is_missing, told
 from holdfast.adapters.providers.settings import KubernetesAccess, ProviderConfig
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import NodeView
@@ -75,29 +74,29 @@ def _is_of(claim: NodeClaim, node: NodeView) -> bool:
 class ClusterNodeClaims:
     """``NodeClaims`` of a cluster."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, cluster: ApiServer) -> None:
+        self._cluster = cluster
 
     def list_claims(self) -> list[NodeClaim]:
         """See ``NodeClaims.list_claims``."""
-        with told("list nodeclaims.karpenter.sh", missing=_NOT_INSTALLED):
-            found = list(self._client.list(_NODE_CLAIM, chunk_size=500))
-        return [_claim(one) for one in found]
+        listing = told("list nodeclaims.karpenter.sh", missing=_NOT_INSTALLED)
+        with listing, self._cluster.connected() as client:
+            return [_claim(one) for one in client.list(_NODE_CLAIM, chunk_size=500)]
 
     def delete(self, name: str) -> None:
         """See ``NodeClaims.delete``."""
-        with told("delete nodeclaims.karpenter.sh"):
+        with told("delete nodeclaims.karpenter.sh"), self._cluster.connected() as client:
             try:
-                self._client.delete(_NODE_CLAIM, name)
+                client.delete(_NODE_CLAIM, name)
             except HTTPStatusError as error:
                 if not is_missing(error):
                     raise
 
     def is_foreign(self, node: str) -> bool:
         """See ``NodeClaims.is_foreign``."""
-        with told("get nodes"):
+        with told("get nodes"), self._cluster.connected() as client:
             try:
-                found = self._client.get(Node, node)
+                found = client.get(Node, node)
             except HTTPStatusError as error:
                 if is_missing(error):
                     return False
@@ -118,4 +117,4 @@ def _claim(told_of: Mapping[str, Any]) -> NodeClaim:
 
 def build(_: ProviderConfig, cluster: KubernetesAccess) -> Karpenter:
     """The provider of the table's row."""
-    return Karpenter(ClusterNodeClaims(connect(cluster)))
+    return Karpenter(ClusterNodeClaims(ApiServer(cluster)))

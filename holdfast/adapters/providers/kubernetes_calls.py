@@ -1,7 +1,7 @@
 """Calls to a Kubernetes API server, every refusal told in the words of a ``NodeProvider``."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Final
 
@@ -23,20 +23,42 @@ _TIMEOUT: Final = httpx2.Timeout(10.0, connect=3.0)  # seconds, for each wait
 _TOO_MANY: Final = 429
 
 
-def connect(cluster: KubernetesAccess) -> Client:
-    """A client of the cluster that a kubeconfig, or else the surroundings, name.
+class ApiServer:
+    """An API server that is reached anew for each order.
 
-    Raises:
-        ConfigError: there is no such cluster to be found.
-
+    Orders are hours apart: by then, tokens have been renewed and idle connections been cut.
     """
-    try:
-        file = cluster.kubeconfig
-        found = KubeConfig.from_env() if file is None else KubeConfig.from_file(file)
-        chosen = found.get(cluster.context or None)
-        return Client(chosen, timeout=_TIMEOUT, field_manager="holdfast")
-    except (UnfitKubeconfig, OSError, YAMLError, LookupError, TypeError, AttributeError) as error:
-        raise ConfigError(f"provider: no cluster to be reached: {error}") from error
+
+    def __init__(self, access: KubernetesAccess) -> None:
+        """Look for the one that a kubeconfig, or else the surroundings, name.
+
+        Raises:
+            ConfigError: there is no such cluster to be found.
+
+        """
+        self._access = access
+        try:
+            with self.connected():
+                pass
+        except ProviderError as error:
+            raise ConfigError(f"provider: {error}") from error
+
+    @contextmanager
+    def connected(self) -> Iterator[Client]:
+        """A client, for as long as the context lasts.
+
+        Raises:
+            ProviderError: there is no such cluster to be found any more.
+
+        """
+        file, context = self._access.kubeconfig, self._access.context or None
+        try:
+            found = KubeConfig.from_env() if file is None else KubeConfig.from_file(file)
+            client = Client(found.get(context), timeout=_TIMEOUT, field_manager="holdfast")
+        except (UnfitKubeconfig, OSError, YAMLError, LookupError, TypeError, AttributeError) as why:
+            raise ProviderError(f"no cluster to be reached: {why}") from why
+        with closing(client):
+            yield client
 
 
 @contextmanager

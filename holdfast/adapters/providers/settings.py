@@ -19,7 +19,8 @@ _CLUSTER: Final = re.compile(
 )
 """SageMaker's ``ClusterNameOrArn``."""
 
-_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+"""A word in braces; other braces, as those of JSON, mean nothing."""
 
 PLACEHOLDERS: Final = ("action", "node", "provider_id", "token", "reason")
 """What an argument of a command may hold in braces."""
@@ -167,7 +168,7 @@ class CommandSettings:
             {
                 found
                 for argument in (*self.reboot, *self.replace)
-                for found in _PLACEHOLDER.findall(argument)
+                for found in PLACEHOLDER.findall(argument)
                 if found not in PLACEHOLDERS
             }
         )

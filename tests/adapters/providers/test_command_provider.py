@@ -63,6 +63,15 @@ def test_no_shell_and_no_second_filling_reads_a_value(tmp_path: Path) -> None:
     assert out.read_text().startswith(f"[{evil!r}]")
 
 
+def test_other_braces_mean_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    argv = ['{"node": "{node}"}', "{}", "{ token }"]
+
+    build(python(NOTE.replace("{", "{ "), str(out), *argv)).reboot(NODE, "t/1")
+
+    assert out.read_text().startswith("""['{"node": "node-1"}', '{}', '{ token }']""")
+
+
 def test_an_accepted_order_runs_once(tmp_path: Path) -> None:
     out = tmp_path / "out"
     provider = build(python(NOTE, str(out)))
