@@ -427,10 +427,13 @@ class Wire:
                 inner, _ = self._listener.accept()
             except OSError:
                 return
-            if self._is_cut:
+            try:
+                if self._is_cut:
+                    raise ConnectionError
+                outer = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:  # the API server may be away, too
                 inner.close()
                 continue
-            outer = socket.create_connection(("127.0.0.1", self._port))
             self._pairs += [inner, outer]
             for source, target in ((inner, outer), (outer, inner)):
                 threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
