@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from source_tree import project
 
 CONTRACT = "The agent stays light"
+
+TLS = {"ssl", "http.client"}
+"""Several MiB, which an agent on Slurm or on one machine has no use for."""
 
 LOAD_ALL = """
 import importlib, pkgutil, sys
@@ -47,6 +51,7 @@ def test_the_agent_with_every_detector_loads_nothing_heavy() -> None:
     modules = loaded_by(LOAD_ALL)
 
     assert "holdfast.apps.agent" in modules
+    assert TLS.isdisjoint(modules)
     assert loaded_heavy(modules) == set()
 
 
@@ -56,6 +61,20 @@ def test_a_light_process_starts_without_anything_heavy(process: str) -> None:
 
     assert "argparse" in modules
     assert loaded_heavy(modules) == set()
+
+
+def test_tls_is_loaded_only_where_the_agent_reports_to_kubernetes(tmp_path: Path) -> None:
+    nowhere = [*("--kmsg", str(tmp_path / "none")), *("--report-dir", str(tmp_path))]
+    config = tmp_path / "agent.toml"
+    config.write_text('[kubernetes]\nserver = "no address"\n', encoding="utf-8")
+
+    without = loaded_by(START, "agent", "--once", *nowhere)
+    (tmp_path / "none").touch()
+    with_it = loaded_by(START, "agent", "--node", "n1", "--config", str(config), *nowhere)
+
+    assert TLS.isdisjoint(without)
+    assert with_it >= TLS
+    assert loaded_heavy(with_it) == set()
 
 
 def test_a_heavy_import_would_be_seen() -> None:

@@ -1,9 +1,11 @@
 """An agent's report on Kubernetes: its Node object, Events about it, and a Lease as heartbeat."""
 
 import math
+import re
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Final
 
@@ -27,6 +29,7 @@ from holdfast.adapters.kubernetes.node_mark import (
     reported,
 )
 from holdfast.adapters.kubernetes.server import Server, TokenFile, in_cluster
+from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.names import Labels
 from holdfast.model.report import NodeReport
 from holdfast.ports.clock import Clock
@@ -37,14 +40,9 @@ CALL_TIMEOUT: Final = timedelta(seconds=5)
 TRIES: Final = 5
 """Times that a write is tried anew because the node has changed meanwhile."""
 
-EVIDENCE_S: Final = 10.0
-"""Between two reports in which nothing but evidence is new."""
-
-LEASE_EVERY_S: Final = 20.0
 LEASE_S: Final = 60
-"""As for other leases, a third of its time after which it is renewed."""
+"""An agent that has not renewed its lease for so long is not heard any more."""
 
-EVENTS_EVERY_S: Final = 10.0
 EVENTS_AT_ONCE: Final = 25
 """As many Events of one source about one object client-go lets pass at once."""
 
@@ -54,7 +52,27 @@ EVENTS_KEPT: Final = 100
 _HOPELESS: Final = (400, 413, 422)
 """Answers to an object that will never be accepted."""
 
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""A DNS subdomain, as Kubernetes wants it; nothing else is put into the path of a call."""
+
 _CLOSING_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Seconds between two calls of a kind, where nothing is urgent."""
+
+    look: float = HEARTBEAT.total_seconds()
+    """Between two looks whether the node still says what it should."""
+
+    evidence: float = 10.0
+    """Until the node is told that what it knows was seen again."""
+
+    lease: float = 20.0
+    """A third of the lease's time, as is usual."""
+
+    events: float = 10.0
+    """Between two batches of Events."""
 
 
 class NodeReporter:
@@ -73,6 +91,7 @@ class NodeReporter:
         patience: timedelta,
         clock: Clock,
         say: Say,
+        pace: Pace | None = None,
     ) -> None:
         """Report on ``node``, and on no other.
 
@@ -83,6 +102,7 @@ class NodeReporter:
             patience: an agent that gave no sign of life for so long renews no lease.
             clock: what time it is.
             say: takes messages for a person, from this object's thread.
+            pace: how often to call.
 
         """
         self._api = api
@@ -92,21 +112,16 @@ class NodeReporter:
         self._labels = Labels(settings.label_prefix)
         self._patience_s = patience.total_seconds()
         self._clock = clock
+        self._pace = pace = pace or Pace()
         self._lock = threading.Condition()
         self._stopped = False
         self._report: NodeReport | None = None
         self._uid = ""
         self._events: dict[str, Json] = {}
         self._beat_at = -math.inf
-        self._state = Duty(
-            f"report to node {node}", self._tell, every_s=HEARTBEAT.total_seconds(), say=say
-        )
-        self._lease = Duty(
-            f"renew the lease {settings.namespace}/{node}",
-            self._renew,
-            every_s=LEASE_EVERY_S,
-            say=say,
-        )
+        self._state = Duty(f"report to node {node}", self._tell, every_s=pace.look, say=say)
+        lease = f"{settings.namespace}/{node}"
+        self._lease = Duty(f"renew the lease {lease}", self._renew, every_s=pace.lease, say=say)
         self._telling = Duty("write events", self._send_events, every_s=math.inf, say=say)
         self._events_at = -math.inf
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
@@ -114,15 +129,23 @@ class NodeReporter:
 
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         """See ``ReportObserver.changed``."""
+        self.beat()
         is_urgent = before is None or self._report is None or _gist(before) != _gist(report)
         with self._lock:
             self._report = report
-            self._state.hurry(time.monotonic() + (0 if is_urgent else EVIDENCE_S))
+            self._state.hurry(time.monotonic() + (0 if is_urgent else self._pace.evidence))
             self._keep(events(before, report))
             self._lock.notify()
 
     def beat(self) -> None:
-        """See ``ReportObserver.beat``."""
+        """See ``ReportObserver.beat``.
+
+        Raises:
+            HoldfastError: a bug has ended the thread; an agent that nobody hears must end, too.
+
+        """
+        if not self._thread.is_alive() and not self._stopped:
+            raise HoldfastError(f"nobody reports to node {self._name} any more; see above")
         self._beat_at = time.monotonic()
 
     def close(self) -> None:
@@ -209,7 +232,7 @@ class NodeReporter:
         """Take events in; the lock is held."""
         for event in found:
             self._events[event["metadata"]["name"]] = event
-            self._telling.hurry(max(time.monotonic(), self._events_at + EVENTS_EVERY_S))
+            self._telling.hurry(max(time.monotonic(), self._events_at + self._pace.events))
         for name in list(self._events)[:-EVENTS_KEPT]:
             del self._events[name]
 
@@ -226,7 +249,7 @@ class NodeReporter:
                 raise
             self._forget(name, event)
         if self._events:
-            self._telling.hurry(self._events_at + EVENTS_EVERY_S)
+            self._telling.hurry(self._events_at + self._pace.events)
 
     def _send(self, name: str, event: Json) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/events"
@@ -248,9 +271,11 @@ def open_reporter(
     """Report on ``node`` as ``settings`` say; see ``NodeReporter``.
 
     Raises:
-        ConfigError: there is no API server to report to.
+        ConfigError: there is no API server to report to, or no node can have that name.
 
     """
+    if not _NAME.fullmatch(node):
+        raise ConfigError(f"{node!r} cannot be the name of a Kubernetes node")
     api = Api(
         _server(settings),
         user_agent=f"holdfast-agent/{__version__}",

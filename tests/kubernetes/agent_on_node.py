@@ -1,0 +1,139 @@
+"""An agent's reporter on a real cluster, with the rights of an agent and not one more."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.node_report import NodeReporter, Pace
+from holdfast.adapters.kubernetes.server import Server
+from holdfast.apps.clock import SystemClock
+from holdfast.model.names import AGENT_MARK, Labels
+from holdfast.model.report import NodeReport
+from holdfast.testing.api_connection import Refused
+from holdfast.testing.control_plane import ControlPlane
+
+NAMESPACE = "holdfast"
+ACCOUNT = "holdfast-agent"
+HEALTH = Labels().node_health_status
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+CLUSTER_RULES = [("", "nodes", ["get", "patch"]), ("", "nodes/status", ["patch"])]
+LEASE_RULES = [("coordination.k8s.io", "leases", ["create", "patch"])]
+EVENT_RULES = [("", "events", ["create", "patch"])]
+QUICK = Pace(look=0.3, evidence=0.1, lease=0.1, events=0.1)
+
+
+def grant(plane: ControlPlane, *, events: bool = True) -> str:
+    """Make the account of the agents; returns a token of it."""
+    home = f"/api/v1/namespaces/{NAMESPACE}"
+    with suppress(Refused):
+        plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    plane.request("POST", f"{home}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
+    _allow(plane, RBAC, "Cluster", CLUSTER_RULES)
+    _allow(plane, f"{RBAC}/namespaces/{NAMESPACE}", "", LEASE_RULES)
+    if events:
+        allow_events(plane)
+    return plane.service_account_token(NAMESPACE, ACCOUNT)
+
+
+def allow_events(plane: ControlPlane) -> None:
+    _allow(plane, f"{RBAC}/namespaces/default", "", EVENT_RULES)
+
+
+def _allow(plane: ControlPlane, where: str, scope: str, rules: list[Any]) -> None:
+    name = {"metadata": {"name": ACCOUNT}}
+    granted = [{"apiGroups": [group], "resources": [kind], "verbs": v} for group, kind, v in rules]
+    role = f"{scope}Role"
+    plane.request("POST", f"{where}/{role.lower()}s", {**name, "rules": granted})
+    binding = {
+        **name,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    }
+    plane.request("POST", f"{where}/{role.lower()}bindings", binding)
+
+
+class OnNode:
+    """One node as the API server has it, and the reporter that speaks about it."""
+
+    def __init__(self, plane: ControlPlane, reporter: NodeReporter, node: str) -> None:
+        self.plane = plane
+        self.reporter = reporter
+        self.name = node
+        self.said: list[str] = []
+        self._last: NodeReport | None = None
+
+    def tell(self, report: NodeReport) -> None:
+        self.reporter.changed(self._last, report)
+        self.reporter.beat()
+        self._last = report
+
+    @property
+    def object(self) -> Any:
+        return self.plane.request("GET", f"/api/v1/nodes/{self.name}")
+
+    @property
+    def label(self) -> str | None:
+        return self.object["metadata"]["labels"].get(HEALTH)
+
+    @property
+    def mark(self) -> str | None:
+        return self.annotation(AGENT_MARK)
+
+    def annotation(self, key: str) -> str | None:
+        return self.object["metadata"].get("annotations", {}).get(key)
+
+    @property
+    def taints(self) -> list[Any]:
+        return self.object["spec"].get("taints", [])
+
+    def condition(self, kind: str) -> Any:
+        found = [one for one in self.object["status"]["conditions"] if one["type"] == kind]
+        return found[0] if found else None
+
+    @property
+    def events(self) -> list[Any]:
+        field = f"involvedObject.name={self.name},source=holdfast-agent"
+        path = f"/api/v1/namespaces/default/events?fieldSelector={field}"
+        return self.plane.request("GET", path)["items"]
+
+    @property
+    def lease(self) -> Any:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{self.name}"
+        try:
+            return self.plane.request("GET", path)
+        except Refused:
+            return None
+
+    def change(self, patch: Any) -> None:
+        self.plane.request("PATCH", f"/api/v1/nodes/{self.name}", patch)
+
+
+@contextmanager
+def reporting(
+    plane: ControlPlane, node: str, token: str, *, pace: Pace = QUICK, patience_s: float = 10
+) -> Iterator[OnNode]:
+    said: list[str] = []
+    api = Api(
+        Server(url=plane.url, ca_file=plane.certificate, token=lambda: token),
+        user_agent="test",
+        field_manager="holdfast-agent",
+        timeout=timedelta(seconds=1),
+    )
+    reporter = NodeReporter(
+        api,
+        node,
+        settings=AgentKubernetes(),
+        patience=timedelta(seconds=patience_s),
+        clock=SystemClock(),
+        say=said.append,
+        pace=pace,
+    )
+    on_node = OnNode(plane, reporter, node)
+    on_node.said = said
+    try:
+        yield on_node
+    finally:
+        reporter.close()

@@ -1,0 +1,239 @@
+"""An API server that answers badly, and then well."""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from agent_on_node import HEALTH
+from real_cluster import until
+from scripted_server import Answer, Handler, ScriptedServer, break_off, hang, refuse, say
+
+from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.node_report import (
+    EVENTS_AT_ONCE,
+    EVENTS_KEPT,
+    NodeReporter,
+    Pace,
+    open_reporter,
+)
+from holdfast.adapters.kubernetes.server import Server
+from holdfast.apps.clock import SystemClock
+from holdfast.model.errors import ConfigError, HoldfastError
+from holdfast.model.health import Fault
+from holdfast.model.report import NodeReport
+from holdfast.testing.builders import a_fault
+
+NODE = "/api/v1/nodes/n1"
+EVENTS = "/api/v1/namespaces/default/events"
+SLOW = Pace(look=900, evidence=900, lease=900, events=900)
+NOT_FOUND = refuse(404, "NotFound", 'nodes "n1" not found')
+TROUBLES = {
+    "no right": refuse(403, "Forbidden", "nodes is forbidden"),
+    "no node": NOT_FOUND,
+    "changed meanwhile": refuse(409, "Conflict", "the object has been modified"),
+    "too many": refuse(429, "TooManyRequests", "later", Retry_After="1"),
+    "no good": refuse(422, "Invalid", "metadata.labels: Invalid value"),
+    "a bug": refuse(500, "InternalError", "etcd"),
+    "too busy": refuse(503, "ServiceUnavailable", "later"),
+    "silence": hang(),
+    "half an answer": break_off(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"),
+    "no answer": break_off(),
+    "another web server": say(b"<html>", Content_Type="text/html"),
+    "an array": say([]),
+}
+
+
+class OneNode(deque[Answer]):
+    """A server's answers without end: one node, and nothing else that matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble: Answer | None = None
+        self.applies: Callable[[Handler], bool] = lambda _: True
+        metadata = {"name": "n1", "uid": "u1", "resourceVersion": "1", "labels": {}}
+        self.node = {"metadata": metadata, "spec": {}, "status": {}}
+        self.created: list[str] = []
+
+    def __bool__(self) -> bool:
+        return True
+
+    def popleft(self) -> Answer:
+        return self._answer
+
+    def _answer(self, handler: Handler) -> None:
+        asked = handler.server.asked[-1]
+        if self.trouble is not None and self.applies(handler):
+            self.trouble(handler)
+            return
+        path = asked.path.partition("?")[0]
+        if asked.verb == "PATCH" and path == NODE:
+            self.node["metadata"]["labels"] |= asked.content["metadata"].get("labels", {})
+        if asked.verb == "POST":
+            self.created.append(asked.content["metadata"]["name"])
+        say(self.node if path == NODE else asked.content if asked.body else {})(handler)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    server = ScriptedServer()
+    server.answers = OneNode()
+    yield server
+    server.end()
+
+
+class Agent:
+    def __init__(self, url: str, pace: Pace) -> None:
+        self.said: list[str] = []
+        self.last: NodeReport | None = None
+        api = Api(
+            Server(url=url), user_agent="t", field_manager="t", timeout=timedelta(seconds=0.2)
+        )
+        self.reporter = NodeReporter(
+            api,
+            "n1",
+            settings=AgentKubernetes(),
+            patience=timedelta(seconds=10),
+            clock=SystemClock(),
+            say=self.said.append,
+            pace=pace,
+        )
+
+    def tell(self, *faults: Fault) -> None:
+        now = datetime.now(UTC)
+        report = NodeReport(node="n1", boot_id="b", sequence=1, reported_at=now, faults=faults)
+        self.reporter.changed(self.last, report)
+        self.last = report
+
+
+@pytest.fixture
+def agent(server: ScriptedServer) -> Iterator[Agent]:
+    agent = Agent(server.url, SLOW)
+    yield agent
+    server.released.set()
+    agent.reporter.close()
+
+
+def label(server: ScriptedServer) -> str | None:
+    return server.answers.node["metadata"]["labels"].get(HEALTH)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.parametrize("verb", ["GET", "PATCH"])
+def test_trouble_is_told_once_and_outlived_without_a_storm_of_calls(
+    server: ScriptedServer, agent: Agent, trouble: Answer, verb: str
+) -> None:
+    server.answers.trouble = trouble
+    server.answers.applies = lambda handler: handler.command == verb
+    begin = time.monotonic()
+
+    agent.tell(a_fault())
+    until(lambda: agent.said)
+    for _ in range(20):
+        agent.tell(a_fault(), a_fault(code=1))
+        agent.tell(a_fault())
+    until(lambda: time.monotonic() > begin + 0.8)
+    calls = len(server.asked)
+    server.answers.trouble = None
+    server.released.set()
+
+    until(lambda: label(server) == "UnschedulablePendingReboot")
+    until(lambda: "again" in agent.said[-1])
+    assert calls <= 40  # some tries, each a few calls; forty reports came meanwhile
+    assert len(agent.said) <= 4
+
+
+def test_a_server_that_is_not_there_is_waited_for(server: ScriptedServer) -> None:
+    port = server.server_port
+    server.end()
+    agent = Agent(f"http://127.0.0.1:{port}", SLOW)
+    agent.tell(a_fault())
+    until(lambda: agent.said)
+
+    assert f"cannot reach http://127.0.0.1:{port}" in agent.said[0]
+    agent.reporter.close()
+
+
+def test_an_event_that_is_never_accepted_does_not_hold_up_the_next(
+    server: ScriptedServer, agent: Agent
+) -> None:
+    server.answers.trouble = refuse(422, "Invalid", "no good")
+    server.answers.applies = lambda handler: handler.path.startswith(EVENTS)
+    agent.tell(a_fault(), a_fault(code=1))
+    until(lambda: agent.said)
+
+    server.answers.trouble = None
+
+    until(lambda: any("write events again" in line for line in agent.said))
+    assert len(server.answers.created) == 1
+
+
+def test_events_come_in_batches_and_the_oldest_are_dropped(
+    server: ScriptedServer,
+) -> None:
+    server.answers.trouble = refuse(403, "Forbidden", "no")
+    agent = Agent(server.url, Pace(look=900, evidence=900, lease=900, events=0.01))
+    agent.tell()
+    for number in range(EVENTS_KEPT + 50):
+        agent.tell(a_fault(code=number))
+    until(lambda: agent.said)
+    told = len(server.asked)
+    server.answers.trouble = None
+
+    until(lambda: len(server.answers.created) >= EVENTS_KEPT)
+    until(lambda: all("again" in line for line in agent.said[-2:]))
+    agent.reporter.close()
+    assert told < EVENTS_AT_ONCE
+    assert len(set(server.answers.created)) == EVENTS_KEPT
+
+
+def test_no_more_than_a_batch_of_events_at_once(server: ScriptedServer, agent: Agent) -> None:
+    agent.tell(*[a_fault(code=number) for number in range(EVENTS_AT_ONCE + 9)])
+
+    until(lambda: len(server.answers.created) >= EVENTS_AT_ONCE)
+    agent.reporter.close()
+    assert len(server.answers.created) == EVENTS_AT_ONCE
+
+
+def test_only_the_newest_report_waits(server: ScriptedServer, agent: Agent) -> None:
+    server.answers.trouble = hang()
+    agent.tell()
+    until(lambda: server.asked)
+    for number in range(50):
+        agent.tell(a_fault(code=number))
+    server.answers.trouble = None
+
+    until(lambda: label(server) and server.answers.created)
+    patches = [one.content for one in server.asked if one.verb == "PATCH" and "nodes" in one.path]
+    texts = [one["metadata"].get("annotations") for one in patches]
+    reports = [json.loads(text["holdfast.dev/report"]) for text in texts if text]
+    assert [[fault["code"] for fault in one["faults"]] for one in reports] == [[49]]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_the_thread_ends_the_agent(server: ScriptedServer, agent: Agent) -> None:
+    server.answers.trouble = say({"metadata": 7})
+    agent.reporter.beat()
+    agent.tell()
+
+    def is_over() -> bool:
+        try:
+            agent.reporter.beat()
+        except HoldfastError:
+            return True
+        return False
+
+    until(is_over)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../pods", "N1", "-a", "a" * 254, "a\n"])
+def test_a_name_that_no_node_can_have_reaches_no_path(name: str) -> None:
+    settings = AgentKubernetes(server="http://127.0.0.1:1")
+
+    with pytest.raises(ConfigError, match="cannot be the name"):
+        open_reporter(
+            settings, name, patience=timedelta(1), clock=SystemClock(), say=lambda _: None
+        )
