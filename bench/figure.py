@@ -8,7 +8,8 @@ class Figure:
     """One measured value beside its goal.
 
     A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that takes
-    minutes also has ``BY_NAME_ONLY = True``: then it runs only when it is named.
+    minutes also has ``BY_NAME_ONLY = True``: then it runs only when it is named. One that can be
+    shorter takes ``quick``.
     """
 
     name: str

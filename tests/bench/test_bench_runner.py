@@ -48,6 +48,20 @@ def test_a_long_benchmark_runs_only_when_it_is_named(
     assert "leaks" not in capsys.readouterr().out
 
 
+def test_a_benchmark_that_can_be_quick_is_told_and_others_run_as_ever(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = ModuleType("benchmark")
+    module.run = lambda *, quick=False: [replace(LATENCY, value=1.0 if quick else 2.0)]
+    both = {"quick": module, "other": BENCHMARKS["latency"]}
+
+    assert main(["--quick", "--output", "json"], both) == 0
+    assert main(["--output", "json"], both) == 0
+
+    values = [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()]
+    assert values == [1.0, 25.0, 2.0, 25.0]
+
+
 def test_a_missed_goal_is_marked_and_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
