@@ -50,11 +50,17 @@ def schema() -> str:
     """The schema of the chart's values, with its definitions anew."""
     whole = json.loads(SCHEMA.read_text(encoding="utf-8"))
     agent = _table(AgentConfig)
-    agent["properties"]["detectors"]["propertyNames"] = {
-        "enum": [one.name for one in detectors(AgentConfig().profile)]
+    keys = agent["properties"]
+    detector = keys["detectors"].pop("additionalProperties")
+    names = [one.name for one in detectors(AgentConfig().profile)]
+    keys["detectors"] |= _closed({name: {"$ref": "#/definitions/detector"} for name in names})
+    remedy = keys["xid"].pop("additionalProperties")
+    keys["xid"] |= {"patternProperties": {"^[0-9]+$": remedy}, "additionalProperties": False}
+    whole["definitions"] = {
+        "agentConfig": agent,
+        "detector": detector,
+        "controllerConfig": _table(ControllerConfig),
     }
-    agent["properties"]["xid"]["propertyNames"] = {"pattern": "^[0-9]+$"}
-    whole["definitions"] = {"agentConfig": agent, "controllerConfig": _table(ControllerConfig)}
     return json.dumps(whole, indent=2) + "\n"
 
 
@@ -69,12 +75,11 @@ def _table(kind: type) -> dict[str, Any]:
         about += "" if default in ("", "``", "`required`") else f" Default: {default}."
         properties[one.name] = {"description": about, **_of(hints[one.name])}
     required = [one.name for one in shown if one.default is one.default_factory is MISSING]
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-        **({"required": required} if required else {}),
-    }
+    return _closed(properties) | ({"required": required} if required else {})
+
+
+def _closed(properties: Mapping[str, object]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 def _about(kind: Any) -> str:

@@ -1,0 +1,292 @@
+"""Values in, manifests out; and values that are refused."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart import DEPLOY, EXAMPLES, HELM_CHART, ChartRefused, Helm, named
+
+import holdfast
+from holdfast.adapters.providers.settings import ProviderName
+from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.controller.config import ControllerConfig
+from holdfast.decisions.policy import RecoveryMode
+from holdfast.kit.config import parse_table
+from holdfast.model.health import Remedy
+
+EVERYTHING = ("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true")
+
+
+def configs(helm: Helm, *values: Path, given: tuple[str, ...] = ()) -> Any:
+    """What the agent and the controller make of their files."""
+    found = helm.objects(*values, given=given)
+    agent = named(found, "ConfigMap", "holdfast-agent")["data"]["agent.toml"]
+    controller = named(found, "ConfigMap", "holdfast-controller")["data"]["controller.toml"]
+    return (
+        parse_table(tomllib.loads(agent), AgentConfig),
+        parse_table(tomllib.loads(controller), ControllerConfig),
+    )
+
+
+def example(name: str) -> Path:
+    return HELM_CHART / "examples" / f"{name}.yaml"
+
+
+def test_the_chart_is_one_that_helm_likes(helm: Helm) -> None:
+    for values in EXAMPLES:
+        helm.run("lint", "--strict", "--kube-version=1.30.0", "--values", values, HELM_CHART)
+
+
+def test_the_chart_is_of_the_version_of_the_package() -> None:
+    chart = yaml.safe_load((HELM_CHART / "Chart.yaml").read_text(encoding="utf-8"))
+
+    assert chart["version"] == chart["appVersion"] == holdfast.__version__
+
+
+@pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_read_by_the_agent_and_by_the_controller(helm: Helm, values: Path) -> None:
+    agent, controller = configs(helm, values)
+
+    assert agent.root == Path("/host")
+    assert str(agent.telemetry.listen) == ":20257"
+    assert agent.kubernetes.namespace == "holdfast"
+    assert str(controller.listen) == ":20258"
+    assert controller.kubernetes.namespace == "holdfast"
+    assert controller.kubernetes.election.lease == "holdfast-controller"
+
+
+def test_examples_say_what_they_promise(helm: Helm) -> None:
+    _, ec2 = configs(helm, example("ec2-auto-scaling"))
+    _, karpenter = configs(helm, example("karpenter"))
+    _, webhook = configs(helm, example("webhook"))
+    nvidia, watching = configs(helm, example("nvidia"))
+
+    assert (ec2.provider.replace, ec2.provider.rebooter) == (
+        ProviderName.EC2_AUTOSCALING,
+        ProviderName.EC2,
+    )
+    assert str(ec2.nodes.max_unavailable) == "10%"
+    assert karpenter.provider.replace is ProviderName.KARPENTER
+    assert karpenter.kubernetes.selector == "karpenter.sh/nodepool in (gpu, trainium)"
+    assert webhook.provider.webhook.secret_file == Path("/etc/holdfast-webhook/key")
+    assert nvidia.shadow
+    assert nvidia.xid == {"94": Remedy.NONE}
+    assert nvidia.detectors["clock-state"].enabled is False
+    assert watching.nodes.node_recovery is RecoveryMode.NONE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["plain", 'a "quoted" \\ one', "tab\tand\nline", "größer <&> 'x'", "{{ .Values }}", "\u2028"],
+)
+def test_any_text_arrives_as_it_was_given(helm: Helm, tmp_path: Path, text: str) -> None:
+    values = tmp_path / "values.yaml"
+    check = {"image": text, "command": [text, "--once"], "resources": {text: "8"}}
+    config = {"cluster": text, "kubernetes": {"check": check}}
+    values.write_text(yaml.safe_dump({"controller": {"config": config}}), encoding="utf-8")
+
+    _, controller = configs(helm, values)
+
+    assert controller.cluster == text
+    assert controller.kubernetes.check.image == text
+    assert controller.kubernetes.check.command == (text, "--once")
+    assert controller.kubernetes.check.resources == {text: "8"}
+
+
+def test_numbers_truth_values_and_arrays_arrive_as_they_were_given(helm: Helm) -> None:
+    agent, controller = configs(
+        helm,
+        given=(
+            'agent.config.log_files=["/host/var/log/kern.log", "/host/var/log/syslog"]',
+            "agent.config.logs_only=true",
+            "controller.config.nodes={"
+            '"offender_faults": 7, "breaker_share": 12.5, "max_unavailable": 3,'
+            '"deep_check_on_start": true}',
+            "controller.config.kubernetes.burst=1000000",
+            "agent.config.command_path=null",
+        ),
+    )
+
+    assert agent.log_files == (Path("/host/var/log/kern.log"), Path("/host/var/log/syslog"))
+    assert agent.logs_only
+    assert agent.command_path is None
+    assert controller.nodes.offender_faults == 7
+    assert controller.nodes.breaker_share == 12.5
+    assert controller.nodes.max_unavailable.count == 3
+    assert controller.nodes.deep_check_on_start
+    assert controller.kubernetes.burst == 1_000_000
+
+
+def test_names_and_prefix_reach_all_that_has_to_agree_on_them(helm: Helm) -> None:
+    given = ('labelPrefix="health.example.org"', 'fullnameOverride="keeper"')
+    found = helm.objects(given=given)
+    agent = named(found, "ConfigMap", "keeper-agent")["data"]["agent.toml"]
+    controller = named(found, "ConfigMap", "keeper-controller")["data"]["controller.toml"]
+    policy = named(found, "ValidatingAdmissionPolicy", "keeper-agent-node")
+
+    assert parse_table(tomllib.loads(agent), AgentConfig).kubernetes.label_prefix == (
+        "health.example.org"
+    )
+    parsed = parse_table(tomllib.loads(controller), ControllerConfig)
+    assert parsed.kubernetes.label_prefix == "health.example.org"
+    assert parsed.kubernetes.election.lease == "keeper-controller"
+    assert "sagemaker" not in yaml.safe_dump(policy)
+    assert "system:serviceaccount:holdfast:keeper-agent" in yaml.safe_dump(policy)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("agnet.enabled=true", ["agnet"]),
+        ("agent.enabeld=true", ["/agent", "enabeld"]),
+        ("agent.metricsPort=0", ["/agent/metricsPort", "minimum"]),
+        ("controller.metricsPort=80", ["/controller/metricsPort", "1,024"]),
+        ('agent.config.source="dmesg"', ["/agent/config/source", "journald"]),
+        ('agent.config.heartbeat="soon"', ["/agent/config/heartbeat", "pattern"]),
+        ('agent.config.root="/"', ["/agent/config", "root"]),
+        ('agent.config.telemetry={"listen": ":1"}', ["/agent/config", "telemetry"]),
+        ('agent.config.detectors={"gpu-xdi": {}}', ["/agent/config/detectors", "gpu-xdi"]),
+        ('agent.config.xid={"74": "replaec"}', ["/agent/config/xid/74", "replace"]),
+        ('agent.config.xid={"seventy": "none"}', ["/agent/config/xid", "seventy"]),
+        ('controller.replicas="two"', ["/controller/replicas", "integer"]),
+        ("controller.config.nodes.drain_timeout=15", ["/drain_timeout", "string"]),
+        ('controller.config.nodes.max_unavailable="lots"', ["/max_unavailable", "pattern"]),
+        ('controller.config.provider.replace="ec2-asg"', ["/provider/replace", "ec2-autoscaling"]),
+        ("controller.config.provider.webhook={}", ["/provider/webhook", "url"]),
+        ('controller.config.kubernetes.namespace="a"', ["/kubernetes", "namespace"]),
+        ('image.digest="sha256:short"', ["/image/digest", "pattern"]),
+        ('labelPrefix="Not A Prefix"', ["/labelPrefix", "pattern"]),
+        ('agent.maxUnavailable="0%"', ["/agent/maxUnavailable", "pattern"]),
+    ],
+)
+def test_a_wrong_value_is_refused_and_named(helm: Helm, given: str, words: list[str]) -> None:
+    with pytest.raises(ChartRefused) as caught:
+        helm.template(given=[given])
+
+    told = str(caught.value)
+    assert [word for word in words if word not in told] == []
+
+
+def test_every_value_is_described_and_every_default_is_in_the_schema() -> None:
+    schema = json.loads((HELM_CHART / "values.schema.json").read_text(encoding="utf-8"))
+    values = yaml.safe_load((HELM_CHART / "values.yaml").read_text(encoding="utf-8"))
+    undescribed: list[str] = []
+
+    def visit(part: dict[str, Any], path: str) -> None:
+        if path and "$ref" not in part and not part.get("description"):
+            undescribed.append(path)
+        for key, one in part.get("properties", {}).items():
+            visit(one, f"{path}/{key}")
+
+    visit(schema, "")
+    for name, part in schema["definitions"].items():
+        for key, one in part["properties"].items():
+            visit(one, f"{name}/{key}")
+
+    assert undescribed == []
+    assert values.keys() == schema["properties"].keys() - {"global"}
+
+
+@pytest.mark.parametrize(
+    ("source", "is_privileged"), [("kmsg", True), ("journald", False), ("files", False)]
+)
+def test_only_the_device_of_the_kernel_log_asks_for_a_privileged_container(
+    helm: Helm, source: str, is_privileged: bool
+) -> None:
+    found = helm.objects(given=[f'agent.config.source="{source}"'])
+    pod = named(found, "DaemonSet", "holdfast-agent")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    security = container["securityContext"]
+
+    assert security["privileged"] is is_privileged
+    assert security["readOnlyRootFilesystem"] is True
+    if not is_privileged:
+        assert security["capabilities"] == {"drop": ["ALL"], "add": ["DAC_READ_SEARCH"]}
+        assert security["allowPrivilegeEscalation"] is False
+    mounts = {one["name"]: one.get("readOnly", False) for one in container["volumeMounts"]}
+    assert mounts == {"config": True, "host": True, "reports": False}
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["priorityClassName"] == "system-node-critical"
+
+
+def test_the_controller_runs_as_nobody_and_may_write_nothing(helm: Helm) -> None:
+    pod = named(helm.objects(), "Deployment", "holdfast-controller")["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["priorityClassName"] == "system-cluster-critical"
+
+
+@pytest.mark.parametrize(
+    ("replace", "resources"),
+    [
+        ("none", set()),
+        ("karpenter", {"nodeclaims"}),
+        ("cluster-api", {"machines", "machinehealthchecks"}),
+    ],
+)
+def test_rights_over_machines_come_with_their_provider_alone(
+    helm: Helm, replace: str, resources: set[str]
+) -> None:
+    found = helm.objects(given=[f'controller.config.provider.replace="{replace}"'])
+    rules = named(found, "ClusterRole", "holdfast-controller")["rules"]
+    machines = {"karpenter.sh", "cluster.x-k8s.io"}
+
+    granted = [rule["resources"] for rule in rules if machines & set(rule["apiGroups"])]
+    assert {one for some in granted for one in some} == resources
+
+
+def test_a_single_controller_can_be_evicted(helm: Helm) -> None:
+    kinds = [one["kind"] for one in helm.objects(given=["controller.replicas=1"])]
+
+    assert "PodDisruptionBudget" not in kinds
+    assert "PodDisruptionBudget" in [one["kind"] for one in helm.objects()]
+
+
+def test_what_is_not_wanted_is_left_out(helm: Helm) -> None:
+    nothing = helm.objects(given=["agent.enabled=false", "controller.enabled=false"])
+    agents = helm.objects(given=["controller.enabled=false"])
+    everything = {one["kind"] for one in helm.objects(given=EVERYTHING)}
+
+    assert nothing == []
+    assert not [one for one in agents if "controller" in one["metadata"]["name"]]
+    assert everything >= {"PodMonitor", "PrometheusRule"}
+    assert "PodMonitor" not in {one["kind"] for one in helm.objects()}
+
+
+def test_alerts_and_dashboards_are_those_of_their_folders(helm: Helm) -> None:
+    found = helm.objects(given=EVERYTHING)
+    alerts = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))
+
+    assert named(found, "PrometheusRule", "holdfast")["spec"] == alerts
+    for path in (DEPLOY / "grafana").glob("*.json"):
+        shipped = named(found, "ConfigMap", f"holdfast-dashboard-{path.stem}")
+        assert shipped["data"] == {path.name: path.read_text(encoding="utf-8")}
+
+
+def test_pods_start_anew_with_another_configuration_and_only_then(helm: Helm) -> None:
+    def stamp(given: str) -> list[str]:
+        found = helm.objects(given=[given])
+        pods = [
+            one["spec"]["template"]["metadata"]
+            for one in found
+            if "template" in one.get("spec", {})
+        ]
+        return [one["annotations"]["holdfast.dev/config"] for one in pods]
+
+    before = stamp("agent.enabled=true")
+
+    assert stamp("agent.maxUnavailable=1") == before
+    assert [
+        is_same == is_changed
+        for is_same, is_changed in zip(before, stamp("agent.config.shadow=true"), strict=True)
+    ] == [False, True]
