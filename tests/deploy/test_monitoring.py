@@ -1,0 +1,156 @@
+"""Alerts and dashboards ask for metrics that there are."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart import DEPLOY
+
+from holdfast.adapters.telemetry.metrics import AgentMetrics
+from holdfast.apps.controller.metrics import ControllerMetrics
+from holdfast.model.events import RepairPostponed
+from holdfast.model.names import Reason
+from holdfast.model.nodes import Phase
+from holdfast.testing.fakes import FakeLeadership
+from tools.control_plane import CannotBuild, provide
+
+ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+DASHBOARDS = sorted((DEPLOY / "grafana").glob("*.json"))
+
+BY_PROMETHEUS = {"up"}
+WORDS = {"and", "or", "unless", "on", "ignoring", "group_left", "group_right", "by", "without"}
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    try:
+        return provide("promtool")["promtool"]
+    except CannotBuild as error:
+        pytest.skip(str(error))
+
+
+def exported() -> str:
+    """The metrics of an agent and of a controller."""
+    controller = ControllerMetrics("training", FakeLeadership(asked=1), ())
+    return AgentMetrics("node-a", list(Reason)).text() + controller.text(())
+
+
+def metrics_in(expression: str) -> set[str]:
+    """The metrics that an expression of PromQL asks for."""
+    bare = re.sub(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]', " ", re.sub(r'"(\\.|[^"\\])*"', " ", expression))
+    bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
+    names = re.findall(r"[A-Za-z_:][A-Za-z0-9_:]*(?!\w*\s*\()", bare)
+    return set(names) - WORDS
+
+
+def expressions(dashboard: Path) -> Iterator[str]:
+    content = json.loads(dashboard.read_text(encoding="utf-8"))
+    for panel in content["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+def alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def known() -> set[str]:
+    return set(re.findall(r"^# TYPE (\S+)", exported(), re.MULTILINE)) | BY_PROMETHEUS
+
+
+@pytest.mark.parametrize(
+    ("expression", "metrics"),
+    [
+        ('sum by (a, b) (rate(x_total{c=~"d|e"}[5m])) > 0', {"x_total"}),
+        ("(max(x) or vector(0)) == 0", {"x"}),
+        ("x == 1 and increase(y[10m]) == 0", {"x", "y"}),
+        ('topk(10, x{a="}"})', {"x"}),
+    ],
+)
+def test_metrics_are_found_in_expressions(expression: str, metrics: set[str]) -> None:
+    assert metrics_in(expression) == metrics
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_asks_for_metrics_that_there_are(dashboard: Path) -> None:
+    content = json.loads(dashboard.read_text(encoding="utf-8"))
+    asked = set().union(*map(metrics_in, expressions(dashboard)))
+    variables = [one["query"] for one in content["templating"]["list"] if one["type"] == "query"]
+    listed = {
+        found for one in variables for found in re.findall(r"label_values\((\w+),", one["query"])
+    }
+
+    assert asked - known() == set()
+    assert listed - known() == set()
+    numbers = [panel["id"] for panel in content["panels"]]
+    assert len(numbers) == len(set(numbers))
+    assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
+
+
+def test_alerts_ask_for_metrics_that_there_are() -> None:
+    asked = set().union(*(metrics_in(rule["expr"]) for rule in alerts()))
+
+    assert asked - known() == set()
+
+
+def test_every_alert_says_what_it_means_and_how_bad_it_is() -> None:
+    for rule in alerts():
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_values_of_labels_that_alerts_ask_for_are_those_that_are_exported() -> None:
+    metrics = ControllerMetrics("training", FakeLeadership(asked=1), ())
+    metrics.emit(
+        RepairPostponed(node="a", remedy="replace", error="no", retry_after=timedelta(seconds=1))
+    )
+    text = metrics.text(())
+
+    assert 'holdfast_repairs_total{outcome="postponed",remedy="replace"} 1' in text
+    assert f'holdfast_nodes{{phase="{Phase.SCHEDULABLE}"}}' in text
+
+
+def test_every_alert_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent() -> None:
+    cases = yaml.safe_load((DEPLOY / "prometheus/alerts_test.yaml").read_text(encoding="utf-8"))
+    verdicts = [
+        (one["alertname"], bool(one.get("exp_alerts")))
+        for case in cases["tests"]
+        for one in case["alert_rule_test"]
+    ]
+
+    named = {rule["alert"] for rule in alerts()}
+    assert {name for name, speaks in verdicts if speaks} == named
+    assert {name for name, speaks in verdicts if not speaks} == named
+
+
+def test_promtool_takes_the_alerts_and_their_cases(promtool: Path) -> None:
+    for arguments in (
+        ["check", "rules", ALERTS],
+        ["test", "rules", ALERTS.parent / "alerts_test.yaml"],
+    ):
+        done = subprocess.run(
+            [promtool, *arguments], check=False, capture_output=True, encoding="utf-8"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_takes_the_expressions_of_dashboards(promtool: Path, tmp_path: Path) -> None:
+    found = [one for dashboard in DASHBOARDS for one in expressions(dashboard)]
+    rules = [
+        {"record": f"panel:{number}", "expr": one.replace("$__rate_interval", "1m")}
+        for number, one in enumerate(found)
+    ]
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": rules}]}), encoding="utf-8")
+
+    done = subprocess.run(
+        [promtool, "check", "rules", path], check=False, capture_output=True, encoding="utf-8"
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
