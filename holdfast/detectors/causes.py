@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.detectors import gpu_driver, gpu_sxid, gpu_xid
+from holdfast.detectors import gpu_dcgm_policy, gpu_driver, gpu_sxid, gpu_xid
 from holdfast.model.health import Fault, Finding
 from holdfast.model.names import Reason
 
@@ -28,6 +28,8 @@ def follows(finding: Finding | Fault, fault: Fault) -> bool:
     at = finding.observed_at if isinstance(finding, Finding) else finding.since
     if fault.family != gpu_xid.FAMILY or abs(at - fault.since) > WITHIN:
         return False
+    if finding.family == gpu_dcgm_policy.FAMILY and finding.code == fault.code:
+        return True  # told by DCGM, too, which names no GPU
     if fault.remedy.touches_node and finding.reason == Reason.XID_ECHO:
         return True
     return gpu_xid.FALLEN_OFF_BUS in (fault.code, *fault.decides) and (
@@ -40,7 +42,7 @@ def decides(fault: Fault, finding: Finding | Fault) -> bool:
     return (
         fault.family == finding.family == gpu_xid.FAMILY
         and fault.device == finding.device
-        and fault.code == gpu_xid.RECOVERY_ACTION != finding.code
+        and fault.code == gpu_xid.RECOVERY_ACTION
         and finding.remedy.touches_node
         and any(abs(at - then) <= WITHIN for at in moments(finding) for then in moments(fault))
     )

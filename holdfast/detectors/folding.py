@@ -101,12 +101,15 @@ def _take(
 
 def _hear(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
     """Make faults of the suspects for which there is a witness."""
-    for suspect in [fault for fault in faults.values() if fault.witness_within]:
+    suspects = [fault for fault in faults.values() if fault.witness_within]
+    for key in [suspect.key for suspect in sorted(suspects, key=_oldest_first)]:
+        if key not in faults:
+            continue  # another has gathered it
         known: list[Fault | Finding] = [*faults.values(), *notices.values()]
-        witness = next((one for one in known if supports(one, suspect)), None)
-        if witness is not None and suspect.key in faults:
-            fault = _borne_out(suspect, witness.message)
-            faults[suspect.key] = fault
+        witnesses = [one for one in known if supports(one, faults[key])]
+        if witnesses:
+            fault = _borne_out(faults[key], min(witnesses, key=_in_words).message)
+            faults[key] = fault
             for root in (*_roots(fault, faults), fault):
                 if root.key in faults:
                     faults[root.key] = _gather(root, faults, notices)
@@ -186,8 +189,13 @@ def _newest(notices: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(notice for notice in notices if notice.key not in dropped)
 
 
-def _oldest_first(fault: Fault) -> tuple[datetime, str]:
-    return (fault.since, str(fault.key))
+def _oldest_first(fault: Fault) -> tuple[datetime, list[str]]:
+    return (fault.since, _in_words(fault))
+
+
+def _in_words(one: Fault | Finding) -> list[str]:
+    """Its key as it is in a report, too, where names are mere text."""
+    return [str(part) for part in one.key]
 
 
 def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: bool) -> Fault:

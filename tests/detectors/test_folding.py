@@ -3,7 +3,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.detectors import gpu_driver, gpu_sxid, host_hardware
@@ -399,6 +399,7 @@ MIXED = st.lists(
 
 
 @given(MIXED, st.integers(0, 25))
+@example([timeout(), xid(79), xid(74)], 2)
 def test_a_new_agent_that_knows_the_last_report_goes_on_as_the_old_one_would(
     findings: list[Finding], cut: int
 ) -> None:
@@ -470,6 +471,14 @@ def test_a_fault_that_comes_again_with_the_drivers_word_is_decided() -> None:
 
     for one in (health, late):
         assert [(fault.code, fault.followers) for fault in one.faults] == [(154, 2)]
+
+
+def test_the_newest_word_of_the_driver_replaces_its_older_one() -> None:
+    health = folded(action(1), xid(95), action(2, NOW + SECOND))
+
+    [fault] = health.faults
+    assert (fault.code, fault.remedy, fault.count) == (154, Remedy.REBOOT, 2)
+    assert (fault.decides, fault.followers) == ((95,), 1)
 
 
 def test_a_gpu_off_the_bus_gathers_its_followers_also_where_the_driver_decided() -> None:

@@ -209,6 +209,13 @@ def test_a_state_is_a_witness_as_long_as_it_holds_and_no_longer() -> None:
     assert took(fold(sick, [], settled={"gpu-state"}), late).faults == ()
 
 
+def test_a_line_that_comes_again_is_borne_out_by_a_state_that_began_since() -> None:
+    again = NOW + 10 * WINDOW
+    health = fold(Health(), [suspect("xid"), suspect("xid", again)])
+
+    assert took(health, witness(STATE, again)).suspects == ()
+
+
 def test_a_line_that_comes_again_waits_for_a_witness_anew() -> None:
     again = NOW + 10 * WINDOW
     health = fold(Health(), [suspect("neuron"), suspect("neuron", again)])
@@ -236,6 +243,16 @@ def test_a_suspect_takes_nothing_away_from_what_is_certain() -> None:
 
         [fault] = [one for one in took(health, witness(STATE)).faults if one.family == "xid"]
         assert (fault.code, fault.followers) == (79, 2)
+
+
+def test_a_suspect_has_its_echoes() -> None:
+    echo = "NVRM: Xid (PCI:0000:b9:00): 45, pid=1, name=a, Ch 00000001"
+    readings = Readings(kernel_log=(LogLine(message=echo, observed_at=NOW),))
+    [told] = WATCHERS["gpu-xid"].detect(readings)
+
+    for order in ([told, suspect("xid")], [suspect("xid"), told]):
+        health = fold(Health(), order)
+        assert ([one.followers for one in health.suspects], health.notices) == ([1], ())
 
 
 def test_a_word_of_the_driver_that_waits_decides_nothing_that_is_certain() -> None:
