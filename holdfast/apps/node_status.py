@@ -1,71 +1,33 @@
-"""Nodes as people are shown them: what the run remembers, and what the machines say themselves."""
+"""The nodes of a run: what it remembers, and what its machines say themselves."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.adapters.local.faults import powered_processes
-from holdfast.adapters.local.layout import NodeDir
-from holdfast.apps.runs import KnownRun
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.fleet import NodeStatus
 from holdfast.decisions.lifecycle import deep_check_status, health_status
 from holdfast.kit.serial import from_plain
-from holdfast.model.health import Fault, Finding
 from holdfast.model.incidents import Incident
-from holdfast.model.names import DeepCheckStatus, HealthStatus
-from holdfast.model.nodes import Course, NodeRecord, NodeView, PastFault, Phase
+from holdfast.model.nodes import NodeRecord, NodeView
 from holdfast.model.report import NodeReport
-from holdfast.model.requests import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
-    """One node."""
+class RunNow:
+    """A run as it is now."""
 
-    run: str
+    directory: RunDir
+    store: LocalStore
     is_active: bool
-    """Whether its run goes on; else all is as it was at the end."""
-
-    name: str
-    provider_id: str
-    boot_id: str
-    """Empty before its first boot."""
-
-    phase: Phase
-    phase_since: datetime
-    health_status: HealthStatus | None
-    """HyperPod's label ``node-health-status``; None where HyperPod sets none."""
-
-    deep_check_status: DeepCheckStatus | None
-    """HyperPod's label ``deep-health-check-status``; None before any check."""
-
-    job: str
-    """The job that has a rank on it now; empty if none has."""
-
-    rank: int | None
-    powered_on: bool
-    heartbeat_at: datetime | None
-    """The agent's last sign of life in this boot."""
-
-    replaces: str
-    """The node that it was ordered to replace."""
-
-    course: Course | None
-    request: Request | None
-    """What a person asked for and was not taken up yet."""
-
-    conditions: Mapping[str, str]
-    """Node conditions that are True, with the reason of each."""
-
-    faults: tuple[Fault, ...]
-    notices: tuple[Finding, ...]
-    history: tuple[PastFault, ...]
-    incidents: tuple[str, ...]
-    """Names of its incidents, oldest first."""
+    placement: tuple[str, ...]
+    """The node of each rank that runs now, by node rank."""
 
 
-def node_statuses(run: KnownRun) -> list[NodeStatus]:
+def node_statuses(run: RunNow) -> list[NodeStatus]:
     """All nodes of a run.
 
     Raises:
@@ -73,8 +35,9 @@ def node_statuses(run: KnownRun) -> list[NodeStatus]:
 
     """
     requests = run.store.requests()
+    holds = run.store.holds()
     incidents = run.store.list_incidents()
-    ranks = {node: rank for rank, node in enumerate(run.placement())}
+    ranks = {node: rank for rank, node in enumerate(run.placement)}
     return [
         _status(
             run,
@@ -84,6 +47,7 @@ def node_statuses(run: KnownRun) -> list[NodeStatus]:
                 record=record,
                 boot_id=_text(run.directory.node(name).boot_id),
                 request=requests.get(name),
+                held=holds.get(name, ""),
                 replaces=replaces,
             ),
             ranks.get(name),
@@ -94,7 +58,7 @@ def node_statuses(run: KnownRun) -> list[NodeStatus]:
 
 
 def _status(
-    run: KnownRun, view: NodeView, rank: int | None, incidents: tuple[str, ...]
+    run: RunNow, view: NodeView, rank: int | None, incidents: tuple[str, ...]
 ) -> NodeStatus:
     directory = run.directory.node(view.name)
     is_on = "node" in powered_processes(directory)
@@ -105,7 +69,7 @@ def _status(
     if record.course is not None:
         conditions[record.course.condition] = record.course.reason
     return NodeStatus(
-        run=run.name,
+        run=run.directory.name,
         is_active=run.is_active,
         name=view.name,
         provider_id=view.provider_id,
@@ -114,11 +78,12 @@ def _status(
         phase_since=record.phase_since,
         health_status=health_status(record),
         deep_check_status=deep_check_status(view),
-        job=run.name if rank is not None else "",
+        job=run.directory.name if rank is not None else "",
         rank=rank,
         powered_on=is_on,
         heartbeat_at=_heartbeat_at(directory, view.boot_id),
         replaces=view.replaces,
+        held=view.held,
         course=record.course,
         request=view.request,
         conditions=conditions,

@@ -441,13 +441,13 @@ def awaited(runs):
 def test_a_request_is_not_done_before_it_was_taken_up(awaited) -> None:
     assert not awaited.is_done()
 
-    awaited.run.store.clear_request(node(1), "7")
+    awaited.fleet.store.clear_request(node(1), "7")
 
     assert awaited.is_done()
 
 
 def test_a_request_is_done_when_the_node_takes_work_again(awaited, capfd) -> None:
-    store = awaited.run.store
+    store = awaited.fleet.store
     store.clear_request(node(1), "7")
 
     for phase in (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REBOOTING):
@@ -462,7 +462,7 @@ def test_a_request_is_done_when_the_node_takes_work_again(awaited, capfd) -> Non
 
 
 def test_a_replacement_is_done_when_the_successor_takes_work(awaited) -> None:
-    store = awaited.run.store
+    store = awaited.fleet.store
     store.clear_request(node(1), "7")
     store.add_node(node(2), machine(2), node(1), NodeRecord(phase=Phase.JOINING, phase_since=NOW))
     put(store, 1, phase=Phase.REPLACING, course=course(1))
@@ -562,3 +562,51 @@ def test_a_watched_list_prints_a_block_for_each_change_until_ctrl_c(runs) -> Non
     assert "schedulable" in first
     assert second.count("NODE") == 1
     assert "rebooting" in second
+
+
+def test_a_node_is_held_with_a_reason_and_let_go_again(runs) -> None:
+    store = runs.add("train", nodes=(1, 2), ranks=())
+
+    held = runs.call("nodes", "hold", node(1), "--why", "waits for a visit")
+
+    assert (held.code, held.out) == (ExitCode.OK, f"{node(1)}: held\n")
+    assert store.holds() == {node(1): "waits for a visit"}
+    assert "waits for a visit" in runs.call("nodes", "describe", node(1)).out
+
+    assert runs.call("nodes", "unhold", node(1)).out == f"{node(1)}: no longer held\n"
+    assert store.holds() == {}
+
+
+def test_a_hold_without_a_reason_names_who_holds(runs) -> None:
+    store = runs.add("train", nodes=(1,), ranks=())
+
+    runs.call("nodes", "hold", node(1))
+
+    assert store.holds()[node(1)].startswith("held by ")
+
+
+def test_a_dry_run_holds_nothing(runs) -> None:
+    store = runs.add("train", nodes=(1,), ranks=())
+
+    said = runs.call("nodes", "hold", node(1), "--dry-run")
+
+    assert said.out == f"{node(1)}: would be held\n"
+    assert store.holds() == {}
+
+
+def test_of_several_nodes_those_that_exist_are_held(runs) -> None:
+    store = runs.add("train", nodes=(1,), ranks=())
+
+    said = runs.call("nodes", "hold", node(1), "nowhere")
+
+    assert said.code == ExitCode.PARTLY_DONE
+    assert "there is no node 'nowhere'" in said.err
+    assert list(store.holds()) == [node(1)]
+    assert runs.call("nodes", "unhold", "nowhere").code == ExitCode.FAILED
+
+
+def test_a_run_and_a_cluster_are_not_meant_at_once(runs) -> None:
+    said = runs.call("nodes", "list", "--run", "train", "--context", "prod")
+
+    assert said.code == ExitCode.BAD_INPUT
+    assert "--run is for runs on this machine" in said.err

@@ -47,6 +47,7 @@ class LocalCluster:
         """See ``ClusterBackend.snapshot``."""
         self.poll()
         requests = self._store.requests()
+        holds = self._store.holds()
         running = self._running_jobs()
         views = []
         for name, (provider_id, replaces, record) in self._store.nodes().items():
@@ -64,6 +65,7 @@ class LocalCluster:
                     heartbeat_at=heartbeat.seen_at if heartbeat is not None else None,
                     powered_on=None if machine is None else _powered_on(machine),
                     request=requests.get(name),
+                    held=holds.get(name, ""),
                     running_jobs=running.get(name, ()),
                     check=self._checks.result(name, record),
                     replaces=replaces,

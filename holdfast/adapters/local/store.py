@@ -20,7 +20,7 @@ from holdfast.model.requests import Request
 
 T = TypeVar("T")
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE run (body TEXT NOT NULL);
 CREATE TABLE nodes (
@@ -32,12 +32,18 @@ CREATE TABLE jobs (
 );
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
 CREATE TABLE requests (node TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);
 CREATE TABLE breaker (body TEXT NOT NULL);
 CREATE TABLE offenders (provider_id TEXT PRIMARY KEY);
 CREATE TABLE events (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL
 );
 """
+
+_UPGRADES: Final = {
+    1: "CREATE TABLE IF NOT EXISTS holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);",
+}
+"""What makes each earlier layout the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +73,7 @@ class LocalStore:
                 raise BackendError(f"{path} does not exist")
             self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None)
             self._db.execute("PRAGMA synchronous = NORMAL")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            version = _upgraded(self._db)
         if version != _VERSION:
             self._db.close()
             raise BackendError(
@@ -110,8 +116,9 @@ class LocalStore:
         self._write("UPDATE nodes SET record = ? WHERE name = ?", _dump(record), name)
 
     def remove_node(self, name: str) -> None:
-        """Forget a node and what was requested for it."""
+        """Forget a node, what was requested for it and why it was held."""
         self._write("DELETE FROM requests WHERE node = ?", name)
+        self._write("DELETE FROM holds WHERE node = ?", name)
         self._write("DELETE FROM nodes WHERE name = ?", name)
 
     # Requests of people
@@ -131,6 +138,16 @@ class LocalStore:
             "DELETE FROM requests WHERE node = ? AND json_extract(body, '$.id') = ?",
             node, request_id,
         )  # fmt: skip
+
+    def holds(self) -> dict[str, str]:
+        """``node -> why no repair of it may begin``."""
+        return dict(self._read("SELECT node, why FROM holds"))
+
+    def hold(self, node: str, why: str) -> None:
+        """Let no repair of a node begin; without a reason, let it again."""
+        self._write("DELETE FROM holds WHERE node = ?", node)
+        if why:
+            self._write("INSERT OR REPLACE INTO holds VALUES (?, ?)", node, why)
 
     # Breaker and offenders
 
@@ -231,6 +248,18 @@ def _create(path: Path) -> None:
     finally:
         db.close()
     unfinished.rename(path)
+
+
+def _upgraded(db: sqlite3.Connection) -> int:
+    """The layout of a file, once it was brought up to date."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    while version in _UPGRADES:
+        steps = (
+            f"BEGIN IMMEDIATE; {_UPGRADES[version]} PRAGMA user_version = {version + 1}; COMMIT;"
+        )
+        db.executescript(steps)
+        version += 1
+    return version
 
 
 def _dump(value: object) -> str:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.output import (
     Column,
     Output,
@@ -19,8 +18,9 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.runs import KnownRun, NotFound, no_such, open_runs
+from holdfast.apps.fleet import Fleet, NotFound, no_such
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.incidents import Incident, JobTouch
@@ -71,45 +71,47 @@ def incidents() -> None:
 
 
 @incidents.command("list")
-@click.option("--run", metavar="RUN", help="Of this run.  [default: of all]")
+@where_options("Of this run.  [default: of all]")
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON)
-def list_incidents(*, run: str | None, watch: bool, output: str) -> None:
-    """List the incidents of all runs, the newest last."""
-    show(lambda: _cases(run), lambda cases: _print(cases, output), watch=watch)
+def list_incidents(*, watch: bool, output: str, **values: Any) -> None:
+    """List the incidents of all runs, or of a cluster, the newest last."""
+    where = taken(values)
+    show(lambda: _cases(where), lambda cases: _print(cases, output), watch=watch)
 
 
 @incidents.command("show")
 @click.argument("incident_id", metavar="ID")
+@where_options("Of this run.  [default: of all]")
 @output_option(Output.TABLE, Output.JSON)
-def show_incident(*, incident_id: str, output: str) -> None:
+def show_incident(*, incident_id: str, output: str, **values: Any) -> None:
     """Tell the whole course of an incident.
 
     Of its ID any part will do that no other incident has, such as what "list" shows.
     """
-    case = _find(incident_id, _cases(None))
+    case = _find(incident_id, _cases(taken(values)))
     if output == Output.JSON:
         print_json(case.plain())
     else:
         _describe(case)
 
 
-def _cases(run: str | None) -> list[_Case]:
-    with open_runs(default_home(), run, ended=True) as known:
+def _cases(where: Where) -> list[_Case]:
+    with open_fleets(where, ended=True) as known:
         cases = [case for one in known for case in _cases_of(one)]
     return sorted(cases, key=lambda case: case.incident.quarantined_at)
 
 
-def _cases_of(run: KnownRun) -> Iterator[_Case]:
+def _cases_of(fleet: Fleet) -> Iterator[_Case]:
     phases = {
-        record.course.incident_id: record.phase
-        for _, _, record in run.store.nodes().values()
-        if record.course is not None and run.is_active
+        node.course.incident_id: node.phase
+        for node in fleet.nodes()
+        if node.course is not None and fleet.is_active
     }
-    for incident in run.store.list_incidents():
+    for incident in fleet.incidents():
         over = RELEASED if incident.released_at is not None else VANISHED
         state = phases.get(incident.id, OPEN) if incident.ended_at is None else over
-        yield _Case(run=run.name, state=state, incident=incident)
+        yield _Case(run=fleet.name, state=state, incident=incident)
 
 
 def _find(text: str, cases: Sequence[_Case]) -> _Case:

@@ -16,8 +16,9 @@ from holdfast.adapters.local.layout import NodeDir, default_home
 from holdfast.apps.cli.inject_dcgm import inject_dcgm
 from holdfast.apps.cli.output import Output, output_option, print_json
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.fleet import NotFound, find_node
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
-from holdfast.apps.runs import KnownRun, NotFound, find_node, open_runs
+from holdfast.apps.runs import KnownRun, open_runs
 from holdfast.decisions.ladder import remedy_for
 from holdfast.detectors import gpu_sxid, gpu_xid
 from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings

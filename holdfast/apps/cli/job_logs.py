@@ -12,7 +12,8 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.adapters.local.lock import is_held
-from holdfast.apps.runs import KnownRun, NotFound, find_run, open_runs
+from holdfast.apps.fleet import NotFound
+from holdfast.apps.runs import KnownRun, find_run, open_runs
 
 _PAUSE_S: Final = 0.1
 _CHUNK_BYTES: Final = 1 << 16

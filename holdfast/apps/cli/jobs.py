@@ -23,8 +23,9 @@ from holdfast.apps.cli.sections import print_lines, print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.fleet import NotFound
 from holdfast.apps.job_status import INTERRUPTED, Attempt, JobStatus, job_status
-from holdfast.apps.runs import NotFound, find_run, open_runs
+from holdfast.apps.runs import find_run, open_runs
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.units import format_duration

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import click
 
-from holdfast.adapters.local.layout import default_home
-from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.node_wait import Awaited, wait_until_done
 from holdfast.apps.cli.output import (
@@ -22,11 +20,11 @@ from holdfast.apps.cli.output import (
     print_json,
     yes_option,
 )
+from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.runs import KnownRun, NotFound, find_node, only, open_runs
+from holdfast.apps.fleet import Fleet, NotFound, find_node, only
 from holdfast.model.health import Urgency
-from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request, Verb
 
 Decorator = Callable[[click.Command], click.Command]
@@ -53,8 +51,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
+    where: Where
     node: tuple[str, ...]
-    run: str | None
     dry_run: bool
     wait: bool
     timeout: timedelta
@@ -69,15 +67,15 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    run: KnownRun
+    fleet: Fleet
     node: str
     rank: int | None
     """Of the rank that runs on it now."""
 
 
 def _ask(verb: Verb, **values: Any) -> int:
-    options = _Options(**values)
-    with open_runs(default_home(), options.run) as known:
+    options = _Options(where=taken(values), **values)
+    with open_fleets(options.where) as known:
         targets, rejected = _targets(options.node, known)
         if targets and not options.dry_run:
             confirm_or_abort(_question(verb, targets, options), yes=options.yes)
@@ -88,34 +86,33 @@ def _ask(verb: Verb, **values: Any) -> int:
         ]
         _print(wishes, options)
         accepted = [
-            Awaited(target.run, target.node, wish.request_id)
+            Awaited(target.fleet, target.node, wish.request_id)
             for target, wish in zip(targets, wishes, strict=False)
             if wish.is_accepted and wish.request_id
         ]
-        _warn_of_breakers({one.run.name: one.run for one in accepted}.values())
-        is_done = not options.wait or wait_until_done(accepted, options.timeout)
+        _warn_of_breakers({one.fleet.name: one.fleet for one in accepted}.values(), options.where)
+        again = options.where.again()
+        is_done = not options.wait or wait_until_done(accepted, options.timeout, again)
     return _exit_code(wishes, is_done=is_done)
 
 
-def _targets(
-    texts: Sequence[str], known: Sequence[KnownRun]
-) -> tuple[list[_Target], dict[str, str]]:
+def _targets(texts: Sequence[str], known: Sequence[Fleet]) -> tuple[list[_Target], dict[str, str]]:
     """The nodes that are meant, each once, and why the other texts mean none."""
     targets, rejected = {}, {}
     for text in texts:
         try:
-            run, node = find_node(text, known)
+            fleet, node = find_node(text, known)
         except NotFound as error:
             rejected[text] = str(error)
         else:
-            ranks = {name: rank for rank, name in enumerate(run.placement())}
-            targets[node] = _Target(run, node, ranks.get(node))
+            ranks = {name: rank for rank, name in enumerate(fleet.placement())}
+            targets[node] = _Target(fleet, node, ranks.get(node))
     return list(targets.values()), rejected
 
 
 def _question(verb: Verb, targets: Sequence[_Target], options: _Options) -> str:
     names = ", ".join(target.node for target in targets)
-    jobs = sorted({target.run.name for target in targets if target.rank is not None})
+    jobs = sorted({target.fleet.name for target in targets if target.rank is not None})
     question = f"{verb.capitalize()} {names}?"
     if jobs and not options.when_idle:
         question += f" Job {', '.join(jobs)} is stopped and resumes from its last checkpoint."
@@ -123,10 +120,10 @@ def _question(verb: Verb, targets: Sequence[_Target], options: _Options) -> str:
 
 
 def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
-    run, node = target.run, target.node
-    answer = partial(Wish, node=node, run=run.name, verb=verb, urgency=options.urgency)
-    if not run.is_active:
-        return answer(is_accepted=False, message=f"run {run.name} is not going on any more")
+    fleet, node = target.fleet, target.node
+    answer = partial(Wish, node=node, run=fleet.name, verb=verb, urgency=options.urgency)
+    if not fleet.is_active:
+        return answer(is_accepted=False, message=f"run {fleet.name} is not going on any more")
     if options.dry_run:
         effect = _effect(verb, target, options)
         return answer(is_accepted=True, message=f"{verb} would be requested{effect}")
@@ -137,10 +134,9 @@ def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
         requested_by=_user(),
         urgency=options.urgency,
     )
-    run.store.ask(node, request)
-    run.wake()
-    if not is_held(run.directory):
-        return answer(is_accepted=False, message=f"run {run.name} has ended just now")
+    in_vain = fleet.ask(node, request)
+    if in_vain:
+        return answer(is_accepted=False, message=in_vain)
     return answer(is_accepted=True, request_id=request.id, message=f"{verb} requested")
 
 
@@ -148,7 +144,7 @@ def _effect(verb: Verb, target: _Target, options: _Options) -> str:
     """What it means for the job on the node."""
     if target.rank is None or verb is Verb.RELEASE:
         return ""
-    rank = f"rank {target.rank} of job {target.run.name}"
+    rank = f"rank {target.rank} of job {target.fleet.name}"
     if options.when_idle:
         return f"; it begins when {rank} has left the node"
     return f"; {rank} runs there: the job is stopped and resumes from its last checkpoint"
@@ -164,13 +160,14 @@ def _print(wishes: Sequence[Wish], options: _Options) -> None:
             click.echo(f"{wish.node}: {wish.message}")
 
 
-def _warn_of_breakers(asked: Iterable[KnownRun]) -> None:
-    for run in asked:
-        breaker = run.store.breaker()
+def _warn_of_breakers(asked: Iterable[Fleet], where: Where) -> None:
+    for fleet in asked:
+        breaker = fleet.breaker()
         if breaker.tripped_at is not None:
+            again = where.again() or f" --run {fleet.name}"
             click.echo(
-                f"holdfast: all repairs of {run.name} are stopped: {breaker.reason}; nothing "
-                f"begins before: {RESET_BREAKER} --run {run.name}",
+                f"holdfast: all repairs of {fleet.name} are stopped: {breaker.reason}; nothing "
+                f"begins before: {RESET_BREAKER}{again}",
                 err=True,
             )
 
@@ -198,7 +195,7 @@ _when_idle: Final = click.option(
 def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Command:
     decorators: tuple[Decorator, ...] = (
         click.argument("node", metavar="NODE...", nargs=-1, required=True),
-        click.option("--run", metavar="RUN", help="The run they belong to, if several go on."),
+        where_options("The run they belong to, if several go on."),
         *more,
         click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing."),
         click.option("--wait", is_flag=True, help="Wait until the nodes take work again."),
@@ -264,28 +261,85 @@ release: Final = _command(
 )
 
 
+@click.command("hold")
+@click.argument("node", metavar="NODE...", nargs=-1, required=True)
+@click.option("--why", default="", help="What others read about it.")
+@where_options("The run they belong to, if several go on.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> int:
+    """Let no repair of nodes begin.
+
+    Faults of NODE... are found and marked as before, and jobs are kept off a faulty node. A repair
+    that has begun goes on.
+
+    Exits with 0 if all are held, 1 if none is, 3 if only some are.
+    """
+    reason = why or f"held by {_user()}"
+    return _each(
+        taken(values), node, "held", lambda fleet, name: fleet.hold(name, reason), dry_run=dry_run
+    )
+
+
+@click.command("unhold")
+@click.argument("node", metavar="NODE...", nargs=-1, required=True)
+@where_options("The run they belong to, if several go on.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+def unhold(*, node: tuple[str, ...], dry_run: bool, **values: Any) -> int:
+    """Let repairs of nodes begin that were held.
+
+    Exits with 0 if all were let go, 1 if none was, 3 if only some were.
+    """
+    return _each(
+        taken(values),
+        node,
+        "no longer held",
+        lambda fleet, name: fleet.hold(name, ""),
+        dry_run=dry_run,
+    )
+
+
+def _each(
+    where: Where,
+    texts: Sequence[str],
+    outcome: str,
+    act: Callable[[Fleet, str], None],
+    *,
+    dry_run: bool,
+) -> int:
+    with open_fleets(where) as known:
+        targets, rejected = _targets(texts, [fleet for fleet in known if fleet.is_active])
+        for target in targets:
+            if not dry_run:
+                act(target.fleet, target.node)
+            click.echo(f"{target.node}: {'would be ' if dry_run else ''}{outcome}")
+    for text, why in rejected.items():
+        click.echo(f"holdfast: {text}: {why}", err=True)
+    if not targets:
+        return ExitCode.FAILED
+    return ExitCode.PARTLY_DONE if rejected else ExitCode.OK
+
+
 @click.command("reset-breaker")
-@click.option("--run", metavar="RUN", help="For this run, if several go on.")
+@where_options("For this run, if several go on.")
 @yes_option
 @output_option(Output.TABLE, Output.JSON)
-def reset_breaker(*, run: str | None, yes: bool, output: str) -> int:
+def reset_breaker(*, yes: bool, output: str, **values: Any) -> int:
     """Let repairs begin again.
 
-    All repairs of a run stop when too many of its nodes turn faulty at once: then the detector is
+    All repairs stop when too many of its nodes turn faulty at once: then the detector is
     the likelier culprit.
     """
-    with open_runs(default_home(), run) as known:
+    with open_fleets(taken(values)) as known:
         target = only(known)
         if not target.is_active:
             raise NotFound(f"run {target.name} is not going on any more")
-        breaker = target.store.breaker()
+        breaker = target.breaker()
         if breaker.tripped_at is not None:
             confirm_or_abort(
                 f"All repairs of {target.name} are stopped: {breaker.reason}. Let them begin?",
                 yes=yes,
             )
-            target.store.put_breaker(Breaker(reset_at=SystemClock().now()))
-            target.wake()
+            target.close_breaker(SystemClock().now())
         if output == Output.JSON:
             print_json({"run": target.name, "was_open": breaker.tripped_at is not None})
         elif breaker.tripped_at is None:

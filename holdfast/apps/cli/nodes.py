@@ -1,21 +1,22 @@
-"""``holdfast nodes``: what the nodes of the runs on this machine do, and how to repair them."""
+"""``holdfast nodes``: what the nodes do, and how to repair them."""
 
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.node_requests import (
     RESET_BREAKER,
     check,
+    hold,
     reboot,
     release,
     replace,
     reset_breaker,
+    unhold,
 )
 from holdfast.apps.cli.output import (
     Column,
@@ -28,9 +29,9 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.node_status import NodeStatus, node_statuses
-from holdfast.apps.runs import find_node, open_runs
+from holdfast.apps.fleet import NodeStatus, find_node
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, Course, PastFault
@@ -40,6 +41,7 @@ _NOTHING: Final = (
     "No run is going on. Start one with: holdfast run -- COMMAND. See those that ended with: "
     "holdfast nodes list --all"
 )
+_NO_AGENT: Final = "Holdfast looks after no node of this cluster: no agent has reported yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +69,21 @@ def nodes() -> None:
     """
 
 
-for command in (reboot, replace, check, release, reset_breaker):
+for command in (reboot, replace, check, release, hold, unhold, reset_breaker):
     nodes.add_command(command)
 
 
 @nodes.command("list")
-@click.option("--run", metavar="RUN", help="Of this run, also if it has ended.")
+@where_options("Of this run, also if it has ended.")
 @click.option("--all", "ended", is_flag=True, help="Also of runs that have ended.")
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON)
-def list_nodes(*, run: str | None, ended: bool, watch: bool, output: str) -> None:
-    """List the nodes of the runs that go on."""
+def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
+    """List the nodes of the runs that go on, or of a cluster."""
+    where = taken(values)
     show(
-        lambda: _read(run, ended=ended),
-        lambda listing: _print(listing, output),
+        lambda: _read(where, ended=ended),
+        lambda listing: _print(listing, output, where),
         watch=watch,
         essence=_Listing.without_heartbeats,
     )
@@ -88,34 +91,35 @@ def list_nodes(*, run: str | None, ended: bool, watch: bool, output: str) -> Non
 
 @nodes.command("describe")
 @click.argument("node")
-@click.option("--run", metavar="RUN", help="The run it belongs to.")
+@where_options("The run it belongs to.")
 @output_option(Output.TABLE, Output.JSON)
-def describe_node(*, node: str, run: str | None, output: str) -> None:
+def describe_node(*, node: str, output: str, **values: Any) -> None:
     """Tell all about a node.
 
     That is its state, its faults, its present repair and its history.
     """
-    with open_runs(default_home(), run, ended=True) as known:
+    where = taken(values)
+    with open_fleets(where, ended=True) as known:
         active = [one for one in known if one.is_active]
-        owner, name = find_node(node, active if node.isdecimal() and run is None else known)
-        status = next(one for one in node_statuses(owner) if one.name == name)
+        owner, name = find_node(node, active if node.isdecimal() and where.run is None else known)
+        status = next(one for one in owner.nodes() if one.name == name)
     if output == Output.JSON:
         print_json(status)
     else:
         _describe(status)
 
 
-def _read(run: str | None, *, ended: bool) -> _Listing:
-    with open_runs(default_home(), run, ended=ended) as known:
-        breakers = {one.name: one.store.breaker() for one in known if one.is_active}
+def _read(where: Where, *, ended: bool) -> _Listing:
+    with open_fleets(where, ended=ended) as known:
+        breakers = {one.name: one.breaker() for one in known if one.is_active}
         return _Listing(
-            nodes=[node for one in known for node in node_statuses(one)],
+            nodes=[node for one in known for node in one.nodes()],
             breakers={name: one for name, one in breakers.items() if one.tripped_at is not None},
             shows_runs=len(known) > 1 or not all(one.is_active for one in known),
         )
 
 
-def _print(listing: _Listing, output: str) -> None:
+def _print(listing: _Listing, output: str, where: Where) -> None:
     now = SystemClock().now()
     columns: list[Column[NodeStatus]] = [
         Column(title="node", cell=lambda node: node.name),
@@ -130,13 +134,18 @@ def _print(listing: _Listing, output: str) -> None:
         Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
         Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
     ]
-    print_rows(listing.nodes, columns, output=output, empty=_NOTHING)
+    empty = _NOTHING if where.place is Place.LOCAL else _NO_AGENT
+    print_rows(listing.nodes, columns, output=output, empty=empty)
     for run, breaker in listing.breakers.items():
         click.echo(
             f"All repairs of {run} are stopped since {age(breaker.tripped_at, now)}: "
-            f"{breaker.reason}. Look at the nodes, then: {RESET_BREAKER} --run {run}",
+            f"{breaker.reason}. Look at the nodes, then: {RESET_BREAKER}{_again(where, run)}",
             err=True,
         )
+
+
+def _again(where: Where, run: str) -> str:
+    return f" --run {run}" if where.place is Place.LOCAL else where.again()
 
 
 def _run(node: NodeStatus) -> str:
@@ -171,7 +180,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Machine", node.provider_id
     yield "Boot", node.boot_id
     yield "Replaces", node.replaces
-    yield "Power", "on" if node.powered_on else "off"
+    yield "Power", None if node.powered_on is None else "on" if node.powered_on else "off"
     yield "Phase", node.phase
     yield "Since", f"{age(node.phase_since, now)} ago"
     yield "Health", node.health_status
@@ -181,6 +190,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Rank", node.rank
     yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
     yield "Repair", _repair(node.course, now)
+    yield "Held", node.held
     yield "Request", _request(node.request, now)
     yield "Incidents", ", ".join(node.incidents)
 

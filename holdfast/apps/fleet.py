@@ -1,0 +1,208 @@
+"""What commands see of the nodes that one Holdfast looks after, wherever they are."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol, TypeVar
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.health import Fault, Finding
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheckStatus, HealthStatus
+from holdfast.model.nodes import Breaker, Course, PastFault, Phase
+from holdfast.model.requests import Request
+
+NO_RUN: Final = "no run is going on; start one with: holdfast run -- COMMAND"
+
+
+class NotFound(HoldfastError):
+    """There is nothing of the name that a person gave; the message says what there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One node as people are shown it."""
+
+    run: str
+    """The fleet that it belongs to."""
+
+    is_active: bool
+    """Whether somebody looks after it; else all is as it was at the end."""
+
+    name: str
+    provider_id: str
+    boot_id: str
+    """Empty before its first boot."""
+
+    phase: Phase
+    phase_since: datetime
+    health_status: HealthStatus | None
+    """HyperPod's label ``node-health-status``; None where HyperPod sets none."""
+
+    deep_check_status: DeepCheckStatus | None
+    """HyperPod's label ``deep-health-check-status``; None before any check."""
+
+    job: str
+    """The job that has a rank on it now; empty if none has."""
+
+    rank: int | None
+    powered_on: bool | None
+    """None where nobody knows."""
+
+    heartbeat_at: datetime | None
+    """The agent's last sign of life in this boot."""
+
+    replaces: str
+    """The node that it was ordered to replace."""
+
+    held: str
+    """Why a person holds its repair; empty if nobody does."""
+
+    course: Course | None
+    request: Request | None
+    """What a person asked for and was not taken up yet."""
+
+    conditions: Mapping[str, str]
+    """Node conditions that are True, with the reason of each."""
+
+    faults: tuple[Fault, ...]
+    notices: tuple[Finding, ...]
+    history: tuple[PastFault, ...]
+    incidents: tuple[str, ...]
+    """Names of its incidents, oldest first."""
+
+
+class Fleet(Protocol):
+    """Nodes that one Holdfast looks after: those of a run on this machine, or of a cluster.
+
+    What is asked for is recorded, for the one who looks after them to take up. Every method may
+    raise ``BackendError``.
+    """
+
+    @property
+    def name(self) -> str:
+        """Tells it from other fleets."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is looked after now."""
+        ...
+
+    def nodes(self) -> list[NodeStatus]:
+        """All its nodes."""
+        ...
+
+    def placement(self) -> tuple[str, ...]:
+        """The node of each rank that runs now, by node rank; empty where ranks are not known."""
+        ...
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """All its incidents, oldest first."""
+        ...
+
+    def ask(self, node: str, request: Request) -> str:
+        """Record what a person wants; why it was in vain, or nothing."""
+        ...
+
+    def hold(self, node: str, why: str) -> None:
+        """Let no repair of the node begin while ``why`` is not empty."""
+        ...
+
+    def breaker(self) -> Breaker:
+        """What stops all repairs."""
+        ...
+
+    def close_breaker(self, now: datetime) -> None:
+        """Let repairs begin again."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Whether nobody looks after it any more, asked anew."""
+        ...
+
+    @property
+    def pause_s(self) -> float:
+        """How many seconds to leave between two looks at it."""
+        ...
+
+    def shown_ranks(self) -> str:
+        """Which ranks run now, in the words of a person."""
+        ...
+
+
+F = TypeVar("F", bound=Fleet)
+
+
+def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
+    """The node that a person means by its name, its instance id or its rank in the job.
+
+    Of names and ids the beginning will do, as a narrow table shows it.
+
+    Raises:
+        NotFound: no node of these fleets is meant, or several are.
+
+    """
+    beginning = text.removesuffix("…")
+    hits = _nodes(fleets, text, str.__eq__) or _nodes(fleets, beginning, str.startswith)
+    if len(hits) > 1:
+        names = ", ".join(f"{name} of run {fleet.name}" for fleet, name in hits)
+        raise NotFound(f"{text!r} may be each of {names}; say more of its name, or add --run NAME")
+    if not hits:
+        raise NotFound(_no_such_node(text, fleets))
+    return hits[0]
+
+
+def no_such(kind: str, text: str, names: Sequence[str]) -> str:
+    """The sentence for a name that is not there."""
+    near = difflib.get_close_matches(text, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    there = f" There are: {', '.join(names)}" if names else " There is none."
+    return f"there is no {kind} {text!r}{hint or '.'}{there}"
+
+
+def _nodes(
+    fleets: Sequence[F], text: str, matches: Callable[[str, str], bool]
+) -> list[tuple[F, str]]:
+    if text.isdecimal():
+        return [
+            (fleet, name)
+            for fleet in fleets
+            for rank, name in enumerate(fleet.placement())
+            if rank == int(text)
+        ]
+    return [
+        (fleet, node.name)
+        for fleet in fleets
+        for node in fleet.nodes()
+        if text and (matches(node.name, text) or matches(node.provider_id, text))
+    ]
+
+
+def _no_such_node(text: str, fleets: Sequence[Fleet]) -> str:
+    if not fleets:
+        return NO_RUN
+    if text.isdecimal():
+        ranks = "; ".join(f"{fleet.name}: {fleet.shown_ranks()}" for fleet in fleets)
+        return f"no rank {text} runs on a node now ({ranks})"
+    for fleet in fleets:
+        for incident in fleet.incidents():
+            if text in (incident.node, incident.provider_id) and incident.successor:
+                return f"{incident.node} is gone: it was replaced by {incident.successor}"
+    return no_such("node", text, [node.name for fleet in fleets for node in fleet.nodes()])
+
+
+def only(fleets: Sequence[F]) -> F:
+    """The one that is meant.
+
+    Raises:
+        NotFound: there is none, or more than one.
+
+    """
+    if not fleets:
+        raise NotFound(NO_RUN)
+    if len(fleets) > 1:
+        names = ", ".join(fleet.name for fleet in fleets)
+        raise NotFound(f"several runs go on: {names}; choose one with --run NAME")
+    return fleets[0]
