@@ -246,16 +246,17 @@ class Api:
     def _call(self, request: _Request) -> Json:
         deadline = time.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
-        token_refused = self._server.token_refused
+        refused = self._server.token_refused
         while True:
             deadline += self._wait_for_limit()
             try:
                 return self._attempt(request, deadline)
             except Unauthorized:
-                if token_refused is None:
+                if refused is None:
                     raise
-                token_refused()
-                token_refused = None
+                refused()
+                refused = None
+                self._connections.clear()  # they were opened with the old certificate
                 continue
             except (Unreachable, ApiError) as error:
                 wait_s = _wait(error, request, pause_s)
@@ -284,8 +285,9 @@ class Api:
 
     def _headers_of(self, request: _Request) -> dict[str, str]:
         headers = dict(self._headers)
-        if self._server.token is not None:
-            headers["Authorization"] = f"Bearer {self._server.token()}"
+        token = self._server.token() if self._server.token is not None else ""
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         if request.body is not None:
             headers["Content-Type"] = request.media_type
         return headers

@@ -80,7 +80,9 @@ class Candidate:
         """The lease is ours, nobody's, or has run out."""
         spec = _spec(self.lease)
         holder = spec.get("holderIdentity") or ""
-        if holder in ("", self.identity):
+        # One that was deleted may have been another's in the end, unless we still lead.
+        is_ours = holder == self.identity and (bool(_revision(self.lease)) or self.leads(now))
+        if not holder or is_ours:
             return True
         return now >= self.changed_at + _duration_s(spec, self.terms)
 
@@ -248,8 +250,8 @@ def _duration_s(spec: Json, terms: Terms) -> float:
     return max(float(spec.get("leaseDurationSeconds") or 0), terms.duration.total_seconds())
 
 
-def _revision(lease: Json) -> str:
-    return str((lease.get("metadata") or {}).get("resourceVersion", ""))
+def _revision(lease: Json | None) -> str:
+    return str(((lease or {}).get("metadata") or {}).get("resourceVersion", ""))
 
 
 def _micro_time(at: datetime) -> str:

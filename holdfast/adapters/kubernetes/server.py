@@ -46,13 +46,14 @@ class Server:
     """PEM; without both, the authorities that this machine trusts."""
 
     certificate: Callable[[], str] | None = None
-    """PEM of the client's certificate, its chain and its key, one after another."""
+    """PEM of the client's certificate, its chain and its key, one after another; empty for none."""
 
     token: Callable[[], str] | None = None
-    """The bearer token of a call; called for each."""
+    """The bearer token of a call, called for each; empty for none."""
 
     token_refused: Callable[[], None] | None = None
-    """Called when the API server did not accept a token; the next one should be fresh."""
+    """Called when the API server did not accept who we are; token and certificate should then be
+    fresh."""
 
     tls_server_name: str = ""
     """The name that the server's certificate must bear, if not that of ``url``."""
@@ -229,8 +230,9 @@ class Connections:
             if server.insecure:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
-            if server.certificate is not None:
-                _load_certificate(context, server.certificate())
+            pem = server.certificate() if server.certificate is not None else ""
+            if pem:
+                _load_certificate(context, pem)
         except (OSError, ValueError) as error:
             raise Unreachable(
                 f"cannot use the certificates for {server.url}: {error}", sent=False, permanent=True
