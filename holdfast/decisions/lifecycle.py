@@ -82,7 +82,8 @@ def machine_ordered_on(course: Course) -> str:
 
 def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
     """The record of a replacement once it takes over the course of the node before it."""
-    return replace(successor, course=predecessor.course)
+    assert predecessor.course is not None  # noqa: S101 - what is replaced has a course
+    return replace(successor, course=replace(predecessor.course, replacements=0))
 
 
 def health_status(record: NodeRecord) -> HealthStatus | None:
@@ -150,14 +151,16 @@ def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> Nod
     course = record.course
     assert course is not None  # noqa: S101 - decide_node orders only within a course
     is_repetition = record.phase is phase and course.ordered_at is None
+    is_new_replacement = remedy is Remedy.REPLACE and not is_repetition
     return replace(
         record,
         phase=phase,
-        phase_since=record.phase_since if is_repetition else now,
+        phase_since=record.phase_since if record.phase is phase else now,
         course=replace(
             course,
             remedy=remedy,
             repairs=course.repairs if is_repetition else course.repairs + 1,
+            replacements=course.replacements + is_new_replacement,
             ordered_at=None,
             retry_at=None,
             machine=course.machine if is_repetition else node.machine,
@@ -173,6 +176,7 @@ def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
         record,
         phase=Phase.JOINING,
         phase_since=now,
+        course=replace(record.course, replacements=0),
         history=record.history if is_same else (),
     )
 

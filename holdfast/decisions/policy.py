@@ -52,8 +52,8 @@ class RemediationPolicy:
     replaced."""
 
     replace_timeout: timedelta = timedelta(hours=1)
-    """From the order of a replacement to its appearance; then it is ordered again. HyperPod's
-    replacements take 20 to 30 minutes."""
+    """From the order of a replacement to its appearance; then that is told, and it is ordered
+    again, with twice the time, up to eight times. HyperPod's replacements take 20 to 30 minutes."""
 
     offender_faults: int = 3
     """The number of faults within ``offender_window`` with which a machine becomes a repeat
@@ -74,7 +74,12 @@ class RemediationPolicy:
     fail by chance."""
 
     provider_retry: timedelta = timedelta(seconds=30)
-    """Pause after a provider refused an order."""
+    """Pause after a provider refused an order for the first time, unless it asks for another.
+    Pauses double while it refuses."""
+
+    provider_retry_max: timedelta = timedelta(minutes=10)
+    """The longest pause that Holdfast makes by itself. HyperPod, too, tries every 10 minutes where
+    there is no capacity."""
 
     deep_check_on_start: bool = False
     """Whether nodes pass a deep health check when they join and after a repair."""
@@ -89,6 +94,7 @@ class RemediationPolicy:
             "reboot_timeout",
             "replace_timeout",
             "provider_retry",
+            "provider_retry_max",
             "deep_check_timeout",
             "breaker_window",
             "offender_window",

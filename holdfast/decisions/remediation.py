@@ -14,6 +14,7 @@ from holdfast.decisions.faults import (
 )
 from holdfast.decisions.ladder import is_repeat_offender, remedy_for
 from holdfast.decisions.lifecycle import is_out_of_service, machine_ordered_on
+from holdfast.decisions.patience import due_at
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.actions import (
     BeginCheck,
@@ -239,9 +240,9 @@ def _decide_rebooting(
     if _wants(node, Verb.REPLACE):
         return _replace(node, Reason.REQUESTED_REPLACE, policy, now)
     if course.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
-        if course.ordered_at is None:
+        deadline = due_at(node.record, policy)
+        if deadline is None:
             return _again(course, Reboot(node=node.name), now)
-        deadline = course.ordered_at + policy.reboot_timeout
         if now < deadline:
             return Wait(until=deadline)
     if policy.node_recovery is RecoveryMode.NONE:
@@ -256,9 +257,9 @@ def _decide_replacing(
     if node.provider_id != machine_ordered_on(course):
         return Rejoin(node=node.name)
     order = _replace(node, course.reason, policy, now)
-    if course.ordered_at is None:
+    deadline = due_at(node.record, policy)
+    if deadline is None:
         return _again(course, order, now)
-    deadline = course.ordered_at + policy.replace_timeout
     return Wait(until=deadline) if now < deadline else order
 
 

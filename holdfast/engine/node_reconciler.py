@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.incident_course import advanced, opened, vanished
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
+from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide, is_request_taken
 from holdfast.engine.node_events import event_of
@@ -26,6 +27,7 @@ from holdfast.model.events import (
     CallFailed,
     NodeVanished,
     RepairHeldBack,
+    RepairOverdue,
     RepairPostponed,
 )
 from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
@@ -205,6 +207,7 @@ class NodeReconciler:
         """Record the order, give it to the provider, record the answer; safe to die between."""
         cluster = self._ports.cluster
         cluster.put(node.name, record)
+        self._tell_overdue(node.record, node.name, now)
         assert record.course is not None  # noqa: S101 - an order is part of a course
         call = self._ports.provider.reboot
         if isinstance(action, Replace):
@@ -228,8 +231,8 @@ class NodeReconciler:
     def _postponed(
         self, error: ProviderError, node: NodeView, record: NodeRecord, now: datetime
     ) -> datetime:
-        asked = error.after if isinstance(error, RetryLater) else self._policy.provider_retry
-        pause = max(asked, AFTER_ERROR)
+        asked = error.after if isinstance(error, RetryLater) else None
+        pause = max(pause_after_refusal(record, asked, self._policy, now), AFTER_ERROR)
         self._ports.cluster.put(node.name, refused(record, now + pause))
         remedy = record.course.remedy if record.course is not None else ""
         self._ports.events.emit(
@@ -246,6 +249,13 @@ class NodeReconciler:
         incident = self._ports.incidents.get(incident_id)
         if incident is not None:
             self._ports.incidents.put(advanced(incident, action, now))
+
+    def _tell_overdue(self, record: NodeRecord, node: str, now: datetime) -> None:
+        """Tell if the order of ``record`` was taken and not carried out."""
+        due, course = due_at(record, self._policy), record.course
+        if course is not None and course.ordered_at is not None and due is not None and now >= due:
+            waited = now - course.ordered_at
+            self._ports.events.emit(RepairOverdue(node=node, remedy=course.remedy, waited=waited))
 
     def _tell_held_back(self, plan: Plan) -> None:
         held_back = {item.node: item.why for item in plan.held_back}

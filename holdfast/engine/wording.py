@@ -22,6 +22,7 @@ from holdfast.model.events import (
     NodeVanished,
     RepairHeldBack,
     RepairOrdered,
+    RepairOverdue,
     RepairPostponed,
 )
 from holdfast.model.jobs import FailureKind
@@ -51,9 +52,8 @@ def _node_sentence(event: Event) -> str:
             return f"{node} is drained"
         case RepairOrdered(node=node, remedy=remedy):
             return f"{node}: {remedy} ordered"
-        case RepairPostponed():
-            pause = format_duration(event.retry_after)
-            return f"{event.node}: {event.remedy} refused: {event.error}; again in {pause}"
+        case RepairPostponed() | RepairOverdue():
+            return _delay_sentence(event)
         case RepairHeldBack(node=node, why=why):
             return f"{node}: repair held back: {why}"
         case NodeRejoined(node=node):
@@ -69,6 +69,14 @@ def _node_sentence(event: Event) -> str:
         case NodeReleased(node=node, after=after):
             return f"{node} is schedulable" + (f" again after {after}" if after else "")
     return event.name
+
+
+def _delay_sentence(event: RepairPostponed | RepairOverdue) -> str:
+    if isinstance(event, RepairOverdue):
+        waited = format_duration(event.waited)
+        return f"{event.node}: the {event.remedy} ordered {waited} ago has had no effect"
+    pause = format_duration(event.retry_after)
+    return f"{event.node}: {event.remedy} refused: {event.error}; again in {pause}"
 
 
 def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) -> str:

@@ -64,6 +64,16 @@ class RepairPostponed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOverdue(Event):
+    """What the provider took on did not happen in time; the next step is taken."""
+
+    name: ClassVar[str] = "repair.overdue"
+    node: str
+    remedy: str
+    waited: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RepairHeldBack(Event):
     """A repair is due but may not begin."""
 

@@ -41,6 +41,9 @@ class Course:
     repairs: int = 0
     """Repairs that were ordered in this course; with ``incident_id`` it names each order."""
 
+    replacements: int = 0
+    """Those of this machine that were ordered; more than one if an earlier one never came."""
+
     ordered_at: datetime | None = None
     """When the provider accepted the present order; None until then."""
 

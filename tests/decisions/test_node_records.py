@@ -39,6 +39,7 @@ from holdfast.testing.builders import (
     a_record,
 )
 
+REJOIN = Rejoin(node="node-1")
 ORDERED = {"machine": "i-1#boot-1", "repairs": 1, "ordered_at": LONG_AGO, "retry_at": LONG_AGO}
 
 
@@ -137,8 +138,34 @@ def test_an_order_that_was_accepted_and_did_not_help_is_followed_by_a_new_one(
 
     record = after(node, action, NOW)
 
-    assert record.phase_since == NOW
-    assert record.course == replace(course, repairs=4, ordered_at=None, machine="i-1#boot-1")
+    is_replacement = remedy is Remedy.REPLACE
+    assert record.phase_since == node.record.phase_since
+    assert record.course == replace(
+        course, repairs=4, replacements=is_replacement, ordered_at=None, machine="i-1#boot-1"
+    )
+
+
+def test_replacements_are_counted_but_not_what_was_refused() -> None:
+    node, counts = a_node(Phase.DRAINING), []
+    order = Replace(node="node-1", reason="R")
+
+    for is_accepted in (False, True, True, False, False):
+        record = after(node, order, NOW)
+        assert record.course is not None
+        counts.append(record.course.replacements)
+        node = replace(node, record=accepted(record, NOW) if is_accepted else refused(record, NOW))
+
+    assert counts == [1, 1, 2, 3, 3]
+
+
+def test_the_next_machine_begins_without_replacements() -> None:
+    course = a_course(Remedy.REPLACE, machine="i-0#boot-1", replacements=3)
+    leaving = a_record(Phase.REPLACING, course=course)
+
+    rejoined = after(a_node(Phase.REPLACING, record={"course": course}), REJOIN, NOW)
+
+    assert rejoined.course == replace(course, replacements=0)
+    assert inherited(a_record(Phase.JOINING), leaving).course == replace(course, replacements=0)
 
 
 def test_a_replacement_after_a_reboot_is_an_order_of_its_own() -> None:

@@ -3,11 +3,12 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.decisions.patience import due_at
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC, NodePorts, NodeReconciler
 from holdfast.kit.quota import Quota
 from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLater, StorageFull
-from holdfast.model.events import RepairPostponed
+from holdfast.model.events import RepairOverdue, RepairPostponed
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CheckResult, Phase
@@ -250,6 +251,64 @@ def test_a_refused_order_is_repeated_under_its_name_when_it_is_due(error, pause,
     world.calls.failing.clear()
     world.clock.time = NOW + pause
     assert f"{remedy} node-1 incident-1/1" in world.step()
+
+
+def test_while_a_provider_refuses_the_pauses_double_up_to_ten_minutes() -> None:
+    world = World(draining(Remedy.REPLACE))
+    world.calls.failing["replace"] = ProviderError("not permitted")
+    pauses = []
+
+    for _ in range(8):
+        world.step()
+        course = world.node.record.course
+        pauses.append((course.retry_at - world.clock.time) / timedelta(seconds=30))
+        world.clock.time = course.retry_at
+
+    assert pauses == [1, 1, 2, 4, 8, 16, 20, 20]
+
+
+def test_a_replacement_that_never_comes_is_told_and_ordered_again_ever_later() -> None:
+    world = World(draining(Remedy.REPLACE))
+    world.step()
+    waits = []
+
+    for number in range(2, 8):
+        due = due_at(world.node.record, POLICY)
+        waits.append((due - world.clock.time) / POLICY.replace_timeout)
+        world.clock.time = due - timedelta(microseconds=1)
+        assert "replace" not in " ".join(world.step())
+        world.clock.time = due
+        assert f"replace node-1 incident-1/{number}" in world.step()
+
+    assert waits == [1, 2, 4, 8, 8, 8]
+    told = [event for event in world.events.told if isinstance(event, RepairOverdue)]
+    assert [event.waited / POLICY.replace_timeout for event in told] == waits
+    assert {(event.node, event.remedy) for event in told} == {("node-1", "replace")}
+
+
+def test_an_overdue_order_is_told_once_however_often_the_next_is_refused() -> None:
+    world = World(draining(Remedy.REPLACE))
+    world.step()
+    world.clock.time = due_at(world.node.record, POLICY)
+    world.calls.failing["replace"] = ProviderError("not permitted")
+
+    for _ in range(3):
+        world.step()
+        world.clock.time = world.node.record.course.retry_at
+
+    assert world.events.names().count("repair.overdue") == 1
+
+
+def test_a_reboot_that_is_overdue_is_told_before_the_machine_is_replaced() -> None:
+    world = World(draining())
+    world.step()
+    world.clock.time += POLICY.reboot_timeout
+
+    world.step()
+
+    told = [event for event in world.events.told if isinstance(event, RepairOverdue)]
+    assert told == [RepairOverdue(node="node-1", remedy="reboot", waited=POLICY.reboot_timeout)]
+    assert world.events.names()[-2:] == ["repair.overdue", "repair.ordered"]
 
 
 def test_a_machine_that_is_gone_is_replaced_at_once() -> None:

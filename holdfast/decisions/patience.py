@@ -1,0 +1,39 @@
+"""How long a provider is waited for: for what it promised, and before it is asked again."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.nodes import NodeRecord, Phase
+
+_DOUBLINGS: Final = 3
+"""Of ``replace_timeout``, so that it grows to eight times its length: a working day by default."""
+
+
+def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
+    """When the repair that the provider has taken on is overdue; None while it has taken on none.
+
+    Each replacement ordered in place of one that never came is waited for twice as long.
+    """
+    course = record.course
+    if course is None or course.ordered_at is None:
+        return None
+    match record.phase:
+        case Phase.REBOOTING:
+            return course.ordered_at + policy.reboot_timeout
+        case Phase.REPLACING:
+            doublings = min(max(course.replacements - 1, 0), _DOUBLINGS)
+            return course.ordered_at + policy.replace_timeout * 2**doublings
+    return None
+
+
+def pause_after_refusal(
+    record: NodeRecord, asked: timedelta | None, policy: RemediationPolicy, now: datetime
+) -> timedelta:
+    """How long to leave a provider alone that refused the order of ``record``.
+
+    At least as long as it ``asked`` for, and at least as long as the order has waited until now:
+    so pauses double, up to ``provider_retry_max``.
+    """
+    waited = min(now - record.phase_since, policy.provider_retry_max)
+    return max(policy.provider_retry if asked is None else asked, waited)
