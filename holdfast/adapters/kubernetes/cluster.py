@@ -1,0 +1,263 @@
+"""The nodes of a Kubernetes cluster."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.api_errors import Json, NotFound
+from holdfast.adapters.kubernetes.checks import DeepChecks
+from holdfast.adapters.kubernetes.copies import Copy, NodeCopies
+from holdfast.adapters.kubernetes.drain import Drainer
+from holdfast.adapters.kubernetes.encoding import Word, node_patch, request_patch
+from holdfast.adapters.kubernetes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.nodes import UNKNOWN, Conventions, NodeState
+from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
+from holdfast.adapters.kubernetes.succession import Leaving, is_same_machine
+from holdfast.adapters.kubernetes.upkeep import Upkeep
+from holdfast.adapters.kubernetes.views import (
+    heard,
+    is_fenced,
+    is_followed,
+    leaving_view,
+    needs_leases,
+    node_view,
+    record_of,
+)
+from holdfast.model.actions import TripBreaker
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
+from holdfast.model.names import Labels
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+FRESH: Final = timedelta(seconds=10)
+"""For so long a healthy node counts as heard without another look: a quarter of the default
+``heartbeat_timeout``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a cluster needs beside the API server."""
+
+    clock: Clock
+    events: EventSink
+    """Is told of what cannot be used, and of calls that failed beside the rounds."""
+
+    changed: Callable[[], None]
+    """Called, from any thread, when there may be something to decide."""
+
+    may_act: Callable[[], bool]
+    """Whether this process may change the cluster just now; a reader never may."""
+
+    evicted: Callable[[str, Owner], None]
+    """Takes a node and the owner of a pod that was asked to leave it."""
+
+
+class KubernetesCluster:
+    """A ``ClusterBackend``; works from ``start`` to ``stop``."""
+
+    def __init__(self, api: Api, settings: KubernetesSettings, around: Surroundings) -> None:
+        self._around = around
+        self._conventions = Conventions(
+            labels=Labels(settings.label_prefix),
+            group_labels=settings.group_labels,
+            can_check=bool(settings.check.image),
+        )
+        changed = around.changed
+        self._nodes = NodeCopies(api, self._conventions, settings.selector, changed)
+        self._memory = ClusterMemory(api, settings.namespace, changed)
+        self._checks = DeepChecks(api, settings.namespace, settings.check, changed)
+        self._heartbeats = Heartbeats(api, settings.namespace)
+        self._upkeep = Upkeep(
+            self._nodes, self._memory, self._checks, self._conventions, around.events
+        )
+        self._drainer = Drainer(
+            api,
+            may_act=around.may_act,
+            changed=changed,
+            failed=lambda what, error: around.events.emit(CallFailed(what=what, error=error)),
+            evicted=around.evicted,
+        )
+        self._reflectors = (
+            self._nodes.reflector,
+            self._memory.reflector,
+            self._checks.reflector,
+        )
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        for reflector in self._reflectors:
+            reflector.start()
+        self._drainer.start()
+
+    def stop(self) -> None:
+        """End the threads; calls in progress are waited for."""
+        self._drainer.stop()
+        for reflector in self._reflectors:
+            reflector.stop()
+
+    @property
+    def synced(self) -> bool:
+        """Everything was read at least once."""
+        return all(reflector.synced for reflector in self._reflectors)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why something is not kept up to date at the moment."""
+        return tuple(reflector.error for reflector in self._reflectors if reflector.error)
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
+        if not self.synced:
+            raise BackendError(f"the cluster is not read yet: {'; '.join(self.errors) or 'wait'}")
+        now = self._around.clock.now()
+        memory = self._memory.read()
+        copies = self._nodes.read(now, memory.retired.values())
+        if self._around.may_act():
+            self._upkeep.run(copies, memory, now)
+            memory = self._memory.read()
+            copies = self._nodes.read(now, memory.retired.values())
+        views = self._views(copies, memory, now)
+        views += [
+            leaving_view(name, one) for name, one in memory.leaving.items() if name not in copies
+        ]
+        return ClusterView(
+            nodes=tuple(views),
+            breaker=memory.breaker,
+            offenders=memory.offenders,
+            unreadable=frozenset(name for name, copy in copies.items() if copy.word.is_damaged),
+        )
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """See ``ClusterBackend.put``."""
+        if record.phase is Phase.REPLACING:  # before: the node may vanish from then on
+            self._memory.put_leaving(node, self._leaving(node, record))
+
+        def patch(state: NodeState, word: Word) -> Json | None:
+            return node_patch(state, word, record, self._conventions)
+
+        try:
+            self._nodes.write(node, self._around.clock.now(), patch)
+        except NotFound:
+            if record.phase is not Phase.REPLACING:
+                raise
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """See ``ClusterBackend.clear_request``."""
+
+        def patch(state: NodeState, word: Word) -> Json | None:
+            return request_patch(state, word, request_id, self._conventions)
+
+        with suppress(NotFound):
+            self._nodes.write(node, self._around.clock.now(), patch)
+
+    def drain(self, node: str) -> None:
+        """See ``ClusterBackend.drain``."""
+        self._drainer.drain(node)
+
+    def begin_check(self, node: str, check_id: str) -> None:
+        """See ``ClusterBackend.begin_check``."""
+        self._checks.begin(node, check_id)
+
+    def retire(self, node: str) -> None:
+        """See ``ClusterBackend.retire``; the Node object is deleted if it is still there."""
+        leaving = self._memory.read().leaving.get(node)
+        state = self._nodes.state(node)
+        if state is not None and is_same_machine(state, leaving):
+            uid = state.uid
+        elif leaving is not None:
+            uid = leaving.uid
+        else:
+            return
+        self._memory.put_retired(node, uid)
+        self._nodes.remove(node, uid)
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """See ``ClusterBackend.trip_breaker``."""
+        self._memory.trip_breaker(trip.reason, self._around.clock.now())
+
+    def remember_offender(self, provider_id: str) -> None:
+        """See ``ClusterBackend.remember_offender``."""
+        self._memory.remember_offender(provider_id)
+
+    def _views(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> list[NodeView]:
+        """The nodes that are ours to look after. Healthy ones cost next to nothing."""
+        views, records = [], {}
+        oldest = now - FRESH
+        for name, copy in copies.items():
+            view = copy.view
+            if view is not None and view.heartbeat_at is not None and view.heartbeat_at > oldest:
+                views.append(view)
+            elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
+                records[name] = _record(copy, memory.leaving.get(name))
+        leased = self._heartbeats.of(
+            [name for name, record in records.items() if needs_leases(copies[name].state, record)]
+        )
+        self._follow(copies, records)
+        for name, record in records.items():
+            copy = copies[name]
+            heard_at = heard(copy.state, copy.word, record, now, leased.get(name))
+            copy.view = self._view(name, copy, record, heard_at)
+            views.append(copy.view)
+            if not _is_settled(copy, record):
+                copy.view = None
+        return views
+
+    def _view(
+        self, name: str, copy: Copy, record: NodeRecord, heard_at: datetime | None
+    ) -> NodeView:
+        check_id = record.phase_since.isoformat()
+        return node_view(
+            copy.state,
+            copy.word,
+            record,
+            heard_at=heard_at,
+            jobs=self._drainer.jobs(name) if is_followed(record) else (),
+            check=self._checks.result(name, check_id) if record.phase is Phase.CHECKING else None,
+        )
+
+    def _follow(self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord]) -> None:
+        """Let the pods of those nodes be counted where it matters."""
+        fenced = {
+            name: is_fenced(copies[name].state, copies[name].word, record)
+            for name, record in records.items()
+        }
+        self._drainer.follow(
+            {name: off for name, off in fenced.items() if off or is_followed(records[name])}
+        )
+        for name, record in records.items():
+            if is_followed(record) and (
+                copies[name].word.held or record.phase is not Phase.DRAINING
+            ):
+                self._drainer.spare(name)
+
+    def _leaving(self, node: str, record: NodeRecord) -> Leaving:
+        """What must outlive the Node object of a node that is to be replaced."""
+        known = self._memory.read().leaving.get(node)
+        state = self._nodes.state(node)
+        if state is not None and is_same_machine(state, known):
+            return Leaving(
+                record=record, provider_id=state.provider_id, group=state.group, uid=state.uid
+            )
+        if known is None:
+            raise BackendError(f"the node {node} is gone, so it is not replaced")
+        return replace(known, record=record)
+
+
+def _record(copy: Copy, leaving: Leaving | None) -> NodeRecord:
+    """The record of a node; one that comes back by its name goes on with that it left with."""
+    if copy.word.record is None and leaving is not None:
+        return leaving.record
+    return record_of(copy.state, copy.word, copy.first_seen)
+
+
+def _is_settled(copy: Copy, record: NodeRecord) -> bool:
+    """Whether nothing but an event changes the view of a node for a while."""
+    is_heard = copy.state.ready != UNKNOWN
+    return record.phase is Phase.SCHEDULABLE and copy.word.record is not None and is_heard

@@ -1,0 +1,88 @@
+"""Which new node replaces which that leaves: pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.adapters.kubernetes.nodes import NodeState
+from holdfast.model.nodes import NodeRecord, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """What must be known of a node that is being replaced after its Node object is gone."""
+
+    record: NodeRecord
+    provider_id: str
+    group: str
+    uid: str
+    """Of its Node object."""
+
+
+def successors(
+    states: Mapping[str, NodeState], leaving: Mapping[str, Leaving], taken: Iterable[str]
+) -> dict[str, str]:
+    """Pairs ``new -> leaving`` for all leaving nodes whose replacement has appeared.
+
+    A replacement is of the same group, came after the replacement was ordered, and has neither a
+    record nor a predecessor. Who has waited longest gets the node that came first. A node that
+    comes back by its own name replaces itself and is not in the answer.
+
+    Args:
+        states: all nodes that may be looked after.
+        leaving: all nodes that are being replaced.
+        taken: those of them that have a successor already.
+
+    """
+    has_one = set(taken)
+    waiting = sorted(
+        (_ordered_at(one), name)
+        for name, one in leaving.items()
+        if name not in has_one and _is_ordered(one) and _is_old(states.get(name), one)
+    )
+    new = sorted(
+        (state.created_at, state.name)
+        for state in states.values()
+        if _is_free(state) and state.name not in leaving
+    )
+    pairs: dict[str, str] = {}
+    for ordered_at, name in waiting:
+        for created_at, candidate in new:
+            is_later = created_at >= ordered_at.replace(microsecond=0)  # as exact as its time is
+            if (
+                is_later
+                and candidate not in pairs
+                and _same_group(states[candidate], leaving[name])
+            ):
+                pairs[candidate] = name
+                break
+    return pairs
+
+
+def is_same_machine(state: NodeState, leaving: Leaving | None) -> bool:
+    """Whether a node is still the one that leaves, or none of its name does."""
+    return leaving is None or state.provider_id == leaving.provider_id
+
+
+def _is_free(state: NodeState) -> bool:
+    return state.record is None and state.replaces is None and not state.is_control_plane
+
+
+def _is_ordered(leaving: Leaving) -> bool:
+    course = leaving.record.course
+    is_ordered = course is not None and course.ordered_at is not None
+    return leaving.record.phase is Phase.REPLACING and is_ordered
+
+
+def _ordered_at(leaving: Leaving) -> datetime:
+    """Not ``course.ordered_at``, which is that of the last repetition."""
+    return leaving.record.phase_since
+
+
+def _is_old(state: NodeState | None, leaving: Leaving) -> bool:
+    """Whether no new node bears the name of the one that leaves."""
+    return state is None or is_same_machine(state, leaving)
+
+
+def _same_group(state: NodeState, leaving: Leaving) -> bool:
+    return bool(leaving.group) and state.group == leaving.group
