@@ -7,8 +7,9 @@ import pytest
 from installation import NODES, Installation
 
 from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import Forbidden, NotFound
+from holdfast.adapters.kubernetes.api_errors import Forbidden
 from holdfast.model.names import RECORD, Labels
+from holdfast.testing.control_plane import Refused
 
 NODE = NODES[0]
 NAMESPACED = "/api/v1/namespaces/holdfast"
@@ -64,12 +65,14 @@ def test_a_controller_drains_a_node_and_forgets_it(
     controller.delete("/api/v1/namespaces/default/pods/rank-1", grace=0)
     controller.delete("/api/v1/nodes/node-leaving")
 
-    with pytest.raises(NotFound):
-        controller.get("/api/v1/namespaces/default/pods/rank-1")
+    with pytest.raises(Refused, match="404"):
+        installation.plane.request("GET", "/api/v1/namespaces/default/pods/rank-1")
 
 
 def test_a_controller_keeps_its_state_its_lease_and_its_checks(controller: Api) -> None:
     controller.create(f"{NAMESPACED}/configmaps", made("ConfigMap", "holdfast-state"))
+    only = {"fieldSelector": "metadata.name=holdfast-state"}
+    assert len(list(controller.list(f"{NAMESPACED}/configmaps", only))) == 1
     controller.patch(f"{NAMESPACED}/configmaps/holdfast-state", {"data": {"breaker": "{}"}})
     lease = made("Lease", "holdfast-controller", "coordination.k8s.io/v1")
     stored = controller.create(LEASES, lease)
@@ -78,6 +81,17 @@ def test_a_controller_keeps_its_state_its_lease_and_its_checks(controller: Api) 
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     controller.create(JOBS, made("Job", "check", "batch/v1", spec={"template": template}))
     controller.delete(f"{JOBS}/check", propagation="Background")
+
+
+def test_a_controller_reads_signs_of_life(controller: Api, installation: Installation) -> None:
+    for namespace in ("holdfast", "kube-node-lease"):
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        lease = made("Lease", NODES[1], "coordination.k8s.io/v1")
+        installation.plane.request("POST", leases, lease)
+
+        controller.get(f"{leases}/{NODES[1]}")
+        assert NODES[1] in [one["metadata"]["name"] for one in controller.list(leases)]
+        installation.plane.request("DELETE", f"{leases}/{NODES[1]}")
 
 
 def test_a_controller_writes_the_history(controller: Api, installation: Installation) -> None:
@@ -123,7 +137,6 @@ def test_a_controller_tells_events_of_nodes_and_of_jobs(controller: Api) -> None
         "/apis/batch/v1/namespaces/default/jobs",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
         "/apis/karpenter.sh/v1/nodeclaims",
         "/apis/cluster.x-k8s.io/v1beta1/machines",
     ],
