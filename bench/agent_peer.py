@@ -204,7 +204,7 @@ def _flood(
     done: dict[str, Flood] = {}
     busy = set(tell)
     while busy and time.monotonic() - start < FLOOD_S:
-        time.sleep(0.02)
+        time.sleep(0.05)
         for name in list(busy):
             watchers[name].watch_memory()
             counted, cpu_s = before[name]

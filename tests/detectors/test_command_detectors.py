@@ -1,6 +1,6 @@
 """What the agent makes of the commands of vendors: as a scan does, and of their change."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.host.command_values import efa_domains
-from holdfast.detectors.contract import Profile, Readings, Sample
+from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_dcgm import judge_diag
 from holdfast.detectors.gpu_dcgm_policy import MOST_PAGES
@@ -181,6 +181,26 @@ def test_every_violation_is_judged(text: str, told: list[object]) -> None:
 def test_an_xid_that_dcgm_tells_of_is_judged_by_profile_and_configuration() -> None:
     assert policy(XID.format(79), profile=Profile.NVIDIA)[0][1] is Remedy.REBOOT
     assert policy(XID.format(74), xids={74: Remedy.NONE})[0][1] is Remedy.NONE
+
+
+@pytest.mark.parametrize("is_dcgm_first", [False, True])
+@pytest.mark.parametrize(("apart_s", "count"), [(0, 1), (15, 1), (16, 2)])
+def test_an_xid_that_the_kernel_and_dcgm_tell_of_is_one_fault(
+    is_dcgm_first: bool, apart_s: int, count: int
+) -> None:
+    line = LogLine(message="NVRM: Xid (PCI:0000:b9:00): 79, x", observed_at=NOW)
+    later = NOW + timedelta(seconds=apart_s)
+    kernel = [
+        one for watcher in detectors(Profile.HYPERPOD) if KERNEL_LOG in watcher.reads
+        for one in watcher.detect(Readings(kernel_log=(line,)))
+    ]  # fmt: skip
+    dcgm = judged("gpu-dcgm-policy", XID.format(79), at=later)
+
+    both = [*dcgm, *kernel] if is_dcgm_first else [*kernel, *dcgm]
+    health = fold(fold(Health(), both[:1]), both[1:])
+
+    assert len(health.faults) == count
+    assert sum(fault.count + fault.followers for fault in health.faults) == 2
 
 
 def test_a_lost_bit_waits_until_the_node_is_idle() -> None:

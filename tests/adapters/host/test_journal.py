@@ -29,11 +29,11 @@ folder = {folder!r}
 arguments = sys.argv[1:]
 records = [json.loads(line) for line in open(folder + "/records", encoding="utf-8")]
 if "--lines=1" in arguments:
-    records = records[-1:]
+    records = records[:-1][-1:] if os.path.exists(folder + "/grows") else records[-1:]
 after = [one.partition("=")[2] for one in arguments if one.startswith("--after-cursor=")]
 places = [number for number, one in enumerate(records) if [one.get("__CURSOR")] == after]
-for one in records[places[0] + 1 if places else 0:]:
-    print(json.dumps(one), flush=True)
+new = records[places[0] + 1 if places else 0:]
+print("".join(json.dumps(one) + "\\n" for one in new), end="", flush=True)
 if "--follow" in arguments:
     with open(folder + "/starts", "a") as starts:
         starts.write("x")
@@ -96,6 +96,18 @@ def test_what_the_journal_holds_is_there_at_the_first_reading(fake: FakeJournal)
 
     assert messages(journal) == ["NVRM: a", "NVRM: b"]
     assert journal.position == {"cursor": "c54"}
+    journal.close()
+
+
+def test_a_journal_that_grows_while_it_is_opened_keeps_nobody_waiting(fake: FakeJournal) -> None:
+    (fake.folder / "grows").touch()
+    fake.add("noise", "noise", "noise")
+    journal = fake.open()
+    start = time.monotonic()
+
+    assert messages(journal) == []
+    assert time.monotonic() - start < PATIENCE_S / 2
+    assert journal.position == {"cursor": "c3"}
     journal.close()
 
 
@@ -272,6 +284,9 @@ def test_a_real_journal_is_read_with_a_real_journalctl(tmp_path: Path) -> None:
     again.close()
 
 
+NO_JOURNAL = Journal(("/nonexistent/journalctl",), ("NVRM",), None)
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
@@ -285,10 +300,8 @@ def test_a_real_journal_is_read_with_a_real_journalctl(tmp_path: Path) -> None:
     )
 )
 def test_no_record_breaks_the_reader(record: Any) -> None:
-    journal = Journal(("/nonexistent/journalctl",), ("NVRM",), None)
-
     for text in (json.dumps(record), json.dumps(record)[:-1]):
-        assert isinstance(journal._message(text.encode(), NOW), list)
+        assert isinstance(NO_JOURNAL._message(text.encode(), NOW), list)
 
 
 def test_a_moment_that_cannot_be_is_none(fake: FakeJournal) -> None:

@@ -54,6 +54,17 @@ def test_a_sample_carries_the_values_of_the_one_before_it() -> None:
     assert (dict(second.before), dict(second.values)) == ({"n": "0"}, {"n": "1"})
 
 
+def test_what_a_source_holds_open_is_let_go_of_with_the_sampler() -> None:
+    closed: list[str] = []
+    plan = Plan(read=counting(), every=ONCE, close=lambda: closed.append("a"))
+    taken = Sampler({"a": plan}, {}, clock=StillClock())
+    next_of(taken, "a")
+
+    assert closed == []
+    taken.close()
+    assert closed == ["a"]
+
+
 def test_what_was_there_once_is_remembered() -> None:
     readings = chain([Reading(values={"x": ""})], repeat(Reading(values={"y": ""})))
     taken = sampler(a=lambda: next(readings))
