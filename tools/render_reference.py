@@ -7,17 +7,18 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
 from enum import Enum, IntEnum
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Final, get_type_hints
+from typing import Final, get_args, get_type_hints
 
 import reason_tables
 
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.adapters.providers import settings as providers
 from holdfast.apps import agent_config, exit_codes
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
@@ -72,6 +73,21 @@ def agent_config_page() -> Iterator[str]:
     yield from _table(
         ("Name", "Reads"), [(f"`{one.name}`", ", ".join(sorted(one.reads))) for one in known]
     )
+
+
+def providers_page() -> Iterator[str]:
+    """Every provider, and every key of the table ``provider``."""
+    yield from _head("Providers", providers)
+    yield f"Set in the table `provider` of a configuration. {UNITS}"
+    kinds = get_type_hints(providers.ProviderConfig)
+    tables = [name for name in kinds if name not in ("replace", "reboot")]
+    yield ""
+    yield from _knobs(providers.ProviderConfig, without=tables)
+    yield from ["", "## Names", "", *_enum_table(providers.ProviderName)]
+    for table in tables:
+        kind = next(one for one in (kinds[table], *get_args(kinds[table])) if is_dataclass(one))
+        yield from ["", f"## [provider.{table}]", "", _prose(kind.__doc__), ""]
+        yield from _knobs(kind)
 
 
 def exit_codes_page() -> Iterator[str]:
@@ -131,6 +147,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
     "agent-config.md": agent_config_page,
+    "providers.md": providers_page,
     "exit-codes.md": exit_codes_page,
     "events.md": events_page,
     "names.md": names_page,

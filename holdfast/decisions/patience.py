@@ -23,7 +23,7 @@ def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
             return course.ordered_at + policy.reboot_timeout
         case Phase.REPLACING:
             doublings = min(max(course.replacements - 1, 0), _DOUBLINGS)
-            return course.ordered_at + policy.replace_timeout * 2**doublings
+            return course.ordered_at + policy.replace_timeout * (1 << doublings)
     return None
 
 

@@ -113,8 +113,8 @@ class Aws:
         try:
             self._client = boto3.Session().client(
                 service,
-                region_name=settings.region or None,
-                endpoint_url=settings.endpoint_url or None,
+                region_name=settings.region,
+                endpoint_url=settings.endpoint_url,
                 config=Config(
                     connect_timeout=settings.connect_timeout.total_seconds(),
                     read_timeout=settings.read_timeout.total_seconds(),

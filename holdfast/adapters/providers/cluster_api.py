@@ -166,6 +166,6 @@ def build(config: ProviderConfig, cluster: KubernetesAccess) -> ClusterApi:
     settings = config.cluster_api
     workload = management = ApiServer(cluster)
     if settings.kubeconfig is not None:
-        elsewhere = KubernetesAccess(kubeconfig=settings.kubeconfig, context=settings.context)
+        elsewhere = KubernetesAccess(kubeconfig=settings.kubeconfig, context=settings.context or "")
         management = ApiServer(elsewhere)
     return ClusterApi(ManagedMachines(workload, management, settings.version))

@@ -67,10 +67,10 @@ class AwsSettings:
     or from the instance.
     """
 
-    region: str = ""
+    region: str | None = None
     """That of the environment or of the profile if left out."""
 
-    endpoint_url: str = ""
+    endpoint_url: str | None = None
     """Another address than that of AWS, such as a VPC endpoint."""
 
     connect_timeout: timedelta = timedelta(seconds=3)
@@ -112,7 +112,7 @@ class ClusterApiSettings:
     kubeconfig: Path | None = None
     """Of the cluster that holds the Machines; the nodes' own cluster if left out."""
 
-    context: str = ""
+    context: str | None = None
     """The kubeconfig's current context if left out."""
 
     version: str = "v1beta1"
