@@ -520,7 +520,6 @@ def test_a_fault_that_is_seen_again_keeps_its_event_and_counts() -> None:
     "changed",
     [
         {"remedy": Remedy.REPLACE},
-        {"since": NOW},
         {"code": 1},
         {"device": "x"},
         {"reason": Reason.XID_RESET},

@@ -250,7 +250,7 @@ def test_a_node_that_is_not_there_yet_is_waited_for(cluster: Cluster) -> None:
 
         cluster.nodes.join(NODE)
         until(lambda: node.label == "UnschedulablePendingReboot")
-        assert node.said[-1] == f"can report to node {NODE} again"
+        until(lambda: node.said[-1] == f"can report to node {NODE} again")
 
 
 def test_an_agent_whose_loop_hangs_is_not_alive(cluster: Cluster, token: str) -> None:

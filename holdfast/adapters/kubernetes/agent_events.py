@@ -46,7 +46,7 @@ def fault_events(report: NodeReport, faults: Iterable[Fault]) -> list[Json]:
             "Warning",
             fault.reason,
             f"{fault.remedy}: {short(fault.message)}",
-            about=(report.boot_id, fault.key, fault.remedy, fault.since),
+            about=(report.boot_id, fault.key, fault.remedy),
             span=(fault.since, fault.seen_at or report.reported_at),
             count=fault.count,
         )
@@ -60,7 +60,7 @@ def _noticed(report: NodeReport, notice: Finding) -> Json:
         "Normal" if notice.severity is Severity.INFO else "Warning",
         notice.reason,
         short(notice.message),
-        about=(report.boot_id, notice.key, notice.observed_at),
+        about=(report.boot_id, notice.key),
         span=(notice.observed_at, notice.observed_at),
     )
 
@@ -73,7 +73,7 @@ def _cleared(before: NodeReport, report: NodeReport) -> list[Json]:
             "Normal",
             fault.reason,
             f"over: {short(fault.message)}",
-            about=(before.boot_id, fault.key, fault.remedy, fault.since, "over"),
+            about=(before.boot_id, fault.key, fault.remedy, "over"),
             span=(report.reported_at, report.reported_at),
         )
         for fault in before.faults
