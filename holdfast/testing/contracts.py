@@ -90,7 +90,7 @@ class ClusterContract:
     """``ClusterBackend``."""
 
     def test_a_record_is_read_as_it_was_stored(self, harness: ClusterHarness) -> None:
-        record = replace(view(harness.cluster, harness.node).record, phase=Phase.QUARANTINED)
+        record = replace(view(harness.cluster, harness.node).record, phase=Phase.CHECKING)
 
         harness.cluster.put(harness.node, record)
         harness.cluster.put(harness.node, record)

@@ -72,18 +72,16 @@ def job_object(node: str, check_id: str, settings: CheckSettings) -> Json:
 
 
 def check_job(job: Json) -> CheckJob:
-    """Read a Job."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    ended = {
-        one["type"]: one
-        for one in conditions
-        if one.get("status") == "True" and one.get("type") in ("Complete", "Failed")
-    }
-    last = ended.get("Failed") or ended.get("Complete") or {}
+    """Read a Job. It has one pod and no second try, so one failure is the end."""
+    status = job.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
+    last = conditions[-1] if conditions else {}
+    has_failed = bool(status.get("failed"))
+    is_over = has_failed or last.get("type") == "Complete"
     return CheckJob(
         name=job["metadata"]["name"],
         uid=job["metadata"].get("uid", ""),
-        passed="Failed" not in ended if ended else None,
+        passed=not has_failed if is_over else None,
         ended_at=time_of(last.get("lastTransitionTime")),
         message=last.get("message", ""),
     )

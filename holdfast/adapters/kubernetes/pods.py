@@ -8,7 +8,8 @@ from holdfast.adapters.kubernetes.api_errors import Json
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that a kubelet starts from files; the API server only has their picture."""
 
-_ENDED = frozenset(("Succeeded", "Failed"))
+_ALIVE = frozenset(("", "pending", "running", "unknown"))
+"""Phases, in lower case, of a pod that still has something to lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def _stays(pod: Json) -> bool:
     return (
         (owner is not None and owner.get("kind") == "DaemonSet")
         or _MIRROR in (pod["metadata"].get("annotations") or {})
-        or (pod.get("status") or {}).get("phase") in _ENDED
+        or (pod.get("status") or {}).get("phase", "").lower() not in _ALIVE
     )
 
 

@@ -51,10 +51,9 @@ class Copy(Generic[T]):
         if kind == "DELETED":
             return self.objects.pop(key, None) is not None
         trimmed = self._trim(content)
-        if key in self.objects and self.objects[key] == trimmed:
-            return False
-        self.objects[key] = trimmed
-        return True
+        differs = key not in self.objects or self.objects[key] != trimmed
+        self.objects[key] = trimmed  # even so: what does not count in a comparison may be newer
+        return differs
 
     def learn(self, content: Json) -> None:
         """Take over an object from elsewhere, unless what is known is newer."""
