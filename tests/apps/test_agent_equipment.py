@@ -1,15 +1,18 @@
 """What an agent expects of its node, and what it believes, from configuration and machine."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.agent_config import AgentConfig, DetectorSettings
 from holdfast.apps.agent_detectors import chosen_detectors
 from holdfast.apps.agent_equipment import node_equipment
 from holdfast.apps.agent_probe import probe
+from holdfast.apps.agent_session import AgentSession
 from holdfast.detectors.contract import LogLine, Readings
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.witnesses import WITNESSED
@@ -156,3 +159,23 @@ def test_only_what_touches_the_node_needs_a_witness() -> None:
         (95, timedelta(minutes=1)),
         (13, timedelta(0)),
     ]
+
+
+def test_an_agent_tells_that_it_cannot_see_what_it_expects(tmp_path: Path) -> None:
+    config = replace(log(tmp_path), report_dir=tmp_path / "run", instance_type="p5.48xlarge")
+    session = AgentSession(config, lambda _: None)
+    deadline = time.monotonic() + 20
+    try:
+        while True:
+            session.step()
+            report = ReportFiles(config.report_dir).last()
+            if report is not None and "nvidia-smi" in {one.device for one in report.notices}:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        session.close()
+
+    [blind] = [one for one in report.notices if one.device == "nvidia-smi"]
+    assert blind.reason == Reason.SOURCE_FAILED
+    assert blind.message.startswith("cannot judge nvidia-smi: cannot start nvidia-smi: No such")

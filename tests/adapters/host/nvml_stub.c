@@ -60,7 +60,7 @@ int nvmlDeviceGetUUID(void *gpu, char *text, unsigned size) {
 
 int nvmlDeviceGetFieldValues(void *gpu, int count, Field *fields) {
     fields[0].result = is("old") ? NOT_SUPPORTED : SUCCESS;
-    fields[0].value.ui = is_bad(gpu) ? 2 : 0;
+    fields[0].value.ui = is_bad(gpu) || is("old") ? 2 : 0;
     return SUCCESS;
 }
 

@@ -100,7 +100,7 @@ def test_what_an_old_gpu_cannot_tell_is_neither_good_nor_bad(stub: Stub) -> None
 
 @pytest.mark.parametrize(
     ("state", "why"),
-    [("no-driver", "Failed to initialize NVML"), ("abort", "exit status -6")],
+    [("no-driver", "exit status 1: Failed to initialize NVML"), ("abort", "exit status -6")],
 )
 def test_where_nvml_gives_no_answer_nothing_is_known(stub: Stub, state: str, why: str) -> None:
     [finding] = stub.found(state)

@@ -236,6 +236,10 @@ def test_ports_have_a_kind_a_state_and_counters(links: Links) -> None:
     assert "rxe0" not in values
 
 
+def test_a_reading_without_any_port_is_one(tmp_path: Path) -> None:
+    assert network.Ports(tmp_path).read().values == {"/read": ""}
+
+
 def test_a_link_that_was_never_up_is_not_down(links: Links) -> None:
     links.set("1: DOWN")
     links.values(0)
