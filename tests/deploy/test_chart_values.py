@@ -1,13 +1,14 @@
 """Values in, manifests out; and values that are refused."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from chart import DEPLOY, EXAMPLES, HELM_CHART, ChartRefused, Helm, named
+from chart import DEPLOY, EXAMPLES, HELM_CHART, ChartRefused, Helm, Object, named
 
 import holdfast
 from holdfast.adapters.providers.settings import ProviderName
@@ -16,6 +17,16 @@ from holdfast.apps.controller.config import ControllerConfig
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import parse_table
 from holdfast.model.health import Remedy
+from holdfast.model.names import AGENT_MARK, RECORD, REPORT, Condition, HealthStatus, Labels
+from holdfast.model.nodes import Phase
+
+AGENT_CONDITIONS = set(Condition) - {
+    Condition.NODE_LOST,
+    Condition.REQUESTED,
+    Condition.REPEAT_OFFENDER,
+    Condition.DEEP_CHECK,
+}
+"""The others are the controller's."""
 
 EVERYTHING = ("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true")
 
@@ -290,3 +301,105 @@ def test_pods_start_anew_with_another_configuration_and_only_then(helm: Helm) ->
         is_same == is_changed
         for is_same, is_changed in zip(before, stamp("agent.config.shadow=true"), strict=True)
     ] == [False, True]
+
+
+def workloads(found: list[Object]) -> dict[str, Object]:
+    """Pod templates by component."""
+    kinds = ("DaemonSet", "Deployment")
+    templates = [one["spec"]["template"] for one in found if one["kind"] in kinds]
+    return {one["metadata"]["labels"]["app.kubernetes.io/component"]: one for one in templates}
+
+
+def test_whatever_selects_pods_selects_those_of_its_component(helm: Helm) -> None:
+    found = helm.objects(given=EVERYTHING)
+    pods = workloads(found)
+    kinds = {"Service", "PodMonitor", "PodDisruptionBudget", "DaemonSet", "Deployment"}
+
+    for one in (one for one in found if one["kind"] in kinds):
+        selector = one["spec"]["selector"]
+        wanted = selector.get("matchLabels", selector).items()
+        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        matching = [
+            name for name, pod in pods.items() if wanted <= pod["metadata"]["labels"].items()
+        ]
+        assert (one["kind"], matching) == (one["kind"], [component])
+
+
+def test_ports_that_are_named_are_those_that_are_listened_on(helm: Helm) -> None:
+    found = helm.objects(given=EVERYTHING)
+    listened = {
+        "agent": configs(helm)[0].telemetry.listen.port,
+        "controller": configs(helm)[1].listen.port,
+    }
+
+    for component, pod in workloads(found).items():
+        [container] = pod["spec"]["containers"]
+        assert container["ports"] == [
+            {"name": "metrics", "containerPort": listened[component]},
+        ]
+        assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+        [service] = named(found, "Service", f"holdfast-{component}-metrics")["spec"]["ports"]
+        assert (service["targetPort"], service["port"]) == ("metrics", listened[component])
+        [scraped] = named(found, "PodMonitor", f"holdfast-{component}")["spec"][
+            "podMetricsEndpoints"
+        ]
+        assert scraped["port"] == "metrics"
+        jobs = [
+            rule["replacement"] for rule in scraped["relabelings"] if rule["targetLabel"] == "job"
+        ]
+        assert jobs == [f"holdfast-{component}"]
+
+
+def test_processes_find_their_configuration_and_their_account(helm: Helm) -> None:
+    found = helm.objects()
+
+    for component, pod in workloads(found).items():
+        name = f"holdfast-{component}"
+        spec = pod["spec"]
+        [container] = spec["containers"]
+        [mount] = [one for one in container["volumeMounts"] if one["name"] == "config"]
+        [volume] = [one for one in spec["volumes"] if one["name"] == "config"]
+        [file] = named(found, "ConfigMap", volume["configMap"]["name"])["data"]
+        assert container["args"] == [component, "--config", f"{mount['mountPath']}/{file}"]
+        assert spec["serviceAccountName"] == name
+        named(found, "ServiceAccount", name)
+
+
+def test_an_agent_knows_its_node_and_uses_its_network(helm: Helm) -> None:
+    pod = workloads(helm.objects())["agent"]["spec"]
+    [container] = pod["containers"]
+    [name] = [one for one in container["env"] if one["name"] == "NODE_NAME"]
+    volumes = {one["name"]: one for one in pod["volumes"]}
+
+    assert pod["hostNetwork"] is True
+    assert name["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert volumes["host"]["hostPath"]["path"] == "/"
+    assert volumes["reports"]["hostPath"]["path"] == "/run/holdfast"
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    agent, _ = configs(helm)
+    assert (mounts["host"], mounts["reports"]) == (str(agent.root), str(agent.report_dir))
+
+
+def test_names_in_the_policies_are_those_that_are_published(helm: Helm) -> None:
+    policy = named(helm.objects(), "ValidatingAdmissionPolicy", "holdfast-agent-node")
+    said = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
+    labels = Labels()
+
+    def listed(name: str) -> set[str]:
+        return set(re.findall(r"'([^']+)'", said[name]))
+
+    assert listed("ownConditions") == {str(one) for one in AGENT_CONDITIONS}
+    assert listed("ownLabels") == {
+        labels.node_health_status,
+        labels.fault_types,
+        labels.fault_reasons,
+    }
+    assert listed("ownAnnotations") == {labels.fault_details, REPORT, AGENT_MARK}
+    assert listed("pending") == {
+        HealthStatus.PENDING_REBOOT,
+        HealthStatus.PENDING_REPLACEMENT,
+    }
+    assert listed("health") == {labels.node_health_status}
+    assert RECORD in said["record"]
+    free = set(re.findall(r"\((\w+(?:\|\w+)+)\)", said["isRepaired"])[0].split("|"))
+    assert free == {Phase.SCHEDULABLE, Phase.JOINING, Phase.CHECKING}
