@@ -89,6 +89,13 @@ class ClusterMemory:
         """What is remembered now; costs no call."""
         return self._reflector.objects().get(self._key) or Memory()
 
+    def fetch(self) -> Memory:
+        """What is remembered now, for who keeps no copy."""
+        try:
+            return memory_of(self._api.get(f"{self._folder}/{STATE}"))
+        except NotFound:
+            return Memory()
+
     def trip_breaker(self, reason: str, now: datetime) -> None:
         """Open the breaker; an open one stays as it is, also one that another process opened."""
         while (known := self.read()).breaker.tripped_at is None:

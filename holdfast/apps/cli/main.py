@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "scan": Row("Judge captured logs and output of tools.", "holdfast.apps.cli.scan"),
     "simulate": Row("Play faults against a simulated cluster.", "holdfast.apps.cli.simulate"),
     "agent": Row("Watch the health of this node.", ""),
+    "controller": Row("Look after the nodes of a cluster.", "holdfast.apps.cli.controller"),
     "export": Row("Ship an agent's log to CloudWatch.", "holdfast.apps.cli.export"),
     "completion": Row("Print a shell's completion script.", "holdfast.apps.cli.completion"),
 }

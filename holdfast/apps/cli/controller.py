@@ -1,0 +1,100 @@
+"""``holdfast controller``."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.apps.controller.config import ControllerConfig, LogFormat, PlatformName
+from holdfast.apps.controller.session import run_controller, tell_plan
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.config import load_config
+
+_EPILOG = """\b
+Examples:
+  holdfast controller --platform kubernetes --config controller.toml
+  holdfast controller --dry-run --once          what would be done now with this cluster
+  holdfast controller --listen :20258           serve metrics on all addresses
+\b
+Without --kubeconfig: $KUBECONFIG, ~/.kube/config, or the service account of the pod.
+\b
+Exit codes:
+  0 ended by SIGTERM or Ctrl-C    1 the cluster cannot be read (--once)
+  2 the command line or the configuration cannot be used
+"""
+
+
+class _Address(click.ParamType[ListenAddress]):
+    name = "[host:]port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return ListenAddress.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("controller", epilog=_EPILOG)
+@click.option(
+    "--platform",
+    type=click.Choice([one.value for one in PlatformName]),
+    help="Whose nodes to look after.  [default: kubernetes]",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="TOML file; the other options win over what it says.",
+)
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Where the cluster is.")
+@click.option("--context", help="Of the kubeconfig.  [default: its current one]")
+@click.option(
+    "--listen",
+    type=_Address(),
+    help="Where /metrics, /healthz and /readyz are served.  [default: 127.0.0.1:20258]",
+)
+@click.option("--log", type=click.Choice([one.value for one in LogFormat]), help="Form of the log.")
+@click.option("--dry-run", is_flag=True, help="Tell what would be done; change nothing.")
+@click.option("--once", is_flag=True, help="With --dry-run: tell it once and end.")
+def controller(
+    *,
+    config_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    dry_run: bool,
+    once: bool,
+    **options: Any,
+) -> int:
+    """Look after the nodes of a cluster: mark, drain, repair, check, release.
+
+    Several controllers may run at once: one acts, the others stand by.
+    """
+    if once and not dry_run:
+        raise click.UsageError("--once is for --dry-run")
+    config = load_config(config_file, ControllerConfig) if config_file else ControllerConfig()
+    config = _overridden(config, kubeconfig, context, options)
+    if dry_run:
+        tell_plan(config, _say, click.echo, once=once)
+    else:
+        run_controller(config, _say)
+    return ExitCode.OK
+
+
+def _overridden(
+    config: ControllerConfig, kubeconfig: Path | None, context: str | None, options: dict[str, Any]
+) -> ControllerConfig:
+    kinds = {"platform": PlatformName, "log": LogFormat}
+    given: dict[str, Any] = {
+        key: kinds[key](value) if key in kinds else value
+        for key, value in options.items()
+        if value is not None
+    }
+    access: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context}
+    access = {key: value for key, value in access.items() if value is not None}
+    return replace(config, kubernetes=replace(config.kubernetes, **access), **given)
+
+
+def _say(message: str) -> None:
+    click.echo(f"holdfast controller: {message}", err=True)

@@ -1,0 +1,1 @@
+"""The controller: one process that looks after all nodes of a cluster."""

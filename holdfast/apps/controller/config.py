@@ -1,0 +1,53 @@
+"""What ``holdfast controller --config FILE`` reads."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.adapters.providers.settings import ProviderConfig
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.decisions.policy import RemediationPolicy
+
+
+class PlatformName(StrEnum):
+    """Whose nodes a controller looks after."""
+
+    KUBERNETES = "kubernetes"
+    """Those of a Kubernetes cluster."""
+
+
+class LogFormat(StrEnum):
+    """How the controller tells what happens on standard output."""
+
+    TEXT = "text"
+    """A sentence on a line."""
+
+    JSON = "json"
+    """A JSON object on a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """The controller of one cluster. The options of the command line win over the file."""
+
+    platform: PlatformName = PlatformName.KUBERNETES
+    """Whose nodes it looks after."""
+
+    cluster: str = ""
+    """The name of the cluster in metrics; that of the kubeconfig's context if left out."""
+
+    listen: ListenAddress | None = ListenAddress("127.0.0.1", 20258)
+    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served; a port alone is one of the
+    loopback address. One above the agent's."""
+
+    log: LogFormat = LogFormat.TEXT
+    """How it tells what happens."""
+
+    nodes: RemediationPolicy = field(default_factory=RemediationPolicy)
+    """When nodes are repaired, and how."""
+
+    provider: ProviderConfig = field(default_factory=ProviderConfig)
+    """Who repairs them."""
+
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    """The Kubernetes cluster."""

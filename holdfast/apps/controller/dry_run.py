@@ -1,0 +1,45 @@
+"""What a controller would do, without doing it."""
+
+from collections.abc import Iterator
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.remediation import decide
+from holdfast.engine.node_events import event_of
+from holdfast.engine.wording import sentence
+from holdfast.model.actions import Plan
+from holdfast.model.events import BreakerTripped, RepairHeldBack
+from holdfast.model.nodes import ClusterView
+from holdfast.ports.clock import Clock
+from holdfast.ports.cluster import ClusterBackend
+
+
+class DryRun:
+    """Reads, decides and tells; changes nothing, so each decision stays the next one to take."""
+
+    def __init__(self, cluster: ClusterBackend, policy: RemediationPolicy, clock: Clock) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._clock = clock
+        self._told: frozenset[str] = frozenset()
+
+    def news(self) -> Iterator[str]:
+        """What would be done now and was not told by the call before.
+
+        Raises:
+            BackendError: the cluster cannot be read.
+
+        """
+        view = self._cluster.snapshot()
+        lines = list(_lines(view, decide(view, self._policy, self._clock.now())))
+        yield from (line for line in lines if line not in self._told)
+        self._told = frozenset(lines)
+
+
+def _lines(view: ClusterView, plan: Plan) -> Iterator[str]:
+    nodes = {node.name: node for node in view.nodes}
+    if plan.trip is not None:
+        yield sentence(BreakerTripped(reason=plan.trip.reason))
+    for action in plan.actions:
+        yield sentence(event_of(action, nodes[action.node]))
+    for item in plan.held_back:
+        yield sentence(RepairHeldBack(node=item.node, why=item.why))

@@ -1,0 +1,83 @@
+"""The loop of a controller: rounds while it leads, and sleep between them."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.apps.controller.metrics import ControllerMetrics
+from holdfast.engine.node_reconciler import NodeReconciler
+from holdfast.ports.clock import Clock
+from holdfast.ports.leadership import Leadership
+
+NOW: Final = timedelta(0)
+
+MIN_PAUSE: Final = timedelta(milliseconds=10)
+"""Between two rounds, so that a burst of news is one round, and no bug can spin the loop."""
+
+STANDBY: Final = timedelta(seconds=1)
+"""How often a controller that does not lead, or cannot read the cluster yet, looks again."""
+
+AWAY_PAUSE: Final = timedelta(seconds=2)
+"""The longest sleep while a node is out of service: the end of its pods wakes nobody."""
+
+
+class ControllerLoop:
+    """Makes rounds until it is stopped."""
+
+    def __init__(
+        self,
+        nodes: NodeReconciler,
+        *,
+        leadership: Leadership,
+        is_ready: Callable[[], bool],
+        metrics: ControllerMetrics,
+        wake: threading.Event,
+        clock: Clock,
+    ) -> None:
+        """Make rounds of ``nodes``.
+
+        Args:
+            nodes: what a round is.
+            leadership: no round is made without it.
+            is_ready: no round is made before.
+            metrics: is shown each round, and knows whether a node is out of service.
+            wake: set, from any thread, when a round should be made soon.
+            clock: the time.
+
+        """
+        self._nodes = nodes
+        self._leadership = leadership
+        self._is_ready = is_ready
+        self._metrics = metrics
+        self._news = wake
+        self._clock = clock
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Make no other round. May be called from any thread, and by a signal."""
+        self._is_stopped = True
+        self._news.set()
+
+    def run(self) -> None:
+        """Make rounds until ``stop`` is called.
+
+        Raises:
+            StorageFull: nothing can be recorded, so nothing may be done.
+
+        """
+        while not self._is_stopped:
+            self._metrics.beat()
+            wake_at = self._round(self._clock.now())
+            time.sleep(MIN_PAUSE.total_seconds())
+            self._news.wait(max(wake_at - self._clock.now(), NOW).total_seconds())
+            self._news.clear()
+
+    def _round(self, began: datetime) -> datetime:
+        if not self._is_ready() or not self._leadership.is_held():
+            return began + STANDBY
+        wake_at = self._nodes.step()
+        ended = self._clock.now()
+        self._metrics.round_made(ended - began)
+        return min(wake_at, ended + AWAY_PAUSE) if self._metrics.is_busy() else wake_at

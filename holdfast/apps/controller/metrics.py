@@ -1,0 +1,182 @@
+"""What a controller counts, in Prometheus' text form, and the pages that it serves."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+from holdfast import __version__
+from holdfast.adapters.telemetry.exposition import (
+    CONTENT_TYPE,
+    LabelSet,
+    family,
+    labels,
+    process_families,
+)
+from holdfast.adapters.telemetry.http_server import Page
+from holdfast.apps.controller.platform import Platform
+from holdfast.decisions.lifecycle import health_status
+from holdfast.model.events import Event, RepairHeldBack, RepairOrdered, RepairPostponed
+from holdfast.model.names import HealthStatus
+from holdfast.model.nodes import ClusterView, NodeView, Phase
+from holdfast.ports.cluster import ClusterBackend
+from holdfast.ports.events import EventSink
+from holdfast.ports.leadership import Leadership
+
+PATIENCE: Final = timedelta(minutes=3)
+"""Without a round or a look at the lease for so long, ``/healthz`` says that the loop hangs. The
+longest sleep is a minute, and a provider may let a call wait."""
+
+_HYPERPOD: Final = "hyperpod_node_health_status_"
+"""What CloudWatch Container Insights calls the health label's values begins with this."""
+
+_VALUES: Final = {
+    HealthStatus.SCHEDULABLE: "schedulable",
+    HealthStatus.UNSCHEDULABLE: "unschedulable",
+    HealthStatus.PENDING_REPLACEMENT: "unschedulable_pending_replacement",
+    HealthStatus.PENDING_REBOOT: "unschedulable_pending_reboot",
+}
+
+
+class ControllerMetrics:
+    """Counts rounds, events and nodes; it is an ``EventSink`` that passes every event on."""
+
+    def __init__(self, cluster: str, leadership: Leadership, events: Sequence[EventSink]) -> None:
+        self._cluster = cluster
+        self._leadership = leadership
+        self._sinks = events
+        self._lock = threading.Lock()
+        self._events: Counter[str] = Counter()
+        self._repairs: Counter[LabelSet] = Counter()
+        self._view = ClusterView(nodes=())
+        self._rounds = 0
+        self._round_s = 0.0
+        self._beat_at = time.monotonic()
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+        with self._lock:
+            self._events[event.name] += 1
+            match event:
+                case RepairOrdered(remedy=remedy):
+                    self._repairs[labels(remedy=remedy, outcome="ordered")] += 1
+                case RepairPostponed(remedy=remedy):
+                    self._repairs[labels(remedy=remedy, outcome="postponed")] += 1
+                case RepairHeldBack():
+                    self._repairs[labels(remedy="", outcome="held-back")] += 1
+        for sink in self._sinks:
+            sink.emit(event)
+
+    def beat(self) -> None:
+        """The loop lives."""
+        self._beat_at = time.monotonic()
+
+    def round_made(self, took: timedelta) -> None:
+        """A round is over."""
+        with self._lock:
+            self._rounds += 1
+            self._round_s += took.total_seconds()
+
+    def seen(self, view: ClusterView) -> None:
+        """The cluster as it is now."""
+        self._view = view
+
+    def is_busy(self) -> bool:
+        """Whether a node is out of service, so that it is worth looking again soon."""
+        return any(node.record.phase is not Phase.SCHEDULABLE for node in self._view.nodes)
+
+    def silent_for(self) -> timedelta:
+        """Time since the loop last gave a sign of life."""
+        return timedelta(seconds=time.monotonic() - self._beat_at)
+
+    def text(self, more: Sequence[str]) -> str:
+        """All metrics as they are now, and ``more`` of them."""
+        with self._lock:
+            own = [*self._counted(), *_nodes(self._view, self._cluster)]
+        return "".join((*own, *more, *process_families()))
+
+    def _counted(self) -> Iterator[str]:
+        is_open = self._view.breaker.tripped_at is not None
+        # fmt: off
+        yield family("holdfast_controller_build_info", "gauge", "Always 1.",
+            {labels(version=__version__, cluster=self._cluster): 1})
+        yield family("holdfast_controller_is_leader", "gauge", "1 while this controller acts.",
+            {(): self._leadership.is_held()})
+        yield family("holdfast_controller_rounds_total", "counter", "Rounds made.",
+            {(): self._rounds})
+        yield family("holdfast_controller_round_seconds_total", "counter", "Time they took.",
+            {(): self._round_s})
+        yield family("holdfast_events_total", "counter", "Events by name.",
+            {labels(event=name): n for name, n in self._events.items()})
+        yield family("holdfast_repairs_total", "counter", "Orders given, refused and held back.",
+            self._repairs)
+        yield family("holdfast_breaker_open", "gauge", "1 while no repair begins.",
+            {(): is_open})
+        # fmt: on
+
+
+class WatchedCluster:
+    """A ``ClusterBackend`` that shows each snapshot to someone."""
+
+    def __init__(self, cluster: ClusterBackend, seen: Callable[[ClusterView], None]) -> None:
+        self._cluster = cluster
+        self._seen = seen
+        self.put = cluster.put
+        self.clear_request = cluster.clear_request
+        self.drain = cluster.drain
+        self.begin_check = cluster.begin_check
+        self.retire = cluster.retire
+        self.trip_breaker = cluster.trip_breaker
+        self.remember_offender = cluster.remember_offender
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``."""
+        view = self._cluster.snapshot()
+        self._seen(view)
+        return view
+
+
+def pages(metrics: ControllerMetrics, platform: Platform) -> dict[str, Callable[[], Page]]:
+    """What is served, by path."""
+
+    def healthz() -> Page:
+        silent = metrics.silent_for()
+        if silent > PATIENCE:
+            return Page(f"no round for {silent.total_seconds():.0f} s\n", 503)
+        return Page("ok\n")
+
+    def readyz() -> Page:
+        if platform.is_ready():
+            return Page("ok\n")
+        why = "; ".join(platform.troubles())
+        return Page(f"the cluster was not read yet{': ' if why else ''}{why}\n", 503)
+
+    return {
+        "/metrics": lambda: Page(metrics.text(platform.families()), content_type=CONTENT_TYPE),
+        "/healthz": healthz,
+        "/readyz": readyz,
+    }
+
+
+def _nodes(view: ClusterView, cluster: str) -> Iterator[str]:
+    phases = Counter(node.record.phase for node in view.nodes)
+    yield family(
+        "holdfast_nodes",
+        "gauge",
+        "Nodes by phase.",
+        {labels(phase=phase): phases[phase] for phase in Phase},
+    )
+    statuses = [(_dimensions(node, cluster), health_status(node.record)) for node in view.nodes]
+    for status, value in _VALUES.items():
+        samples = {pairs: float(is_now is status) for pairs, is_now in statuses}
+        yield family(
+            _HYPERPOD + value, "gauge", f"1 while the node's health label is {status}.", samples
+        )
+
+
+def _dimensions(node: NodeView, cluster: str) -> LabelSet:
+    """As Container Insights has them."""
+    instance = node.provider_id.rpartition("/")[2]
+    return labels(ClusterName=cluster, InstanceId=instance, NodeName=node.name)

@@ -1,0 +1,125 @@
+"""A controller's platform on Kubernetes."""
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from holdfast import __version__
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
+from holdfast.adapters.kubernetes.events import KubernetesEvents
+from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.kubeconfig import find_server
+from holdfast.adapters.kubernetes.leases import LeaderElection
+from holdfast.adapters.kubernetes.rate_limit import RateLimit
+from holdfast.adapters.kubernetes.server import Server
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.adapters.kubernetes.state import STATE
+from holdfast.adapters.providers.table import build_provider
+from holdfast.adapters.telemetry.exposition import Samples, family
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.controller.config import ControllerConfig
+from holdfast.apps.controller.platform import Platform
+
+MANAGER: Final = "holdfast-controller"
+"""How the audit log and the objects that it writes name the controller."""
+
+_AGENT: Final = f"{MANAGER}/{__version__}"
+
+_RENEWAL_SHARE: Final = 0.4
+"""Of the renew deadline for one call about the lease: two fit in, and one more begins."""
+
+
+class _Part(Protocol):
+    """Works in threads of its own."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The ``Leadership`` of one of several controllers."""
+
+    election: LeaderElection
+
+    def is_held(self) -> bool:
+        """See ``Leadership.is_held``."""
+        return self.election.leading
+
+
+class Reader:
+    """The ``Leadership`` of a process that never acts."""
+
+    def is_held(self) -> bool:
+        """Never."""
+        return False
+
+
+def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
+    """See ``Connect``."""
+    settings, clock = config.kubernetes, SystemClock()
+    server = find_server(settings.kubeconfig, settings.context)
+    limit = RateLimit(per_second=settings.requests_per_second, burst=settings.burst)
+    with ExitStack() as opened:
+        api = Api(server, user_agent=_AGENT, field_manager=MANAGER, limit=limit)
+        opened.callback(api.close)
+        provider = build_provider(config.provider, clock)
+        events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
+        election = _election(server, settings, wake)
+        leadership = Lead(election) if acts else Reader()
+        around = Surroundings(
+            clock=clock,
+            events=events,
+            changed=wake,
+            may_act=leadership.is_held,
+            evicted=events.evicted,
+        )
+        cluster = KubernetesCluster(api, settings, around)
+        parts: list[_Part] = [events, cluster, election] if acts else [cluster]
+        for part in parts:
+            part.start()
+            opened.callback(part.stop)
+        return Platform(
+            name=config.cluster or settings.context or server.url,
+            cluster=cluster,
+            provider=provider,
+            incidents=KubernetesIncidents(api),
+            events=events,
+            leadership=leadership,
+            is_ready=lambda: cluster.synced,
+            troubles=lambda: (*cluster.errors, *([election.error] if election.error else [])),
+            families=lambda: _families(limit),
+            close=opened.pop_all().close,
+        )
+
+
+def _election(
+    server: Server, settings: KubernetesSettings, wake: Callable[[], None]
+) -> LeaderElection:
+    terms = settings.election
+    patience = terms.renew_deadline * _RENEWAL_SHARE
+    return LeaderElection(
+        Api(server, user_agent=_AGENT, field_manager=MANAGER, timeout=patience),
+        namespace=settings.namespace,
+        name=terms.lease,
+        identity=f"{os.uname().nodename}_{uuid.uuid4()}",
+        changed=wake,
+        terms=terms,
+    )
+
+
+def _families(limit: RateLimit) -> Sequence[str]:
+    waited: Samples = {(): limit.waited.total_seconds()}
+    return [
+        family(
+            "holdfast_kubernetes_throttled_seconds_total",
+            "counter",
+            "Time that requests waited for the controller's own rate limit.",
+            waited,
+        )
+    ]

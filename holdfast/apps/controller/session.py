@@ -1,0 +1,149 @@
+"""A working controller, put together from its configuration."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib import import_module
+from types import FrameType
+from typing import Final
+
+from holdfast.adapters.telemetry.http_server import HttpServer
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.controller.config import ControllerConfig, PlatformName
+from holdfast.apps.controller.dry_run import DryRun
+from holdfast.apps.controller.event_log import EventLog
+from holdfast.apps.controller.loop import STANDBY, ControllerLoop
+from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
+from holdfast.apps.controller.platform import Connect, Platform
+from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.model.errors import BackendError
+
+PLATFORMS: Final = {PlatformName.KUBERNETES: "holdfast.apps.controller.on_kubernetes"}
+"""Where the ``connect`` of each platform is; loaded when it is chosen."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+Say = Callable[[str], None]
+
+
+def run_controller(config: ControllerConfig, say: Say) -> None:
+    """Look after the nodes of a cluster until a signal asks to end.
+
+    Args:
+        config: which cluster, and how.
+        say: takes messages for a person that are no events of the cluster.
+
+    Raises:
+        ConfigError: something of ``config`` cannot be used.
+        StorageFull: nothing can be recorded, so nothing may be done.
+
+    """
+    clock = SystemClock()
+    wake = threading.Event()
+    with ExitStack() as opened:
+        platform = _connect(config, wake.set, acts=True)
+        opened.callback(platform.close)
+        log = EventLog(config.log, clock)
+        metrics = ControllerMetrics(platform.name, platform.leadership, [log, platform.events])
+        ports = NodePorts(
+            cluster=WatchedCluster(platform.cluster, metrics.seen),
+            provider=platform.provider,
+            incidents=platform.incidents,
+            events=metrics,
+            clock=clock,
+            leadership=platform.leadership,
+        )
+        troubles = _Troubles(platform, say)
+        if config.listen is not None:
+            served = pages(metrics, platform)
+            server = HttpServer(config.listen.host, config.listen.port, served)
+            opened.callback(server.close)
+            address = replace(config.listen, port=server.port)
+            say(f"serving {', '.join(served)} on http://{address}")
+        loop = ControllerLoop(
+            NodeReconciler(ports, config.nodes),
+            leadership=platform.leadership,
+            is_ready=troubles.is_ready,
+            metrics=metrics,
+            wake=wake,
+            clock=clock,
+        )
+        with _signals(loop.stop):
+            loop.run()
+
+
+def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> None:
+    """Tell what a controller would do until a signal asks to end, or ``once``.
+
+    Raises:
+        ConfigError: something of ``config`` cannot be used.
+        BackendError: the cluster cannot be read, if ``once``.
+
+    """
+    clock = SystemClock()
+    wake = threading.Event()
+    stopped = threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        wake.set()
+
+    with ExitStack() as opened, _signals(stop):
+        platform = _connect(config, wake.set, acts=False)
+        opened.callback(platform.close)
+        dry_run = DryRun(platform.cluster, config.nodes, clock)
+        troubles = _Troubles(platform, say)
+        while not stopped.is_set():
+            if troubles.is_ready():
+                _tell(dry_run, say, tell, once=once)
+                if once:
+                    return
+            if wake.wait(STANDBY.total_seconds()):
+                wake.clear()
+
+
+class _Troubles:
+    """Tells a person, once, what keeps a platform from being read."""
+
+    def __init__(self, platform: Platform, say: Say) -> None:
+        self._platform = platform
+        self._say = say
+        self._told: frozenset[str] = frozenset()
+
+    def is_ready(self) -> bool:
+        """Whether the platform can be read."""
+        now = frozenset(self._platform.troubles())
+        for trouble in sorted(now - self._told):
+            self._say(f"{trouble}; trying again")
+        self._told = now
+        return self._platform.is_ready()
+
+
+def _tell(dry_run: DryRun, say: Say, tell: Say, *, once: bool) -> None:
+    try:
+        for line in dry_run.news():
+            tell(line)
+    except BackendError as error:
+        if once:
+            raise
+        say(str(error))
+
+
+def _connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
+    connect: Connect = import_module(PLATFORMS[config.platform]).connect
+    return connect(config, wake, acts=acts)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop()
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

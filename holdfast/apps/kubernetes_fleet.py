@@ -1,0 +1,183 @@
+"""The nodes of a Kubernetes cluster, as commands see them."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from holdfast import __version__
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.encoding import Word, word_of
+from holdfast.adapters.kubernetes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.kubeconfig import find_server
+from holdfast.adapters.kubernetes.nodes import Conventions, NodeState, trimmed
+from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
+from holdfast.adapters.kubernetes.views import heard, is_managed, leaving_view, node_view, record_of
+from holdfast.adapters.kubernetes.wishes import ask, hold
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.fleet import NodeStatus
+from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker, NodeView
+from holdfast.model.requests import Request
+
+NAMESPACE = "HOLDFAST_NAMESPACE"
+"""Environment variable: where the controller keeps its state, if not in ``holdfast``."""
+
+
+def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
+    """Find a cluster as kubectl does.
+
+    Raises:
+        ConfigError: there is none, or one that cannot be used.
+
+    """
+    server = find_server(kubeconfig, context or "")
+    name = "holdfast"
+    api = Api(server, user_agent=f"{name}/{__version__}", field_manager=name)
+    return KubernetesFleet(context or server.url, api, os.environ.get(NAMESPACE, name))
+
+
+class KubernetesFleet:
+    """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
+
+    def __init__(self, name: str, api: Api, namespace: str) -> None:
+        self._name = name
+        self._api = api
+        self._memory = ClusterMemory(api, namespace, lambda: None)
+        self._heartbeats = Heartbeats(api, namespace)
+        self._incidents = KubernetesIncidents(api)
+        self._conventions = Conventions()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._api.close()
+
+    @property
+    def name(self) -> str:
+        """See ``Fleet.name``."""
+        return self._name
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``: whether a controller runs is for the cluster to say."""
+        return True
+
+    def nodes(self) -> list[NodeStatus]:
+        """See ``Fleet.nodes``."""
+        now = SystemClock().now()
+        states = [trimmed(one, self._conventions) for one in self._api.list("/api/v1/nodes")]
+        memory = self._memory.fetch()
+        found = {state.name: (state, word_of(state, self._conventions, now)) for state in states}
+        managed = {name: one for name, one in found.items() if is_managed(*one)}
+        renewed = self._heartbeats.of(list(managed))
+        incidents = _by_node(self.incidents())
+        listed = [
+            self._status(state, word, renewed[name], incidents[name], now)
+            for name, (state, word) in sorted(managed.items())
+        ]
+        return listed + self._leaving(memory, found, incidents)
+
+    def placement(self) -> tuple[str, ...]:
+        """See ``Fleet.placement``: the ranks of many jobs have no number in common."""
+        return ()
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """See ``Fleet.incidents``."""
+        return self._incidents.list_incidents()
+
+    def ask(self, node: str, request: Request) -> str:
+        """See ``Fleet.ask``."""
+        ask(self._api, node, request)
+        return ""
+
+    def hold(self, node: str, why: str) -> None:
+        """See ``Fleet.hold``."""
+        hold(self._api, node, why)
+
+    def breaker(self) -> Breaker:
+        """See ``Fleet.breaker``."""
+        return self._memory.fetch().breaker
+
+    def close_breaker(self, now: datetime) -> None:
+        """See ``Fleet.close_breaker``."""
+        self._memory.put_breaker(Breaker(reset_at=now))
+
+    def has_ended(self) -> bool:
+        """See ``Fleet.has_ended``: clusters do not end."""
+        return False
+
+    @property
+    def pause_s(self) -> float:
+        """See ``Fleet.pause_s``: a repair takes minutes."""
+        return 1.0
+
+    def shown_ranks(self) -> str:
+        """See ``Fleet.shown_ranks``."""
+        return "nodes of a cluster go by their names"
+
+    def _status(
+        self,
+        state: NodeState,
+        word: Word,
+        renewed_at: datetime | None,
+        incidents: tuple[str, ...],
+        now: datetime,
+    ) -> NodeStatus:
+        record = record_of(state, word, now)
+        heard_at = renewed_at or heard(state, word, record, now, None)
+        view = node_view(state, word, record, heard_at=heard_at)
+        return self._shown(view, word, incidents)
+
+    def _leaving(
+        self,
+        memory: Memory,
+        found: dict[str, tuple[NodeState, Word]],
+        incidents: dict[str, tuple[str, ...]],
+    ) -> list[NodeStatus]:
+        """Nodes whose object is gone, and whose replacement is on the way."""
+        return [
+            self._shown(leaving_view(name, one), Word(), incidents[name])
+            for name, one in sorted(memory.leaving.items())
+            if name not in found
+        ]
+
+    def _shown(self, view: NodeView, word: Word, incidents: tuple[str, ...]) -> NodeStatus:
+        record = view.record
+        conditions = {fault.condition: fault.reason for fault in view.faults}
+        if record.course is not None:
+            conditions[record.course.condition] = record.course.reason
+        return NodeStatus(
+            run=self._name,
+            is_active=True,
+            name=view.name,
+            provider_id=view.provider_id,
+            boot_id=view.boot_id,
+            phase=record.phase,
+            phase_since=record.phase_since,
+            health_status=health_status(record),
+            deep_check_status=deep_check_status(view),
+            job="",
+            rank=None,
+            powered_on=view.powered_on,
+            heartbeat_at=view.heartbeat_at,
+            replaces=view.replaces,
+            held=view.held,
+            course=record.course,
+            request=view.request,
+            conditions=conditions,
+            faults=view.faults,
+            notices=word.report.notices if word.report is not None else (),
+            history=record.history,
+            incidents=incidents,
+        )
+
+
+def _by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
+    found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    for one in incidents:
+        for node in {one.node, one.successor} - {""}:
+            found[node] += (one.id,)
+    return found

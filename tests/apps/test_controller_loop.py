@@ -1,0 +1,268 @@
+import json
+import threading
+from datetime import timedelta
+
+import pytest
+
+from holdfast.adapters.telemetry.http_server import Page
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.controller.config import LogFormat
+from holdfast.apps.controller.dry_run import DryRun
+from holdfast.apps.controller.event_log import EventLog
+from holdfast.apps.controller.loop import ControllerLoop
+from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
+from holdfast.apps.controller.platform import Platform
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.kit.quota import Quota
+from holdfast.model.actions import TripBreaker
+from holdfast.model.events import (
+    CallFailed,
+    NodeQuarantined,
+    RepairHeldBack,
+    RepairOrdered,
+    RepairPostponed,
+)
+from holdfast.model.health import Remedy
+from holdfast.model.nodes import Phase
+from holdfast.ports.leadership import Alone
+from holdfast.testing.builders import a_course, a_fault, a_node, healthy_nodes
+from holdfast.testing.fakes import (
+    Calls,
+    FakeClock,
+    FakeCluster,
+    FakeEvents,
+    FakeIncidents,
+    FakeLeadership,
+    FakeProvider,
+)
+
+POLICY = RemediationPolicy(max_unavailable=Quota(count=2))
+
+
+class World:
+    """A controller's loop around fakes; it stops itself after some rounds."""
+
+    def __init__(self, *nodes, leadership=None, is_ready=lambda: True, rounds=1) -> None:
+        self.calls = Calls()
+        self.cluster = FakeCluster(nodes, self.calls, SystemClock())
+        self.leadership = leadership or Alone()
+        self.metrics = ControllerMetrics("prod", self.leadership, [])
+        self.news = threading.Event()
+        self.looks = 0
+        self._is_ready = is_ready
+        self._rounds = rounds
+        ports = NodePorts(
+            cluster=WatchedCluster(self.cluster, self.metrics.seen),
+            provider=FakeProvider(self.calls),
+            incidents=FakeIncidents(self.calls),
+            events=self.metrics,
+            clock=FakeClock(),
+            leadership=self.leadership,
+        )
+        self.loop = ControllerLoop(
+            NodeReconciler(ports, POLICY),
+            leadership=self.leadership,
+            is_ready=self.look,
+            metrics=self.metrics,
+            wake=self.news,
+            clock=SystemClock(),
+        )
+
+    def look(self) -> bool:
+        self.looks += 1
+        if self.looks == self._rounds:
+            self.loop.stop()
+        self.news.set()  # so that no test waits
+        return self._is_ready()
+
+    @property
+    def text(self) -> str:
+        return self.metrics.text(())
+
+
+def test_rounds_are_made_until_the_loop_is_stopped() -> None:
+    world = World(a_node(faults=(a_fault(Remedy.REBOOT),)), rounds=3)
+
+    world.loop.run()
+
+    assert world.looks == 3
+    assert "reboot node-1" in " ".join(world.calls.made)
+    assert "holdfast_controller_rounds_total 3" in world.text
+
+
+def test_no_round_is_made_before_the_cluster_was_read() -> None:
+    world = World(a_node(faults=(a_fault(),)), is_ready=lambda: False, rounds=3)
+
+    world.loop.run()
+
+    assert world.calls.made == []
+
+
+def test_no_round_is_made_without_the_lead() -> None:
+    world = World(a_node(faults=(a_fault(),)), leadership=FakeLeadership(0), rounds=3)
+
+    world.loop.run()
+
+    assert world.calls.made == []
+    assert "holdfast_controller_is_leader 0" in world.text
+
+
+def test_a_loop_that_was_stopped_before_it_began_makes_no_round() -> None:
+    world = World(a_node(faults=(a_fault(),)))
+    world.loop.stop()
+
+    world.loop.run()
+
+    assert world.looks == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "remedy", "value"),
+    [
+        (Phase.SCHEDULABLE, None, "schedulable"),
+        (Phase.CHECKING, Remedy.NONE, "unschedulable"),
+        (Phase.REBOOTING, Remedy.REBOOT, "unschedulable_pending_reboot"),
+        (Phase.REPLACING, Remedy.REPLACE, "unschedulable_pending_replacement"),
+    ],
+)
+def test_nodes_are_counted_by_phase_and_by_hyperpods_names(phase, remedy, value) -> None:
+    course = a_course(remedy) if remedy is not None else None
+    node = a_node(phase, record={"course": course}, provider_id="aws:///us-west-2a/i-0abc")
+    world = World(node)
+    world.metrics.seen(world.cluster.snapshot())
+
+    dimensions = '{ClusterName="prod",InstanceId="i-0abc",NodeName="node-1"}'
+    ones = [line for line in world.text.splitlines() if dimensions in line and line.endswith(" 1")]
+    assert ones == [f"hyperpod_node_health_status_{value}{dimensions} 1"]
+    assert f'holdfast_nodes{{phase="{phase}"}} 1' in world.text
+
+
+def test_events_and_repairs_are_counted_and_passed_on() -> None:
+    sink = FakeEvents()
+    metrics = ControllerMetrics("prod", Alone(), [sink])
+    second = timedelta(seconds=1)
+    events = [
+        RepairOrdered(node="a", remedy="reboot", reason="x"),
+        RepairPostponed(node="a", remedy="replace", error="no", retry_after=second),
+        RepairHeldBack(node="a", why="the breaker is open"),
+        RepairHeldBack(node="b", why="the breaker is open"),
+    ]
+    for event in events:
+        metrics.emit(event)
+
+    text = metrics.text(())
+    assert sink.told == events
+    assert 'holdfast_events_total{event="repair.held_back"} 2' in text
+    assert 'holdfast_repairs_total{outcome="ordered",remedy="reboot"} 1' in text
+    assert 'holdfast_repairs_total{outcome="postponed",remedy="replace"} 1' in text
+    assert 'holdfast_repairs_total{outcome="held-back",remedy=""} 2' in text
+
+
+def test_an_open_breaker_shows() -> None:
+    world = World(*healthy_nodes(3))
+    world.metrics.seen(world.cluster.snapshot())
+    assert "holdfast_breaker_open 0" in world.text
+
+    world.cluster.trip_breaker(TripBreaker(reason="too many", nodes=("node-1",)))
+    world.metrics.seen(world.cluster.snapshot())
+
+    assert "holdfast_breaker_open 1" in world.text
+
+
+def a_platform(**changes) -> Platform:
+    calls = Calls()
+    whole = {
+        "name": "prod",
+        "cluster": FakeCluster((), calls, FakeClock()),
+        "provider": FakeProvider(calls),
+        "incidents": FakeIncidents(calls),
+        "events": FakeEvents(),
+        "leadership": Alone(),
+        "is_ready": lambda: True,
+        "troubles": tuple,
+        "families": tuple,
+        "close": lambda: None,
+    }
+    return Platform(**{**whole, **changes})
+
+
+def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
+    metrics = ControllerMetrics("prod", Alone(), [])
+    away = a_platform(is_ready=lambda: False, troubles=lambda: ["nobody answers"])
+
+    served = pages(metrics, away)
+
+    assert served["/healthz"]().status == 200
+    assert served["/readyz"]() == Page("the cluster was not read yet: nobody answers\n", 503)
+    assert pages(metrics, a_platform())["/readyz"]().status == 200
+
+
+def test_metrics_of_the_platform_are_served_with_the_others() -> None:
+    served = pages(
+        ControllerMetrics("prod", Alone(), []), a_platform(families=lambda: ["mine 1\n"])
+    )
+
+    text = served["/metrics"]().text
+    assert "mine 1\n" in text
+    assert "process_resident_memory_bytes" in text
+
+
+class TestDryRun:
+    def test_it_tells_what_would_be_done_once_and_does_nothing(self) -> None:
+        world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
+        dry_run = DryRun(world.cluster, POLICY, FakeClock())
+
+        (line,) = dry_run.news()
+
+        assert line.startswith("node-1 needs reboot: ")
+        assert list(dry_run.news()) == []
+        assert world.calls.made == []
+
+    def test_it_tells_again_what_came_back(self) -> None:
+        world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
+        dry_run = DryRun(world.cluster, POLICY, FakeClock())
+        told = list(dry_run.news())
+
+        world.cluster.change("node-1", faults=())
+        assert list(dry_run.news()) == []
+        world.cluster.change("node-1", faults=(a_fault(Remedy.REBOOT),))
+
+        assert list(dry_run.news()) == told
+
+
+class TestEventLog:
+    EVENT = NodeQuarantined(node="a", reason="Xid", remedy="reboot", message="line\nbreak")
+
+    def test_text_is_one_sentence_on_one_line(self, capsys) -> None:
+        EventLog(LogFormat.TEXT, FakeClock()).emit(self.EVENT)
+
+        (line,) = capsys.readouterr().out.splitlines()
+        assert line.endswith("Z a needs reboot: Xid: line break")
+
+    def test_json_holds_every_field(self, capsys) -> None:
+        EventLog(LogFormat.JSON, FakeClock()).emit(self.EVENT)
+
+        (line,) = capsys.readouterr().out.splitlines()
+        told = json.loads(line)
+        assert told.pop("at")
+        assert told == {
+            "event": "node.quarantined",
+            "node": "a",
+            "reason": "Xid",
+            "remedy": "reboot",
+            "message": "line\nbreak",
+        }
+
+    def test_a_call_that_fails_again_and_again_is_told_every_minute(self, capsys) -> None:
+        clock = FakeClock()
+        log = EventLog(LogFormat.TEXT, clock)
+        told = []
+        for _ in range(121):
+            log.emit(CallFailed(what="reading", error="nobody answers"))
+            log.emit(CallFailed(what="writing", error="nobody answers"))
+            told += capsys.readouterr().out.splitlines()
+            clock.time += timedelta(seconds=1)
+
+        assert sum("reading" in line for line in told) == 3
+        assert sum("writing" in line for line in told) == 3
