@@ -2,9 +2,11 @@
 
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -55,6 +57,7 @@ class Stream:
         self._rest = b""
         self._is_cut = False
         self._last_words = b""
+        self._lock = threading.Lock()  # one thread may close it while another reads
 
     def fileno(self) -> int | None:
         """Readable when the command has written something; None while it does not run."""
@@ -62,15 +65,25 @@ class Stream:
 
     def read(self) -> list[bytes]:
         """The lines that came since the last call; a bounded number. Never waits."""
-        now = time.monotonic()
+        with self._lock:
+            return self._read(time.monotonic())
+
+    def close(self) -> None:
+        """End the command, and all that it started in its session, for good."""
+        with self._lock:
+            self._start_at = math.inf
+            self._end()
+
+    def _read(self, now: float) -> list[bytes]:
         if self._process is None and now >= self._start_at:
             self._start(now)
         process = self._process
         if process is None:
             return []
         has_ended = process.poll() is not None  # looked at first: what it wrote is in the pipe
-        self._last_words = (self._last_words + (_take(process.stderr) or b""))[-_LAST_WORDS:]
         data = _take(process.stdout)
+        # Afterwards: what it said before it closed its output is there.
+        self._last_words = (self._last_words + (_take(process.stderr) or b""))[-_LAST_WORDS:]
         if data:
             self._heard_at = now
         elif data == b"" or has_ended:
@@ -82,8 +95,7 @@ class Stream:
             self.error, self._pause = "", FIRST_PAUSE
         return lines
 
-    def close(self) -> None:
-        """End the command, and all that it started in its session."""
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             _ended(process)
@@ -111,7 +123,7 @@ class Stream:
         self._process = process
 
     def _fail(self, why: str, now: float) -> None:
-        self.close()
+        self._end()
         self.error = f"{self._name} {why}"
         self._start_at = now + self._pause.total_seconds()
         self._pause = min(2 * self._pause, LONGEST_PAUSE)

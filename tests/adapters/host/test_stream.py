@@ -133,6 +133,9 @@ def test_nothing_is_left_of_a_stream_that_is_closed(tmp_path: Path) -> None:
 
     stream.close()
 
+    assert stream.read() == []
+    assert stream.fileno() is None
+
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
