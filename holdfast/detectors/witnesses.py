@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.detectors import (
     efa_log,
     gpu_dcgm,
+    gpu_dcgm_policy,
     gpu_driver,
     gpu_state,
     gpu_sxid,
@@ -74,6 +75,7 @@ class _Witness:
 _GPU: Final = (
     _Witness(family=gpu_state.FAMILY, is_same=_is_same),
     _Witness(family=gpu_dcgm.FAMILY),  # it numbers GPUs in its own way
+    _Witness(family=gpu_dcgm_policy.FAMILY),
 )
 _MISSING: Final = (Reason.GPU_COUNT, Reason.GPU_LOST, Reason.NEURON_COUNT, Reason.EFA_COUNT)
 _LINKS_AND_LOSSES: Final = (Reason.GPU_FABRIC, Reason.GPU_LOST, Reason.GPU_COUNT)

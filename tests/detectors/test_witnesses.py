@@ -69,6 +69,7 @@ PAIRS = [
     ("xid", ("gpu-state", Reason.GPU_ECC, B9)),
     ("xid", ("gpu-state", Reason.GPU_COUNT, "")),
     ("xid", ("dcgm", Reason.DCGM_HEALTH, "GPU 6 NVLINK system")),
+    ("xid", ("dcgm-policy", Reason.XID_REPLACE, "")),
     ("lost", ("gpu-state", Reason.GPU_COUNT, B9)),
     ("driver", ("gpu-state", Reason.GPU_COUNT, B9)),
     ("probe", ("gpu-state", Reason.GPU_COUNT, "")),
