@@ -256,10 +256,12 @@ def _labelled_request(
     value = state.health
     if value is None or value in (_expected(record), state.agent_mark):
         return None
+    if record is None and _is_tainted(state, conventions):
+        return None  # our own status, from before the record was lost
     is_new = record is None or (record.phase is Phase.JOINING and record.course is None)
+    if is_new and value in _OF_NEW_NODES:
+        return None
     verb = _ASKS.get(value)
-    if is_new and (value in _OF_NEW_NODES or _is_tainted(state, conventions)):
-        return None  # what was there before us, or our own from before the record was lost
     if verb is None:
         expected = f"{', '.join(_ASKS)} or nothing new"
         key = conventions.labels.node_health_status

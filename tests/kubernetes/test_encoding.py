@@ -1,0 +1,505 @@
+"""Laws between Node objects and what the core knows."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from node_objects import (
+    CONVENTIONS,
+    DEEP,
+    HEALTH,
+    TAINT,
+    a_node_object,
+    a_report,
+    merged,
+    node_objects,
+    records,
+    state_of,
+)
+
+from holdfast.adapters.kubernetes.encoding import (
+    compact,
+    node_patch,
+    parsed,
+    request_patch,
+    strays,
+    word_of,
+)
+from holdfast.decisions.lifecycle import health_status, is_out_of_service
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import (
+    AGENT_MARK,
+    CORDONED,
+    HOLD,
+    RECORD,
+    REPORT,
+    REQUEST,
+    HealthStatus,
+)
+from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.model.report import NodeReport
+from holdfast.model.requests import Request, Verb
+from holdfast.testing.builders import NOW, a_course, a_fault, a_past_fault, a_record, a_request
+
+PENDING = {
+    HealthStatus.PENDING_REBOOT: Verb.REBOOT,
+    HealthStatus.PENDING_REPLACEMENT: Verb.REPLACE,
+}
+NO_CHECK = replace(CONVENTIONS, can_check=False)
+
+
+def word(node, conventions=CONVENTIONS):
+    return word_of(state_of(node), conventions, NOW)
+
+
+def put(node, record):
+    """The node after ``record`` was put, as the API server makes it."""
+    return merged(node, node_patch(state_of(node), word(node), record, CONVENTIONS))
+
+
+def labels(node):
+    return node["metadata"]["labels"]
+
+
+def annotations(node):
+    return node["metadata"]["annotations"]
+
+
+def taints(node):
+    return node["spec"].get("taints", [])
+
+
+def is_ours(taint):
+    return (taint["key"], taint["effect"]) == (HEALTH, "NoSchedule")
+
+
+# what is stored
+
+
+@given(records())
+def test_a_record_is_read_as_it_was_written(record) -> None:
+    full = replace(record, history=(a_past_fault(ago=timedelta(hours=1)),), cleared_at=NOW)
+
+    assert word(put(a_node_object(), full)).record == full
+
+
+@given(node_objects(), records())
+def test_putting_twice_is_putting_once(node, record) -> None:
+    once = put(node, record)
+
+    assert word(once).record == record
+    assert node_patch(state_of(once), word(once), record, CONVENTIONS) is None
+
+
+@given(node_objects(), records(), records())
+def test_what_was_put_before_leaves_no_trace(node, first, second) -> None:
+    assume(not state_of(node).is_unschedulable and state_of(node).cordoned is None)
+
+    after = put(put(node, first), second)
+
+    kept_cordon = is_out_of_service(first) and second.phase is not Phase.SCHEDULABLE
+    direct = put(node, second)
+    assert labels(after) == labels(direct)
+    assert sorted(state_of(after).taints) == sorted(state_of(direct).taints)
+    assert after["spec"].get("unschedulable", False) == (
+        direct["spec"].get("unschedulable", False) or kept_cordon
+    )
+
+
+@given(node_objects(), records())
+def test_pods_can_be_placed_exactly_while_the_node_is_schedulable(node, record) -> None:
+    after = put(node, record)
+
+    ours = [taint for taint in taints(after) if is_ours(taint)]
+    assert ours == ([] if record.phase is Phase.SCHEDULABLE else [TAINT])
+    assert labels(after).get(HEALTH) == health_status(record)
+
+
+@given(node_objects(), records())
+def test_nothing_of_others_is_touched(node, record) -> None:
+    after = put(node, record)
+
+    own = {HEALTH, DEEP}
+    assert {k: v for k, v in labels(after).items() if k not in own} == {"kept": "yes"}
+    own = {RECORD, AGENT_MARK, CORDONED}
+    before = {k: v for k, v in annotations(node).items() if k not in own}
+    assert {k: v for k, v in annotations(after).items() if k not in own} == before
+    assert [t for t in taints(after) if not is_ours(t)] == [
+        t for t in taints(node) if not is_ours(t)
+    ]
+    assert after["spec"]["providerID"] == node["spec"]["providerID"]
+
+
+@given(node_objects(), records())
+def test_a_cordon_of_somebody_else_stays_and_ours_goes_with_the_release(node, record) -> None:
+    state = state_of(node)
+    is_foreign = state.is_unschedulable and state.cordoned is None
+
+    after = state_of(put(node, record))
+
+    if is_foreign:
+        assert after.is_unschedulable
+        assert after.cordoned is None
+    elif record.phase is Phase.SCHEDULABLE:
+        assert after.cordoned is None
+        assert not after.is_unschedulable
+    elif is_out_of_service(record):
+        assert after.is_unschedulable
+        assert after.cordoned is not None
+
+
+def test_a_node_in_quarantine_is_cordoned_from_its_drain_on() -> None:
+    quarantined = put(a_node_object(), a_record(Phase.QUARANTINED))
+    assert "unschedulable" not in quarantined["spec"]
+
+    draining = put(quarantined, a_record(Phase.DRAINING))
+    assert draining["spec"]["unschedulable"] is True
+
+    again = put(draining, a_record(Phase.QUARANTINED))
+    assert again["spec"]["unschedulable"] is True
+
+    assert "unschedulable" not in put(again, a_record())["spec"]
+
+
+@given(node_objects(), records())
+def test_a_patch_bears_the_version_that_it_is_made_for(node, record) -> None:
+    patch = node_patch(state_of(node), word(node), record, CONVENTIONS)
+
+    assert patch is None or patch["metadata"]["resourceVersion"] == "7"
+
+
+@given(node_objects(), records())
+def test_the_mark_of_the_agent_goes_when_we_take_over(node, record) -> None:
+    assert AGENT_MARK not in annotations(put(node, record))
+
+
+@pytest.mark.parametrize(
+    ("record", "label"),
+    [
+        (a_record(), None),
+        (a_record(Phase.CHECKING), "InProgress"),
+        (a_record(checked_machine="i-1#boot-1"), "Passed"),
+        (a_record(checked_machine="i-1#boot-0"), None),
+        (
+            a_record(Phase.QUARANTINED, course=a_course(condition="DeepHealthCheckFailed")),
+            "Failed",
+        ),
+    ],
+)
+@pytest.mark.parametrize("before", [None, "Passed", "Failed"])
+def test_the_deep_check_label_is_that_of_the_record(record, label, before) -> None:
+    node = a_node_object(labels={} if before is None else {DEEP: before})
+
+    assert labels(put(node, record)).get(DEEP) == label
+
+
+def test_the_machine_of_the_deep_check_label_is_that_of_the_agents_boot() -> None:
+    node = a_node_object(boot_id="boot-2", annotations={REPORT: a_report(boot_id="boot-1")})
+
+    assert labels(put(node, a_record(checked_machine="i-1#boot-1")))[DEEP] == "Passed"
+
+
+# what people ask for
+
+
+@given(node_objects(), records())
+def test_our_own_status_is_never_taken_for_a_request(node, record) -> None:
+    after = put(node, record)
+    annotations(after).pop(REQUEST, None)
+
+    assert word(after).request is None
+    assert not strays(state_of(after), word(after), CONVENTIONS)
+
+
+@given(records(), st.sampled_from(list(HealthStatus)).map(str))
+def test_the_mark_of_the_agent_is_never_taken_for_a_request(record, value) -> None:
+    node = put(a_node_object(), record)
+    labels(node)[HEALTH] = value
+    annotations(node)[AGENT_MARK] = value
+
+    assert word(node).request is None
+    assert word(node).rejected == ()
+
+
+@given(records(), st.sampled_from(list(PENDING)))
+def test_a_pending_label_that_we_did_not_set_is_a_request(record, value) -> None:
+    assume(health_status(record) != value)
+    assume(record.course is not None or record.phase is not Phase.JOINING)
+    node = put(a_node_object(), record)
+    labels(node)[HEALTH] = value
+
+    said = word(node)
+
+    assert said.request is not None
+    assert said.request.verb is PENDING[value]
+    assert said.request.urgency is Urgency.IMMEDIATE
+    assert said.is_label_request
+    assert not strays(state_of(node), said, CONVENTIONS)
+
+
+@pytest.mark.parametrize("value", PENDING)
+def test_a_label_may_ask_for_something_before_we_know_the_node(value) -> None:
+    request = word(a_node_object(labels={HEALTH: value})).request
+
+    assert request is not None
+    assert request.verb is PENDING[value]
+
+
+@pytest.mark.parametrize("value", HealthStatus)
+def test_a_node_whose_record_was_lost_asks_for_nothing_by_our_old_status(value) -> None:
+    said = word(a_node_object(labels={HEALTH: value}, taints=[TAINT]))
+
+    assert (said.request, said.rejected) == (None, ())
+
+
+@given(records())
+def test_schedulable_asks_for_a_release_while_the_node_is_out_of_service(record) -> None:
+    assume(record.phase is not Phase.SCHEDULABLE)
+    assume(record.course is not None or record.phase is not Phase.JOINING)
+    node = put(a_node_object(), record)
+    labels(node)[HEALTH] = "Schedulable"
+
+    request = word(node).request
+
+    assert request is not None
+    assert request.verb is Verb.RELEASE
+
+
+@pytest.mark.parametrize("value", ["Schedulable", "Unschedulable"])
+def test_a_new_node_may_bear_a_label_that_asks_for_nothing(value) -> None:
+    said = word(a_node_object(labels={HEALTH: value}))
+
+    assert (said.request, said.rejected) == (None, ())
+
+
+@given(records(), st.text(max_size=63).filter(lambda text: text not in frozenset(HealthStatus)))
+def test_an_unknown_label_is_told_and_put_right_and_asks_for_nothing(record, value) -> None:
+    node = put(a_node_object(), record)
+    labels(node)[HEALTH] = value
+
+    said = word(node)
+
+    assert said.request is None
+    (rejection,) = said.rejected
+    assert rejection.key == HEALTH
+    assert "UnschedulablePendingReboot" in rejection.expected
+    assert strays(state_of(node), said, CONVENTIONS)
+    assert labels(put(node, record)).get(HEALTH) == health_status(record)
+
+
+def test_unschedulable_by_hand_asks_for_nothing_and_is_put_right() -> None:
+    node = put(a_node_object(), a_record())
+    labels(node)[HEALTH] = "Unschedulable"
+
+    assert word(node).request is None
+    assert [one.key for one in word(node).rejected] == [HEALTH]
+    assert strays(state_of(node), word(node), CONVENTIONS)
+
+
+def test_the_same_wish_in_another_phase_is_another_request() -> None:
+    def asked(record):
+        node = put(a_node_object(), record)
+        labels(node)[HEALTH] = "UnschedulablePendingReboot"
+        return word(node).request.id
+
+    earlier = a_record(phase_since=NOW - timedelta(days=1))
+    assert asked(a_record()) == asked(a_record())
+    assert asked(a_record()) != asked(earlier)
+
+
+@given(st.builds(a_request, st.sampled_from(list(Verb)), urgency=st.sampled_from(list(Urgency))))
+def test_a_request_is_read_as_it_was_written(request) -> None:
+    said = word(a_node_object(annotations={REQUEST: compact(request)}))
+
+    assert said.request == request
+    assert not said.is_label_request
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_a_person_may_write_the_verb_alone(verb) -> None:
+    request = word(a_node_object(annotations={REQUEST: verb})).request
+
+    assert request is not None
+    assert (request.verb, request.requested_at) == (verb, NOW)
+
+
+def test_the_annotation_goes_before_the_label() -> None:
+    node = put(a_node_object(), a_record())
+    labels(node)[HEALTH] = "UnschedulablePendingReboot"
+    annotations(node)[REQUEST] = "replace"
+
+    said = word(node)
+    assert said.request.verb is Verb.REPLACE
+
+    after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
+    assert word(after).request.verb is Verb.REBOOT
+
+
+@pytest.mark.parametrize("text", ["deep-check", compact(a_request(Verb.DEEP_CHECK))])
+def test_a_deep_check_can_only_be_asked_for_where_there_is_one(text) -> None:
+    node = a_node_object(annotations={REQUEST: text})
+
+    assert word(node).request.verb is Verb.DEEP_CHECK
+    said = word(node, NO_CHECK)
+    assert said.request is None
+    assert "image" in said.rejected[0].expected
+
+
+def test_clearing_takes_the_request_of_that_name_alone() -> None:
+    node = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT, id="r-1"))})
+
+    assert request_patch(state_of(node), word(node), "r-2", CONVENTIONS) is None
+    after = merged(node, request_patch(state_of(node), word(node), "r-1", CONVENTIONS))
+    assert word(after).request is None
+    assert REQUEST not in annotations(after)
+
+
+def test_clearing_the_request_of_a_label_puts_our_status_back() -> None:
+    record = a_record(Phase.REPLACING)
+    node = put(a_node_object(), record)
+    labels(node)[HEALTH] = "UnschedulablePendingReboot"
+    said = word(node)
+
+    after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
+
+    assert labels(after)[HEALTH] == "UnschedulablePendingReplacement"
+    assert word(after).request is None
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("because", "because"),
+        ("", "no reason given"),
+        ("  ", "no reason given"),
+        ("x" * 999, "x" * 200),
+    ],
+)
+def test_a_hold_says_why(text, held) -> None:
+    assert word(a_node_object(annotations={HOLD: text})).held == held
+    assert word(a_node_object()).held == ""
+
+
+# marks that went astray
+
+
+def test_marks_are_put_right_unless_a_person_asks_or_the_agent_is_ahead() -> None:
+    node = put(a_node_object(), a_record())
+    assert not strays(state_of(node), word(node), CONVENTIONS)
+
+    without_label = merged(node, {"metadata": {"labels": {HEALTH: None}}})
+    assert strays(state_of(without_label), word(without_label), CONVENTIONS)
+
+    tainted = merged(node, {"spec": {"taints": [TAINT]}})
+    assert strays(state_of(tainted), word(tainted), CONVENTIONS)
+
+    mark = {"labels": {HEALTH: "UnschedulablePendingReboot"}}
+    asked = merged(node, {"metadata": mark})
+    assert not strays(state_of(asked), word(asked), CONVENTIONS)
+    marked = merged(
+        asked, {"metadata": {"annotations": {AGENT_MARK: "UnschedulablePendingReboot"}}}
+    )
+    assert not strays(state_of(marked), word(marked), CONVENTIONS)
+
+
+def test_a_node_without_a_record_has_no_marks_to_put_right() -> None:
+    node = a_node_object(taints=[TAINT], labels={HEALTH: "odd"})
+
+    assert not strays(state_of(node), word(node), CONVENTIONS)
+
+
+# what cannot be used
+
+scraps = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["phase", "phase_since", "course", "history", "verb", "id", "faults"]),
+            children,
+            max_size=4,
+        )
+    ),
+    max_leaves=10,
+)
+nonsense = st.text(max_size=30) | scraps.map(json.dumps) | st.just("[" * 5000)
+
+
+@given(nonsense, nonsense, nonsense, nonsense)
+def test_nothing_that_anybody_writes_raises(record, report, request, hold) -> None:
+    node = a_node_object(
+        annotations={RECORD: record, REPORT: report, REQUEST: request, HOLD: hold},
+        labels={HEALTH: hold},
+    )
+
+    said = word(node)
+
+    for key, found in ((RECORD, said.record), (REPORT, said.report)):
+        assert (found is None) == (key in {one.key for one in said.rejected})
+
+
+GOOD = json.loads(compact(a_record(Phase.DRAINING)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"phase": "limbo"},
+        {"phase_since": "2026-01-01T00:00:00"},
+        {"phase_since": "9999-12-31T23:59:59+00:00"},
+        {"phase_since": "0001-01-01T00:00:00+00:00"},
+        {"course": None},
+        {"course": {**GOOD["course"], "opened_at": "2026-01-01T00:00:00"}},
+        {"history": [{"opened_at": "9999-12-31T00:00:00+00:00"}]},
+        {"history": 3},
+    ],
+)
+def test_a_damaged_record_is_told_and_the_node_is_left_alone(changes) -> None:
+    text = json.dumps({**GOOD, **changes})
+
+    said = word(a_node_object(annotations={RECORD: text}))
+
+    assert said.is_damaged
+    assert said.record is None
+    (rejection,) = said.rejected
+    assert rejection.key == RECORD
+    assert rejection.value
+    assert not strays(state_of(a_node_object(annotations={RECORD: text})), said, CONVENTIONS)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_record_of_the_core_is_whole(phase) -> None:
+    text = compact(a_record(phase))
+
+    assert not word(a_node_object(annotations={RECORD: text})).is_damaged
+
+
+def test_a_long_value_is_told_by_its_beginning() -> None:
+    (rejection,) = word(a_node_object(annotations={REQUEST: "x" * 5000})).rejected
+
+    assert rejection.value == "x" * 100 + "..."
+
+
+def test_times_at_the_edges_can_be_meant() -> None:
+    first = a_record(phase_since=NOW.replace(year=2000, month=1, day=1, hour=0))
+
+    assert parsed(NodeRecord, compact(first)) == first
+    with pytest.raises(ValueError, match="can be meant"):
+        parsed(NodeRecord, compact(replace(first, phase_since=first.phase_since - timedelta(1))))
+
+
+def test_a_report_with_faults_is_read() -> None:
+    fault = a_fault(Remedy.REPLACE)
+
+    report = word(a_node_object(annotations={REPORT: a_report(fault)})).report
+
+    assert isinstance(report, NodeReport)
+    assert report.faults == (fault,)
+
+
+def test_a_request_by_annotation_is_whole() -> None:
+    with pytest.raises(ValueError, match="Request"):
+        parsed(Request, "{}")

@@ -1,0 +1,154 @@
+"""Who replaces whom."""
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from node_objects import GROUP, a_node_object, state_of
+
+from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.adapters.kubernetes.succession import Leaving, successors
+from holdfast.model.health import Remedy
+from holdfast.model.names import RECORD, REPLACES
+from holdfast.model.nodes import Phase
+from holdfast.testing.builders import NOW, a_course, a_record
+
+BEFORE = "2026-01-01T11:59:59Z"
+AFTER = "2026-01-01T12:00:01Z"
+
+
+def leaves(*, group=f"{GROUP}=a", since=NOW, provider_id="i-0", **course):
+    ordered = {"ordered_at": since, "machine": f"{provider_id}#boot-1", **course}
+    record = a_record(
+        Phase.REPLACING, phase_since=since, course=a_course(Remedy.REPLACE, **ordered)
+    )
+    return Leaving(record=record, provider_id=provider_id, group=group, uid="uid")
+
+
+def new(name="new", *, created=AFTER, group="a", annotations=None, provider_id="i-9"):
+    return state_of(
+        a_node_object(
+            name=name,
+            created=created,
+            labels={GROUP: group} if group else {},
+            annotations=annotations,
+            provider_id=provider_id,
+        )
+    )
+
+
+def matched(states, leaving, taken=()):
+    return successors({state.name: state for state in states}, leaving, taken)
+
+
+def test_a_new_node_of_the_group_replaces_the_one_that_left() -> None:
+    assert matched([new()], {"old": leaves()}) == {"new": "old"}
+
+
+def test_creation_times_are_whole_seconds() -> None:
+    at = NOW + timedelta(milliseconds=900)
+
+    assert matched([new(created="2026-01-01T12:00:00Z")], {"old": leaves(since=at)}) != {}
+    assert matched([new(created=BEFORE)], {"old": leaves(since=at)}) == {}
+
+
+def test_a_node_that_was_there_before_the_order_replaces_nobody() -> None:
+    assert matched([new(created=BEFORE)], {"old": leaves()}) == {}
+
+
+def test_a_repeated_order_does_not_make_the_first_answer_too_old() -> None:
+    late = leaves(ordered_at=NOW + timedelta(minutes=5))
+
+    assert matched([new()], {"old": late}) == {"new": "old"}
+
+
+def test_nobody_is_replaced_before_the_order_was_accepted() -> None:
+    assert matched([new()], {"old": leaves(ordered_at=None)}) == {}
+
+
+def test_only_nodes_that_are_being_replaced_are_replaced() -> None:
+    stays = replace(leaves(), record=a_record(Phase.QUARANTINED))
+
+    assert matched([new()], {"old": stays}) == {}
+
+
+def test_a_node_of_another_group_or_of_none_replaces_nobody() -> None:
+    assert matched([new(group="b")], {"old": leaves()}) == {}
+    assert matched([new(group="")], {"old": leaves(group="")}) == {}
+
+
+def test_a_node_that_has_a_record_or_a_predecessor_replaces_nobody() -> None:
+    assert matched([new(annotations={RECORD: compact(a_record())})], {"old": leaves()}) == {}
+    assert matched([new(annotations={REPLACES: "another"})], {"old": leaves()}) == {}
+
+
+def test_a_node_of_the_control_plane_replaces_nobody() -> None:
+    state = state_of(
+        a_node_object(
+            created=AFTER,
+            labels={GROUP: "a", "node-role.kubernetes.io/control-plane": ""},
+            provider_id="i-9",
+        )
+    )
+
+    assert matched([state], {"old": leaves()}) == {}
+
+
+def test_who_has_a_successor_needs_no_other() -> None:
+    assert matched([new()], {"old": leaves()}, taken=["old"]) == {}
+
+
+def test_who_waits_longest_gets_the_node_that_came_first() -> None:
+    leaving = {"late": leaves(since=NOW), "early": leaves(since=NOW - timedelta(hours=1))}
+    states = [new("second", created="2026-01-01T12:00:09Z"), new("first")]
+
+    assert matched(states, leaving) == {"first": "early", "second": "late"}
+
+
+def test_a_node_too_old_for_one_may_be_young_enough_for_another() -> None:
+    leaving = {"late": leaves(since=NOW), "early": leaves(since=NOW - timedelta(hours=1))}
+    states = [new("second"), new("first", created=BEFORE)]
+
+    assert matched(states, leaving) == {"first": "early", "second": "late"}
+
+
+def test_who_comes_back_by_its_name_replaces_itself() -> None:
+    assert matched([new("old"), new("new")], {"old": leaves()}) == {}
+
+
+def test_the_old_object_may_still_be_there() -> None:
+    states = [new("old", provider_id="i-0", created=BEFORE), new("new")]
+
+    assert matched(states, {"old": leaves()}) == {"new": "old"}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(-3, 3)), max_size=6),
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(-3, 3)), max_size=4),
+    st.randoms(use_true_random=False),
+)
+def test_each_is_matched_once_and_the_order_does_not_matter(nodes, old, shuffling) -> None:
+    states = [
+        new(f"new-{i}", group=group, created=(NOW + timedelta(seconds=s)).isoformat())
+        for i, (group, s) in enumerate(nodes)
+    ]
+    leaving = {
+        f"old-{i}": leaves(group=f"{GROUP}={group}", since=NOW + timedelta(seconds=s))
+        for i, (group, s) in enumerate(old)
+    }
+
+    pairs = matched(states, leaving)
+
+    assert len(set(pairs.values())) == len(pairs)
+    known = {state.name: state for state in states}
+    for name, gone in pairs.items():
+        assert known[name].group == leaving[gone].group
+        assert known[name].created_at >= leaving[gone].record.phase_since
+    for state in states:  # nobody waits beside a node that would do
+        for name, one in leaving.items():
+            fits = state.group == one.group and state.created_at >= one.record.phase_since
+            assert not (fits and state.name not in pairs and name not in pairs.values())
+    mixed = random.Random(shuffling.random()).sample(states, len(states))
+    assert matched(mixed, dict(reversed(leaving.items()))) == pairs

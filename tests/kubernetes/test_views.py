@@ -1,0 +1,189 @@
+"""What the core gets to see of a node."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from node_objects import CONVENTIONS, DEEP, LABELS, a_node_object, a_report, node_objects, state_of
+
+from holdfast.adapters.kubernetes.encoding import Word, compact, word_of
+from holdfast.adapters.kubernetes.views import (
+    heard,
+    is_fenced,
+    is_followed,
+    is_managed,
+    needs_leases,
+    node_view,
+    record_of,
+)
+from holdfast.model.health import Urgency
+from holdfast.model.names import RECORD, REPLACES, REPORT
+from holdfast.model.nodes import Phase
+from holdfast.testing.builders import NOW, a_course, a_fault, a_record
+
+LEASED = NOW - timedelta(minutes=3)
+SINCE = datetime(2026, 1, 1, 11, 30, tzinfo=UTC)
+CREATED = datetime(2026, 1, 1, 11, 0, tzinfo=UTC)
+IS_OFF = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+
+
+def read(**changes):
+    state = state_of(a_node_object(**changes))
+    return state, word_of(state, CONVENTIONS, NOW)
+
+
+def view(**changes):
+    state, word = read(**changes)
+    return node_view(state, word, record_of(state, word, NOW), heard_at=NOW)
+
+
+def heard_at(phase, *, leased=LEASED, **changes):
+    state, word = read(**changes)
+    return heard(state, word, a_record(phase), NOW, leased)
+
+
+@given(node_objects())
+def test_every_node_can_be_seen(node) -> None:
+    state = state_of(node)
+    word = word_of(state, CONVENTIONS, NOW)
+    record = record_of(state, word, NOW)
+
+    seen = node_view(state, word, record, heard_at=heard(state, word, record, NOW, None))
+
+    assert (seen.name, seen.provider_id, seen.record) == ("node-1", "i-1", record)
+
+
+@pytest.mark.parametrize(
+    ("changes", "managed"),
+    [
+        ({}, False),
+        ({"annotations": {REPORT: a_report()}}, True),
+        ({"annotations": {RECORD: compact(a_record())}}, True),
+        ({"annotations": {REPLACES: "old"}}, True),
+        ({"annotations": {REPORT: "{"}}, False),
+        ({"annotations": {RECORD: "{", REPORT: a_report()}}, False),
+        (
+            {
+                "annotations": {REPORT: a_report()},
+                "labels": {"node-role.kubernetes.io/control-plane": ""},
+            },
+            False,
+        ),
+    ],
+)
+def test_only_nodes_that_are_ours_are_looked_after(changes, managed) -> None:
+    assert is_managed(*read(**changes)) is managed
+
+
+def test_a_node_without_a_record_joins() -> None:
+    state, word = read()
+
+    assert record_of(state, word, CREATED - timedelta(1)) == a_record(
+        Phase.JOINING, phase_since=CREATED
+    )
+    assert record_of(state, word, NOW).phase_since == NOW
+
+
+@pytest.mark.parametrize("label", [DEEP, LABELS.deep_health_check])
+def test_a_deep_check_that_was_passed_before_us_counts_by_either_spelling(label) -> None:
+    assert view(labels={label: "Passed"}).record.checked_machine == "i-1#boot-1"
+    assert view(labels={label: "InProgress"}).record.checked_machine == ""
+
+
+def test_a_machine_without_a_provider_is_known_by_its_node() -> None:
+    assert view(provider_id=None).provider_id == "kubernetes://uid-of-node-1"
+
+
+@pytest.mark.parametrize(
+    ("reported", "kubelet", "shown", "counts"),
+    [
+        ("boot-1", "boot-1", "boot-1", True),
+        ("boot-1", "", "boot-1", True),
+        ("boot-1", "boot-2", "boot-1", False),
+    ],
+)
+def test_faults_count_in_the_boot_in_which_they_were_reported(
+    reported, kubelet, shown, counts
+) -> None:
+    fault = a_fault()
+
+    seen = view(boot_id=kubelet, annotations={REPORT: a_report(fault, boot_id=reported)})
+
+    assert seen.boot_id == shown
+    assert seen.faults == ((fault,) if counts else ())
+
+
+def test_the_kubelets_boot_counts_until_the_agent_speaks() -> None:
+    assert view(boot_id="boot-7").boot_id == "boot-7"
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [Phase.SCHEDULABLE, Phase.CHECKING, Phase.QUARANTINED, Phase.DRAINING, Phase.REPLACING],
+)
+def test_the_node_controllers_word_counts(phase) -> None:
+    assert heard_at(phase, ready="True") == NOW
+    assert heard_at(phase, ready="False") == NOW
+    assert heard_at(phase, ready="Unknown") == LEASED
+    assert heard_at(phase, ready="Unknown", leased=None) == SINCE
+    assert heard_at(phase, ready="", leased=None) == CREATED
+
+
+@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.REBOOTING])
+def test_a_node_that_comes_is_heard_when_its_agent_speaks_in_this_boot(phase) -> None:
+    reported = {REPORT: a_report(boot_id="boot-1")}
+
+    assert heard_at(phase) is None
+    assert heard_at(phase, annotations=reported) == NOW
+    assert heard_at(phase, annotations=reported, boot_id="boot-2") is None
+    assert heard_at(phase, annotations=reported, ready="False") is None
+    assert heard_at(phase, annotations=reported, ready="Unknown") is None
+
+
+def test_leases_are_needed_where_the_node_controller_has_given_up() -> None:
+    lost, _ = read(ready="Unknown")
+    well, _ = read(ready="True")
+
+    assert needs_leases(lost, a_record())
+    assert not needs_leases(well, a_record())
+    assert not needs_leases(lost, a_record(Phase.JOINING))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service"],
+)
+def test_a_machine_is_off_when_its_owner_says_so(key) -> None:
+    assert view(taints=[{"key": key, "effect": "NoSchedule"}]).powered_on is False
+    assert view().powered_on is None
+
+
+@pytest.mark.parametrize(
+    ("record", "followed"),
+    [
+        (a_record(), False),
+        (a_record(Phase.QUARANTINED), False),
+        (a_record(Phase.QUARANTINED, course=a_course(urgency=Urgency.DEFERRED)), True),
+        (a_record(Phase.DRAINING), True),
+        (a_record(Phase.REBOOTING, course=a_course(urgency=Urgency.DEFERRED)), False),
+    ],
+)
+def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
+    assert is_followed(record) is followed
+
+
+@pytest.mark.parametrize(
+    ("record", "boot_id", "taints", "fenced"),
+    [
+        (a_record(Phase.DRAINING), "boot-1", [], False),
+        (a_record(Phase.DRAINING), "boot-1", [IS_OFF], True),
+        (a_record(Phase.REPLACING), "boot-1", [IS_OFF], True),
+        (a_record(), "boot-1", [IS_OFF], False),
+        (a_record(Phase.REBOOTING), "boot-1", [], False),
+        (a_record(Phase.REBOOTING), "boot-2", [], True),
+    ],
+)
+def test_a_node_is_fenced_when_nothing_from_before_can_run(record, boot_id, taints, fenced) -> None:
+    state, _ = read(boot_id=boot_id, taints=taints)
+
+    assert is_fenced(state, Word(), record) is fenced
