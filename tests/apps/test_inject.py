@@ -195,15 +195,18 @@ def test_what_to_expect_is_what_the_detector_says(runs, powered, code, expected)
     assert said.json["expected"].startswith(expected)
 
 
-def test_a_reboot_that_was_in_vain_is_answered_with_a_replacement(runs, powered) -> None:
+def test_a_reboot_that_was_in_vain_is_answered_with_a_replacement(runs, powered, tmp_path) -> None:
     now = datetime.now(UTC)
     past = PastFault(opened_at=now, closed_at=now, reason=Reason.XID_REBOOT, remedy=Remedy.REBOOT)
     record = powered.store.nodes()[node(1)][2]
     powered.store.put_node(node(1), replace(record, history=(past,)))
 
-    said = runs.call("inject", "xid", "73", "--node", "1", "--dry-run")
+    config = tmp_path / "config.toml"
+    config.write_text('[nodes]\nreboot_window = "0s"\n', encoding="utf-8")
+    xid = ["inject", "xid", "73", "--node", "1", "--dry-run"]
 
-    assert "the node is replaced" in said.out
+    assert "the node is replaced" in runs.call(*xid).out
+    assert "the node is rebooted" in runs.call(*xid, "--config", str(config)).out
 
 
 @pytest.fixture
