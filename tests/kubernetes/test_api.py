@@ -1,3 +1,4 @@
+import gzip
 import json
 import socket
 import ssl
@@ -493,6 +494,19 @@ def test_a_huge_object_comes_whole(server: ScriptedServer, api: Api) -> None:
     assert api.get(NODE) == huge
     assert api.create(NODES, huge) == {}
     assert server.asked[-1].content == huge
+
+
+def test_a_packed_answer_is_unpacked(server: ScriptedServer, api: Api) -> None:
+    packed = gzip.compress(json.dumps(OK).encode())
+    broken = packed[:-12]
+    server.answers.extend(
+        [say(packed, Content_Encoding="gzip"), say(broken, Content_Encoding="gzip")]
+    )
+
+    assert api.get(NODE) == OK
+    assert server.asked[0].headers["Accept-Encoding"] == "gzip"
+    with pytest.raises(Unreachable):
+        api.create(NODES, {})
 
 
 # Who we are, and whom we trust

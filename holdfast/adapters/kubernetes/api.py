@@ -8,6 +8,7 @@ import json
 import random
 import socket
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -44,6 +45,7 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 _SHORTEST_S: Final = 0.001  # a socket takes 0 for "do not wait at all"
 _PIECE: Final = 1 << 20
+_GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for the format of gzip
 _TRANSIENT: Final = frozenset((500, 502, 503, 504))
 
 
@@ -111,7 +113,11 @@ class Api:
         """
         self._server = server
         self._connections = Connections(server)
-        self._headers = {"Accept": "application/json", "User-Agent": user_agent}
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",  # answered with from 128 KiB on
+            "User-Agent": user_agent,
+        }
         self._manager = {"fieldManager": field_manager}
         self._limit = limit
         self._timeout_s = timeout.total_seconds()
@@ -334,7 +340,16 @@ def _read(opened: socket.socket, response: http.client.HTTPResponse, deadline: f
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
     response.close()
-    return b"".join(pieces)
+    return _unpacked(response, b"".join(pieces))
+
+
+def _unpacked(response: http.client.HTTPResponse, body: bytes) -> bytes:
+    if response.headers.get("Content-Encoding") != "gzip":
+        return body
+    try:
+        return zlib.decompress(body, _GZIP)
+    except zlib.error as error:
+        raise http.client.IncompleteRead(b"") from error
 
 
 def _encode(body: Any) -> bytes:
