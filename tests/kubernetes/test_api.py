@@ -39,6 +39,7 @@ from holdfast.adapters.kubernetes.api_errors import (
 )
 from holdfast.adapters.kubernetes.server import TokenFile
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.testing.control_plane import ControlPlane
 
 SHORT = timedelta(seconds=0.3)
 LONG = timedelta(seconds=30)  # far more than any test takes, even on a busy machine
@@ -857,3 +858,146 @@ def test_calls_and_watches_wait_for_their_turn_and_that_is_not_their_own_time(
 
     assert before >= timedelta(seconds=0.7)
     assert limit.waited > before
+
+
+# The real API server
+
+
+def admin(plane: ControlPlane) -> Server:
+    return Server(url=plane.url, ca_file=plane.certificate, token=lambda: plane.token)
+
+
+@pytest.fixture
+def real(control_plane: ControlPlane) -> Iterator[Api]:
+    api = client(admin(control_plane))
+    yield api
+    for one in list(api.list(CONFIG_MAPS, {"labelSelector": "tried"})):
+        api.delete(f"{CONFIG_MAPS}/{one['metadata']['name']}")
+    api.close()
+
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"tried": "yes"}},
+        "data": data,
+    }
+
+
+def test_the_real_api_server_reads_and_writes(real: Api) -> None:
+    created = real.create(CONFIG_MAPS, config_map("a", x="1"))
+    path = f"{CONFIG_MAPS}/a"
+
+    assert real.get(path)["data"] == {"x": "1"}
+    assert real.patch(path, {"data": {"x": None, "y": "2"}})["data"] == {"y": "2"}
+    add = {"op": "add", "path": "/data/z", "value": "3"}
+    assert real.patch(path, [add], Patch.JSON)["data"] == {"y": "2", "z": "3"}
+    assert real.patch(path, config_map("a", y="4"), Patch.APPLY)["data"]["y"] == "4"
+    assert real.patch(path, {"data": {"w": "5"}}, Patch.STRATEGIC)["data"]["w"] == "5"
+    managers = {one["manager"] for one in real.get(path)["metadata"]["managedFields"]}
+    assert managers == {"tester"}
+    with pytest.raises(Conflict, match="the object has been modified"):
+        real.replace(path, created)
+    with pytest.raises(AlreadyExists):
+        real.create(CONFIG_MAPS, config_map("a"))
+    with pytest.raises(Conflict, match="UID"):
+        real.delete(path, uid="another")
+    real.delete(path, uid=created["metadata"]["uid"], propagation="Background")
+    with pytest.raises(NotFound):
+        real.get(path)
+    with pytest.raises(ApiError, match="Invalid") as told:
+        real.create(CONFIG_MAPS, config_map("not a name"))
+    assert told.value.status == 422
+
+
+def test_the_real_api_server_lists_in_pages(real: Api) -> None:
+    for number in range(7):
+        real.create(CONFIG_MAPS, config_map(f"p{number}", large="x" * 100_000))
+    query = {"labelSelector": "tried", "limit": 3}
+
+    pages = list(real.pages(CONFIG_MAPS, query))
+
+    assert [len(page.items) for page in pages] == [3, 3, 1]
+    assert len({page.resource_version for page in pages}) == 1
+    assert len(list(real.list(CONFIG_MAPS, {"labelSelector": "tried"}))) == 7  # packed
+
+
+def test_the_real_api_server_watches_and_forgets(real: Api, control_plane: ControlPlane) -> None:
+    [*_, page] = real.pages(CONFIG_MAPS)
+    real.create(CONFIG_MAPS, config_map("w"))
+    query = {"labelSelector": "tried", "timeoutSeconds": 1}
+
+    with real.watch(CONFIG_MAPS, {**query, "resourceVersion": page.resource_version}) as watch:
+        assert [event["type"] for event in watch] == ["ADDED"]
+    control_plane.restart_api_server()  # it knows only what happens from now on
+    with (
+        real.watch(CONFIG_MAPS, {**query, "resourceVersion": 1}) as watch,
+        pytest.raises(Gone, match="too old resource version"),
+    ):
+        list(watch)
+
+
+def test_the_real_api_server_says_who_we_are_and_what_we_may_not(
+    real: Api, control_plane: ControlPlane
+) -> None:
+    token = control_plane.service_account_token("default", "default")
+    server = Server(url=control_plane.url, ca_file=control_plane.certificate, token=lambda: token)
+    account = client(server)
+    stranger = client(
+        Server(url=server.url, ca_file=server.ca_file, token=lambda: "wrong"), timeout=SHORT
+    )
+
+    with pytest.raises(Forbidden) as told:
+        account.patch("/api/v1/nodes/n1/status", {})
+    assert str(told.value) == (
+        "PATCH /api/v1/nodes/n1/status: system:serviceaccount:default:default may not patch "
+        "nodes/status in the whole cluster; give it a ClusterRole with the rule "
+        '{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}'
+    )
+    with pytest.raises(Forbidden, match=r'Role in kube-system .*"apiGroups": \["coordination'):
+        account.watch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+    with pytest.raises(Unauthorized):
+        stranger.get(NODE)
+    account.close()
+    stranger.close()
+
+
+def test_an_eviction_that_a_budget_forbids_is_told_at_once(real: Api) -> None:
+    pods, budgets = (
+        "/api/v1/namespaces/default/pods",
+        ("/apis/policy/v1/namespaces/default/poddisruptionbudgets"),
+    )
+    labels = {"app": "guarded"}
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "none"}
+    real.create(pods, {"metadata": {"name": "guarded", "labels": labels}, "spec": spec})
+    ready = {"type": "Ready", "status": "True"}
+    real.patch(
+        f"{pods}/guarded/status",
+        {"status": {"phase": "Running", "conditions": [ready]}},
+        Patch.STRATEGIC,
+    )
+    selector = {"matchLabels": labels}
+    real.create(
+        budgets,
+        {"metadata": {"name": "guard"}, "spec": {"minAvailable": 1, "selector": selector}},
+    )
+    deadline = time.monotonic() + LONG.total_seconds()
+    while not real.get(f"{budgets}/guard").get("status", {}).get("observedGeneration"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "guarded", "namespace": "default"},
+    }
+
+    with pytest.raises(Throttled, match="disruption budget") as told:
+        real.create(f"{pods}/guarded/eviction", eviction)
+
+    assert told.value.is_disruption_budget
+    real.delete(f"{budgets}/guard")
+    real.delete(f"{pods}/guarded", grace=0)
