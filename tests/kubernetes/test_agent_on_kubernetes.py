@@ -215,8 +215,9 @@ def test_the_kubelet_can_probe_it_and_neuron_recovery_can_read_it(agent: Agent) 
     assert len(reasons) == 5
     assert all(f'problem_counter{{reason="{reason}"}} 0\n' in before for reason in reasons)
     assert f'problem_counter{{reason="{Reason.NEURON_HBM}"}} 1\n' in after
-    gauge = f'problem_gauge{{reason="{Reason.NEURON_HBM}",type="NeuronHealth"}} 1\n'
-    assert gauge in after
+    gauge = 'problem_gauge{{reason="{}",type="NeuronHealth"}} {}\n'
+    assert all(gauge.format(reason, 0) in before for reason in reasons)
+    assert gauge.format(Reason.NEURON_HBM, 1) in after
     assert agent.condition(Condition.NEURON)["reason"] == Reason.NEURON_HBM
 
 

@@ -440,9 +440,11 @@ def test_a_condition_that_clears_or_changes_its_reason_has_a_new_transition() ->
     later = NOW + timedelta(minutes=1)
     node = beaten(a_node(), a_report(REBOOT))
 
-    cleared = conditions(beaten(node, a_report(at=later), later))[Condition.NVIDIA_REBOOT]
+    sent_at = later + timedelta(minutes=2)
+
+    cleared = conditions(beaten(node, a_report(at=later), sent_at))[Condition.NVIDIA_REBOOT]
     other = replace(REBOOT, reason=Reason.XID_RESET, since=later)
-    changed = conditions(beaten(node, a_report(other, at=later), later))[Condition.NVIDIA_REBOOT]
+    changed = conditions(beaten(node, a_report(other, at=later), sent_at))[Condition.NVIDIA_REBOOT]
 
     assert (cleared["status"], cleared["lastTransitionTime"]) == ("False", stamp(later))
     assert (changed["reason"], changed["lastTransitionTime"]) == (Reason.XID_RESET, stamp(later))

@@ -70,6 +70,20 @@ def test_a_fault_and_its_end_show_in_every_form(cluster: Cluster, node: OnNode) 
     assert node.said == []
 
 
+def test_the_same_report_again_changes_nothing(node: OnNode) -> None:
+    report = a_report(REBOOT)
+    node.tell(report)
+    until(lambda: node.label and node.condition(Condition.NVIDIA_REBOOT) and node.lease)
+    before = node.object
+
+    for number in range(5):
+        node.tell(replace(report, sequence=number, reported_at=datetime.now(UTC)))
+        renewed = {node.lease["spec"]["renewTime"]}
+        until(lambda renewed=renewed: node.lease["spec"]["renewTime"] not in renewed)
+
+    assert node.object == before
+
+
 def test_an_agent_keeps_a_lease_that_goes_with_its_node(node: OnNode) -> None:
     node.tell(a_report())
     until(lambda: node.lease)
@@ -92,17 +106,19 @@ def test_a_node_of_the_same_name_gets_everything_anew(cluster: Cluster, node: On
 
 
 def test_no_other_node_is_ever_touched(cluster: Cluster, node: OnNode) -> None:
-    path = f"/api/v1/nodes/{OTHER}"
-    other = {"metadata": {"name": OTHER}, "spec": {"unschedulable": True}}
-    cluster.plane.request("POST", "/api/v1/nodes", other)
-    until(lambda: cluster.plane.request("GET", path)["spec"].get("taints"))
-    before = cluster.plane.request("GET", path)
+    cluster.nodes.join(OTHER)
 
     for report in (a_report(REBOOT), a_report(REPLACE), a_report()):
         node.tell(report)
         until(lambda report=report: bool(node.label) == bool(report.faults))
 
-    assert cluster.plane.request("GET", path) == before
+    assert "holdfast-agent" in _writers(cluster, NODE)
+    assert "holdfast-agent" not in _writers(cluster, OTHER)
+
+
+def _writers(cluster: Cluster, name: str) -> set[str]:
+    metadata = cluster.plane.request("GET", f"/api/v1/nodes/{name}")["metadata"]
+    return {entry["manager"] for entry in metadata["managedFields"]}
 
 
 def test_what_others_write_at_the_same_time_is_not_lost(node: OnNode) -> None:
@@ -113,8 +129,10 @@ def test_what_others_write_at_the_same_time_is_not_lost(node: OnNode) -> None:
         while not over.is_set():
             number += 1
             taint = {"key": "example.com/x", "value": str(number), "effect": "PreferNoSchedule"}
-            kept = [one for one in node.taints if one["key"] != taint["key"]]
-            version = node.object["metadata"]["resourceVersion"]
+            seen = node.object
+            taints = seen["spec"].get("taints", [])
+            kept = [one for one in taints if one["key"] != taint["key"]]
+            version = seen["metadata"]["resourceVersion"]
             patch = {
                 "metadata": {"resourceVersion": version, "labels": {f"l{number}": "x"}},
                 "spec": {"taints": [*kept, taint]},
@@ -215,6 +233,33 @@ def test_an_agent_that_starts_again_writes_no_second_event(
         assert event["metadata"]["uid"] in [one["metadata"]["uid"] for one in again.events]
         transition = again.condition(Condition.NVIDIA_REBOOT)["lastTransitionTime"]
         assert transition == condition["lastTransitionTime"]
+
+
+def test_a_fault_that_went_with_a_reboot_and_all_memory_is_told_to_be_over(
+    cluster: Cluster, token: str, node: OnNode
+) -> None:
+    node.tell(a_report(REBOOT))
+    until(lambda: node.events)
+    node.reporter.close()
+
+    with reporting(cluster.plane, NODE, token) as rebooted:
+        rebooted.tell(a_report(boot_id="boot-2"))
+        until(lambda: {event["type"] for event in rebooted.events} == {"Warning", "Normal"})
+
+
+def test_a_fault_that_nobody_was_told_of_has_its_event(
+    cluster: Cluster, token: str, node: OnNode
+) -> None:
+    node.tell(a_report(REBOOT))
+    until(lambda: node.events)
+    node.reporter.close()
+    path = "/api/v1/namespaces/default/events/" + node.events[0]["metadata"]["name"]
+    cluster.plane.request("DELETE", path)  # as if the agent had been killed before
+
+    with reporting(cluster.plane, NODE, token) as again:
+        known = a_report(REBOOT)
+        again.reporter.changed(known, replace(known, sequence=2))
+        until(lambda: again.events)
 
 
 def test_evidence_counts_up_on_one_event(node: OnNode) -> None:

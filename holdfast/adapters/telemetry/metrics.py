@@ -10,9 +10,21 @@ from holdfast.adapters.telemetry.exposition import Samples, family, labels, proc
 from holdfast.detectors.contract import Readings
 from holdfast.model.conditions import ConditionStatus
 from holdfast.model.health import Finding
-from holdfast.model.names import Reason
+from holdfast.model.names import Condition, Reason
 from holdfast.model.report import NodeReport
 from holdfast.ports.host import Host
+
+_NEURON: Final = tuple(
+    (Condition.NEURON, reason)
+    for reason in (
+        Reason.NEURON_SRAM,
+        Reason.NEURON_NC,
+        Reason.NEURON_HBM,
+        Reason.NEURON_DMA,
+        Reason.NEURON_HANG,
+    )
+)
+"""States that the Neuron problem detector shows from its start, for those who read its page."""
 
 
 class AgentMetrics:
@@ -28,7 +40,7 @@ class AgentMetrics:
         self._lock = threading.Lock()
         self._node = node
         self._problems: Counter[str] = Counter(dict.fromkeys(reasons, 0))
-        self._states: dict[tuple[str, str], bool] = {}
+        self._states: dict[tuple[str, str], bool] = dict.fromkeys(_NEURON, False)
         self._report: NodeReport | None = None
         self._failures: Counter[str] = Counter()
         self._heartbeats = self._reports = self._lines = 0

@@ -65,7 +65,9 @@ def test_a_healthy_node_has_its_counters_at_zero() -> None:
 
     assert f"{COUNTER} 0" in lines
     assert "holdfast_agent_faults 0" in lines
-    assert not any(line.startswith("problem_gauge{") for line in lines)
+    gauges = [line for line in lines if line.startswith("problem_gauge{")]
+    assert len(gauges) == 5
+    assert all(line.endswith(',type="NeuronHealth"} 0') for line in gauges)
     assert f'holdfast_agent_build_info{{node="n1",version="{__version__}"}} 1' in lines
 
 
