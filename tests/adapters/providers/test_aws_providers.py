@@ -252,16 +252,30 @@ def test_a_stopped_instance_is_not_rebooted(cloud: Cloud, front: Front) -> None:
     assert front.changes == []
 
 
-def test_an_instance_that_is_being_launched_is_rebooted_later(cloud: Cloud, front: Front) -> None:
+def in_state(front: Front, state: str) -> None:
     front.always["DescribeInstances"] = (
         200,
         "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>"
-        "<instanceState><name>pending</name></instanceState>"
+        f"<instanceState><name>{state}</name></instanceState>"
         "</item></instancesSet></item></reservationSet></DescribeInstancesResponse>",
     )
 
+
+def test_an_instance_that_is_being_launched_is_rebooted_later(front: Front) -> None:
+    in_state(front, "pending")
+
     with pytest.raises(RetryLater, match="still being launched"):
         provider(front.url, "ec2").reboot(node(UNKNOWN), "t/1")
+
+    assert front.changes == []
+
+
+def test_an_instance_that_shuts_down_for_good_is_as_good_as_gone(front: Front) -> None:
+    in_state(front, "shutting-down")
+
+    with pytest.raises(NodeGone):
+        provider(front.url, "ec2").reboot(node(UNKNOWN), "t/1")
+    provider(front.url, "ec2").replace(node(UNKNOWN), "t/2")
 
     assert front.changes == []
 
