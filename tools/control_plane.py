@@ -4,9 +4,10 @@
     python tools/control_plane.py build etcd helm
     python tools/control_plane.py run            # a throw-away cluster until Ctrl-C
 
-Each folder of ``tests/controlplane`` is a Go module that does nothing but name programs and their
-versions. They are built once, into ``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``).
-Programs in the folder that ``KUBEBUILDER_ASSETS`` names are used instead of ours.
+Each folder of ``tests/controlplane`` is a Go module that names programs and their versions; one
+whose own program cannot run here has a ``main.go`` around the rest. They are built once, into
+``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``). Programs in the folder that
+``KUBEBUILDER_ASSETS`` names are used instead of ours.
 """
 
 import argparse
@@ -128,7 +129,7 @@ def _cache() -> Path:
 def _place(folder: str) -> Path:
     """Where the programs of a module lie: another place for other versions or flags."""
     module = MODULES / folder
-    parts = [(module / name).read_bytes() for name in ("go.mod", "go.sum")]
+    parts = [path.read_bytes() for path in sorted(module.glob("*.*"))]
     digest = hashlib.sha256(b"\0".join([*parts, *map(str.encode, _flags(folder))]))
     return _cache() / f"{folder}-{digest.hexdigest()[:16]}"
 
@@ -166,7 +167,9 @@ def _build_module(folder: str, started: float) -> None:
     with tempfile.TemporaryDirectory(dir=_cache(), prefix=f".{folder}-") as name:
         log, output = Path(name, "log"), Path(name, "output")
         output.mkdir()
-        command = ["nice", _go(), "build", *_flags(folder), "-o", f"{output}/", "tool"]
+        target = "." if Path(MODULES, folder, "main.go").exists() else "tool"
+        go = ["setpriv", "--pdeathsig", "SIGTERM", "nice", _go()]
+        command = [*go, "build", *_flags(folder), "-o", f"{output}/", target]
         with log.open("w", encoding="utf-8") as text:
             process = subprocess.Popen(
                 command, cwd=MODULES / folder, env=_environment(), stdout=text, stderr=text
@@ -174,7 +177,7 @@ def _build_module(folder: str, started: float) -> None:
             code = _wait(process, started)
         if code != 0:
             end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-30:])
-            raise CannotBuild(f"{' '.join(command[1:3])} failed in {MODULES / folder}:\n{end}")
+            raise CannotBuild(f"go build failed in {MODULES / folder}:\n{end}")
         names = _names(MODULES / folder)
         if len(names) == 1:
             next(output.iterdir()).rename(output / names[0])

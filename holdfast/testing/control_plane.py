@@ -11,6 +11,7 @@ Needs Linux with ``setpriv`` (util-linux), and the package ``cryptography``.
 """
 
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -113,16 +114,24 @@ class ControlPlane:
 
         """
         for name in names:
-            with (self.folder / f"{name}.log").open("ab") as log:
-                self._processes[name] = subprocess.Popen(
-                    [*_DIES_WITH_US, self._binaries[name], *self._flags(name)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=self.folder,
-                    start_new_session=True,  # Ctrl-C is for the test, which then ends them
-                )
+            self.run(name, self._binaries[name], *self._flags(name))
             self._wait_until_ready(name)
+
+    def run(self, name: str, *command: str | Path) -> None:
+        """Start another program, such as an operator; ``KUBECONFIG`` tells it of the cluster.
+
+        It may do everything, ``stop`` ends it and ``log`` has what it writes.
+        """
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*_DIES_WITH_US, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, "KUBECONFIG": str(self.kubeconfig())},
+                start_new_session=True,  # Ctrl-C is for the test, which then ends them
+            )
 
     def stop(self, *names: str) -> None:
         """End programs as a crash would: SIGKILL. What the API server has answered is kept."""

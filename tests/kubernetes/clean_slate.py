@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
 
 from holdfast.testing.api_connection import ApiConnection, Refused
 from holdfast.testing.control_plane import ControlPlane
@@ -68,7 +70,7 @@ def remove(api: ApiConnection, thing: Thing, *, is_full: bool) -> None:
 
 def _things(api: ApiConnection) -> Iterator[Thing]:
     for root, plural in _kinds(api):
-        for item in api.request("GET", f"{root}/{plural}", accept=METADATA)["items"] or ():
+        for item in items(api, f"{root}/{plural}"):
             meta = item["metadata"]
             if IDENTITY in meta.get("labels", ()):
                 continue
@@ -83,6 +85,19 @@ def _things(api: ApiConnection) -> Iterator[Thing]:
                 is_dying="deletionTimestamp" in meta,
                 is_held=bool(meta.get("finalizers")),
             )
+
+
+def items(api: ApiConnection, path: str) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return api.request("GET", path, accept=METADATA)["items"] or []
+        except Refused as refused:
+            if refused.status == HTTPStatus.NOT_FOUND:  # its definition has just been deleted
+                return []
+            if refused.status != HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)  # its definition is new
 
 
 def _kinds(api: ApiConnection) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """A real Kubernetes control plane for all tests of this folder, and a clean one for each."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,16 +9,23 @@ from clean_slate import CleanSlate
 from real_cluster import Cluster, connected
 
 from holdfast.testing.control_plane import PROGRAMS, ControlPlane
-from tools.control_plane import CannotBuild, provide
+from tools.control_plane import CannotBuild, module_files, provide
+
+
+def built(request: pytest.FixtureRequest, *names: str) -> dict[str, Path]:
+    """Programs, built where that was never done; skips where it cannot be done."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    try:
+        with capture.global_and_fixture_disabled():  # it takes minutes: show how far it is
+            return provide(*names)
+    except CannotBuild as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
-def binaries() -> dict[str, Path]:
+def binaries(request: pytest.FixtureRequest) -> dict[str, Path]:
     """The programs of the control plane, kubectl and KWOK."""
-    try:
-        return provide(*PROGRAMS, "kubectl", "kwok")
-    except CannotBuild as error:
-        pytest.skip(str(error))
+    return built(request, *PROGRAMS, "kubectl", "kwok")
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +33,21 @@ def control_plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
     """Shared by all tests; take ``cluster`` to begin with a clean one."""
     with ControlPlane(binaries) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def training_operator(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: dict[str, Path]
+) -> None:
+    """Kubeflow's training operator runs from now on, for ``PyTorchJob`` and its like."""
+    name = "training-operator"
+    operator = built(request, name)[name]
+    crds = module_files(name, "github.com/kubeflow/training-operator") / "manifests/base/crds"
+    subprocess.run(
+        [binaries["kubectl"], "--kubeconfig", control_plane.kubeconfig(), "create", "-k", crds],
+        check=True,
+    )
+    control_plane.run(name, operator)
 
 
 @pytest.fixture
