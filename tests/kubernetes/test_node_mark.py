@@ -43,6 +43,7 @@ OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 OURS = {HEALTH, LABELS.fault_types, LABELS.fault_reasons}
 OUR_NOTES = {REPORT, AGENT_MARK, LABELS.fault_details}
 SECOND = timedelta(seconds=1)
+NAIVE = json.dumps({**to_plain(a_record(Phase.SCHEDULABLE)), "cleared_at": "2026-01-01T12:00:00"})
 HELD = [phase for phase in Phase if phase not in (Phase.JOINING, Phase.SCHEDULABLE)]
 
 
@@ -206,7 +207,7 @@ def test_a_node_that_the_controller_holds_keeps_its_mark(
     assert taints(after) == taints(node)
 
 
-@pytest.mark.parametrize("record", ["{", "[]", '"x"', '{"phase":"odd"}', "[" * 9999])
+@pytest.mark.parametrize("record", ["{", "[]", '"x"', '{"phase":"odd"}', "[" * 9999, NAIVE])
 def test_a_record_that_cannot_be_read_is_the_controllers(record) -> None:
     node = a_node(PENDING_REBOOT, mark=PENDING_REBOOT, record=record, taints=[TAINT])
 
@@ -310,6 +311,25 @@ def test_what_a_person_gives_free_is_marked_for_new_evidence_only() -> None:
 
     assert (label(same), mark(same), taints(same)) == ("Schedulable", None, [])
     assert label(again) == label(rebooted) == PENDING_REBOOT
+
+
+@pytest.mark.parametrize("ago", [0, 1])
+@pytest.mark.parametrize("is_event", [False, True])
+def test_what_the_controller_forgave_is_not_marked_though_the_report_was_lost(
+    ago, is_event
+) -> None:
+    record = a_record(Phase.SCHEDULABLE, cleared_at=NOW)
+    seen_at = NOW - ago * SECOND
+    since = NOW - timedelta(hours=1) if is_event else seen_at
+    old = replace(REBOOT, since=since, seen_at=seen_at if is_event else None)
+    marked = a_node(PENDING_REBOOT, mark=PENDING_REBOOT, record=record, taints=[TAINT])
+
+    for node in (a_node("Schedulable", record=record), marked):
+        after = told(node, a_report(old))
+        assert (label(after), mark(after), taints(after)) == ("Schedulable", None, [])
+
+    new = replace(REBOOT, since=since, seen_at=NOW + timedelta(microseconds=1))
+    assert label(told(a_node("Schedulable", record=record), a_report(old, new))) == PENDING_REBOOT
 
 
 def test_a_taint_of_another_value_is_left_and_not_doubled() -> None:

@@ -19,7 +19,7 @@ from holdfast.model.names import (
     HealthStatus,
     Labels,
 )
-from holdfast.model.nodes import Phase
+from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 
 MESSAGE_CHARS: Final = 256
@@ -137,8 +137,9 @@ def _marked(
     """The health label, the agent's mark and the taints that the node is to have."""
     label = _labels(node).get(labels.node_health_status)
     own = _annotations(node).get(AGENT_MARK)
-    phase = _phase(node)
-    wanted = _needed(told.faults)
+    record = _record(node)
+    phase = record.phase if record is not None else None
+    wanted = _needed(fault for fault in told.faults if not _is_forgiven(fault, record))
     is_own = own is not None and label == own
     is_free = label is None or label == HealthStatus.SCHEDULABLE
     taints = _taints(node)
@@ -176,8 +177,8 @@ def _weight(fault: Fault) -> tuple[int, bool]:
     return (fault.remedy.strength, fault.urgency is Urgency.IMMEDIATE)
 
 
-def _phase(node: Json) -> Phase | None:
-    """Where the controller has the node; None without a record.
+def _record(node: Json) -> NodeRecord | None:
+    """What the controller remembers; None without a controller.
 
     A record that cannot be read counts as a repair that is under way.
     """
@@ -185,9 +186,18 @@ def _phase(node: Json) -> Phase | None:
     if text is None:
         return None
     try:
-        return Phase(json.loads(text)["phase"])
+        record = from_plain(NodeRecord, json.loads(text))
+        if record.cleared_at is None or record.cleared_at.tzinfo is not None:
+            return record
     except _UNREADABLE:
-        return Phase.QUARANTINED
+        pass
+    return NodeRecord(phase=Phase.QUARANTINED, phase_since=datetime.min.replace(tzinfo=UTC))
+
+
+def _is_forgiven(fault: Fault, record: NodeRecord | None) -> bool:
+    """Whether somebody gave the node free after all that is known of the fault."""
+    cleared_at = record.cleared_at if record is not None else None
+    return cleared_at is not None and (fault.seen_at or fault.since) <= cleared_at
 
 
 def _report_text(node: Json, told: NodeReport) -> str:
