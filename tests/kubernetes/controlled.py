@@ -28,10 +28,11 @@ NAMESPACE = "holdfast"
 GROUP = "node.kubernetes.io/instance-type"
 
 
-def api_of(cluster: Cluster, name: str = "test") -> Api:
+def api_of(cluster: Cluster, token: str = "") -> Api:
+    """A client; of the user who may do everything if no token is given."""
     plane = cluster.plane
-    server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: plane.token)
-    return Api(server, user_agent=name, field_manager=name, timeout=timedelta(seconds=5))
+    server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: token or plane.token)
+    return Api(server, user_agent="test", field_manager="test", timeout=timedelta(seconds=5))
 
 
 def install(cluster: Cluster) -> None:
@@ -48,9 +49,11 @@ def install(cluster: Cluster) -> None:
 class Controlled:
     """A backend at work, and what a test does beside it."""
 
-    def __init__(self, cluster: Cluster, settings: KubernetesSettings | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, settings: KubernetesSettings | None = None, token: str = ""
+    ) -> None:
         self.real = cluster
-        self.api = api_of(cluster)
+        self.api = api_of(cluster, token)
         self.events = FakeEvents()
         self.woken = threading.Event()
         self.evicted: list[tuple[str, str]] = []
