@@ -1,0 +1,300 @@
+"""A cluster at work: played kubelets, a real agent on each node, an owner of the machines, and real
+controllers."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from controlled import GROUP, NAMESPACE, api_of
+from real_cluster import Cluster, until
+
+from holdfast.adapters.kubernetes.api_errors import NotFound
+from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.model.incidents import Incident
+from holdfast.model.names import RECORD, Labels
+
+HEALTH = Labels().node_health_status
+XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, GPU has an error"
+REPLACE_XID = XID.format(74)
+REBOOT_XID = XID.format(73)
+
+_ORDER = """
+import json, os, sys
+order = {key: os.environ["HOLDFAST_" + key.upper()] for key in ("action", "node", "token")}
+order["refused"] = os.path.exists(sys.argv[2])
+with open(sys.argv[1], "a", encoding="utf-8") as orders:
+    orders.write(json.dumps(order) + chr(10))
+if order["refused"]:
+    sys.exit("the owner of the machines refuses")
+"""
+_QUICK_ELECTION = """
+[kubernetes.election]
+duration = "1500ms"
+renew_deadline = "1s"
+retry = "200ms"
+"""
+
+
+@dataclass
+class Machine:
+    """A node with its agent."""
+
+    name: str
+    group: str
+    folder: Path
+    agent: subprocess.Popen[bytes] | None = None
+    lines: int = 0
+
+    def log(self, message: str) -> None:
+        self.lines += 1
+        with (self.folder / "kmsg").open("a", encoding="utf-8") as kmsg:
+            kmsg.write(f"4,{self.lines},{self.lines},-;{message}\n")
+
+    def power_off(self) -> None:
+        if self.agent is not None:
+            self.agent.kill()
+            self.agent.wait()
+            self.agent = None
+
+
+@dataclass
+class Controller:
+    """A real controller's process."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text(encoding="utf-8")
+
+    @property
+    def errors(self) -> str:
+        return (self.folder / "errors").read_text(encoding="utf-8")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+@dataclass
+class Fleet:
+    """Everything together."""
+
+    cluster: Cluster
+    folder: Path
+    machines: dict[str, Machine] = field(default_factory=dict)
+    controllers: list[Controller] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """Tokens of the orders that were carried out."""
+
+    carries_out: bool = True
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        self.api = api_of(self.cluster)
+        self.incidents_now = KubernetesIncidents(self.api)
+        self._over = threading.Event()
+        self.owner = threading.Thread(target=self._own, name="owner", daemon=True)
+
+    # Machines
+
+    def start(self, *names: str, group: str = "p5") -> None:
+        """Machines that are there from the beginning."""
+        for name in names:
+            self._join(name, group)
+        for name in names:
+            until(lambda name=name: self.annotation(name, "holdfast.dev/report"))
+
+    def new_name(self) -> str:
+        return f"spare-{next(self.numbers)}"
+
+    def _join(self, name: str, group: str) -> Machine:
+        folder = self.folder / name
+        folder.mkdir()
+        machine = Machine(name, group, folder)
+        provider_id = f"aws:///us-west-2a/i-{uuid.uuid4().hex[:17]}"
+        node = self.cluster.nodes.join(name, labels={GROUP: group}, provider_id=provider_id)
+        self.machines[name] = machine
+        self._boot(machine, node.status.nodeInfo.bootID)
+        return machine
+
+    def _boot(self, machine: Machine, boot_id: str) -> None:
+        machine.lines = 0
+        (machine.folder / "kmsg").write_bytes(b"")
+        (machine.folder / "boot_id").write_text(f"{boot_id}\n", encoding="utf-8")
+        config = machine.folder / "agent.toml"
+        plane = self.cluster.plane
+        (machine.folder / "token").write_text(plane.token, encoding="utf-8")
+        config.write_text(
+            f"""
+            kmsg = "{machine.folder}/kmsg"
+            boot_id_file = "{machine.folder}/boot_id"
+            report_dir = "{machine.folder}/run"
+            log_files = []
+            logs_only = true
+            heartbeat = "100ms"
+            [kubernetes]
+            server = "{plane.url}"
+            ca_file = "{plane.certificate}"
+            token_file = "{machine.folder}/token"
+            """,
+            encoding="utf-8",
+        )
+        with (machine.folder / "stderr").open("ab") as errors:
+            machine.agent = subprocess.Popen(
+                [sys.executable, "-m", "holdfast", "agent", "--config", config,
+                 "--die-with-parent"],
+                env={**os.environ, "NODE_NAME": machine.name},
+                stderr=errors,
+            )  # fmt: skip
+
+    # The owner of the machines
+
+    @property
+    def orders(self) -> list[dict[str, Any]]:
+        """What was ordered, repetitions included."""
+        with suppress(FileNotFoundError):
+            text = (self.folder / "orders").read_text(encoding="utf-8")
+            return [json.loads(line) for line in text.splitlines()]
+        return []
+
+    def refuse(self) -> None:
+        (self.folder / "refuses").touch()
+
+    def accept(self) -> None:
+        (self.folder / "refuses").unlink()
+
+    def _own(self) -> None:
+        while not self._over.wait(0.05):
+            for order in self.orders if self.carries_out else ():
+                if not order["refused"] and order["token"] not in self.done:
+                    self.done.append(order["token"])
+                    self._carry_out(order["action"], self.machines[order["node"]])
+
+    def _carry_out(self, action: str, machine: Machine) -> None:
+        machine.power_off()
+        if action == "reboot":
+            self.cluster.nodes.reboot(machine.name)
+            node = self.api.get(f"/api/v1/nodes/{machine.name}")
+            self._boot(machine, node["status"]["nodeInfo"]["bootID"])
+            return
+        with suppress(Exception):  # somebody may have removed the node by hand
+            self.cluster.nodes.leave(machine.name)
+        del self.machines[machine.name]
+        self._join(self.new_name(), machine.group)
+
+    # Controllers
+
+    def control(self, *, settings: str = "", kubeconfig: Path | None = None) -> Controller:
+        """Another controller."""
+        folder = self.folder / f"controller-{len(self.controllers)}"
+        folder.mkdir()
+        order = [sys.executable, "-c", _ORDER, str(self.folder / "orders"),
+                 str(self.folder / "refuses")]  # fmt: skip
+        config = folder / "controller.toml"
+        config.write_text(
+            f"""
+            {settings}
+            [provider]
+            replace = "command"
+            [provider.command]
+            reboot = {json.dumps(order)}
+            replace = {json.dumps(order)}
+            {_QUICK_ELECTION}
+            """,
+            encoding="utf-8",
+        )
+        known = self.cluster.plane.kubeconfig() if kubeconfig is None else kubeconfig
+        argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
+                "--kubeconfig", known, "--listen", "0"]  # fmt: skip
+        with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:
+            process = subprocess.Popen(argv, stdout=log, stderr=errors)
+        self.controllers.append(Controller(process, folder))
+        return self.controllers[-1]
+
+    # What there is to see
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self.api.get(f"/api/v1/nodes/{name}")
+        except NotFound:
+            return None
+
+    def annotation(self, name: str, key: str) -> str | None:
+        node = self.node(name)
+        return None if node is None else (node["metadata"].get("annotations") or {}).get(key)
+
+    def health(self, name: str) -> str | None:
+        node = self.node(name)
+        return None if node is None else node["metadata"]["labels"].get(HEALTH)
+
+    def phase(self, name: str) -> str | None:
+        text = self.annotation(name, RECORD)
+        return None if text is None else str(json.loads(text)["phase"])
+
+    def is_marked(self, name: str) -> bool:
+        """Whether pods are kept off it, by our taint or by our cordon."""
+        node = self.node(name)
+        assert node is not None
+        taints = [taint["key"] for taint in node["spec"].get("taints", ())]
+        return HEALTH in taints or node["spec"].get("unschedulable", False)
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        return KubernetesIncidents(self.api).list_incidents()
+
+    def until_schedulable(self, *names: str) -> None:
+        for name in names:
+            until(lambda name=name: self.phase(name) == "schedulable")
+
+    def until_recovered(self, name: str) -> Incident:
+        """Until the incident of a node has ended; returns it."""
+        until(lambda: [one for one in self.incidents if one.node == name and one.ended_at])
+        return next(one for one in self.incidents if one.node == name and one.ended_at)
+
+    def close(self) -> None:
+        self._over.set()
+        if self.owner.is_alive():
+            self.owner.join()
+        for controller in self.controllers:
+            if controller.process.poll() is None:
+                controller.kill()
+        for machine in self.machines.values():
+            machine.power_off()
+        self.api.close()
+
+
+@contextmanager
+def a_fleet(cluster: Cluster, folder: Path) -> Iterator[Fleet]:
+    fleet = Fleet(cluster, folder)
+    with suppress(Exception):
+        fleet.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    fleet.owner.start()
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def stays(condition: Any, seconds: float) -> None:
+    """Fail unless it holds all the time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert condition()
+        time.sleep(0.05)
