@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.adapters.providers import table
 from holdfast.adapters.providers.orders import Orders, OwnerAway
-from holdfast.adapters.providers.settings import ProviderConfig, ProviderName
+from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import ROWS, build_provider
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
@@ -146,6 +146,19 @@ def test_without_a_provider_orders_say_what_to_do_by_hand() -> None:
     with pytest.raises(ProviderError, match=r"no provider .* set provider.reboot") as caught:
         provider.reboot(a_node(provider_id=""), "t/1")
     assert "reboot node-1 by hand" in str(caught.value)
+
+
+def test_what_replaces_does_not_reboot_where_that_is_left_to_people() -> None:
+    config = ProviderConfig(
+        replace=ProviderName.COMMAND,
+        reboot=ProviderName.NONE,
+        command=CommandSettings(replace=("true",)),
+    )
+    provider = build_provider(config, FakeClock())
+
+    provider.replace(NODE, "t/1")
+    with pytest.raises(ProviderError, match=r"reboot node-1 .* by hand"):
+        provider.reboot(NODE, "t/2")
 
 
 def test_every_provider_has_a_row() -> None:

@@ -122,9 +122,9 @@ def test_an_unknown_node_is_gone_for_a_reboot_and_done_with_for_a_replacement(
 def test_what_may_pass_is_tried_again(
     hyperpod: HyperPod, orders: Orders, verb: str, code: str, expected: type[Exception]
 ) -> None:
-    hyperpod.failure = {"ErrorCode": code, "Message": "status is SystemUpdating"}
+    hyperpod.failure = {"ErrorCode": code, "Message": "cannot replace: SystemUpdating"}
 
-    with pytest.raises(expected, match=f"{code}: status is SystemUpdating"):
+    with pytest.raises(expected, match=f"{code}: cannot replace: SystemUpdating"):
         getattr(orders, verb)(NODE, "t/1")
 
 
@@ -144,6 +144,14 @@ def test_an_answer_about_another_node_is_none(front: Front, orders: Orders) -> N
     with pytest.raises(
         ProviderError, match=f"did not say whether it took the order for {INSTANCE}"
     ):
+        orders.replace(NODE, "t/1")
+
+
+def test_a_refusal_of_another_node_is_none(front: Front, orders: Orders) -> None:
+    failed = [{"NodeId": "i-00000000", "ErrorCode": "InstanceIdNotFound", "Message": "no"}]
+    front.always["BatchReplaceClusterNodes"] = (200, json.dumps({"Failed": failed}))
+
+    with pytest.raises(ProviderError, match="did not say"):
         orders.replace(NODE, "t/1")
 
 
