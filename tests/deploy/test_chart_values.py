@@ -74,6 +74,7 @@ def test_examples_say_what_they_promise(helm: Helm) -> None:
     _, karpenter = configs(helm, example("karpenter"))
     _, webhook = configs(helm, example("webhook"))
     nvidia, watching = configs(helm, example("nvidia"))
+    _, neuron = configs(helm, example("neuron"))
 
     assert (ec2.provider.replace, ec2.provider.rebooter) == (
         ProviderName.EC2_AUTOSCALING,
@@ -87,6 +88,8 @@ def test_examples_say_what_they_promise(helm: Helm) -> None:
     assert nvidia.xid == {"94": Remedy.NONE}
     assert nvidia.detectors["clock-state"].enabled is False
     assert watching.nodes.node_recovery is RecoveryMode.NONE
+    assert neuron.nodes.node_recovery is RecoveryMode.NONE
+    assert neuron.provider.replace is ProviderName.EC2_AUTOSCALING
 
 
 @pytest.mark.parametrize(
@@ -403,3 +406,10 @@ def test_names_in_the_policies_are_those_that_are_published(helm: Helm) -> None:
     assert RECORD in said["record"]
     free = set(re.findall(r"\((\w+(?:\|\w+)+)\)", said["isRepaired"])[0].split("|"))
     assert free == {Phase.SCHEDULABLE, Phase.JOINING, Phase.CHECKING}
+
+
+def test_a_sidecar_runs_beside_the_agent(helm: Helm) -> None:
+    found = helm.objects(given=['agent.sidecars=[{"name": "recovery", "image": "recovery"}]'])
+    [_, sidecar] = workloads(found)["agent"]["spec"]["containers"]
+
+    assert sidecar == {"name": "recovery", "image": "recovery"}
