@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,21 +114,22 @@ class Fleet:
 
     # Machines
 
-    def start(self, *names: str, group: str = "p5") -> None:
+    def start(self, *names: str, group: str = "p5", instances: Sequence[str] = ()) -> None:
         """Machines that are there from the beginning."""
-        for name in names:
-            self._join(name, group)
+        for name, instance in itertools.zip_longest(names, instances, fillvalue=""):
+            self.join(name, group, instance)
         for name in names:
             until(lambda name=name: self.annotation(name, "holdfast.dev/report"))
 
     def new_name(self) -> str:
         return f"spare-{next(self.numbers)}"
 
-    def _join(self, name: str, group: str) -> Machine:
+    def join(self, name: str, group: str, instance: str = "") -> Machine:
+        """A machine comes up."""
         folder = self.folder / name
         folder.mkdir()
         machine = Machine(name, group, folder)
-        provider_id = f"aws:///us-west-2a/i-{uuid.uuid4().hex[:17]}"
+        provider_id = f"aws:///us-west-2a/{instance or f'i-{uuid.uuid4().hex[:17]}'}"
         node = self.cluster.nodes.join(name, labels={GROUP: group}, provider_id=provider_id)
         self.machines[name] = machine
         self._boot(machine, node.status.nodeInfo.bootID)
@@ -188,34 +189,33 @@ class Fleet:
                     self._carry_out(order["action"], self.machines[order["node"]])
 
     def _carry_out(self, action: str, machine: Machine) -> None:
-        machine.power_off()
         if action == "reboot":
+            machine.power_off()
             self.cluster.nodes.reboot(machine.name)
             node = self.api.get(f"/api/v1/nodes/{machine.name}")
             self._boot(machine, node["status"]["nodeInfo"]["bootID"])
             return
-        with suppress(Exception):  # somebody may have removed the node by hand
-            self.cluster.nodes.leave(machine.name)
-        del self.machines[machine.name]
-        self._join(self.new_name(), machine.group)
+        self.leave(machine.name)
+        self.join(self.new_name(), machine.group)
+
+    def leave(self, name: str) -> None:
+        """A machine is terminated, and its node goes with it."""
+        self.machines.pop(name).power_off()
+        self.cluster.nodes.leave(name)
 
     # Controllers
 
-    def control(self, *, settings: str = "", kubeconfig: Path | None = None) -> Controller:
-        """Another controller."""
+    def control(
+        self, *, settings: str = "", provider: str = "", kubeconfig: Path | None = None
+    ) -> Controller:
+        """Another controller; without ``provider`` it orders from our own owner of machines."""
         folder = self.folder / f"controller-{len(self.controllers)}"
         folder.mkdir()
-        order = [sys.executable, "-c", _ORDER, str(self.folder / "orders"),
-                 str(self.folder / "refuses")]  # fmt: skip
         config = folder / "controller.toml"
         config.write_text(
             f"""
             {settings}
-            [provider]
-            replace = "command"
-            [provider.command]
-            reboot = {json.dumps(order)}
-            replace = {json.dumps(order)}
+            {provider or self._command()}
             {_QUICK_ELECTION}
             """,
             encoding="utf-8",
@@ -227,6 +227,17 @@ class Fleet:
             process = subprocess.Popen(argv, stdout=log, stderr=errors)
         self.controllers.append(Controller(process, folder))
         return self.controllers[-1]
+
+    def _command(self) -> str:
+        files = [str(self.folder / name) for name in ("orders", "refuses")]
+        argv = json.dumps([sys.executable, "-c", _ORDER, *files])
+        return f"""
+            [provider]
+            replace = "command"
+            [provider.command]
+            reboot = {argv}
+            replace = {argv}
+        """
 
     # What there is to see
 

@@ -146,8 +146,7 @@ def test_the_incident_of_a_node_that_vanishes_by_itself_ends(fleet: Fleet) -> No
     fleet.machines["a"].log(REPLACE_XID)
     until(lambda: fleet.phase("a") == "quarantined" and fleet.incidents)
 
-    fleet.machines.pop("a").power_off()
-    fleet.cluster.nodes.leave("a")
+    fleet.leave("a")
 
     incident = fleet.until_recovered("a")
     assert incident.vanished_at is not None
