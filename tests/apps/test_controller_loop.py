@@ -1,5 +1,4 @@
 import json
-import threading
 from datetime import timedelta
 
 import pytest
@@ -12,6 +11,7 @@ from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.loop import ControllerLoop
 from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
 from holdfast.apps.controller.platform import Platform
+from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.kit.quota import Quota
@@ -48,7 +48,7 @@ class World:
         self.cluster = FakeCluster(nodes, self.calls, SystemClock())
         self.leadership = leadership or Alone()
         self.metrics = ControllerMetrics("prod", self.leadership, [])
-        self.news = threading.Event()
+        self.news = Wakeup()
         self.looks = 0
         self._is_ready = is_ready
         self._rounds = rounds

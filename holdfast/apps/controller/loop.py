@@ -1,17 +1,15 @@
 """The loop of a controller: rounds while it leads, and sleep between them."""
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.apps.controller.metrics import ControllerMetrics
+from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.ports.clock import Clock
 from holdfast.ports.leadership import Leadership
-
-NOW: Final = timedelta(0)
 
 MIN_PAUSE: Final = timedelta(milliseconds=10)
 """Between two rounds, so that a burst of news is one round, and no bug can spin the loop."""
@@ -33,7 +31,7 @@ class ControllerLoop:
         leadership: Leadership,
         is_ready: Callable[[], bool],
         metrics: ControllerMetrics,
-        wake: threading.Event,
+        wake: Wakeup,
         clock: Clock,
     ) -> None:
         """Make rounds of ``nodes``.
@@ -51,14 +49,14 @@ class ControllerLoop:
         self._leadership = leadership
         self._is_ready = is_ready
         self._metrics = metrics
-        self._news = wake
+        self._wake = wake
         self._clock = clock
         self._is_stopped = False
 
     def stop(self) -> None:
         """Make no other round. May be called from any thread, and by a signal."""
         self._is_stopped = True
-        self._news.set()
+        self._wake.set()
 
     def run(self) -> None:
         """Make rounds until ``stop`` is called.
@@ -71,8 +69,7 @@ class ControllerLoop:
             self._metrics.beat()
             wake_at = self._round(self._clock.now())
             time.sleep(MIN_PAUSE.total_seconds())
-            self._news.wait(max(wake_at - self._clock.now(), NOW).total_seconds())
-            self._news.clear()
+            self._wake.wait((wake_at - self._clock.now()).total_seconds())
 
     def _round(self, began: datetime) -> datetime:
         if not self._is_ready() or not self._leadership.is_held():

@@ -1,7 +1,6 @@
 """A working controller, put together from its configuration."""
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.loop import STANDBY, ControllerLoop
 from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
 from holdfast.apps.controller.platform import Connect, Platform
+from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.model.errors import BackendError
 
@@ -41,7 +41,7 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
 
     """
     clock = SystemClock()
-    wake = threading.Event()
+    wake = Wakeup()
     with ExitStack() as opened:
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
@@ -83,11 +83,12 @@ def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> N
 
     """
     clock = SystemClock()
-    wake = threading.Event()
-    stopped = threading.Event()
+    wake = Wakeup()
+    is_stopped = False
 
     def stop() -> None:
-        stopped.set()
+        nonlocal is_stopped
+        is_stopped = True
         wake.set()
 
     with ExitStack() as opened, _signals(stop):
@@ -95,13 +96,12 @@ def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> N
         opened.callback(platform.close)
         dry_run = DryRun(platform.cluster, config.nodes, clock)
         troubles = _Troubles(platform, say)
-        while not stopped.is_set():
+        while not is_stopped:
             if troubles.is_ready():
                 _tell(dry_run, say, tell, once=once)
                 if once:
                     return
-            if wake.wait(STANDBY.total_seconds()):
-                wake.clear()
+            wake.wait(STANDBY.total_seconds())
 
 
 class _Troubles:
