@@ -75,6 +75,28 @@ def test_the_notes_say_who_repairs(installation: Installation, helm: Helm) -> No
     assert "marked and not repaired" in notes('controller.config.nodes.node_recovery="None"')
 
 
+@pytest.mark.parametrize(
+    ("kind", "level"), [("Deployment", "restricted"), ("DaemonSet", "privileged")]
+)
+def test_pods_are_admitted_at_the_strictest_level_that_they_can_keep_to(
+    installation: Installation, helm: Helm, kind: str, level: str
+) -> None:
+    [workload] = [one for one in helm.objects() if one["kind"] == kind]
+    space = f"level-{level}"
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
+    namespace["metadata"]["labels"] = labels
+    installation.plane.request("POST", "/api/v1/namespaces", namespace)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    spec = workload["spec"]["template"]["spec"]
+    account["metadata"] = {"name": spec["serviceAccountName"]}
+    path = f"/api/v1/namespaces/{space}"
+    installation.plane.request("POST", f"{path}/serviceaccounts", account)
+
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    installation.plane.request("POST", f"{path}/pods", pod)
+
+
 def _names(installation: Installation) -> set[str]:
     """Of all that the chart makes, in any namespace."""
     kinds = (
