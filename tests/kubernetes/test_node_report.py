@@ -94,15 +94,17 @@ def test_an_agent_keeps_a_lease_that_goes_with_its_node(node: OnNode) -> None:
     until(lambda: node.lease["spec"]["renewTime"] > first["spec"]["renewTime"])
 
 
-def test_a_node_of_the_same_name_gets_everything_anew(cluster: Cluster, node: OnNode) -> None:
-    node.tell(a_report(REPLACE))
-    until(lambda: node.lease)
-    cluster.nodes.leave(NODE)
-    cluster.nodes.join(NODE)
+def test_a_node_of_the_same_name_gets_everything_anew(cluster: Cluster, token: str) -> None:
+    pace = Pace(look=900, evidence=900, lease=0.1, events=900)  # the lost lease gives the sign
+    with reporting(cluster.plane, NODE, token, pace=pace) as node:
+        node.tell(a_report(REPLACE))
+        until(lambda: node.lease)
+        cluster.nodes.leave(NODE)
+        cluster.nodes.join(NODE)
 
-    until(lambda: node.label == "UnschedulablePendingReplacement")
-    uid = node.object["metadata"]["uid"]
-    until(lambda: node.lease and node.lease["metadata"]["ownerReferences"][0]["uid"] == uid)
+        until(lambda: node.label == "UnschedulablePendingReplacement")
+        uid = node.object["metadata"]["uid"]
+        until(lambda: node.lease and node.lease["metadata"]["ownerReferences"][0]["uid"] == uid)
 
 
 def test_no_other_node_is_ever_touched(cluster: Cluster, node: OnNode) -> None:

@@ -1,9 +1,11 @@
 """An API server that answers badly, and then well."""
 
 import json
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -86,11 +88,11 @@ def server() -> Iterator[ScriptedServer]:
 
 
 class Agent:
-    def __init__(self, url: str, pace: Pace) -> None:
+    def __init__(self, url: str, pace: Pace, timeout_s: float = 0.2) -> None:
         self.said: list[str] = []
         self.last: NodeReport | None = None
         api = Api(
-            Server(url=url), user_agent="t", field_manager="t", timeout=timedelta(seconds=0.2)
+            Server(url=url), user_agent="t", field_manager="t", timeout=timedelta(seconds=timeout_s)
         )
         self.reporter = NodeReporter(
             api,
@@ -188,6 +190,43 @@ def test_events_come_in_batches_and_the_oldest_are_dropped(
     agent.reporter.close()
     assert told < EVENTS_AT_ONCE
     assert len(set(server.answers.created)) == EVENTS_KEPT
+
+
+def test_what_is_seen_while_its_event_is_sent_is_sent_next(server: ScriptedServer) -> None:
+    agent = Agent(server.url, Pace(look=900, evidence=900, lease=900, events=0.01))
+    again = replace(a_fault(), count=2)
+
+    def meanwhile(handler: Handler) -> None:
+        server.answers.trouble = None
+        agent.tell(again)
+        say({})(handler)
+
+    server.answers.applies = lambda handler: handler.command == "POST"
+    server.answers.trouble = meanwhile
+    agent.tell(a_fault())
+
+    until(lambda: 2 in [one.content.get("count") for one in server.asked if one.verb == "POST"])
+    agent.reporter.close()
+
+
+def test_a_report_that_was_refused_as_its_agent_ended_is_not_sent_again(
+    server: ScriptedServer,
+) -> None:
+    agent = Agent(server.url, SLOW, timeout_s=20)
+
+    def ended(handler: Handler) -> None:
+        agent.reporter.close()  # which does not wait for this answer
+        closed.set()
+        TROUBLES["changed meanwhile"](handler)
+
+    closed = threading.Event()
+    server.answers.applies = lambda handler: handler.command == "PATCH"
+    server.answers.trouble = ended
+    agent.tell(a_fault())
+
+    until(closed.is_set)
+    agent.reporter.close()  # which waits for the thread
+    assert [one.verb for one in server.asked] == ["GET", "PATCH"]
 
 
 def test_no_more_than_a_batch_of_events_at_once(server: ScriptedServer, agent: Agent) -> None:

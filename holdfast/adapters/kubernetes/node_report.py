@@ -166,8 +166,9 @@ class NodeReporter:
                     self._lock.wait(pause)
                 if self._stopped:
                     return
-            for duty in filter(_is_due, duties):
-                duty.run()
+            for duty in duties:
+                if _is_due(duty) and not self._stopped:
+                    duty.run()
 
     def _tell(self) -> None:
         """Make the Node object say what the newest report says."""
