@@ -94,5 +94,5 @@ def _marked_ms(api: Api, directory: Path, number: int) -> float:
 
 
 def _is_marked(node: Mapping[str, Any]) -> bool:
-    taints = node["spec"].get("taints", [])
-    return HEALTH in node["metadata"]["labels"] and any(one["key"] == HEALTH for one in taints)
+    labels, taints = node["metadata"].get("labels", ()), node["spec"].get("taints", ())
+    return HEALTH in labels and any(taint["key"] == HEALTH for taint in taints)
