@@ -278,7 +278,17 @@ def test_a_policy_that_forbids_is_told_in_its_own_words(server: ScriptedServer, 
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>Bad request", b"[1]", b'"x"', b'{"details": 3}', b"\xff\xfe"]
+    "body",
+    [
+        b"",
+        b"<html>Bad request",
+        b"[1]",
+        b'"x"',
+        b"\xff\xfe",
+        b'{"details": 3}',
+        b'{"details": {"causes": 3}}',
+        b'{"details": {"causes": [3]}}',
+    ],
 )
 def test_an_error_that_is_not_the_api_servers_is_told_all_the_same(
     server: ScriptedServer, api: Api, body: bytes
@@ -777,6 +787,8 @@ def test_a_watch_that_is_refused_raises_at_once(server: ScriptedServer, api: Api
         pytest.param(hang(events(ADDED, end=False) + b"50\r\n{"), id="stalled within an event"),
         pytest.param(break_off(events(ADDED, "nonsense")), id="nonsense"),
         pytest.param(break_off(events(ADDED, {"type": "ADDED"})), id="without an object"),
+        pytest.param(break_off(events(ADDED, {"type": "ADDED", "object": 3})), id="no object"),
+        pytest.param(break_off(events(ADDED, {"type": "ADDED", "object": "x"})), id="a word"),
     ],
 )
 def test_a_watch_that_breaks_says_so(server: ScriptedServer, api: Api, broken) -> None:

@@ -300,14 +300,14 @@ def api(server: ScriptedServer) -> Iterator[Api]:
     api.close()
 
 
-def election(api: Api, changes: list[str]) -> LeaderElection:
+def election(api: Api, changes: list[str], terms: Terms = FAST) -> LeaderElection:
     return LeaderElection(
         api,
         namespace="default",
         name="l",
         identity="me",
         changed=lambda: changes.append("changed"),
-        terms=FAST,
+        terms=terms,
     )
 
 
@@ -379,7 +379,10 @@ def test_who_loses_the_race_does_not_lead(server: ScriptedServer, api: Api) -> N
 
 def test_a_leader_that_sees_another_stops_at_once(server: ScriptedServer, api: Api) -> None:
     changes: list[str] = []
-    one = election(api, changes)
+    patient = Terms(
+        duration=timedelta(hours=2), renew_deadline=timedelta(hours=1), retry=FAST.retry
+    )
+    one = election(api, changes, patient)
     server.answers.extend([say(lease("me")), say(lease("me", 2))])
     server.answers.extend([say(lease("other", version)) for version in range(3, 1000)])
 

@@ -278,6 +278,16 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed(scripted: Scripte
     assert reflector.error == ""
 
 
+def test_breaks_do_not_slow_down_a_watch_that_has_something_to_tell(scripted: Scripted) -> None:
+    """Forty pauses that grew would take minutes."""
+    happened = [event("ADDED", node(f"n{version}", version)) for version in range(8, 48)]
+    reflector = scripted.follow(
+        say(listing(7)), *[break_off(events(one, end=False)) for one in happened]
+    )
+
+    until(lambda: len(reflector.objects()) == 40)
+
+
 def test_it_ends_while_it_waits(scripted: Scripted) -> None:
     reflector = scripted.follow(say(listing(7)))
     until(lambda: len(scripted.server.asked) == 2)

@@ -307,7 +307,7 @@ class Api:
         connection.request(request.verb, target, body=request.body, headers=headers)
 
     def _no_answer(self, error: Exception) -> str:
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and error.errno is None:  # ours, not that of TCP
             return f"{self._server.url} did not answer within {self._timeout_s:g} s"
         return f"the connection to {self._server.url} broke: {error!r}"
 

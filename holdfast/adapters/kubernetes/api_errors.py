@@ -118,9 +118,7 @@ def status_error(
     """The error of a ``Status`` object, from an answer or from an ERROR event of a watch."""
     reason = str(content.get("reason") or "")
     message = str(content.get("message") or "").strip()
-    details = content.get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    if any(cause.get("reason") == DISRUPTION_BUDGET for cause in causes or []):
+    if _is_disruption_budget(content.get("details")):
         reason = DISRUPTION_BUDGET
     kind = _KINDS.get(status, ApiError)
     if reason == "AlreadyExists":
@@ -132,6 +130,13 @@ def status_error(
         reason=reason,
         message=message,
         after=None if seconds is None else timedelta(seconds=int(seconds)),
+    )
+
+
+def _is_disruption_budget(details: Any) -> bool:
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == DISRUPTION_BUDGET for cause in causes
     )
 
 

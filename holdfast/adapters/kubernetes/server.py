@@ -27,8 +27,9 @@ _TOKEN_AGE_S: Final = 60.0
 _UNANSWERED_MS: Final = 5_000
 """A peer that acknowledges nothing for so long is gone; the next try then still has time."""
 
-_PROBES: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""Seconds, seconds, count: a silent watch notices within 25 s that its peer is gone."""
+_PROBES: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5}
+"""Seconds of silence before TCP asks whether the peer is there, and between two such questions.
+Together with the above, a silent watch ends 15 s after its peer has gone."""
 
 _POOL: Final = 8
 """Idle connections kept; more calls than this at once are rare."""

@@ -71,8 +71,7 @@ class Watch:
     def _event(self, line: bytes) -> Json:
         try:
             event = json.loads(line)
-            content = event["object"]
-            kind = event["type"]
+            kind, content = event["type"], dict(event["object"])
         except (ValueError, KeyError, TypeError) as error:
             raise Unreachable(f"{self._call}: not an event: {line[:200]!r}") from error
         if kind == "ERROR":
