@@ -61,8 +61,8 @@ class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.answers: deque[Answer] = deque()
         self.asked: list[Asked] = []
         self.released = threading.Event()  # ends every answer that hangs

@@ -441,6 +441,20 @@ def test_a_server_that_is_down_is_told_with_its_address() -> None:
     assert not told.value.sent
 
 
+def test_what_was_not_sent_is_tried_again_even_if_it_must_not_be_done_twice() -> None:
+    port = free_port()
+    begun: list[ScriptedServer] = []
+    later = threading.Timer(0.3, lambda: begun.append(ScriptedServer(port=port)))
+    later.start()
+    api = client(Server(url=f"http://127.0.0.1:{port}"))
+
+    assert api.create(NODES, {}) == {}
+    api.close()
+    later.join()
+    assert len(begun[0].asked) == 1
+    begun[0].end()
+
+
 def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used(
     server: ScriptedServer, api: Api
 ) -> None:
