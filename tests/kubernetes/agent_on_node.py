@@ -76,7 +76,7 @@ class OnNode:
 
     @property
     def label(self) -> str | None:
-        return self.object["metadata"]["labels"].get(HEALTH)
+        return self.object["metadata"].get("labels", {}).get(HEALTH)
 
     @property
     def mark(self) -> str | None:

@@ -56,7 +56,8 @@ class OneNode(deque[Answer]):
         super().__init__()
         self.trouble: Answer | None = None
         self.applies: Callable[[Handler], bool] = lambda _: True
-        metadata = {"name": "n1", "uid": "u1", "resourceVersion": "1", "labels": {}}
+        metadata = {"name": "n1", "uid": "u1", "resourceVersion": "1"}
+        metadata |= {"labels": {}, "annotations": {}}
         self.node = {"metadata": metadata, "spec": {}, "status": {}}
         self.created: list[str] = []
 
@@ -73,7 +74,8 @@ class OneNode(deque[Answer]):
             return
         path = asked.path.partition("?")[0]
         if asked.verb == "PATCH" and path == NODE:
-            self.node["metadata"]["labels"] |= asked.content["metadata"].get("labels", {})
+            for part in ("labels", "annotations"):
+                self.node["metadata"][part] |= asked.content["metadata"].get(part, {})
         if asked.verb == "POST":
             self.created.append(asked.content["metadata"]["name"])
         say(self.node if path == NODE else asked.content if asked.body else {})(handler)
@@ -159,18 +161,22 @@ def test_a_server_that_is_not_there_is_waited_for(server: ScriptedServer) -> Non
     agent.reporter.close()
 
 
-def test_an_event_that_is_never_accepted_does_not_hold_up_the_next(
-    server: ScriptedServer, agent: Agent
+def test_an_event_that_is_never_accepted_is_dropped_and_told_of_once(
+    server: ScriptedServer,
 ) -> None:
+    agent = Agent(server.url, Pace(look=900, evidence=900, lease=900, events=0.01))
     server.answers.trouble = refuse(422, "Invalid", "no good")
     server.answers.applies = lambda handler: handler.path.startswith(EVENTS)
     agent.tell(a_fault(), a_fault(code=1))
-    until(lambda: agent.said)
+    until(lambda: len([one for one in server.asked if one.verb == "POST"]) == 2)
 
     server.answers.trouble = None
+    agent.tell(a_fault(), a_fault(code=1), a_fault(code=2))
 
-    until(lambda: any("write events again" in line for line in agent.said))
+    until(lambda: server.answers.created)
+    agent.reporter.close()
     assert len(server.answers.created) == 1
+    assert [line[:40] for line in agent.said] == ["an event is not accepted, and dropped: P"]
 
 
 def test_events_come_in_batches_and_the_oldest_are_dropped(

@@ -124,6 +124,8 @@ class NodeReporter:
         self._lease = Duty(f"renew the lease {lease}", self._renew, every_s=pace.lease, say=say)
         self._telling = Duty("write events", self._send_events, every_s=math.inf, say=say)
         self._events_at = -math.inf
+        self._is_dropping = False
+        self._say = say
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._thread.start()
 
@@ -244,10 +246,13 @@ class NodeReporter:
         for name, event in batch:
             try:
                 self._send(name, event)
+                self._is_dropping = False
             except ApiError as error:
-                if error.status in _HOPELESS:
-                    self._forget(name, event)
-                raise
+                if error.status not in _HOPELESS:
+                    raise
+                if not self._is_dropping:
+                    self._say(f"an event is not accepted, and dropped: {error}")
+                self._is_dropping = True
             self._forget(name, event)
         if self._events:
             self._telling.hurry(self._events_at + self._pace.events)
