@@ -134,7 +134,7 @@ class Controlled:
             node["spec"].get("unschedulable", False),
         )
 
-    def pod(self, name: str, node: str, **changes) -> None:
+    def pod(self, name: str, node: str, *, phase: str = "Running", **changes) -> None:
         """A pod that runs on a node until it is told to end."""
         body = {
             "metadata": {"name": name, **changes.pop("metadata", {})},
@@ -147,7 +147,7 @@ class Controlled:
             },
         }
         self.api.create("/api/v1/namespaces/default/pods", body)
-        until(lambda: self.phase_of(name) == "Running")
+        until(lambda: self.phase_of(name) == phase)
 
     def phase_of(self, pod: str) -> str | None:
         items = self.api.list("/api/v1/namespaces/default/pods")
