@@ -473,6 +473,26 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used(
     assert len(server.asked) == 2
 
 
+def test_where_one_connection_has_died_the_others_are_not_trusted(server: ScriptedServer) -> None:
+    both = threading.Barrier(2)
+
+    def together(handler: object) -> None:
+        both.wait(LONG.total_seconds())
+        say(OK)(handler)
+
+    server.answers.extend([together, together, break_off(), say(OK)])
+    api = client(Server(url=server.url))
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(api.get, [NODE] * 2)) == [OK] * 2
+
+    assert api.get(NODE) == OK
+    api.close()
+
+    peers = [asked.peer for asked in server.asked]
+    assert len(set(peers)) == 3
+    assert peers.count(peers[-1]) == 1
+
+
 def test_a_server_that_announces_its_leave_is_understood(server: ScriptedServer, api: Api) -> None:
     server.answers.extend([say(OK, Connection="close")] * 3)
 

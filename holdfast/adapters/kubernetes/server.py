@@ -8,7 +8,6 @@ import ssl
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +143,8 @@ class Connections:
         self._url = urlsplit(server.url)
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
             raise ConfigError(f"{server.url!r} is not the address of an API server: https://...")
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
 
     @property
     def prefix(self) -> str:
@@ -158,8 +158,7 @@ class Connections:
             Unreachable: it could not be opened; nothing was sent.
 
         """
-        while self._idle:
-            connection = self._idle.pop()
+        while (connection := self._pop()) is not None:
             if _is_quiet(connection):
                 return connection
             connection.close()
@@ -190,15 +189,21 @@ class Connections:
 
     def give_back(self, connection: http.client.HTTPConnection) -> None:
         """Keep a connection whose last answer was read to its end."""
-        if connection.sock is not None and len(self._idle) < _POOL:
-            self._idle.append(connection)
-        else:
+        with self._lock:
+            is_kept = connection.sock is not None and len(self._idle) < _POOL
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
             connection.close()
 
     def clear(self) -> None:
         """Close those that are idle; where one has died, the others likely have, too."""
-        while self._idle:
-            self._idle.pop().close()
+        while (connection := self._pop()) is not None:
+            connection.close()
+
+    def _pop(self) -> http.client.HTTPConnection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         url = self._url
