@@ -5,6 +5,7 @@ from datetime import datetime
 
 from holdfast.decisions.job_resume import failures_at_step
 from holdfast.model.actions import (
+    ConfirmStart,
     Finish,
     JobAction,
     KillAttempt,
@@ -46,6 +47,8 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
             )
         case Relaunch():
             return record
+        case ConfirmStart():
+            return launched(record, now)
         case StopAttempt():
             return replace(
                 record,

@@ -1,15 +1,16 @@
 """Jobs: when an attempt is stopped, whose fault it was, and whether there is another."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import app_restart_since, node_faults, silent_at
-from holdfast.decisions.placement import place, usable
+from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.kit.units import format_duration
 from holdfast.model.actions import (
+    ConfirmStart,
     Finish,
     JobAction,
     KillAttempt,
@@ -20,7 +21,7 @@ from holdfast.model.actions import (
     Wait,
 )
 from holdfast.model.health import Urgency
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobView, RankView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobView, Placing, RankView
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeView, Phase
 
@@ -44,6 +45,8 @@ def decide_job(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
     """Choose what to do with one job now. ``nodes`` holds the whole cluster by name."""
+    if job.ending is not None and not job.record.phase.is_final:
+        return _finish(job, job.ending.outcome, job.ending.reason)
     match job.record.phase:
         case JobPhase.WAITING:
             return _decide_waiting(job, nodes, policy, now)
@@ -63,25 +66,49 @@ def _decide_waiting(
     start_after = job.record.start_after
     if start_after is not None and now < start_after:
         return Wait(until=start_after, why="backing off after a failure of the application")
+    if job.spec.placing is Placing.SCHEDULER:
+        return _await_room(job, nodes, policy, now)
     candidates = usable(nodes.values(), job.spec.name, policy.nodes, now)
     placement = place(job, {node.name: node for node in candidates})
     if placement is not None:
         return StartAttempt(job=job.spec.name, placement=placement)
     shortage = f"{job.spec.nodes} nodes are needed, {len(candidates)} of {len(nodes)} can take work"
-    deadline = (
-        max(job.record.phase_since, start_after or job.record.phase_since)
-        + policy.job.wait_for_nodes
-    )
+    deadline = _wait_deadline(job, policy)
     if now < deadline:
         return Wait(until=deadline, why=f"waiting for nodes: {shortage}")
     waited = format_duration(policy.job.wait_for_nodes)
     return _finish(job, JobPhase.FAILED, f"no healthy nodes within {waited}: {shortage}")
 
 
+def _wait_deadline(job: JobView, policy: ResumePolicy) -> datetime:
+    since = job.record.phase_since
+    return max(since, job.record.start_after or since) + policy.job.wait_for_nodes
+
+
+def _await_room(
+    job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
+) -> JobAction | Wait:
+    """Start unless a repair that is under way makes the room that is missing.
+
+    Where none does, or takes too long, the ranks wait at the scheduler: only if they do, an
+    autoscaler adds nodes.
+    """
+    if job.ranks or not job.is_stop_seen:
+        return Wait(until=None, why="ranks of the attempt before are still there")
+    needed = job.spec.nodes
+    at_hand, in_the_end = room(job, nodes, policy.nodes, now)
+    deadline = _wait_deadline(job, policy)
+    if at_hand >= needed or in_the_end < needed or now >= deadline:
+        return StartAttempt(job=job.spec.name, placement=())
+    shortage = f"there is room for {at_hand} of {needed} ranks until nodes are back in service"
+    return Wait(until=deadline, why=f"waiting for nodes: {shortage}")
+
+
 def _decide_running(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
     is_launched = len(job.ranks) == job.spec.nodes
+    is_scheduled = job.spec.placing is Placing.SCHEDULER
     if is_launched and all(rank.exit_code == 0 for rank in job.ranks):
         return _finish(job, JobPhase.SUCCEEDED, "all ranks ended with exit code 0")
     if job.cancel_requested:
@@ -89,14 +116,16 @@ def _decide_running(
     failure = (
         hardware_failure(job, nodes, policy.nodes, now)
         or _application_failure(job, now)
-        or (None if is_launched else _launch_failure(job, nodes, policy, now))
+        or (None if is_launched or is_scheduled else _launch_failure(job, nodes, policy, now))
     )
     if failure is not None:
         return StopAttempt(job=job.spec.name, failure=failure)
-    if job.record.phase is JobPhase.STARTING:
+    if job.record.phase is JobPhase.STARTING and not is_scheduled:
         return Relaunch(job=job.spec.name)
+    if job.record.phase is JobPhase.STARTING and is_launched:
+        return ConfirmStart(job=job.spec.name)
     deadlines = [silent_at(nodes[name], policy.nodes) for name in job.record.placement]
-    if not is_launched:
+    if not is_launched and not is_scheduled:
         deadlines.append(job.record.phase_since + policy.job.launch_timeout)
     return Wait(until=min((at for at in deadlines if at is not None), default=None))
 
@@ -125,12 +154,12 @@ def _decide_stopping(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
     record = job.record
-    alive = [rank.node for rank in job.ranks if rank.exit_code is None]
-    if alive:
+    alive = [rank for rank in job.ranks if rank.exit_code is None]
+    if alive or not job.is_stop_seen:
         deadline = record.phase_since + _kill_pause(job)
         if now >= deadline:
             return KillAttempt(job=job.spec.name)
-        why = f"its processes on {', '.join(alive)} do not end" if record.kills else ""
+        why = _lingering(alive) if record.kills else ""
         return Wait(until=deadline, why=why)
     if record.failure is None:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
@@ -142,11 +171,19 @@ def _decide_stopping(
 
 def _kill_pause(job: JobView) -> timedelta:
     """From the stop, or from the last SIGKILL, to the next SIGKILL."""
+    if any(rank.is_fenced for rank in job.ranks):
+        return KILL_AGAIN if job.record.kills else timedelta(0)
     if job.record.kills == 0:
         return job.spec.grace
     doublings = min(job.record.kills - 1, 10)  # the longest pause is reached long before
     factor: int = 2**doublings
     return min(KILL_AGAIN * factor, KILL_AGAIN_MAX)
+
+
+def _lingering(alive: Sequence[RankView]) -> str:
+    if not alive:
+        return "its platform does not answer to the stop"
+    return f"its processes on {', '.join(dict.fromkeys(rank.node for rank in alive))} do not end"
 
 
 def hardware_failure(
@@ -173,13 +210,26 @@ def _node_failure(
     for fault in node_faults(node, policy, now):
         if fault.urgency is Urgency.IMMEDIATE:
             return _hardware(job, now, fault.reason, name, fault.message)
-    if node.record.phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED):
+    if _has_left_service(node, job):
         return _left_service(node, job, now)
     started = job.record.started_at
     restart = app_restart_since(node, started) if started is not None else None
     if restart is None:
         return None
     return _hardware(job, now, restart.reason, name, restart.message)
+
+
+def _has_left_service(node: NodeView, job: JobView) -> bool:
+    """Whether a node is withdrawn from jobs.
+
+    One that was never given to them yet may have a rank all the same if a scheduler chose it: it
+    is looked after only since the rank runs.
+    """
+    phase = node.record.phase
+    is_new = phase in (Phase.JOINING, Phase.CHECKING) and node.record.course is None
+    if is_new and job.spec.placing is Placing.SCHEDULER:
+        return False
+    return phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED)
 
 
 def _left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
@@ -207,6 +257,9 @@ def _application_failure(job: JobView, now: datetime) -> Failure | None:
     failed = [rank for rank in job.ranks if rank.exit_code not in (None, 0)]
     if failed:
         first = min(failed, key=lambda rank: (rank.ended_at or now, rank.rank))
+        if first.is_evicted:
+            evicted = _hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
+            return replace(evicted, kind=FailureKind.REQUESTED)
         return _application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
     if job.hung_since is not None:
         return _application(
@@ -226,9 +279,12 @@ def _application(job: JobView, now: datetime, reason: str, node: str, evidence: 
 
 def _exit_text(rank: RankView) -> str:
     code = rank.exit_code or 0
+    cause = f" ({rank.reason})" if rank.reason else ""
+    if rank.is_evicted:
+        return f"node rank {rank.rank} was made to leave its node{cause}"
     if code < 0:
-        return f"node rank {rank.rank} was ended by signal {-code}"
-    return f"node rank {rank.rank} ended with exit code {code}"
+        return f"node rank {rank.rank} was ended by signal {-code}{cause}"
+    return f"node rank {rank.rank} ended with exit code {code}{cause}"
 
 
 def _verdict(
@@ -238,7 +294,8 @@ def _verdict(
     first = job.record.failure
     assert first is not None  # noqa: S101 - the caller has handled a stop without failure
     late = hardware_failure(job, nodes, policy.nodes, now)
-    if first.kind is not FailureKind.APPLICATION or late is None:
+    is_open = first.kind is FailureKind.APPLICATION or first.reason == Reason.RANK_EVICTED
+    if late is None or not is_open:
         return first
     return replace(
         first,

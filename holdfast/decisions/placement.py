@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from holdfast.decisions.faults import node_faults
-from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.jobs import JobView
 from holdfast.model.nodes import NodeView, Phase
 
@@ -38,6 +38,30 @@ def usable(
             ),
             key=lambda node: node.name,
         )
+    )
+
+
+def room(
+    job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
+) -> tuple[int, int]:
+    """How many ranks of a job a scheduler has room for: now, and once all repairs are done.
+
+    Nobody vouches for nodes that are not looked after; they count as they are.
+    """
+    at_hand = in_the_end = 0
+    for name, ranks in (job.rooms or {}).items():
+        node = nodes.get(name)
+        if node is None or usable((replace(node, running_jobs=()),), "", policy, now):
+            at_hand += ranks
+        if node is None or not _stays_away(node, policy):
+            in_the_end += ranks
+    return at_hand, in_the_end
+
+
+def _stays_away(node: NodeView, policy: RemediationPolicy) -> bool:
+    """Whether nobody works on bringing a node back into service."""
+    return node.record.phase is Phase.QUARANTINED and (
+        bool(node.held) or (policy.node_recovery is RecoveryMode.NONE and node.request is None)
     )
 
 

@@ -1,7 +1,7 @@
 """The job loop: observe, decide, act, record."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from holdfast.decisions.incident_course import resumed, touched
@@ -10,6 +10,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.model.actions import (
+    ConfirmStart,
     Finish,
     JobAction,
     KillAttempt,
@@ -30,13 +31,14 @@ from holdfast.model.events import (
     JobWaits,
 )
 from holdfast.model.incidents import Incident, JobTouch
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView, Placing
 from holdfast.model.nodes import NodeView
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.incidents import IncidentStore
 from holdfast.ports.jobs import JobBackend
+from holdfast.ports.leadership import Alone, Leadership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class JobPorts:
     incidents: IncidentStore
     events: EventSink
     clock: Clock
+    leadership: Leadership = field(default_factory=Alone)
 
 
 class JobReconciler:
@@ -60,7 +63,7 @@ class JobReconciler:
         self._stopped: dict[str, int] = {}  # only so that each attempt is sent SIGTERM once
 
     def step(self) -> datetime:
-        """Make one round.
+        """Make one round; it ends early when another controller takes the lead.
 
         Returns:
             When to make the next, unless something happens before.
@@ -72,14 +75,24 @@ class JobReconciler:
         now = self._ports.clock.now()
         try:
             jobs = self._ports.jobs.jobs()
+            if not jobs:
+                return now + RESYNC
             nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
         except BackendError as error:
             return self._failed("reading the jobs", error, now)
         wake_times = [now + RESYNC]
+        has_scheduled = False
         for job in jobs:
             choice = decide_job(job, nodes, self._policy, now)
             if isinstance(choice, StartAttempt):
+                is_scheduled = job.spec.placing is Placing.SCHEDULER
+                if is_scheduled and has_scheduled:
+                    wake_times.append(now)  # the room that it sees is that of the job before
+                    continue
+                has_scheduled |= is_scheduled
                 nodes = reserved(nodes, job.spec.name, choice.placement)
+            if not self._ports.leadership.is_held():
+                return now + AFTER_ERROR
             wake_times.append(self._act(choice, job, nodes, now))
         return min(wake_times)
 
@@ -90,8 +103,13 @@ class JobReconciler:
             match action:
                 case Wait():
                     return self._wait(action, job, now)
+                case StartAttempt() if job.spec.placing is Placing.SCHEDULER:
+                    self._ports.jobs.put(job.spec.name, after_job(job, action, now))
+                    self._ports.jobs.launch(job.spec.name)
                 case StartAttempt() | Relaunch():
                     self._launch(action, job, nodes, now)
+                case ConfirmStart():
+                    self._tell_started(job, nodes, after_job(job, action, now))
                 case StopAttempt():
                     self._stop(action, job, now)
                 case KillAttempt():
@@ -105,6 +123,8 @@ class JobReconciler:
     def _wait(self, wait: Wait, job: JobView, now: datetime) -> datetime:
         if job.record.phase is JobPhase.STOPPING and not job.record.kills:
             self._terminate(job.spec.name, job.record.attempt)
+        if job.record.phase is JobPhase.STARTING:
+            self._ports.jobs.launch(job.spec.name)
         if wait.why and self._told.get(job.spec.name) != wait.why:
             self._told[job.spec.name] = wait.why
             self._ports.events.emit(JobWaits(job=job.spec.name, why=wait.why))
@@ -122,8 +142,12 @@ class JobReconciler:
         if isinstance(action, StartAttempt):
             self._ports.jobs.put(name, record)
         self._ports.jobs.launch(name)
+        self._tell_started(job, nodes, launched(record, now))
+
+    def _tell_started(self, job: JobView, nodes: Mapping[str, NodeView], record: JobRecord) -> None:
+        name = job.spec.name
         self._resume_incident(job, nodes)
-        self._ports.jobs.put(name, launched(record, now))
+        self._ports.jobs.put(name, record)
         self._told.pop(name, None)
         self._ports.events.emit(
             AttemptStarted(job=name, attempt=record.attempt, nodes=record.placement)
@@ -194,8 +218,7 @@ class JobReconciler:
             (
                 one
                 for one in reversed(self._ports.incidents.list_incidents())
-                if one.node == failure.node
-                and (one.ended_at is None or one.ended_at >= failure.at)
+                if one.node == failure.node and (one.ended_at is None or one.ended_at >= failure.at)
             ),
             None,
         )

@@ -129,15 +129,23 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAttempt:
-    """Launch the ranks of a new attempt; ``placement`` holds the node of each node rank."""
+    """Launch the ranks of a new attempt."""
 
     job: str
     placement: tuple[str, ...]
+    """The node of each node rank; empty if a scheduler places them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaunch:
     """Launch the recorded attempt again, in case the launch was interrupted."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmStart:
+    """All ranks of the attempt run where the scheduler has placed them."""
 
     job: str
 
@@ -177,4 +185,4 @@ class Finish:
     failure: Failure | None = None
 
 
-JobAction = StartAttempt | Relaunch | StopAttempt | KillAttempt | Retry | Finish
+JobAction = StartAttempt | Relaunch | ConfirmStart | StopAttempt | KillAttempt | Retry | Finish

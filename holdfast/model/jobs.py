@@ -1,5 +1,6 @@
 """Training jobs as the decision core sees them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -32,7 +33,15 @@ class FailureKind(StrEnum):
     HARDWARE = "hardware"
     APPLICATION = "application"
     REQUESTED = "requested"
-    """A person asked for the node: no budget is spent."""
+    """Somebody wanted the node or the rank away: no budget is spent."""
+
+
+class Placing(StrEnum):
+    """Who chooses the nodes of an attempt."""
+
+    HOLDFAST = "holdfast"
+    SCHEDULER = "scheduler"
+    """That of the platform, when the attempt is launched. Until it has chosen, ranks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,9 @@ class JobSpec:
     grace: timedelta = timedelta(seconds=5)
     """Between SIGTERM and SIGKILL when an attempt is stopped."""
 
+    placing: Placing = Placing.HOLDFAST
+    """Who chooses the nodes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
@@ -100,7 +112,8 @@ class JobRecord:
     """1 for the first attempt; 0 before it."""
 
     placement: tuple[str, ...] = ()
-    """Node names in the order of the node ranks of the present or last attempt."""
+    """Node names in the order of the node ranks of the present or last attempt; where a scheduler
+    places them, each node once, and only those that are looked after or gone."""
 
     hardware_retries: int = 0
     app_retries: int = 0
@@ -140,6 +153,22 @@ class RankView:
     """None while it runs; negative for the signal that ended it, as in ``subprocess``."""
 
     ended_at: datetime | None = None
+    reason: str = ""
+    """What the platform calls its end, such as ``OOMKilled``; empty if it says no more."""
+
+    is_evicted: bool = False
+    """It was taken away, by a person, a scheduler or a controller, and did not fail."""
+
+    is_fenced: bool = False
+    """Nothing can run on its node any more, though its end was never told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a job ended by the word of its platform, whatever Holdfast knows of it."""
+
+    outcome: JobPhase
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,3 +190,12 @@ class JobView:
     """Since when the job reports no progress beyond its own limit; None if it is fine."""
 
     cancel_requested: bool = False
+    ending: Ending | None = None
+    """None while the platform leaves that to be seen from the ranks, or the job goes on."""
+
+    rooms: Mapping[str, int] | None = None
+    """Nodes that the scheduler could choose once they are in service, and how many ranks each has
+    room for; None unless the job waits and a scheduler places it."""
+
+    is_stop_seen: bool = True
+    """Whether nothing launches ranks of an attempt any more that was asked to stop."""

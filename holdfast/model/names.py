@@ -363,6 +363,8 @@ class Reason(StrEnum):
     """A machine faulted again and again."""
     RANK_EXITED = "RankExited"
     """A process of a job ended with an error."""
+    RANK_EVICTED = "RankEvicted"
+    """A process of a job was made to leave its node."""
     JOB_HUNG = "JobHung"
     """A job made no progress."""
     LAUNCH_FAILED = "LaunchFailed"

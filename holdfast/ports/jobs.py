@@ -23,6 +23,9 @@ class JobBackend(Protocol):
     def launch(self, job: str) -> None:
         """Launch all ranks of the recorded attempt that were not launched yet.
 
+        Where a scheduler places them this lets it begin; ``JobView.ranks`` has each rank once it
+        runs. Called in every round until all do.
+
         A command that cannot be executed is no error of this call: its rank has ended with exit
         code 126 or 127, as in a shell.
         """
@@ -33,5 +36,9 @@ class JobBackend(Protocol):
         ...
 
     def kill(self, job: str) -> None:
-        """SIGKILL to all processes of every rank that is left."""
+        """SIGKILL to all processes of every rank that is left.
+
+        Where a platform ends ranks by itself after their own grace period, only those that it
+        cannot end any more are removed, on nodes where nothing can run.
+        """
         ...

@@ -11,9 +11,17 @@ from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.events import AttemptStopped, JobFinished, JobRetried
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident, JobTouch
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, RankView
+from holdfast.model.jobs import (
+    AttemptRecord,
+    Failure,
+    FailureKind,
+    JobPhase,
+    Placing,
+    RankView,
+)
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Phase
+from holdfast.ports.leadership import Alone
 from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
@@ -30,6 +38,7 @@ from holdfast.testing.fakes import (
     FakeEvents,
     FakeIncidents,
     FakeJobs,
+    FakeLeadership,
 )
 
 POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())
@@ -38,13 +47,14 @@ POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())
 class World:
     """Fakes around one reconciler, which can be replaced as if its process had died."""
 
-    def __init__(self, *jobs, nodes=None) -> None:
+    def __init__(self, *jobs, nodes=None, leadership=None) -> None:
         self.calls = Calls()
         self.clock = FakeClock()
         self.cluster = FakeCluster(nodes or healthy_nodes(2), self.calls, self.clock)
         self.jobs = FakeJobs(jobs, self.calls)
         self.incidents = FakeIncidents(self.calls)
         self.events = FakeEvents()
+        self.leadership = leadership or Alone()
         self.restart()
 
     def restart(self) -> None:
@@ -54,6 +64,7 @@ class World:
             incidents=self.incidents,
             events=self.events,
             clock=self.clock,
+            leadership=self.leadership,
         )
         self.reconciler = JobReconciler(ports, POLICY)
 
@@ -410,3 +421,81 @@ def test_when_nothing_can_be_recorded_nothing_is_done(call) -> None:
 
     with pytest.raises(StorageFull):
         world.step()
+
+
+# jobs that a scheduler places
+
+
+def scheduled(phase, **changes):
+    return a_job(phase, **{"spec": {"placing": Placing.SCHEDULER}, **changes})
+
+
+def test_a_scheduled_attempt_counts_as_started_when_all_its_ranks_run() -> None:
+    world = World(scheduled(JobPhase.WAITING, rooms={"node-1": 1, "node-2": 1}))
+
+    assert world.step() == ["put job-1 starting", "launch job-1"]
+    assert world.step() == ["launch job-1"]
+    assert world.events.names() == []
+
+    world.jobs.change("job-1", ranks=scheduled(JobPhase.RUNNING).ranks)
+    assert world.step() == ["put job-1 running"]
+    assert world.events.names() == ["job.attempt_started"]
+    assert world.record.attempt == 1
+
+
+def test_the_incident_of_a_scheduled_job_ends_when_its_ranks_run() -> None:
+    over = AttemptRecord(
+        attempt=1, placement=(), started_at=LONG_AGO, stopped_at=LONG_AGO, failure=HARDWARE
+    )
+    failure = replace(HARDWARE, incident_id="incident-1")
+    job = scheduled(
+        JobPhase.STARTING,
+        ranks=scheduled(JobPhase.RUNNING).ranks,
+        record={"attempt": 2, "attempts": (replace(over, failure=failure),)},
+    )
+    world = World(job)
+    world.incidents.stored["incident-1"] = an_incident()
+
+    world.step()
+
+    (touch,) = world.incidents.stored["incident-1"].jobs
+    assert (touch.attempt, touch.resumed_at) == (1, NOW)
+
+
+def test_two_scheduled_jobs_do_not_start_into_the_same_room() -> None:
+    rooms = {"node-1": 1, "node-2": 1}
+    other = scheduled(JobPhase.WAITING, spec={"placing": Placing.SCHEDULER, "name": "job-2"})
+    world = World(scheduled(JobPhase.WAITING, rooms=rooms), replace(other, rooms=rooms))
+
+    assert world.step() == ["put job-1 starting", "launch job-1"]
+    assert world.wake_at == NOW
+
+
+# who acts
+
+
+def test_nothing_is_done_without_the_lead() -> None:
+    world = World(a_job(JobPhase.WAITING), leadership=FakeLeadership(0))
+
+    assert world.step() == []
+    assert world.wake_at == NOW + AFTER_ERROR
+
+
+def test_a_round_ends_when_the_lead_is_lost() -> None:
+    stops = [
+        a_job(nodes=1, spec={"name": name}, record={"placement": (node,)}, ranks=())
+        for name, node in (("job-1", "node-1"), ("job-2", "node-2"))
+    ]
+    faulty = [replace(node, faults=(a_fault(),)) for node in healthy_nodes(2)]
+    world = World(*stops, nodes=faulty, leadership=FakeLeadership(1))
+
+    assert world.step() == ["put job-1 stopping", "stop job-1"]
+
+
+def test_the_cluster_is_not_read_for_no_jobs() -> None:
+    world = World()
+    world.calls.failing["snapshot"] = BackendError("down")
+
+    world.step()
+
+    assert world.wake_at == NOW + RESYNC
