@@ -701,6 +701,7 @@ def test_a_token_that_is_refused_is_fetched_anew_once(server: ScriptedServer) ->
         "Bearer old",
         "Bearer new",
     ]
+    assert server.asked[0].peer != server.asked[1].peer  # a certificate may be fresh, too
 
 
 def test_a_token_file_is_read_once_a_minute_and_after_a_refusal(tmp_path: Path) -> None:
@@ -833,6 +834,18 @@ def test_a_watch_that_breaks_says_so(server: ScriptedServer, api: Api, broken) -
         assert next(stream) == ADDED
         with pytest.raises(Unreachable):
             next(stream)
+
+
+def test_a_quiet_watch_lasts_longer_than_a_call(server: ScriptedServer) -> None:
+    def pause(handler: object) -> None:
+        handler.raw(events(ADDED, end=False))
+        handler.server.released.wait(3 * SHORT.total_seconds())
+        handler.raw(events(BOOKMARK).partition(b"\r\n\r\n")[2])
+
+    server.answers.append(pause)
+
+    with client(Server(url=server.url), SHORT).watch(NODES, stall=LONG) as watch:
+        assert list(watch) == [ADDED, BOOKMARK]
 
 
 @pytest.mark.parametrize("with_tls", [True, False])

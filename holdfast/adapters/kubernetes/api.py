@@ -337,8 +337,6 @@ def _read(opened: socket.socket, response: http.client.HTTPResponse, deadline: f
         if left_s <= 0:
             raise TimeoutError("the answer is too slow")
         opened.settimeout(left_s)
-    if response.length:
-        raise http.client.IncompleteRead(b"", response.length)
     response.close()
     return _unpacked(response, b"".join(pieces))
 
