@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from node_objects import GROUP, a_node_object, state_of
 
 from holdfast.adapters.kubernetes.encoding import compact
-from holdfast.adapters.kubernetes.succession import Leaving, successors
+from holdfast.adapters.kubernetes.succession import Leaving, successors, undecided
 from holdfast.model.health import Remedy
 from holdfast.model.names import RECORD, REPLACES
 from holdfast.model.nodes import Phase
@@ -152,3 +152,38 @@ def test_each_is_matched_once_and_the_order_does_not_matter(nodes, old, shufflin
             assert not (fits and state.name not in pairs and name not in pairs.values())
     mixed = random.Random(shuffling.random()).sample(states, len(states))
     assert matched(mixed, dict(reversed(leaving.items()))) == pairs
+
+
+def waits(states, leaving):
+    return undecided({state.name: state for state in states}, leaving)
+
+
+def test_a_new_node_waits_while_an_order_has_no_answer() -> None:
+    unanswered = {"old": leaves(ordered_at=None)}
+
+    assert waits([new()], unanswered) == {"new"}
+    assert matched([new()], unanswered) == {}
+
+
+def test_a_new_node_waits_for_no_order_that_it_cannot_be_the_answer_to() -> None:
+    unanswered = {"old": leaves(ordered_at=None)}
+
+    assert waits([new(created=BEFORE)], unanswered) == set()
+    assert waits([new(group="b")], unanswered) == set()
+    assert waits([new(annotations={REPLACES: "another"})], unanswered) == set()
+
+
+def test_a_new_node_waits_neither_for_an_accepted_nor_for_a_refused_order() -> None:
+    assert waits([new()], {"old": leaves()}) == set()
+    assert waits([new()], {"old": leaves(ordered_at=None, retry_at=NOW)}) == set()
+
+
+def test_a_replacement_may_come_while_its_repetition_is_refused() -> None:
+    again = {"old": leaves(ordered_at=None, retry_at=NOW, replacements=2)}
+
+    assert matched([new()], again) == {"new": "old"}
+    assert waits([new()], again) == set()
+
+
+def test_who_comes_back_by_its_name_replaces_nobody_else() -> None:
+    assert matched([new("old")], {"old": leaves(), "other": leaves(provider_id="i-1")}) == {}

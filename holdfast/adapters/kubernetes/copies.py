@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.reflector import Reflector
 from holdfast.adapters.kubernetes.views import is_managed
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
-from holdfast.model.nodes import NodeView
+from holdfast.model.nodes import NodeView, Phase
 
 NODES: Final = "/api/v1/nodes"
 
@@ -34,6 +34,9 @@ class Copy:
     is_managed: bool
     is_astray: bool
     """Its marks are not those of its record."""
+
+    is_quiet: bool
+    """Nothing about it may ever have to be put right as long as it stays as it is."""
 
     view: NodeView | None = None
     """The last one, as long as it may be used again."""
@@ -141,12 +144,16 @@ class NodeCopies:
     def _copied(self, state: NodeState, before: Copy | None, now: datetime) -> Copy:
         is_same = before is not None and before.state.uid == state.uid
         word = word_of(state, self._conventions, now)
+        is_astray = strays(state, word, self._conventions)
+        is_released = word.record is not None and word.record.phase is Phase.SCHEDULABLE
+        is_new = state.replaces is not None or not is_released
         return Copy(
             state=state,
             word=word,
             first_seen=before.first_seen if before is not None and is_same else now,
             is_managed=is_managed(state, word),
-            is_astray=strays(state, word, self._conventions),
+            is_astray=is_astray,
+            is_quiet=not (is_astray or is_new or word.rejected),
         )
 
     def _check(self) -> None:

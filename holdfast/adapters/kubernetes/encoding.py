@@ -134,6 +134,13 @@ def node_patch(
 
     It bears the version of ``state``, so that it undoes nothing that was written since.
     """
+    return _marks_patch(state, word, record, compact(record), conventions)
+
+
+def _marks_patch(
+    state: NodeState, word: Word, record: NodeRecord, text: str, conventions: Conventions
+) -> Json | None:
+    """As ``node_patch``; ``text`` is that of the record."""
     labels = conventions.labels
     view = NodeView(
         name=state.name,
@@ -147,7 +154,7 @@ def node_patch(
         (labels.deep_health_check_status, state.deep_check, deep_check_status(view)),
     )
     wanted_annotations = _changes(
-        (RECORD, state.record, compact(record)),
+        (RECORD, state.record, text),
         (AGENT_MARK, state.agent_mark, None),
         (CORDONED, state.cordoned, "true" if is_cordoned else None),
     )
@@ -176,11 +183,11 @@ def request_patch(
 
 def strays(state: NodeState, word: Word, conventions: Conventions) -> bool:
     """Whether the marks of a node are not those of its record, though nobody meant that."""
-    if word.record is None or word.request is not None:
+    if word.record is None or state.record is None or word.request is not None:
         return False
     if state.agent_mark is not None and state.health == state.agent_mark:
         return False  # the agent is ahead of us; its fault will be answered
-    return node_patch(state, word, word.record, conventions) is not None
+    return _marks_patch(state, word, word.record, state.record, conventions) is not None
 
 
 def digest(*parts: str) -> str:

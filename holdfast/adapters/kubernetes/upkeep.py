@@ -59,11 +59,12 @@ class Upkeep:
         """
         limit = time.monotonic() - _AGAIN_S
         self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
-        self._reject(copies, memory)
         leaving = dict(memory.leaving)
         for name in [name for name in leaving if name in copies and _stays(copies[name])]:
             del leaving[name]
             self._try(f"forgetting that {name} left", partial(self._memory.forget_leaving, name))
+        copies = {name: copy for name, copy in copies.items() if not copy.is_quiet}
+        self._reject(copies, memory)
         self._adopt(copies, leaving, now)
         astray = [name for name, copy in copies.items() if copy.is_astray and copy.is_managed]
         for name in astray[:_AT_ONCE]:
