@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.nodes import UNKNOWN, Conventions, NodeState
 from holdfast.adapters.kubernetes.pods import Owner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
-from holdfast.adapters.kubernetes.succession import Leaving, is_same_machine
+from holdfast.adapters.kubernetes.succession import Leaving, is_same_machine, undecided
 from holdfast.adapters.kubernetes.upkeep import Upkeep
 from holdfast.adapters.kubernetes.views import (
     heard,
@@ -190,8 +190,12 @@ class KubernetesCluster:
         """The nodes that are ours to look after. Healthy ones cost next to nothing."""
         views, records = [], {}
         oldest = now - FRESH
+        states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
+        waiting = undecided(states, memory.leaving)
         for name, copy in copies.items():
             view = copy.view
+            if name in waiting:
+                continue
             if view is not None and view.heartbeat_at is not None and view.heartbeat_at > oldest:
                 views.append(view)
             elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:

@@ -35,6 +35,7 @@ from holdfast.model.events import (
     NodeVanished,
     RepairHeldBack,
     RepairOrdered,
+    RepairOverdue,
     RepairPostponed,
 )
 from holdfast.ports.clock import Clock
@@ -79,6 +80,7 @@ KINDS: Final[Mapping[type[Event], Kind]] = {
         "NodeDraining", "Normal", "its pods are evicted; then, or at the deadline, it is repaired"
     ),
     RepairOrdered: Kind("RepairOrdered", "Normal", "the node goes away and is awaited"),
+    RepairOverdue: Kind("RepairOverdue", "Warning"),
     RepairPostponed: Kind("RepairPostponed", "Warning"),
     RepairHeldBack: Kind("RepairHeldBack", "Normal", "it begins as soon as that changes"),
     NodeRejoined: Kind("NodeRejoined", "Normal", "it is released if it is found fit"),

@@ -48,15 +48,34 @@ def successors(
     pairs: dict[str, str] = {}
     for ordered_at, name in waiting:
         for created_at, candidate in new:
-            is_later = created_at >= ordered_at.replace(microsecond=0)  # as exact as its time is
             if (
-                is_later
+                _is_later(created_at, ordered_at)
                 and candidate not in pairs
                 and _same_group(states[candidate], leaving[name])
             ):
                 pairs[candidate] = name
                 break
     return pairs
+
+
+def undecided(states: Mapping[str, NodeState], leaving: Mapping[str, Leaving]) -> frozenset[str]:
+    """New nodes that nobody may look after yet: they may replace a node that leaves.
+
+    Its order was recorded, but not its answer, because the controller died between the two. The
+    next round repeats the order; a node that was given to jobs before that would be a replacement
+    no more, and another would be waited for in vain.
+    """
+    unanswered = [one for one in leaving.values() if _is_unanswered(one)]
+    return frozenset(
+        state.name
+        for state in states.values()
+        if _is_free(state)
+        and state.name not in leaving
+        and any(
+            _same_group(state, one) and _is_later(state.created_at, _ordered_at(one))
+            for one in unanswered
+        )
+    )
 
 
 def is_same_machine(state: NodeState, leaving: Leaving | None) -> bool:
@@ -70,8 +89,20 @@ def _is_free(state: NodeState) -> bool:
 
 def _is_ordered(leaving: Leaving) -> bool:
     course = leaving.record.course
-    is_ordered = course is not None and course.ordered_at is not None
-    return leaving.record.phase is Phase.REPLACING and is_ordered
+    if course is None or leaving.record.phase is not Phase.REPLACING:
+        return False
+    return course.ordered_at is not None or course.replacements > 1  # the first was accepted
+
+
+def _is_unanswered(leaving: Leaving) -> bool:
+    course = leaving.record.course
+    is_asked = course is not None and course.retry_at is None
+    return leaving.record.phase is Phase.REPLACING and is_asked and not _is_ordered(leaving)
+
+
+def _is_later(created_at: datetime, ordered_at: datetime) -> bool:
+    """Whether a node came after an order; its time is in whole seconds."""
+    return created_at >= ordered_at.replace(microsecond=0)
 
 
 def _ordered_at(leaving: Leaving) -> datetime:

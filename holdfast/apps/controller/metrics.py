@@ -18,7 +18,13 @@ from holdfast.adapters.telemetry.exposition import (
 from holdfast.adapters.telemetry.http_server import Page
 from holdfast.apps.controller.platform import Platform
 from holdfast.decisions.lifecycle import health_status
-from holdfast.model.events import Event, RepairHeldBack, RepairOrdered, RepairPostponed
+from holdfast.model.events import (
+    Event,
+    RepairHeldBack,
+    RepairOrdered,
+    RepairOverdue,
+    RepairPostponed,
+)
 from holdfast.model.names import HealthStatus
 from holdfast.model.nodes import ClusterView, NodeView, Phase
 from holdfast.ports.cluster import ClusterBackend
@@ -64,6 +70,8 @@ class ControllerMetrics:
                     self._repairs[labels(remedy=remedy, outcome="ordered")] += 1
                 case RepairPostponed(remedy=remedy):
                     self._repairs[labels(remedy=remedy, outcome="postponed")] += 1
+                case RepairOverdue(remedy=remedy):
+                    self._repairs[labels(remedy=remedy, outcome="overdue")] += 1
                 case RepairHeldBack():
                     self._repairs[labels(remedy="", outcome="held-back")] += 1
         for sink in self._sinks:
@@ -110,7 +118,7 @@ class ControllerMetrics:
             {(): self._round_s})
         yield family("holdfast_events_total", "counter", "Events by name.",
             {labels(event=name): n for name, n in self._events.items()})
-        yield family("holdfast_repairs_total", "counter", "Orders given, refused and held back.",
+        yield family("holdfast_repairs_total", "counter", "Orders by what became of them.",
             self._repairs)
         yield family("holdfast_breaker_open", "gauge", "1 while no repair begins.",
             {(): is_open})

@@ -6,8 +6,9 @@ from contextlib import suppress
 
 
 class Wakeup:
-    """Like ``threading.Event``, but ``set`` needs no lock: a signal handler may call it while the
-    same thread waits.
+    """Like ``threading.Event``, but made for signal handlers.
+
+    Setting it takes no lock, which the thread that the handler interrupts might be holding.
     """
 
     def __init__(self) -> None:
