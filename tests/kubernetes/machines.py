@@ -21,6 +21,7 @@ from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.api_errors import NotFound
 from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.names import RECORD, Labels
 
@@ -108,7 +109,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.api = api_of(self.cluster)
-        self.incidents_now = KubernetesIncidents(self.api)
+        self.incidents_seen: tuple[Incident, ...] = ()
         self._over = threading.Event()
         self.owner = threading.Thread(target=self._own, name="owner", daemon=True)
 
@@ -279,7 +280,15 @@ class Fleet:
         until(lambda: [one for one in self.incidents if one.node == name and one.ended_at])
         return next(one for one in self.incidents if one.node == name and one.ended_at)
 
+    def tell(self) -> None:
+        """Print what the last controllers said, for pytest to show with a failure."""
+        for controller in self.controllers[-3:]:
+            print(controller.log[-3000:], controller.errors[-1000:])  # noqa: T201
+        print(self.orders[-3:], self.incidents_seen[-3:])  # noqa: T201
+
     def close(self) -> None:
+        with suppress(BackendError):
+            self.incidents_seen = self.incidents
         self._over.set()
         if self.owner.is_alive():
             self.owner.join()
@@ -301,6 +310,7 @@ def a_fleet(cluster: Cluster, folder: Path) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.close()
+        fleet.tell()
 
 
 def stays(condition: Any, seconds: float) -> None:

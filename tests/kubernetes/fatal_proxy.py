@@ -1,0 +1,119 @@
+"""A proxy before the API server that kills its client at a chosen write."""
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from holdfast.testing.control_plane import ControlPlane
+
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
+_UNCOUNTED = ("/leases", "/events")
+"""The lead is renewed all the time, and Events are told when there is time."""
+
+_HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host", "authorization")
+
+
+class FatalProxy:
+    """Passes everything on; ``strike`` is called once, at the write of that number."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self.context = ssl.create_default_context(cafile=plane.certificate)
+        self.writes: list[str] = []
+        self.fatal = 0
+        self.is_answered = False
+        """Whether the fatal write is carried out before the client dies of it."""
+
+        self.strike: Callable[[], None] = lambda: None
+        self._lock = threading.Lock()
+        handler = type("ProxyHandler", (_Handler,), {"proxy": self})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server.daemon_threads = True
+        self.kubeconfig = folder / "proxy.kubeconfig"
+        self.kubeconfig.write_text(json.dumps(self._config()), encoding="utf-8")
+
+    def count(self, method: str, path: str) -> bool:
+        """Note a write; whether it is the fatal one."""
+        if method not in _WRITES or any(part in path for part in _UNCOUNTED):
+            return False
+        with self._lock:
+            self.writes.append(f"{method} {path.partition('?')[0]}")
+            return len(self.writes) == self.fatal
+
+    def _config(self) -> object:
+        url = f"http://127.0.0.1:{self.server.server_port}"
+        return {
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+
+
+@contextmanager
+def fatal_proxy(plane: ControlPlane, folder: Path) -> Iterator[FatalProxy]:
+    proxy = FatalProxy(plane, folder)
+    thread = threading.Thread(target=proxy.server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield proxy
+    proxy.server.shutdown()
+    thread.join()
+    proxy.server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    proxy: FatalProxy
+    protocol_version = "HTTP/1.1"
+
+    def _pass_on(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length) if length else None
+        is_fatal = self.proxy.count(self.command, self.path)
+        if is_fatal and not self.proxy.is_answered:
+            self._die()
+            return
+        host, _, port = self.proxy.plane.url.removeprefix("https://").partition(":")
+        upstream = http.client.HTTPSConnection(host, int(port), context=self.proxy.context)
+        try:
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
+            headers["Authorization"] = f"Bearer {self.proxy.plane.token}"
+            upstream.request(self.command, self.path, body, headers)
+            answer = upstream.getresponse()
+            if is_fatal:
+                answer.read()
+                self._die()
+                return
+            self._answer(answer)
+        except (OSError, http.client.HTTPException):
+            self.close_connection = True
+        finally:
+            upstream.close()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on  # noqa: N815 - http.server's names
+
+    def _die(self) -> None:
+        self.proxy.strike()
+        self.close_connection = True
+
+    def _answer(self, answer: http.client.HTTPResponse) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in _HOP_BY_HOP:
+                self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while piece := answer.read1(1 << 16):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            super().handle()
