@@ -27,7 +27,7 @@ check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 fuzz: $(VENV)/.demo ## 100,000 random fault schedules on the simulated platform, under all laws
 	@$(BIN)/python -m holdfast.testing.fuzz --schedules 100000 --jobs $$(nproc) $(ARGS)
 
-bench: $(VENV)/.demo ## latencies and memory, each beside its goal
+bench: $(VENV)/.dev ## latencies and memory, each beside its goal
 	@$(BIN)/python -m bench $(ARGS)
 
 soak: $(VENV)/.demo ## 1,000 kill-and-resume rounds: no leaked process, descriptor or port

@@ -27,6 +27,12 @@ def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
     return None
 
 
+def is_refused_for_good(record: NodeRecord, policy: RemediationPolicy, now: datetime) -> bool:
+    """Whether a provider has refused to reboot a machine for as long as a reboot may take."""
+    is_refused = record.course is not None and record.course.retry_at is not None
+    return is_refused and now >= record.phase_since + policy.reboot_timeout
+
+
 def pause_after_refusal(
     record: NodeRecord, asked: timedelta | None, policy: RemediationPolicy, now: datetime
 ) -> timedelta:

@@ -45,7 +45,8 @@ class RemediationPolicy:
 
     reboot_timeout: timedelta = timedelta(minutes=10)
     """From the order of a reboot to the agent's first word after it; then the machine is
-    replaced. HyperPod's reboots take 1 to 3 minutes."""
+    replaced. HyperPod's reboots take 1 to 3 minutes. A reboot that the provider refuses for so
+    long, for example because it cannot reboot at all, becomes a replacement, too."""
 
     reboot_window: timedelta = timedelta(hours=1)
     """A fault within this time after a reboot shows that the reboot did not help: the machine is

@@ -14,7 +14,7 @@ from holdfast.decisions.faults import (
 )
 from holdfast.decisions.ladder import is_repeat_offender, remedy_for
 from holdfast.decisions.lifecycle import is_out_of_service, machine_ordered_on
-from holdfast.decisions.patience import due_at
+from holdfast.decisions.patience import due_at, is_refused_for_good
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.actions import (
     BeginCheck,
@@ -241,9 +241,11 @@ def _decide_rebooting(
         return _replace(node, Reason.REQUESTED_REPLACE, policy, now)
     if course.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
         deadline = due_at(node.record, policy)
-        if deadline is None:
+        is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
+        is_in_vain = is_automatic and is_refused_for_good(node.record, policy, now)
+        if deadline is None and not is_in_vain:
             return _again(course, Reboot(node=node.name), now)
-        if now < deadline:
+        if deadline is not None and now < deadline:
             return Wait(until=deadline)
     if policy.node_recovery is RecoveryMode.NONE:
         return Wait(until=None, why=f"it did not come back from its reboot; {_HELD_BY_MODE}")

@@ -180,7 +180,7 @@ class Laws(Observer):
             )
 
     def _judge_escalation(self, node: NodeView, before: NodeRecord) -> None:
-        """A reboot becomes a replacement if it did not help in time, or cannot be."""
+        """A reboot becomes a replacement if it did not help, or was refused, for long enough."""
         if node.request is not None and node.request.verb is Verb.REPLACE:
             return
         self._check(
@@ -189,10 +189,12 @@ class Laws(Observer):
         )
         if self.world.nodes[node.name].machine.power is Power.GONE:
             return
-        ordered_at = _course(before).ordered_at
-        waited = None if ordered_at is None else self.world.now - ordered_at
+        course = _course(before)
+        is_refused = course.ordered_at is None and course.retry_at is not None
+        waited = self.world.now - (course.ordered_at or before.phase_since)
         self._check(
-            waited is not None and waited >= self.world.scenario.policy.reboot_timeout,
+            (course.ordered_at is not None or is_refused)
+            and waited >= self.world.scenario.policy.reboot_timeout,
             f"{node.name} is replaced {waited} after its reboot was ordered",
         )
 

@@ -1,5 +1,6 @@
 """One node, phase by phase: what is decided, at the exact edges."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -376,6 +377,24 @@ def test_a_refused_reboot_is_ordered_again_when_the_provider_said() -> None:
 
     assert decided(node, now=NOW - TICK) == Wait(until=NOW)
     assert decided(node) == Reboot(node="node-1")
+
+
+def test_a_reboot_that_is_refused_for_too_long_becomes_a_replacement() -> None:
+    since = NOW - POLICY.reboot_timeout
+    refused = rebooting(ordered_at=None, retry_at=NOW)
+    refused = replace(refused, record=replace(refused.record, phase_since=since))
+
+    assert decided(refused) == Replace(node="node-1", reason=Reason.XID_REBOOT)
+    assert decided(refused, now=NOW - TICK) == Wait(until=NOW)
+    assert decided(refused, MARK_ONLY) == Reboot(node="node-1")
+
+
+def test_a_reboot_whose_answer_was_lost_long_ago_is_ordered_again_first() -> None:
+    unanswered = rebooting(ordered_at=None)
+    since = NOW - 2 * POLICY.reboot_timeout
+    unanswered = replace(unanswered, record=replace(unanswered.record, phase_since=since))
+
+    assert decided(unanswered) == Reboot(node="node-1")
 
 
 def test_a_machine_that_is_gone_is_replaced_without_delay() -> None:
