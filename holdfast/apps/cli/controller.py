@@ -1,8 +1,9 @@
 """``holdfast controller``."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -10,7 +11,12 @@ from holdfast.apps.controller.config import ControllerConfig, LogFormat, Platfor
 from holdfast.apps.controller.session import run_controller, tell_plan
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import load_config
+from holdfast.model.errors import ConfigError
+
+RECOVERY: Final = "ENABLE_RECOVERY"
+"""Environment variable of the Neuron problem detector's recovery container."""
 
 _EPILOG = """\b
 Examples:
@@ -19,6 +25,8 @@ Examples:
   holdfast controller --listen :20258           serve metrics on all addresses
 \b
 Without --kubeconfig: $KUBECONFIG, ~/.kube/config, or the service account of the pod.
+ENABLE_RECOVERY=false in the environment, as AWS's Neuron guide has it, marks nodes and repairs
+none; true repairs them. It wins over node_recovery in the file.
 \b
 Exit codes:
   0 ended by SIGTERM or Ctrl-C    1 the cluster cannot be read (--once)
@@ -91,9 +99,19 @@ def _overridden(
         for key, value in options.items()
         if value is not None
     }
+    recovery = os.environ.get(RECOVERY)
+    if recovery is not None:
+        given["nodes"] = replace(config.nodes, node_recovery=_recovery_mode(recovery))
     access: dict[str, Any] = {"kubeconfig": kubeconfig, "context": context}
     access = {key: value for key, value in access.items() if value is not None}
     return replace(config, kubernetes=replace(config.kubernetes, **access), **given)
+
+
+def _recovery_mode(text: str) -> RecoveryMode:
+    modes = {"true": RecoveryMode.AUTOMATIC, "false": RecoveryMode.NONE}
+    if text.lower() not in modes:
+        raise ConfigError(f"{RECOVERY}: expected true or false in the environment, got {text!r}")
+    return modes[text.lower()]
 
 
 def _say(message: str) -> None:

@@ -1,0 +1,100 @@
+import socket
+
+import pytest
+
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.main import run
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    """Runs the command; returns its exit code and what it says on standard error."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    def call(*argv, config=""):
+        path = tmp_path / "controller.toml"
+        path.write_text(config, encoding="utf-8")
+        code = run(["controller", *argv, "--config", str(path)])
+        return code, capsys.readouterr().err
+
+    return call
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    """Of a cluster that nobody answers for."""
+    path = tmp_path / "config"
+    path.write_text(
+        """
+        clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
+        users: [{name: u, user: {}}]
+        contexts: [{name: x, context: {cluster: c, user: u}}]
+        current-context: x
+        """,
+        encoding="utf-8",
+    )
+    return str(path)
+
+
+def test_without_a_cluster_it_says_where_it_looked(call) -> None:
+    code, said = call()
+
+    assert code == ExitCode.BAD_INPUT
+    assert "kube" in said
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(call) -> None:
+    code, said = call("--kubeconfig", "/nowhere/config")
+
+    assert code == ExitCode.BAD_INPUT
+    assert "/nowhere/config" in said
+
+
+def test_an_unknown_context_is_named(call, kubeconfig) -> None:
+    code, said = call("--kubeconfig", kubeconfig, "--context", "prod")
+
+    assert code == ExitCode.BAD_INPUT
+    assert "prod" in said
+
+
+def test_every_mistake_of_the_file_is_told_at_once(call) -> None:
+    code, said = call(config='[nodes]\nmax_unavailble = 2\n[provider]\nreplace = "gcp"')
+
+    assert code == ExitCode.BAD_INPUT
+    assert "nodes.max_unavailble: unknown key (did you mean nodes.max_unavailable?)" in said
+    assert "provider.replace: expected one of" in said
+
+
+def test_once_is_for_a_dry_run(call) -> None:
+    code, said = call("--once")
+
+    assert code == ExitCode.BAD_INPUT
+    assert "--once is for --dry-run" in said
+
+
+def test_a_deep_check_needs_something_to_run(call, kubeconfig) -> None:
+    code, said = call("--kubeconfig", kubeconfig, config="[nodes]\ndeep_check_on_start = true")
+
+    assert code == ExitCode.BAD_INPUT
+    assert "needs kubernetes.check.image" in said
+
+
+def test_a_port_that_is_taken_is_named(call, kubeconfig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        code, said = call("--kubeconfig", kubeconfig, "--listen", str(port))
+
+    assert code == ExitCode.BAD_INPUT
+    assert f"127.0.0.1:{port}" in said
+
+
+def test_recovery_is_enabled_by_true_and_false_only(call, kubeconfig, monkeypatch) -> None:
+    monkeypatch.setenv("ENABLE_RECOVERY", "yes")
+
+    code, said = call("--kubeconfig", kubeconfig)
+
+    assert code == ExitCode.BAD_INPUT
+    assert "ENABLE_RECOVERY: expected true or false in the environment, got 'yes'" in said
