@@ -10,6 +10,7 @@ from holdfast.model.events import (
     Event,
     InputRejected,
     JobFinished,
+    JobInputRejected,
     JobRetried,
     JobWaits,
     NodeCheckBegun,
@@ -35,7 +36,7 @@ def sentence(event: Event) -> str:
     match event:
         case AttemptStarted() | AttemptStopped() | AttemptKilled():
             return _attempt_sentence(event)
-        case JobRetried() | JobWaits() | JobFinished():
+        case JobRetried() | JobWaits() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
         case BreakerTripped(reason=reason):
             return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
@@ -93,7 +94,7 @@ def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) ->
             return f"{head}: ranks outlived the grace period and were killed"
 
 
-def _job_sentence(event: JobRetried | JobWaits | JobFinished) -> str:
+def _job_sentence(event: JobRetried | JobWaits | JobFinished | JobInputRejected) -> str:
     match event:
         case JobRetried():
             return (
@@ -104,3 +105,5 @@ def _job_sentence(event: JobRetried | JobWaits | JobFinished) -> str:
             return f"{job}: {why}"
         case JobFinished(job=job, outcome=outcome, reason=reason):
             return f"{job} {outcome}: {reason}"
+        case JobInputRejected(job=job, key=key, value=value, expected=expected):
+            return f"{job}: {key} is {value!r}: expected {expected}"

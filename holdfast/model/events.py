@@ -139,6 +139,17 @@ class InputRejected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobInputRejected(Event):
+    """What somebody wrote on a job cannot be used."""
+
+    name: ClassVar[str] = "job.input_rejected"
+    job: str
+    key: str
+    value: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerTripped(Event):
     """All repairs were stopped."""
 

@@ -4,6 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
+
+ATTEMPT_VARIABLE: Final = "HOLDFAST_ATTEMPT"
+"""In the environment of ranks: the number of the attempt. Absent from the first if others launch
+it."""
+
+RESTART_REASON_VARIABLE: Final = "HOLDFAST_RESTART_REASON"
+"""In the environment of ranks that a scheduler places: why the attempt before was stopped."""
 
 
 class JobPhase(StrEnum):

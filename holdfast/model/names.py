@@ -35,6 +35,16 @@ class Labels:
         return f"{self.prefix}/deep-health-check"
 
     @property
+    def enable_job_auto_resume(self) -> str:
+        """An annotation of a job: ``true`` to have it restarted after failures of its nodes."""
+        return f"{self.prefix}/enable-job-auto-resume"
+
+    @property
+    def job_max_retry_count(self) -> str:
+        """An annotation of a job: how many restarts failures of its nodes may cost."""
+        return f"{self.prefix}/job-max-retry-count"
+
+    @property
     def fault_types(self) -> str:
         """A label: the condition of the worst fault."""
         return f"{self.prefix}/fault-types"
@@ -74,6 +84,21 @@ CORDONED: Final = f"{OWN_PREFIX}/cordoned"
 
 REPLACES: Final = f"{OWN_PREFIX}/replaces"
 """Annotation: name of the node that this one was ordered to replace."""
+
+JOB_RECORD: Final = f"{OWN_PREFIX}/job-record"
+"""Annotation of a job with its ``JobRecord``; written by the controller alone."""
+
+JOB_STATUS: Final = f"{OWN_PREFIX}/job-status"
+"""Annotation of a job: what happened to its attempts, for people to read."""
+
+APP_MAX_RETRY_COUNT: Final = f"{OWN_PREFIX}/app-max-retry-count"
+"""Annotation of a job: how many restarts failures of the application itself may cost."""
+
+ATTEMPT: Final = f"{OWN_PREFIX}/attempt"
+"""Annotation of the pods of a restarted job: the number of the attempt, 2 for the first restart."""
+
+RESTART_REASON: Final = f"{OWN_PREFIX}/restart-reason"
+"""Annotation of the pods of a restarted job: the reason why the attempt before was stopped."""
 
 FAULT_DETAILS_LIMIT: Final = 20
 """Newest entries kept in the ``fault-details`` annotation, as HyperPod does."""

@@ -58,6 +58,9 @@ class Surroundings:
     evicted: Callable[[str, Owner], None]
     """Takes a node and the owner of a pod that was asked to leave it."""
 
+    stops_itself: Callable[[str], bool] = lambda _pod: False
+    """Whether a pod, as ``namespace/name``, is left to what stops its job as a whole."""
+
 
 class KubernetesCluster:
     """A ``ClusterBackend``; works from ``start`` to ``stop``."""
@@ -83,7 +86,9 @@ class KubernetesCluster:
             changed=changed,
             failed=lambda what, error: around.events.emit(CallFailed(what=what, error=error)),
             evicted=around.evicted,
+            stops_itself=around.stops_itself,
         )
+        self._watched: frozenset[str] = frozenset()
         self._reflectors = (
             self._nodes.reflector,
             self._memory.reflector,
@@ -101,6 +106,24 @@ class KubernetesCluster:
         self._drainer.stop()
         for reflector in self._reflectors:
             reflector.stop()
+
+    def node_states(self) -> Mapping[str, NodeState]:
+        """All nodes that the selector lets through, looked after or not, by name."""
+        return self._nodes.reflector.objects()
+
+    def find(self, node: str) -> NodeState | None:
+        """A node, whether or not the selector lets it through; None if there is none.
+
+        Raises:
+            BackendError: that is not known just now.
+
+        """
+        state = self._nodes.state(node)
+        return state if state is not None else self._nodes.look_up(node)
+
+    def is_watched(self, node: str) -> bool:
+        """Whether a node was in the last snapshot: it is looked after."""
+        return node in self._watched
 
     @property
     def synced(self) -> bool:
@@ -127,6 +150,7 @@ class KubernetesCluster:
         views += [
             leaving_view(name, one) for name, one in memory.leaving.items() if name not in copies
         ]
+        self._watched = frozenset(view.name for view in views)
         return ClusterView(
             nodes=tuple(views),
             breaker=memory.breaker,

@@ -96,6 +96,13 @@ class NodeCopies:
         """A node as it is now; None if there is none of that name."""
         return self._reflector.objects().get(node)
 
+    def look_up(self, node: str) -> NodeState | None:
+        """A node as the API server has it; None if there is none of that name."""
+        try:
+            return trimmed(self._api.get(f"{NODES}/{node}"), self._conventions)
+        except NotFound:
+            return None
+
     def write(
         self, node: str, now: datetime, patch: Callable[[NodeState, Word], Json | None]
     ) -> None:

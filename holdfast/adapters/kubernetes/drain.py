@@ -21,6 +21,10 @@ Told = Callable[[str, Owner], None]
 """Takes a node and the owner of a pod that was asked to leave it, once for each such pod."""
 
 
+def _never(_pod: str) -> bool:
+    return False
+
+
 class Drainer:
     """Follows the pods of some nodes in a thread of its own, from ``start`` to ``stop``.
 
@@ -36,6 +40,7 @@ class Drainer:
         changed: Callable[[], None],
         failed: Callable[[str, str], None],
         evicted: Told,
+        stops_itself: Callable[[str], bool] = _never,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -45,6 +50,8 @@ class Drainer:
             changed: called from the thread when a node has other pods than before.
             failed: called from the thread with what failed and why, when that is news.
             evicted: see ``Told``.
+            stops_itself: whether a pod, as ``namespace/name``, is left to what stops its job as a
+                whole: it is counted, but not asked to leave.
 
         """
         self._api = api
@@ -52,6 +59,7 @@ class Drainer:
         self._changed = changed
         self._failed = failed
         self._evicted = evicted
+        self._stops_itself = stops_itself
         self._lock = threading.Lock()
         self._followed: Mapping[str, bool] = {}
         self._drained: frozenset[str] = frozenset()
@@ -154,11 +162,15 @@ class Drainer:
             try:
                 if is_fenced and pod.is_terminating:
                     self._remove(pod)
-                elif (is_fenced or is_drained) and not pod.is_terminating:
+                elif (is_fenced or is_drained) and not self._is_asked(pod):
                     self._evict(node, pod)
             except BackendError as error:
                 problems.append(f"{pod}: {error}")
         self._tell(node, "; ".join(problems))
+
+    def _is_asked(self, pod: Pod) -> bool:
+        """Whether somebody has asked a pod to leave, or will."""
+        return pod.is_terminating or self._stops_itself(str(pod))
 
     def _tell(self, node: str, problem: str) -> None:
         """Report what failed, once; empty if nothing did."""

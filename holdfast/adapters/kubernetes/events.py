@@ -200,17 +200,18 @@ class KubernetesEvents:
         """See ``EventSink.emit``."""
         now = self._clock.now()
         if isinstance(event, BreakerTripped):
-            self._tell(Notice(about=self._breaker, kind=BREAKER, message=sentence(event), at=now))
+            self.tell(Notice(about=self._breaker, kind=BREAKER, message=sentence(event), at=now))
             return
         notice = node_notice(event, now)
         if notice is not None:
-            self._tell(notice)
+            self.tell(notice)
 
     def evicted(self, node: str, owner: Owner) -> None:
         """Tell the owner of a pod that it was asked to leave a node."""
-        self._tell(eviction_notice(node, owner, self._clock.now()))
+        self.tell(eviction_notice(node, owner, self._clock.now()))
 
-    def _tell(self, notice: Notice) -> None:
+    def tell(self, notice: Notice) -> None:
+        """Send a notice; it is dropped if too many wait."""
         with suppress(queue.Full):
             self._queue.put_nowait(notice)
 

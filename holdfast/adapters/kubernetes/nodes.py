@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from sys import intern
 from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
@@ -33,7 +34,7 @@ _OFF: Final = frozenset(
         "node.kubernetes.io/out-of-service",  # a person: so it is, and pods may go elsewhere
     )
 )
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Taint = tuple[tuple[str, str], ...]
 """A taint's fields and values, sorted: ``(("effect", "NoSchedule"), ("key", "a"))``."""
@@ -94,6 +95,11 @@ class NodeState:
     """It is cordoned, by whomever."""
 
     taints: tuple[Taint, ...]
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """All of them; only jobs that wait for a node ask."""
+
+    devices: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """What its kubelet gives to pods of resources that have a domain, such as GPUs."""
 
 
 def trimmed(node: Json, conventions: Conventions) -> NodeState:
@@ -102,7 +108,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     ready = _condition(status.get("conditions") or (), READY)
-    created_at = time_of(metadata.get("creationTimestamp")) or _EPOCH
+    created_at = time_of(metadata.get("creationTimestamp")) or EPOCH
     taints = tuple(tuple(sorted(taint.items())) for taint in spec.get("taints") or ())
     names = conventions.labels
     checks = (labels.get(names.deep_health_check_status), labels.get(names.deep_health_check))
@@ -130,6 +136,12 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         replaces=annotations.get(REPLACES),
         is_unschedulable=bool(spec.get("unschedulable")),
         taints=taints,
+        labels={intern(key): intern(value) for key, value in labels.items()},
+        devices={
+            intern(name): int(amount)
+            for name, amount in (status.get("allocatable") or {}).items()
+            if "/" in name and str(amount).isdecimal()
+        },
     )
 
 

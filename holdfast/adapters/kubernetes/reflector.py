@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
 from holdfast.adapters.kubernetes.api import Api, Json, Params, Watch
-from holdfast.adapters.kubernetes.api_errors import Gone
+from holdfast.adapters.kubernetes.api_errors import Gone, NotFound
 from holdfast.model.errors import BackendError
 
 T = TypeVar("T")
@@ -102,6 +102,7 @@ class Reflector(Generic[T]):
         self._pause_s = 0.0
         self._heard_at = time.monotonic()
         self._error = ""
+        self._is_missing = False
         self._synced = threading.Event()
         self._stopped = threading.Event()
         self._watch: Watch | None = None
@@ -146,6 +147,12 @@ class Reflector(Generic[T]):
         with self._lock:
             return self._error
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether ``error`` is that nobody has defined such objects (any more)."""
+        with self._lock:
+            return self._is_missing
+
     def learn(self, content: Json) -> None:
         """Take over the API server's answer to a write, so that who wrote sees it at once."""
         with self._lock:
@@ -165,6 +172,7 @@ class Reflector(Generic[T]):
             except BackendError as error:
                 with self._lock:
                     self._error = str(error)
+                    self._is_missing = isinstance(error, NotFound)
 
     def _list(self) -> None:
         found: dict[str, T] = {}
@@ -174,6 +182,7 @@ class Reflector(Generic[T]):
             version = page.resource_version
         with self._lock:
             differs = self._copy.replace(found, version)
+            self._is_missing = False
             self._heard_at = time.monotonic()
         self._synced.set()
         if differs:

@@ -13,7 +13,14 @@ from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.adapters.local.store import LocalStore
-from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, RankView
+from holdfast.model.jobs import (
+    ATTEMPT_VARIABLE,
+    JobPhase,
+    JobRecord,
+    JobSpec,
+    JobView,
+    RankView,
+)
 from holdfast.ports.clock import Clock
 
 
@@ -151,7 +158,7 @@ class LocalJobs:
             "HOLDFAST_RUN": str(self._run.path),
             "HOLDFAST_JOB": spec.name,
             "HOLDFAST_NODE": record.placement[rank],
-            "HOLDFAST_ATTEMPT": str(record.attempt),
+            ATTEMPT_VARIABLE: str(record.attempt),
             "HOLDFAST_CHECKPOINT_DIR": str(self._launch.checkpoint_dir),
             "HOLDFAST_PROGRESS_FILE": str(self._run.progress(record.attempt)),
         }

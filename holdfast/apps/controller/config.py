@@ -6,7 +6,7 @@ from enum import StrEnum
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 
 
 class PlatformName(StrEnum):
@@ -45,6 +45,9 @@ class ControllerConfig:
 
     nodes: RemediationPolicy = field(default_factory=RemediationPolicy)
     """When nodes are repaired, and how."""
+
+    jobs: JobPolicy = field(default_factory=JobPolicy)
+    """How jobs are resumed that ask for it."""
 
     provider: ProviderConfig = field(default_factory=ProviderConfig)
     """Who repairs them."""

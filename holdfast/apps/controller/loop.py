@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.apps.controller.metrics import ControllerMetrics
 from holdfast.apps.controller.wakeup import Wakeup
+from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.ports.clock import Clock
 from holdfast.ports.leadership import Leadership
@@ -27,6 +28,7 @@ class ControllerLoop:
     def __init__(
         self,
         nodes: NodeReconciler,
+        jobs: JobReconciler | None = None,
         *,
         leadership: Leadership,
         is_ready: Callable[[], bool],
@@ -34,10 +36,11 @@ class ControllerLoop:
         wake: Wakeup,
         clock: Clock,
     ) -> None:
-        """Make rounds of ``nodes``.
+        """Make rounds of ``nodes``, and of ``jobs`` after each.
 
         Args:
-            nodes: what a round is.
+            nodes: the first half of a round.
+            jobs: the second; None where no job is restarted.
             leadership: no round is made without it.
             is_ready: no round is made before.
             metrics: is shown each round, and knows whether a node is out of service.
@@ -46,6 +49,7 @@ class ControllerLoop:
 
         """
         self._nodes = nodes
+        self._jobs = jobs
         self._leadership = leadership
         self._is_ready = is_ready
         self._metrics = metrics
@@ -75,6 +79,8 @@ class ControllerLoop:
         if not self._is_ready() or not self._leadership.is_held():
             return began + STANDBY
         wake_at = self._nodes.step()
+        if self._jobs is not None:
+            wake_at = min(wake_at, self._jobs.step())
         ended = self._clock.now()
         self._metrics.round_made(ended - began)
         return min(wake_at, ended + AWAY_PAUSE) if self._metrics.is_busy() else wake_at

@@ -12,6 +12,8 @@ from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
 from holdfast.adapters.kubernetes.events import KubernetesEvents
 from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
+from holdfast.adapters.kubernetes.jobs.notices import JobEvents
 from holdfast.adapters.kubernetes.kubeconfig import find_server
 from holdfast.adapters.kubernetes.leases import LeaderElection
 from holdfast.adapters.kubernetes.rate_limit import RateLimit
@@ -23,6 +25,7 @@ from holdfast.adapters.telemetry.exposition import Samples, family
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.platform import Platform
+from holdfast.model.errors import ConfigError
 
 MANAGER: Final = "holdfast-controller"
 """How the audit log and the objects that it writes name the controller."""
@@ -63,23 +66,28 @@ class Reader:
 def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
     """See ``Connect``."""
     settings, clock = config.kubernetes, SystemClock()
+    _check(config)
     server = find_server(settings.kubeconfig, settings.context)
     limit = RateLimit(per_second=settings.requests_per_second, burst=settings.burst)
     with ExitStack() as opened:
         api = Api(server, user_agent=_AGENT, field_manager=MANAGER, limit=limit)
         opened.callback(api.close)
-        provider = build_provider(config.provider, clock)
         events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
         election = _election(server, settings, wake)
         leadership = Lead(election) if acts else Reader()
+        told = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
         around = Surroundings(
             clock=clock,
-            events=events,
+            events=told,
             changed=wake,
             may_act=leadership.is_held,
             evicted=events.evicted,
+            stops_itself=lambda pod: jobs.stops_itself(pod),  # noqa: PLW0108 - see below
         )
         cluster = KubernetesCluster(api, settings, around)
+        jobs = KubernetesJobs(api, settings, around, cluster)
+        jobs.open()
+        opened.callback(jobs.close)
         parts: list[_Part] = [events, cluster, election] if acts else [cluster]
         for part in parts:
             part.start()
@@ -87,14 +95,23 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         return Platform(
             name=config.cluster or settings.context or server.url,
             cluster=cluster,
-            provider=provider,
+            provider=build_provider(config.provider, clock),
             incidents=KubernetesIncidents(api),
-            events=events,
+            events=told,
+            jobs=jobs,
             leadership=leadership,
             is_ready=lambda: cluster.synced,
-            troubles=lambda: (*cluster.errors, *([election.error] if election.error else [])),
+            troubles=lambda: tuple(filter(None, (*cluster.errors, *jobs.errors, election.error))),
             families=lambda: _families(limit),
             close=opened.pop_all().close,
+        )
+
+
+def _check(config: ControllerConfig) -> None:
+    if config.nodes.deep_check_on_start and not config.kubernetes.check.image:
+        raise ConfigError(
+            "nodes.deep_check_on_start: true needs kubernetes.check.image, the image that a deep "
+            "health check runs"
         )
 
 

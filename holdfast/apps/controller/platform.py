@@ -8,6 +8,7 @@ from holdfast.apps.controller.config import ControllerConfig
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.incidents import IncidentStore
+from holdfast.ports.jobs import JobBackend
 from holdfast.ports.leadership import Leadership
 from holdfast.ports.provider import NodeProvider
 
@@ -32,6 +33,9 @@ class Platform:
 
     families: Callable[[], Sequence[str]]
     """Metrics of its own, in Prometheus' text form."""
+
+    jobs: JobBackend | None = None
+    """The jobs that ask to be restarted; None where nobody else than the platform does that."""
 
     close: Callable[[], None]
     """Lets go of everything: leadership first."""

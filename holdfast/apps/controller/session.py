@@ -17,6 +17,8 @@ from holdfast.apps.controller.loop import STANDBY, ControllerLoop
 from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
 from holdfast.apps.controller.platform import Connect, Platform
 from holdfast.apps.controller.wakeup import Wakeup
+from holdfast.decisions.job_resume import ResumePolicy
+from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.model.errors import BackendError
 
@@ -64,6 +66,7 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
             say(f"serving {', '.join(served)} on http://{address}")
         loop = ControllerLoop(
             NodeReconciler(ports, config.nodes),
+            _job_reconciler(platform, ports, config),
             leadership=platform.leadership,
             is_ready=troubles.is_ready,
             metrics=metrics,
@@ -102,6 +105,22 @@ def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> N
                 if once:
                     return
             wake.wait(STANDBY.total_seconds())
+
+
+def _job_reconciler(
+    platform: Platform, ports: NodePorts, config: ControllerConfig
+) -> JobReconciler | None:
+    if platform.jobs is None:
+        return None
+    job_ports = JobPorts(
+        jobs=platform.jobs,
+        cluster=ports.cluster,
+        incidents=ports.incidents,
+        events=ports.events,
+        clock=ports.clock,
+        leadership=ports.leadership,
+    )
+    return JobReconciler(job_ports, ResumePolicy(job=config.jobs, nodes=config.nodes))
 
 
 class _Troubles:

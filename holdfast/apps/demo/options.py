@@ -9,6 +9,7 @@ from pathlib import Path
 
 from holdfast.apps.demo.corpus import CONTEXT, Corpus
 from holdfast.model.errors import ConfigError
+from holdfast.model.jobs import ATTEMPT_VARIABLE
 
 _EXIT_CODES = (
     "Exit codes: 0 done; 1 a rank was lost or a file could not be written: start again to resume "
@@ -116,7 +117,7 @@ def rank_environment(variables: Mapping[str, str]) -> RankEnvironment:
         world_size=world_size,
         master_addr=variables.get("MASTER_ADDR", ""),
         master_port=number("MASTER_PORT", 1, 1, 65535),
-        attempt=number("HOLDFAST_ATTEMPT", 1, 1, 1_000_000_000),
+        attempt=number(ATTEMPT_VARIABLE, 1, 1, 1_000_000_000),
         progress_file=Path(file) if (file := variables.get("HOLDFAST_PROGRESS_FILE")) else None,
     )
     if problems:

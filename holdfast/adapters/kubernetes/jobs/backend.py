@@ -1,0 +1,286 @@
+"""The training jobs of a Kubernetes cluster that ask to be restarted."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.api_errors import Conflict, Json, NotFound
+from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
+from holdfast.adapters.kubernetes.jobs.fitting import rooms
+from holdfast.adapters.kubernetes.jobs.follower import KindFollower
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS, JobKind
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
+from holdfast.adapters.kubernetes.jobs.records import FAILED, record_patch, release_patch
+from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, record_of
+from holdfast.adapters.kubernetes.jobs.wishes import Wishes, wishes_of
+from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed, JobInputRejected
+from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.names import Labels
+
+_TRIES: Final = 5
+"""A job whose object changes more often than that while it is written is left for later."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job, and what was made of it."""
+
+    state: JobState
+    follower: KindFollower
+    seen_at: datetime
+    wishes: Wishes
+    pods: list[PodState] = field(default_factory=list)
+    record: JobRecord | None = None
+    """As the core last saw it; None while the job is left alone."""
+
+    @property
+    def kind(self) -> JobKind:
+        return self.follower.kind
+
+
+class KubernetesJobs:
+    """A ``JobBackend``; works from ``open`` to ``close``.
+
+    The record of an attempt and the suspension that goes with it are one write, so that nothing
+    lies between them. Stopping and starting is the operators' work from there on.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        settings: KubernetesSettings,
+        around: Surroundings,
+        cluster: KubernetesCluster,
+        kinds: Iterable[JobKind] = KINDS,
+    ) -> None:
+        self._api = api
+        self._around = around
+        self._cluster = cluster
+        self._labels = Labels(settings.label_prefix)
+        words = LastWords()
+        self._followers = tuple(
+            KindFollower(api, kind, self._labels, words, around.changed) for kind in kinds
+        )
+        self._attempts = AttemptPods(words)
+        self._jobs: dict[str, _Job] = {}
+        self._pods: frozenset[str] = frozenset()
+        self._told: set[tuple[str, str, str]] = set()
+
+    def open(self) -> None:
+        """Begin to read; returns at once."""
+        for follower in self._followers:
+            follower.start()
+
+    def close(self) -> None:
+        """End the threads; calls in progress are waited for."""
+        for follower in self._followers:
+            follower.stop()
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why something is not kept up to date at the moment."""
+        return tuple(follower.error for follower in self._followers if follower.error)
+
+    def owner(self, job: str) -> Owner | None:
+        """The object of a job, for Events; None if there is none of that name."""
+        known = self._jobs.get(job)
+        if known is None:
+            return None
+        state = known.state
+        return Owner(
+            api_version=state.api_version,
+            kind=state.kind,
+            namespace=state.namespace,
+            name=state.name,
+            uid=state.uid,
+        )
+
+    def stops_itself(self, pod: str) -> bool:
+        """Whether a pod, as ``namespace/name``, is of a job that is stopped as a whole."""
+        return pod in self._pods
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """See ``JobBackend.jobs``; who may act lets go of jobs first that want to be left alone."""
+        now = self._around.clock.now()
+        self._jobs = dict(self._read(now))
+        if self._around.may_act():
+            self._reject()
+            for job in self._jobs.values():
+                self._let_go(job)
+        self._attempts.keep(job.state.uid for job in self._jobs.values())
+        views = tuple(
+            self._view(job, job.record) for job in self._jobs.values() if job.record is not None
+        )
+        self._pods = frozenset(
+            f"{pod.namespace}/{pod.name}"
+            for job in self._jobs.values()
+            if job.record is not None
+            for pod in job.pods
+        )
+        return views
+
+    def put(self, job: str, record: JobRecord) -> None:
+        """See ``JobBackend.put``; the job is suspended, or let go, with the same write."""
+        known = self._known(job)
+        state = known.state
+        for _ in range(_TRIES):
+            whole = self._api.get(state.path)
+            fresh = known.kind.trimmed(whole, self._labels)
+            if _is_other(fresh, state):
+                known.follower.learn(whole)
+                raise BackendError(f"{job} was changed by somebody else")
+            if record.phase is JobPhase.FAILED and fresh.ending is None:
+                self._fail(known, whole, record)
+                continue
+            try:
+                patch = record_patch(whole, fresh, known.kind, record, known.wishes)
+                known.follower.learn(self._api.patch(state.path, patch))
+            except Conflict:
+                continue
+            known.record = record
+            return
+        raise BackendError(f"{job} changes too often to be written")
+
+    def launch(self, job: str) -> None:
+        """See ``JobBackend.launch``; ``put`` has done it."""
+
+    def stop(self, job: str) -> None:
+        """See ``JobBackend.stop``; ``put`` has done it."""
+
+    def kill(self, job: str) -> None:
+        """Delete the pods that are left; those that nothing can end any more at once."""
+        for pod in self._known(job).pods:
+            is_fenced = pod.is_terminating and self._is_fenced(pod)
+            if not is_fenced and pod.is_terminating:
+                continue
+            try:
+                self._api.delete(pod.path, uid=pod.uid, grace=0 if is_fenced else None)
+            except (NotFound, Conflict):
+                continue  # it is gone, or another has its name
+
+    def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
+        for follower in self._followers:
+            pods = follower.pods()
+            for name, state in follower.jobs().items():
+                before = self._jobs.get(state.key)
+                is_same = before is not None and before.state.uid == state.uid
+                seen_at = before.seen_at if before is not None and is_same else now
+                wishes = (
+                    before.wishes
+                    if before is not None and before.state == state
+                    else wishes_of(state, self._labels)
+                )
+                job = _Job(state=state, follower=follower, seen_at=seen_at, wishes=wishes)
+                job.record = record_of(state, wishes, seen_at)
+                job.pods = [pod for pod in pods.get(name, ()) if pod.owner == state.uid]
+                yield state.key, job
+
+    def _view(self, job: _Job, record: JobRecord) -> JobView:
+        state = job.state
+        if record.phase in HELD:
+            self._attempts.forget(state.uid)
+            return job_view(
+                state,
+                job.wishes,
+                record,
+                job.pods,
+                lost={},
+                counts={},
+                fenced=[pod for pod in job.pods if pod.is_terminating and self._is_fenced(pod)],
+                rooms=self._rooms(job) if record.phase is JobPhase.WAITING else None,
+            )
+        lost = self._attempts.lost(state.uid, record.attempt, job.pods)
+        counts = {node: self._counts(node) for node in nodes_of(record, job.pods, lost)}
+        return job_view(state, job.wishes, record, job.pods, lost=lost, counts=counts)
+
+    def _rooms(self, job: _Job) -> Mapping[str, int]:
+        """What there is beside all other jobs, those included whose pods have no node yet."""
+        others = [one for one in self._jobs.values() if one is not job and one.record is not None]
+        found = rooms(
+            job.state.groups,
+            self._cluster.node_states().values(),
+            (pod for one in others for pod in one.pods),
+            self._labels,
+        )
+        for name in job.record.placement if job.record is not None else ():
+            if name not in found and self._cluster.is_watched(name):
+                found[name] = 1  # its object went with the machine that is being replaced
+        promised = sum(
+            one.state.ranks - sum(1 for pod in one.pods if pod.node)
+            for one in others
+            if one.record is not None and one.record.phase is JobPhase.STARTING
+        )
+        for name in sorted(found):
+            taken = min(found[name], max(promised, 0))
+            promised -= taken
+            found[name] -= taken
+        return found
+
+    def _counts(self, node: str) -> bool:
+        """Whether it matters to a job how a node is: it is looked after, or gone."""
+        return self._cluster.is_watched(node) or self._cluster.find(node) is None
+
+    def _is_fenced(self, pod: PodState) -> bool:
+        """Whether nothing of a pod can run any more: its machine is off, gone, or another."""
+        node = self._cluster.find(pod.node) if pod.node else None
+        if node is None:
+            return bool(pod.node)
+        return node.is_off or node.created_at > pod.created_at
+
+    def _known(self, job: str) -> _Job:
+        try:
+            return self._jobs[job]
+        except KeyError:
+            raise BackendError(f"there is no {job} any more") from None
+
+    def _fail(self, job: _Job, whole: Json, record: JobRecord) -> None:
+        """Before the record: a job that nobody restarts must not stay suspended for ever."""
+        patch = job.kind.failed(whole, FAILED, record.reason, self._around.clock.now())
+        version = {"resourceVersion": whole["metadata"]["resourceVersion"]}
+        self._api.patch(f"{job.state.path}/status", {"metadata": version, **patch})
+
+    def _let_go(self, job: _Job) -> None:
+        """Undo what we did to a job that nobody wants restarted any more."""
+        state, wishes = job.state, job.wishes
+        if state.record is None or wishes.auto_resume or wishes.is_damaged or state.is_leaving:
+            return
+        record = wishes.record
+        is_held = record is not None and record.phase in HELD and state.is_suspended
+        try:
+            patch = release_patch(state, job.kind, resumes=is_held and state.ending is None)
+            job.follower.learn(self._api.patch(state.path, patch))
+        except (NotFound, Conflict):
+            return  # the next round sees what has become of it
+        except BackendError as error:
+            self._around.events.emit(CallFailed(what=f"letting go {state.key}", error=str(error)))
+
+    def _reject(self) -> None:
+        """Tell of what cannot be used, once while it is there."""
+        found = {
+            (key, one.key, one.value): one.expected
+            for key, job in self._jobs.items()
+            for one in job.wishes.rejected
+        }
+        for (job, key, value), expected in sorted(found.items()):
+            if (job, key, value) not in self._told:
+                self._around.events.emit(
+                    JobInputRejected(job=job, key=key, value=value, expected=expected)
+                )
+        self._told = set(found)
+
+
+def _is_other(fresh: JobState, before: JobState) -> bool:
+    """Whether what we know of a job, and act upon, is not so any more."""
+    return (
+        fresh.uid != before.uid
+        or fresh.is_leaving
+        or fresh.auto_resume != before.auto_resume
+        or fresh.record != before.record
+        or fresh.is_suspended != before.is_suspended
+    )

@@ -1,0 +1,130 @@
+"""Which nodes a pod could go to, by its own wishes: what the scheduler filters by, and no more.
+
+Marks that come and go with a repair are left aside, as it is asked what there is room for once
+all repairs are done.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.objects import Group, PodState, devices
+from holdfast.adapters.kubernetes.nodes import NodeState
+from holdfast.model.names import Labels
+
+_PASSING_TAINTS: Final = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/out-of-service",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
+_SOFT: Final = "PreferNoSchedule"
+
+
+def rooms(
+    groups: Sequence[Group],
+    nodes: Iterable[NodeState],
+    others: Iterable[PodState],
+    labels: Labels,
+) -> dict[str, int]:
+    """How many ranks of a job each node has room for beside the pods of other jobs.
+
+    Args:
+        groups: the job's pods; the room is that of the most demanding of them, and a node must
+            suit all.
+        nodes: to choose from.
+        others: pods of other jobs, with the devices that they hold.
+        labels: whose values are ours.
+
+    """
+    total = sum(group.ranks for group in groups)
+    wanted = max((devices(group.pods) for group in groups), key=lambda d: sum(d.values()))
+    held: dict[str, dict[str, int]] = {}
+    for pod in others:
+        if pod.node and not pod.has_ended:
+            on_node = held.setdefault(pod.node, {})
+            for name, amount in pod.resources.items():
+                on_node[name] = on_node.get(name, 0) + amount
+    found = {}
+    for node in nodes:
+        if all(fits(group.pods, node, labels) for group in groups):
+            free = _room(wanted, node.devices, held.get(node.name, {}), total)
+            if free:
+                found[node.name] = free
+    return found
+
+
+def fits(pods: Json, node: NodeState, labels: Labels) -> bool:
+    """Whether a pod with this ``spec`` may go to a node."""
+    ours = (labels.node_health_status, labels.deep_health_check_status, labels.deep_health_check)
+    selector: Mapping[str, str] = pods.get("nodeSelector") or {}
+    if any(node.labels.get(key) != value for key, value in selector.items() if key not in ours):
+        return False
+    affinity = (pods.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms")
+    if terms is not None and not any(_matches(term, node, ours) for term in terms):
+        return False
+    tolerations: Sequence[Json] = pods.get("tolerations") or ()
+    return all(
+        any(_tolerates(one, taint) for one in tolerations)
+        for taint in map(dict, node.taints)
+        if taint.get("effect") != _SOFT and taint.get("key") not in (*ours, *_PASSING_TAINTS)
+    )
+
+
+def _room(
+    wanted: Mapping[str, int], there: Mapping[str, int], held: Mapping[str, int], total: int
+) -> int:
+    free = (
+        (there.get(name, 0) - held.get(name, 0)) // amount
+        for name, amount in wanted.items()
+        if amount
+    )
+    return max(0, min((*free, total)))
+
+
+def _matches(term: Json, node: NodeState, ours: Sequence[str]) -> bool:
+    """Terms without any requirement match nothing, as at the scheduler."""
+    expressions = term.get("matchExpressions") or ()
+    fields = term.get("matchFields") or ()
+    return bool(expressions or fields) and all(
+        (*(_holds(e, node.labels) for e in expressions if e.get("key") not in ours),
+         *(_holds(field, {"metadata.name": node.name}) for field in fields))
+    )  # fmt: skip
+
+
+def _holds(expression: Json, values: Mapping[str, str]) -> bool:
+    value = values.get(str(expression.get("key")))
+    wanted: Sequence[str] = expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return value in wanted
+        case "NotIn":
+            return value not in wanted
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            return _compares(operator, value, wanted)
+    return False
+
+
+def _compares(operator: str, value: str | None, wanted: Sequence[str]) -> bool:
+    try:
+        number, bound = int(value or ""), int(wanted[0])
+    except (ValueError, IndexError):
+        return False
+    return number > bound if operator == "Gt" else number < bound
+
+
+def _tolerates(toleration: Json, taint: Mapping[str, str]) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint.get("key"))
+    is_same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return toleration.get("key") == taint.get("key") and is_same

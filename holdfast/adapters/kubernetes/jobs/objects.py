@@ -1,0 +1,264 @@
+"""Job objects and their pods, trimmed to what Holdfast reads of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.model.jobs import Ending
+from holdfast.model.names import (
+    APP_MAX_RETRY_COUNT,
+    JOB_RECORD,
+    JOB_STATUS,
+    Labels,
+    PodPhase,
+)
+
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""Label of a job that Kueue suspends and lets go."""
+
+_DISRUPTED: Final = "DisruptionTarget"
+"""Pod condition: somebody is about to end the pod, and the reason says who."""
+
+_TOO_MUCH: Final = "TerminationByKubelet"
+"""Reason of that condition where the node is short of something, or shuts down."""
+
+_SIGNALS: Final = range(129, 193)
+"""Exit codes with which a runtime, like a shell, tells of a signal: 128 and its number."""
+
+_GRACE_S: Final = 30  # Kubernetes' default
+_GENERIC_FAILURE: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Pods of a job that are made from one template."""
+
+    ranks: int
+    pods: Json
+    """What of their ``spec`` says where they fit: selector, affinity, tolerations, containers'
+    resources."""
+
+    grace: timedelta
+    restart_policy: str = ""
+    """That of the job's kind for them; empty if it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """What a job object says. Two are equal if they say the same, whatever their version."""
+
+    kind: str
+    api_version: str
+    plural: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = field(compare=False)
+    created_at: datetime
+    started_at: datetime | None
+    """Since when its operator has it run, without a break."""
+
+    is_suspended: bool
+    is_stop_seen: bool
+    """Its operator says that it is suspended."""
+
+    is_leaving: bool
+    """It is being deleted."""
+
+    ending: Ending | None
+    groups: tuple[Group, ...]
+    queue: str | None
+    record: str | None
+    """Value of the annotation, as of all below; None where there is none."""
+
+    status: str | None
+    auto_resume: str | None
+    max_retries: str | None
+    max_app_retries: str | None
+
+    @property
+    def key(self) -> str:
+        """How people and records name it, such as ``pytorchjob/team-a/llama``."""
+        return f"{self.kind.lower()}/{self.namespace}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """Its address."""
+        return f"/apis/{self.api_version}/namespaces/{self.namespace}/{self.plural}/{self.name}"
+
+    @property
+    def ranks(self) -> int:
+        """How many there are in the whole job."""
+        return sum(group.ranks for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a container ended."""
+
+    code: int
+    """Negative for a signal."""
+
+    at: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Which rank of which job a pod is."""
+
+    job: str
+    """Name of the object, in the pod's namespace."""
+
+    rank: int
+    container: str
+    """The one that trains; empty if all do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """A pod of a job."""
+
+    namespace: str
+    name: str
+    uid: str
+    owner: str
+    """uid of the object that made it."""
+
+    member: Member
+    node: str
+    """Empty until it has one."""
+
+    phase: str
+    created_at: datetime
+    is_terminating: bool
+    resources: Mapping[str, int]
+    """Devices that it holds."""
+
+    exit: Exit | None
+    """Of the pod if it has ended, else of its container's last run, if it was started again."""
+
+    evicted: str
+    """By whom, if it has to leave and has not failed; else empty."""
+
+    @property
+    def path(self) -> str:
+        """Its address."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no container will run in it any more."""
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+def annotated(job: Json, labels: Labels) -> dict[str, str | None]:
+    """The fields of a ``JobState`` that are annotations."""
+    found: Mapping[str, str] = job["metadata"].get("annotations") or {}
+    return {
+        "record": found.get(JOB_RECORD),
+        "status": found.get(JOB_STATUS),
+        "auto_resume": found.get(labels.enable_job_auto_resume),
+        "max_retries": found.get(labels.job_max_retry_count),
+        "max_app_retries": found.get(APP_MAX_RETRY_COUNT),
+    }
+
+
+def group_of(ranks: object, template: Json, restart_policy: str = "") -> Group:
+    """The pods of a template; ``template`` is a ``PodTemplateSpec``."""
+    spec = template.get("spec") or {}
+    kept = ("nodeSelector", "affinity", "tolerations")
+    pods: Json = {key: spec[key] for key in kept if spec.get(key)}
+    pods["containers"] = [
+        {"resources": container.get("resources") or {}} for container in _containers(spec)
+    ]
+    return Group(
+        ranks=ranks if isinstance(ranks, int) else 1,
+        pods=pods,
+        grace=timedelta(seconds=spec.get("terminationGracePeriodSeconds") or _GRACE_S),
+        restart_policy=restart_policy,
+    )
+
+
+def condition_of(job: Json, kind: str) -> Json | None:
+    """A condition of a job that is True; None if there is none."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return next(
+        (c for c in conditions if c.get("type") == kind and c.get("status") == "True"), None
+    )
+
+
+def pod_state(pod: Json, member: Member) -> PodState:
+    """The state of a pod; ``pod`` is the object as the API server gives it."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    owners: Sequence[Json] = metadata.get("ownerReferences") or ()
+    phase = status.get("phase", "")
+    exits = _exit(status, member.container, has_ended=phase == PodPhase.FAILED)
+    evicted = _evicted(metadata, status)
+    return PodState(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        owner=next((str(owner["uid"]) for owner in owners if owner.get("controller")), ""),
+        member=member,
+        node=spec.get("nodeName") or "",
+        phase=phase,
+        created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+        is_terminating=bool(metadata.get("deletionTimestamp")),
+        resources=devices(spec),
+        exit=exits,
+        evicted=evicted,
+    )
+
+
+def devices(pods: Json) -> dict[str, int]:
+    """What a pod with this ``spec`` takes of resources that nodes have few of, such as GPUs."""
+    total: dict[str, int] = {}
+    for container in _containers(pods):
+        resources = container.get("resources") or {}
+        wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        for name, amount in wanted.items():
+            if "/" in name and str(amount).isdecimal():
+                total[name] = total.get(name, 0) + int(amount)
+    return total
+
+
+def _containers(spec: Json) -> Sequence[Json]:
+    return spec.get("containers") or ()
+
+
+def _exit(status: Json, container: str, *, has_ended: bool) -> Exit | None:
+    """The earliest end that is told, as the others may only follow from it."""
+    found = []
+    for one in status.get("containerStatuses") or ():
+        if container and one.get("name") != container:
+            continue
+        now = (one.get("state") or {}).get("terminated")
+        before = (one.get("lastState") or {}).get("terminated")
+        told = now if has_ended or (now and now.get("exitCode")) else before
+        if told:
+            found.append(_exit_of(told))
+    if not found and has_ended:
+        found.append(Exit(code=_GENERIC_FAILURE, at=None, reason=status.get("reason") or ""))
+    return min(found, key=lambda one: one.at or EPOCH, default=None)
+
+
+def _exit_of(told: Json) -> Exit:
+    code = told.get("exitCode") or 0
+    return Exit(
+        code=128 - code if code in _SIGNALS else code,
+        at=time_of(told.get("finishedAt")),
+        reason="" if told.get("reason") in ("Error", "Completed", None) else told["reason"],
+    )
+
+
+def _evicted(metadata: Json, status: Json) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == _DISRUPTED and one.get("status") == "True":
+            reason = str(one.get("reason", ""))
+            return "" if reason == _TOO_MUCH else reason
+    has_failed = status.get("phase") == PodPhase.FAILED
+    return "Deleted" if metadata.get("deletionTimestamp") and not has_failed else ""

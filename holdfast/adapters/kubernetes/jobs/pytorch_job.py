@@ -1,0 +1,133 @@
+"""Kubeflow's ``PyTorchJob``, as training-operator 1.7 to 1.9 runs it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.objects import (
+    QUEUE,
+    JobState,
+    Member,
+    annotated,
+    condition_of,
+    group_of,
+)
+from holdfast.adapters.kubernetes.jobs.templates import stamped_template
+from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.model.jobs import Ending, JobPhase
+from holdfast.model.names import Labels, PodPhase
+
+KIND: Final = "PyTorchJob"
+MASTER: Final = "Master"
+CONTAINER: Final = "pytorch"
+
+_OPERATOR: Final = "training.kubeflow.org/operator-name"
+_JOB: Final = "training.kubeflow.org/job-name"
+_TYPE: Final = "training.kubeflow.org/replica-type"
+_INDEX: Final = "training.kubeflow.org/replica-index"
+_CONTROLLER: Final = "pytorchjob-controller"
+
+_FAILED: Final = PodPhase.FAILED.value
+_ENDINGS: Final = {PodPhase.SUCCEEDED.value: JobPhase.SUCCEEDED, _FAILED: JobPhase.FAILED}
+"""Types of the conditions that end a job; they are called like the phases of a pod."""
+
+
+class PyTorchJobs:
+    """See ``JobKind``. Node rank 0 is the master; the operator gives worker i rank i + 1."""
+
+    api_version: Final = "kubeflow.org/v1"
+    plural: Final = "pytorchjobs"
+    pod_selector: Final = f"{_OPERATOR}={_CONTROLLER}"
+
+    def trimmed(self, job: Json, labels: Labels) -> JobState:
+        """See ``JobKind.trimmed``."""
+        metadata, status = job["metadata"], job.get("status") or {}
+        policy = (job.get("spec") or {}).get("runPolicy") or {}
+        return JobState(
+            kind=KIND,
+            api_version=self.api_version,
+            plural=self.plural,
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata.get("resourceVersion", ""),
+            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+            started_at=time_of(status.get("startTime")),
+            is_suspended=policy.get("suspend") is True,
+            is_stop_seen=condition_of(job, "Suspended") is not None,
+            is_leaving=bool(metadata.get("deletionTimestamp")),
+            ending=_ending(job),
+            groups=tuple(
+                group_of(
+                    replica.get("replicas", 1),
+                    replica.get("template") or {},
+                    replica.get("restartPolicy") or "OnFailure",
+                )
+                for _, replica in _replicas(job)
+            ),
+            queue=(metadata.get("labels") or {}).get(QUEUE),
+            **annotated(job, labels),
+        )
+
+    def member(self, pod: Json) -> Member | None:
+        """See ``JobKind.member``."""
+        labels = pod["metadata"].get("labels") or {}
+        job, index = labels.get(_JOB), str(labels.get(_INDEX))
+        if not job or not index.isdecimal():
+            return None
+        # Without a master the first worker is rank 0; its role says so.
+        is_master = labels.get(_TYPE) == MASTER.lower()
+        has_master = not is_master and any(
+            one.get("name") in ("RANK", "PET_NODE_RANK") and one.get("value") == str(int(index) + 1)
+            for container in (pod.get("spec") or {}).get("containers") or ()
+            for one in container.get("env") or ()
+        )
+        return Member(job=job, rank=int(index) + has_master, container=CONTAINER)
+
+    def suspension(self, *, is_suspended: bool) -> Json:
+        """See ``JobKind.suspension``."""
+        return {"spec": {"runPolicy": {"suspend": is_suspended}}}
+
+    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
+        """See ``JobKind.stamped``."""
+        replicas = {
+            name: {
+                "template": stamped_template(
+                    replica.get("template") or {}, annotations, environment
+                )
+            }
+            for name, replica in _replicas(job)
+        }
+        return {"spec": {"pytorchReplicaSpecs": replicas}}
+
+    def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
+        """See ``JobKind.failed``."""
+        status = job.get("status") or {}
+        at = stamp(now)
+        condition = {
+            "type": _FAILED,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastUpdateTime": at,
+            "lastTransitionTime": at,
+        }
+        kept = [one for one in status.get("conditions") or () if one.get("type") != _FAILED]
+        return {"status": {"conditions": [*kept, condition], "completionTime": at}}
+
+
+def _replicas(job: Json) -> Iterator[tuple[str, Json]]:
+    """The master first, as it is rank 0."""
+    replicas = (job.get("spec") or {}).get("pytorchReplicaSpecs") or {}
+    yield from sorted(replicas.items(), key=lambda item: (item[0] != MASTER, item[0]))
+
+
+def _ending(job: Json) -> Ending | None:
+    for kind, outcome in _ENDINGS.items():
+        condition = condition_of(job, kind)
+        if condition is not None:
+            reason = str(condition.get("message") or condition.get("reason") or kind)
+            return Ending(outcome=outcome, reason=reason)
+    return None

@@ -1,0 +1,148 @@
+"""From a job's record to what is written on the job: pure."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.adapters.kubernetes.jobs.kinds import JobKind
+from holdfast.adapters.kubernetes.jobs.objects import JobState
+from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.kit.units import format_duration
+from holdfast.model.jobs import (
+    ATTEMPT_VARIABLE,
+    RESTART_REASON_VARIABLE,
+    AttemptRecord,
+    JobPhase,
+    JobRecord,
+)
+from holdfast.model.names import (
+    ATTEMPT,
+    JOB_RECORD,
+    JOB_STATUS,
+    RESTART_REASON,
+)
+
+RECORD_LIMIT: Final = 64 * 1024
+"""Bytes of a record; all annotations of an object may have 256 KiB together."""
+
+FAILED: Final = "HoldfastRestartsSpent"
+"""Reason of the condition by which a job has failed for good."""
+
+_SUSPENDED: Final = {
+    JobPhase.STOPPING: True,
+    JobPhase.WAITING: True,
+    JobPhase.STARTING: False,
+}
+"""What a phase asks of the operator; in the others it is left as it is."""
+
+_TOLD_ATTEMPTS: Final = 5
+
+
+def record_patch(
+    job: Json, state: JobState, kind: JobKind, record: JobRecord, wishes: Wishes
+) -> Json:
+    """The merge patch that writes a record and does what it says: both at once, or neither.
+
+    Args:
+        job: the whole object.
+        state: what was read of it.
+        kind: its kind.
+        record: what is to be remembered.
+        wishes: what the job asks for.
+
+    """
+    annotations = {JOB_RECORD: bounded(record), JOB_STATUS: summary(record, wishes)}
+    patch: Json = {
+        "metadata": {"resourceVersion": state.resource_version, "annotations": annotations}
+    }
+    is_suspended = _SUSPENDED.get(record.phase)
+    if is_suspended is None:
+        return patch
+    patch |= kind.suspension(is_suspended=is_suspended)
+    if record.phase is JobPhase.STARTING and record.attempt > 1:
+        _merge(patch, kind.stamped(job, *_stamps(record, is_queued=state.queue is not None)))
+    return patch
+
+
+def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
+    """The merge patch that forgets a job, and undoes our suspension."""
+    patch: Json = {
+        "metadata": {
+            "resourceVersion": state.resource_version,
+            "annotations": {JOB_RECORD: None, JOB_STATUS: None},
+        }
+    }
+    return patch | kind.suspension(is_suspended=False) if resumes else patch
+
+
+def bounded(record: JobRecord) -> str:
+    """A record as text that an object can bear: what is oldest is left out first."""
+    text = compact(record)
+    if len(text) > RECORD_LIMIT:
+        old = (*(replace(one, placement=()) for one in record.attempts[:-1]), *record.attempts[-1:])
+        record = replace(record, attempts=old)
+        text = compact(record)
+    while len(text) > RECORD_LIMIT and record.attempts:
+        record = replace(record, attempts=record.attempts[(len(record.attempts) + 1) // 2 :])
+        text = compact(record)
+    return text
+
+
+def summary(record: JobRecord, wishes: Wishes) -> str:
+    """What happened to the attempts of a job, newest first, for people to read."""
+    lines = [_present(record, wishes)]
+    attempts = record.attempts[-_TOLD_ATTEMPTS:]
+    resumed_at = _resumed_at(record)
+    for one in reversed(attempts):
+        lines.append(_past(one, resumed_at))
+        resumed_at = one.started_at
+    return "; ".join(lines)
+
+
+def _present(record: JobRecord, wishes: Wishes) -> str:
+    spent = (
+        f"hardware retries {record.hardware_retries} of {wishes.max_retries}, "
+        f"application retries {record.app_retries} of {wishes.max_app_retries}"
+    )
+    reason = f" ({record.reason})" if record.reason else ""
+    since = record.phase_since.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"attempt {record.attempt} {record.phase} since {since}{reason}, {spent}"
+
+
+def _resumed_at(record: JobRecord) -> datetime | None:
+    """When the present attempt ran, if it does."""
+    return record.phase_since if record.phase is JobPhase.RUNNING else None
+
+
+def _past(one: AttemptRecord, resumed_at: datetime | None) -> str:
+    failure = one.failure
+    if failure is None:
+        return f"attempt {one.attempt} ended by itself"
+    where = f" on {failure.node}" if failure.node else ""
+    took = [f"stopped in {format_duration(one.stopped_at - failure.at)}"]
+    if resumed_at is not None:
+        took.append(f"restarted {format_duration(resumed_at - one.stopped_at)} later")
+    return f"attempt {one.attempt}: {failure.kind}: {failure.reason}{where}, {', '.join(took)}"
+
+
+def _stamps(record: JobRecord, *, is_queued: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Annotations and environment of the pods of an attempt.
+
+    Kueue takes a job whose containers have changed for another one, and stops it.
+    """
+    reason = record.failure.reason if record.failure is not None else ""
+    annotations = {ATTEMPT: str(record.attempt), RESTART_REASON: reason}
+    if is_queued:
+        return annotations, {}
+    variables = {ATTEMPT_VARIABLE: str(record.attempt), RESTART_REASON_VARIABLE: reason}
+    return annotations, variables
+
+
+def _merge(patch: Json, more: Json) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(patch.get(key), dict):
+            _merge(patch[key], value)
+        else:
+            patch[key] = value

@@ -1,0 +1,27 @@
+"""Pod templates of jobs, and what pods learn by them."""
+
+from holdfast.adapters.kubernetes.api_errors import Json
+
+
+def stamped_template(
+    template: Json, annotations: dict[str, str], environment: dict[str, str]
+) -> Json:
+    """The merge patch that gives the pods of a template these annotations and variables.
+
+    Args:
+        template: the whole ``PodTemplateSpec``.
+        annotations: of the pods.
+        environment: of all their containers; empty where containers must stay as they are.
+
+    """
+    patch: Json = {"metadata": {"annotations": dict(annotations)}}
+    containers = (template.get("spec") or {}).get("containers") or []
+    if environment and containers:  # a merge patch replaces a list as a whole
+        patch["spec"] = {"containers": [_stamped(one, environment) for one in containers]}
+    return patch
+
+
+def _stamped(container: Json, environment: dict[str, str]) -> Json:
+    kept = [one for one in container.get("env") or () if one.get("name") not in environment]
+    added = [{"name": name, "value": value} for name, value in environment.items()]
+    return {**container, "env": [*kept, *added]}

@@ -1,0 +1,177 @@
+"""From a job object and its pods to what the core gets to see: pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.jobs.objects import Exit, JobState, PodState
+from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
+from holdfast.model.names import PodPhase
+
+HELD: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
+"""Phases in which it is we who keep a job suspended."""
+
+LATE: Final = timedelta(minutes=1)
+"""How long before we first saw a job its container may have failed for us to care: those of a job
+that was there before us have started again long ago."""
+
+_UNKNOWN_EXIT: Final = 1
+"""In place of the exit code of a pod that nobody could ask any more."""
+
+
+def record_of(state: JobState, wishes: Wishes, seen_at: datetime) -> JobRecord | None:
+    """The record of a job as things are now; None if the job is to be left alone.
+
+    A job without one, or that somebody has started anew since, is in an attempt that others have
+    begun. One that somebody else has suspended is theirs.
+
+    Args:
+        state: the job.
+        wishes: what it says.
+        seen_at: when this process first saw it.
+
+    """
+    record = wishes.record
+    if not wishes.auto_resume or wishes.is_damaged or state.is_leaving:
+        return None
+    if record is None:
+        is_ours = not state.is_suspended and state.ending is None
+        return (
+            _begun_by_others(state, JobRecord(phase=JobPhase.WAITING, phase_since=seen_at), seen_at)
+            if is_ours
+            else None
+        )
+    if record.phase.is_final:
+        return None
+    if state.ending is not None or (record.phase in HELD and state.is_suspended):
+        return record
+    if state.is_suspended:
+        return None
+    is_new_run = state.started_at is not None and state.started_at > record.phase_since
+    if record.phase in HELD or (record.phase is JobPhase.RUNNING and is_new_run):
+        return _begun_by_others(state, record, seen_at)
+    return record
+
+
+def _begun_by_others(state: JobState, before: JobRecord, seen_at: datetime) -> JobRecord:
+    began = max(state.started_at or state.created_at, seen_at - LATE)
+    return replace(
+        before,
+        phase=JobPhase.STARTING,
+        phase_since=began,
+        attempt=before.attempt + 1,
+        placement=(),
+        started_at=began,
+        start_after=None,
+        kills=0,
+        reason="",
+    )
+
+
+def job_view(
+    state: JobState,
+    wishes: Wishes,
+    record: JobRecord,
+    pods: Sequence[PodState],
+    *,
+    lost: Mapping[int, PodState],
+    counts: Mapping[str, bool],
+    fenced: Iterable[PodState] = (),
+    rooms: Mapping[str, int] | None = None,
+) -> JobView:
+    """A job as the core sees it.
+
+    Args:
+        state: the job.
+        wishes: what it asks for.
+        record: see ``record_of``.
+        pods: all that it has now.
+        lost: by rank, pods of this attempt that are there no more, as they were last.
+        counts: for each node of ``pods``, of ``lost`` and of the record whether it is looked after
+            or gone; of the others nobody knows how they are.
+        fenced: pods of which nothing can run any more.
+        rooms: see ``JobView.rooms``.
+
+    """
+    spec = JobSpec(
+        name=state.key,
+        nodes=state.ranks,
+        max_retries=wishes.max_retries,
+        max_app_retries=wishes.max_app_retries,
+        grace=max((group.grace for group in state.groups), default=JobSpec(name="", nodes=0).grace),
+        placing=Placing.SCHEDULER,
+    )
+    if record.phase in HELD:
+        off = {pod.uid for pod in fenced}
+        ranks = [
+            RankView(rank=pod.member.rank, node=pod.node, is_fenced=pod.uid in off) for pod in pods
+        ]
+        return JobView(
+            spec=spec,
+            record=record,
+            ranks=tuple(sorted(ranks, key=lambda one: one.rank)),
+            ending=state.ending,
+            rooms=rooms,
+            is_stop_seen=state.is_stop_seen,
+        )
+    began = (record.started_at or record.phase_since).replace(microsecond=0)
+    ranks_now = {pod.member.rank: _rank(pod, began) for pod in pods if _has_started(pod)}
+    ranks_now |= {rank: _lost(pod) for rank, pod in lost.items()}
+    ordered = sorted((*pods, *lost.values()), key=lambda pod: pod.member.rank)
+    where = dict.fromkeys((*record.placement, *(pod.node for pod in ordered if pod.node)))
+    return JobView(
+        spec=spec,
+        record=replace(record, placement=tuple(node for node in where if counts[node])),
+        ranks=tuple(ranks_now[rank] for rank in sorted(ranks_now)),
+        ending=state.ending,
+    )
+
+
+def nodes_of(
+    record: JobRecord, pods: Iterable[PodState], lost: Mapping[int, PodState]
+) -> frozenset[str]:
+    """All nodes that ``job_view`` has to know about."""
+    return frozenset((*record.placement, *(p.node for p in (*pods, *lost.values()) if p.node)))
+
+
+def _has_started(pod: PodState) -> bool:
+    return pod.phase != PodPhase.PENDING and bool(pod.node)
+
+
+def _rank(pod: PodState, began: datetime) -> RankView:
+    """A pod that is there; what happened before the attempt began is not of it."""
+    exit_ = pod.exit
+    if pod.phase == PodPhase.SUCCEEDED:
+        return RankView(rank=pod.member.rank, node=pod.node, exit_code=0)
+    if exit_ is not None and (pod.has_ended or exit_.at is None or exit_.at >= began):
+        return _ended(pod, exit_)
+    if pod.evicted:
+        return _evicted(pod)
+    return RankView(rank=pod.member.rank, node=pod.node)
+
+
+def _lost(pod: PodState) -> RankView:
+    return _ended(pod, pod.exit) if pod.has_ended and pod.exit is not None else _evicted(pod)
+
+
+def _ended(pod: PodState, told: Exit) -> RankView:
+    return RankView(
+        rank=pod.member.rank,
+        node=pod.node,
+        exit_code=told.code or _UNKNOWN_EXIT,
+        ended_at=told.at,
+        reason=told.reason,
+        is_evicted=bool(pod.evicted) and pod.evicted != "Deleted",
+    )
+
+
+def _evicted(pod: PodState) -> RankView:
+    return RankView(
+        rank=pod.member.rank,
+        node=pod.node,
+        exit_code=_UNKNOWN_EXIT,
+        reason=pod.evicted or "Deleted",
+        is_evicted=True,
+    )

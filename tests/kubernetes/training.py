@@ -1,0 +1,129 @@
+"""PyTorchJobs on a real cluster, as people submit them."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from real_cluster import Cluster, until
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.api_errors import NotFound
+from holdfast.model.names import JOB_RECORD, Labels
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+PODS = "/api/v1/namespaces/default/pods"
+ON = {Labels().enable_job_auto_resume: "true", Labels().job_max_retry_count: "2"}
+
+
+@dataclass
+class Training:
+    """One job."""
+
+    cluster: Cluster
+    api: Api
+    name: str = "llama"
+    workers: int = 1
+    annotations: dict[str, str] = field(default_factory=lambda: dict(ON))
+
+    def submit(self, **spec: Any) -> None:
+        container = {
+            "name": "pytorch",
+            "image": "none",
+            "resources": {"limits": {"nvidia.com/gpu": 8}},
+        }
+        pods = {
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {Labels().node_health_status: "Schedulable"},
+            "containers": [container],
+        }
+        replica = {"replicas": 1, "restartPolicy": "OnFailure", "template": {"spec": pods}}
+        body = {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": self.name, "annotations": self.annotations},
+            "spec": {
+                "pytorchReplicaSpecs": {
+                    "Master": replica,
+                    "Worker": {**replica, "replicas": self.workers},
+                },
+                **spec,
+            },
+        }
+        self.api.create(JOBS, body)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        return self.api.get(f"{JOBS}/{self.name}")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return json.loads((self.job["metadata"].get("annotations") or {}).get(JOB_RECORD, "{}"))
+
+    @property
+    def phase(self) -> str | None:
+        return self.record.get("phase")
+
+    @property
+    def conditions(self) -> list[str]:
+        found = (self.job.get("status") or {}).get("conditions") or ()
+        return [one["type"] for one in found if one["status"] == "True"]
+
+    @property
+    def is_suspended(self) -> bool:
+        return (self.job["spec"].get("runPolicy") or {}).get("suspend") is True
+
+    @property
+    def pods(self) -> dict[str, dict[str, Any]]:
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in self.api.list(PODS)
+            if pod["metadata"]["labels"].get("training.kubeflow.org/job-name") == self.name
+        }
+
+    @property
+    def nodes(self) -> list[str]:
+        """Where pods run, in the order of their ranks."""
+        return [
+            pod["spec"]["nodeName"]
+            for _, pod in sorted(self.pods.items())
+            if pod["status"]["phase"] == "Running"
+        ]
+
+    @property
+    def events(self) -> list[tuple[str, str]]:
+        """Reason and message of what was told on the job by the controller."""
+        folder = "/api/v1/namespaces/default/events"
+        found = [
+            one
+            for one in self.api.list(folder)
+            if one["involvedObject"]["name"] == self.name
+            and one["source"].get("component") == "holdfast-controller"
+        ]
+        return [(one["reason"], one["message"]) for one in found]
+
+    def environment(self, pod: str) -> dict[str, str]:
+        container = self.pods[pod]["spec"]["containers"][0]
+        return {one["name"]: one.get("value", "") for one in container["env"]}
+
+    def until_running(self, attempt: int) -> None:
+        until(lambda: self.phase == "running" and self.record["attempt"] == attempt)
+
+    def until_gone(self) -> None:
+        def is_gone() -> bool:
+            try:
+                return not self.job
+            except NotFound:
+                return True
+
+        until(is_gone)
+
+    def container_fails(self, pod: str, code: int, reason: str = "Error") -> None:
+        """The kubelet starts a container again that has ended."""
+        found = self.pods[pod]
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        (status,) = found["status"]["containerStatuses"]
+        status["restartCount"] += 1
+        ended = {"exitCode": code, "reason": reason, "startedAt": now, "finishedAt": now}
+        status["lastState"] = {"terminated": ended}
+        self.api.patch(f"{PODS}/{pod}/status", {"status": {"containerStatuses": [status]}})
