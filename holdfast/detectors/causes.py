@@ -5,8 +5,9 @@ on what that error needs. So it decides: whatever other XIDs of that GPU call fo
 instead, be it milder or stronger.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Final
 
 from holdfast.detectors import gpu_dcgm_policy, gpu_driver, gpu_sxid, gpu_xid
@@ -25,14 +26,15 @@ def follows(finding: Finding | Fault, fault: Fault) -> bool:
     """Whether ``finding`` tells nothing that ``fault`` does not tell already."""
     if decides(fault, finding):
         return True
-    at = finding.observed_at if isinstance(finding, Finding) else finding.since
-    if fault.family != gpu_xid.FAMILY or abs(at - fault.since) > WITHIN:
+    codes = (fault.code, *fault.decides)
+    began = next(moments(finding))
+    if fault.family != gpu_xid.FAMILY or not _are_close([began], moments(fault)):
         return False
-    if finding.family == gpu_dcgm_policy.FAMILY and finding.code == fault.code:
+    if finding.family == gpu_dcgm_policy.FAMILY and finding.code in codes:
         return True  # told by DCGM, too, which names no GPU
     if fault.remedy.touches_node and finding.reason == Reason.XID_ECHO:
         return True
-    return gpu_xid.FALLEN_OFF_BUS in (fault.code, *fault.decides) and (
+    return gpu_xid.FALLEN_OFF_BUS in codes and (
         finding.family in _OF_LOST_GPU or finding.reason in _REASONS_OF_LOST_GPU
     )
 
@@ -44,8 +46,12 @@ def decides(fault: Fault, finding: Finding | Fault) -> bool:
         and fault.device == finding.device
         and fault.code == gpu_xid.RECOVERY_ACTION
         and finding.remedy.touches_node
-        and any(abs(at - then) <= WITHIN for at in moments(finding) for then in moments(fault))
+        and _are_close(moments(finding), moments(fault))
     )
+
+
+def _are_close(some: Iterable[datetime], others: Iterable[datetime]) -> bool:
+    return any(abs(at - then) <= WITHIN for at, then in product(some, others))
 
 
 def moments(finding: Finding | Fault) -> Iterator[datetime]:

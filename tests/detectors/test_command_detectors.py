@@ -183,24 +183,53 @@ def test_an_xid_that_dcgm_tells_of_is_judged_by_profile_and_configuration() -> N
     assert policy(XID.format(74), xids={74: Remedy.NONE})[0][1] is Remedy.NONE
 
 
+def logged(message: str, at: datetime = NOW) -> list[Finding]:
+    readings = Readings(kernel_log=(LogLine(message=message, observed_at=at),))
+    watchers = [one for one in detectors(Profile.HYPERPOD) if KERNEL_LOG in one.reads]
+    return [finding for watcher in watchers for finding in watcher.detect(readings)]
+
+
 @pytest.mark.parametrize("is_dcgm_first", [False, True])
 @pytest.mark.parametrize(("apart_s", "count"), [(0, 1), (15, 1), (16, 2)])
 def test_an_xid_that_the_kernel_and_dcgm_tell_of_is_one_fault(
     is_dcgm_first: bool, apart_s: int, count: int
 ) -> None:
-    line = LogLine(message="NVRM: Xid (PCI:0000:b9:00): 79, x", observed_at=NOW)
-    later = NOW + timedelta(seconds=apart_s)
-    kernel = [
-        one for watcher in detectors(Profile.HYPERPOD) if KERNEL_LOG in watcher.reads
-        for one in watcher.detect(Readings(kernel_log=(line,)))
-    ]  # fmt: skip
-    dcgm = judged("gpu-dcgm-policy", XID.format(79), at=later)
+    kernel = logged("NVRM: Xid (PCI:0000:b9:00): 79, x")
+    dcgm = judged("gpu-dcgm-policy", XID.format(79), at=NOW + timedelta(seconds=apart_s))
 
     both = [*dcgm, *kernel] if is_dcgm_first else [*kernel, *dcgm]
     health = fold(fold(Health(), both[:1]), both[1:])
 
     assert len(health.faults) == count
     assert sum(fault.count + fault.followers for fault in health.faults) == 2
+
+
+@pytest.mark.parametrize("is_dcgm_first", [False, True])
+@pytest.mark.parametrize("code", [63, 74, 79, 94, 95])
+def test_an_xid_that_both_tell_of_again_and_again_stays_one_fault(
+    code: int, is_dcgm_first: bool
+) -> None:
+    health = Health()
+    for hour in range(3):
+        at = NOW + timedelta(hours=hour)
+        kernel = logged(f"NVRM: Xid (PCI:0000:b9:00): {code}, x", at)
+        dcgm = judged("gpu-dcgm-policy", XID.format(code), at=at + timedelta(seconds=5))
+        for found in [dcgm, kernel] if is_dcgm_first else [kernel, dcgm]:
+            health = fold(health, found)
+
+    [fault] = health.faults
+    assert (fault.family, fault.code, fault.count, fault.followers) == ("xid", code, 3, 3)
+
+
+def test_dcgm_adds_nothing_to_an_xid_on_which_the_driver_has_decided() -> None:
+    decided = "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset)"
+    health = fold(Health(), logged("NVRM: Xid (PCI:0000:b9:00): 79, x"))
+    health = fold(health, logged(f"NVRM: Xid (PCI:0000:b9:00): 154, {decided}"))
+    dcgm = judged("gpu-dcgm-policy", XID.format(79) + XID.format(154))
+
+    [fault] = fold(health, dcgm).faults
+
+    assert (fault.code, fault.decides, fault.remedy) == (154, (79,), Remedy.RESET_GPU)
 
 
 def test_a_lost_bit_waits_until_the_node_is_idle() -> None:
