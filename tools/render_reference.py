@@ -19,6 +19,7 @@ import reason_tables
 
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
+from holdfast.adapters.slurm.agent_settings import AgentSlurm
 from holdfast.apps import agent_config, exit_codes
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
@@ -64,6 +65,7 @@ def agent_config_page() -> Iterator[str]:
         "telemetry": agent_config.TelemetrySettings,
         "kubernetes": AgentKubernetes,
     }
+        "slurm": AgentSlurm,
     yield from _knobs(agent_config.AgentConfig, without=tables)
     for title, kind in (("detectors.NAME", agent_config.DetectorSettings), *tables.items()):
         yield from ["", f"## [{title}]", "", _prose(kind.__doc__), ""]

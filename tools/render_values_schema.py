@@ -27,12 +27,12 @@ ROOT: Final = Path(__file__).parents[1]
 SCHEMA: Final = ROOT / "deploy" / "helm" / "holdfast" / "values.schema.json"
 
 SET_BY_CHART: Final[Mapping[str, tuple[str, ...]]] = {
-    "AgentConfig": ("node", "root", "report_dir", "log", "telemetry", "kubernetes"),
-    "ControllerConfig": ("platform", "listen"),
+    "AgentConfig": ("node", "root", "report_dir", "log", "telemetry", "kubernetes", "slurm"),
+    "ControllerConfig": ("platform", "listen", "slurm"),
     "KubernetesSettings": ("kubeconfig", "context", "namespace", "label_prefix"),
     "ElectionSettings": ("lease",),
 }
-"""Keys that are no values, as the chart has to know them itself."""
+"""Keys that are no values: the chart has to know them itself, or has no use for them."""
 
 _SCALARS: Final[Mapping[type, Mapping[str, object]]] = {
     bool: {"type": "boolean"},

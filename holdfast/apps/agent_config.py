@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.adapters.slurm.agent_settings import AgentSlurm
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
 from holdfast.detectors.instance_types import equipment_of
@@ -157,10 +158,13 @@ class AgentConfig:
     log: LogSettings = field(default_factory=LogSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     kubernetes: AgentKubernetes | None = None
+    slurm: AgentSlurm | None = None
 
     def __post_init__(self) -> None:
         if self.heartbeat <= timedelta(0):
             raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
+        if self.kubernetes is not None and self.slurm is not None:
+            raise ValueError("kubernetes and slurm: a node is of one cluster; leave one out")
         if self.source is KernelSource.FILES and not self.log_files:
             raise ValueError('source = "files" needs log_files, such as ["/var/log/kern.log"]')
         names = {detector.name for detector in detectors(self.profile)}

@@ -36,6 +36,8 @@ HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
 _KUBERNETES: Final = "holdfast.adapters.kubernetes.node_report"
 """Loaded where it is asked for: TLS takes several MiB."""
 
+_SLURM: Final = "holdfast.adapters.slurm.node_report"
+
 Say = Callable[[str], None]
 
 
@@ -97,6 +99,8 @@ def node_name(config: AgentConfig) -> str:
         ConfigError: Kubernetes may know it by another name than that of the host.
 
     """
+    if config.slurm is not None:
+        return config.node or os.uname().nodename.split(".")[0]
     if config.kubernetes is None:
         return config.node or os.uname().nodename
     name = config.node or os.environ.get("NODE_NAME")
@@ -181,6 +185,16 @@ def _observers(
         )
         opened.callback(reporter.close)
         observers.append(reporter)
+    if config.slurm is not None:
+        shared = import_module(_SLURM).open_reporter(
+            config.slurm,
+            node_name(config),
+            root=config.root,
+            patience_s=HEALTHZ_PATIENCE.total_seconds(),
+            say=say,
+        )
+        opened.callback(shared.close)
+        observers.append(shared)
     return observers
 
 

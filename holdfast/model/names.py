@@ -116,6 +116,15 @@ class HealthStatus(StrEnum):
     PENDING_REPLACEMENT = "UnschedulablePendingReplacement"
 
 
+class SlurmReason(StrEnum):
+    """Leading tokens of a Slurm node's reason: what a person asks for, or what we do about it."""
+
+    REBOOT = "Action:Reboot"
+    REPLACE = "Action:Replace"
+    OURS = "holdfast:"
+    """Follows one of the others, or leads, where the reason is ours: so it asks for nothing."""
+
+
 class PodPhase(StrEnum):
     """Values of a pod's ``status.phase``."""
 

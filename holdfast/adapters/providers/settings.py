@@ -50,13 +50,25 @@ class ProviderName(StrEnum):
     WEBHOOK = "webhook"
     """Posts each order, signed, to a URL."""
 
+    SLURM_POWER = "slurm-power"
+    """Has Slurm's power saving switch the node off and on: SuspendProgram, then ResumeProgram,
+    which are to give it another machine; cannot reboot."""
+
+    SLURM_REBOOT = "slurm-reboot"
+    """Has Slurm run its RebootProgram; cannot replace."""
+
     COMMAND = "command"
     """Runs a command for each order."""
 
     @property
     def can_reboot(self) -> bool:
         """Whether it carries out reboots as well as replacements."""
-        return self not in (self.NONE, self.KARPENTER, self.CLUSTER_API)
+        return self not in (self.NONE, self.KARPENTER, self.CLUSTER_API, self.SLURM_POWER)
+
+    @property
+    def can_replace(self) -> bool:
+        """Whether it carries out replacements."""
+        return self not in (self.NONE, self.SLURM_REBOOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +213,9 @@ class ProviderConfig:
     @property
     def rebooter(self) -> ProviderName:
         """Who reboots machines."""
+        if self.replace is not ProviderName.NONE and not self.replace.can_replace:
+            able = ", ".join(f'"{one}"' for one in ProviderName if one.can_replace)
+            yield f'replace: "{self.replace}" cannot replace machines; these can: {able}'
         if self.reboot is not None:
             return self.reboot
         return self.replace if self.replace.can_reboot else ProviderName.NONE

@@ -27,8 +27,10 @@ ROWS: Final = {
     ProviderName.EC2: Row("ec2", extra="aws"),
     ProviderName.EC2_AUTOSCALING: Row("ec2_autoscaling", extra="aws"),
     ProviderName.SAGEMAKER: Row("sagemaker", extra="aws"),
-    ProviderName.KARPENTER: Row("karpenter", extra="kubernetes", needs_cluster=True),
-    ProviderName.CLUSTER_API: Row("cluster_api", extra="kubernetes", needs_cluster=True),
+    ProviderName.KARPENTER: Row("karpenter", needs_cluster=True),
+    ProviderName.CLUSTER_API: Row("cluster_api", needs_cluster=True),
+    ProviderName.SLURM_POWER: Row("slurm_power"),
+    ProviderName.SLURM_REBOOT: Row("slurm_reboot"),
     ProviderName.WEBHOOK: Row("webhook"),
     ProviderName.COMMAND: Row("command"),
 }

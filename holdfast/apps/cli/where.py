@@ -17,6 +17,7 @@ from holdfast.apps.runs import open_runs
 VARIABLE: Final = "HOLDFAST_PLATFORM"
 
 _KUBERNETES: Final = "holdfast.apps.kubernetes_fleet"
+_SLURM: Final = "holdfast.apps.slurm_fleet"
 
 
 class Place(StrEnum):
@@ -28,6 +29,9 @@ class Place(StrEnum):
     KUBERNETES = "kubernetes"
     """In a Kubernetes cluster."""
 
+    SLURM = "slurm"
+    """In a Slurm cluster whose controller runs on this machine."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
@@ -37,12 +41,15 @@ class Where:
     platform: str | None = None
     kubeconfig: Path | None = None
     context: str | None = None
+    state_dir: Path | None = None
 
     @property
     def place(self) -> Place:
-        """Where to look; a run, a kubeconfig or a context say so as well as the platform."""
+        """Where to look; the options of one place say so as well as the platform."""
         if self.run is not None:
             return Place.LOCAL
+        if self.state_dir is not None:
+            return Place.SLURM
         if self.kubeconfig is not None or self.context is not None:
             return Place.KUBERNETES
         return Place(self.platform or Place.LOCAL)
@@ -53,7 +60,9 @@ class Where:
             return f" --run {self.run}"
         if self.place is Place.LOCAL:
             return ""
-        given = {"kubeconfig": self.kubeconfig, "context": self.context}
+        given = {
+            "kubeconfig": self.kubeconfig, "context": self.context, "state-dir": self.state_dir,
+        }  # fmt: skip
         said = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
         return said or f" --platform {self.place}"
 
@@ -74,6 +83,11 @@ def where_options(run_help: str) -> Callable[[Any], Any]:
             help="Of the Kubernetes cluster that they are in.",
         ),
         click.option("--context", help="Of the kubeconfig.  [default: its current one]"),
+        click.option(
+            "--state-dir",
+            type=click.Path(path_type=Path),
+            help="Where the controller of the Slurm cluster keeps its state.",
+        ),
     )
 
     def decorate(function: Any) -> Any:
@@ -86,11 +100,16 @@ def where_options(run_help: str) -> Callable[[Any], Any]:
 
 def taken(values: dict[str, Any]) -> Where:
     """Takes what ``where_options`` added out of a command's values."""
-    names = ("run", "platform", "kubeconfig", "context")
+    names = ("run", "platform", "kubeconfig", "context", "state_dir")
     where = Where(**{name: values.pop(name) for name in names})
-    if where.run is not None and (where.kubeconfig is not None or where.context is not None):
+    is_kubernetes = where.kubeconfig is not None or where.context is not None
+    if where.run is not None and (is_kubernetes or where.state_dir is not None):
         raise click.UsageError(
-            "--run is for runs on this machine: leave out --kubeconfig, --context"
+            "--run is for runs on this machine: leave out --kubeconfig, --context, --state-dir"
+        )
+    if is_kubernetes and where.state_dir is not None:
+        raise click.UsageError(
+            "--state-dir is for Slurm, --kubeconfig and --context are for Kubernetes: leave one out"
         )
     return where
 
@@ -109,6 +128,9 @@ def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet
         with open_runs(default_home(), where.run, ended=ended) as known:
             yield known
         return
-    connect = import_module(_KUBERNETES).connect
-    with contextlib.closing(connect(where.kubeconfig, where.context)) as fleet:
+    if where.place is Place.SLURM:
+        opened = import_module(_SLURM).connect(where.state_dir)
+    else:
+        opened = import_module(_KUBERNETES).connect(where.kubeconfig, where.context)
+    with contextlib.closing(opened) as fleet:
         yield [fleet]

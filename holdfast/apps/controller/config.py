@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.adapters.providers.settings import ProviderConfig
+from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 
@@ -14,6 +15,9 @@ class PlatformName(StrEnum):
 
     KUBERNETES = "kubernetes"
     """Those of a Kubernetes cluster."""
+
+    SLURM = "slurm"
+    """Those of a Slurm cluster."""
 
 
 class LogFormat(StrEnum):
@@ -34,7 +38,8 @@ class ControllerConfig:
     """Whose nodes it looks after."""
 
     cluster: str = ""
-    """The name of the cluster in metrics; that of the kubeconfig's context if left out."""
+    """The name of the cluster in metrics; that of the kubeconfig's context, or ``slurm``, if left
+    out."""
 
     listen: ListenAddress | None = ListenAddress("127.0.0.1", 20258)
     """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served; a port alone is one of the
@@ -54,3 +59,6 @@ class ControllerConfig:
 
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """The Kubernetes cluster."""
+
+    slurm: SlurmSettings | None = None
+    """The Slurm cluster."""

@@ -22,7 +22,10 @@ from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.model.errors import BackendError
 
-PLATFORMS: Final = {PlatformName.KUBERNETES: "holdfast.apps.controller.on_kubernetes"}
+PLATFORMS: Final = {
+    PlatformName.KUBERNETES: "holdfast.apps.controller.on_kubernetes",
+    PlatformName.SLURM: "holdfast.apps.controller.on_slurm",
+}
 """Where the ``connect`` of each platform is; loaded when it is chosen."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

@@ -25,7 +25,7 @@ def test_without_a_word_nothing_is_repaired_by_itself() -> None:
     assert (config.replace, config.rebooter) == (ProviderName.NONE, ProviderName.NONE)
 
 
-@pytest.mark.parametrize("name", ProviderName)
+@pytest.mark.parametrize("name", set(ProviderName) - {ProviderName.SLURM_REBOOT})
 def test_who_replaces_also_reboots_if_it_can(name: ProviderName) -> None:
     table = {
         "replace": str(name),
@@ -36,7 +36,10 @@ def test_who_replaces_also_reboots_if_it_can(name: ProviderName) -> None:
 
     config = parse_table(table, ProviderConfig)
 
-    unable = (ProviderName.KARPENTER, ProviderName.CLUSTER_API, ProviderName.NONE)
+    unable = (
+        ProviderName.KARPENTER, ProviderName.CLUSTER_API, ProviderName.SLURM_POWER,
+        ProviderName.NONE,
+    )  # fmt: skip
     assert config.rebooter is (ProviderName.NONE if name in unable else name)
 
 
@@ -161,3 +164,11 @@ def test_values_arrive() -> None:
     assert config.aws == AwsSettings(region="eu-central-1", read_timeout=timedelta(seconds=20))
     assert config.cluster_api.kubeconfig == Path("/k")
     assert (config.cluster_api.context, config.cluster_api.version) == ("m", "v1beta2")
+
+
+def test_who_only_reboots_is_refused_as_the_one_that_replaces() -> None:
+    config = parse_table({"replace": "slurm-power", "reboot": "slurm-reboot"}, ProviderConfig)
+
+    assert config.rebooter is ProviderName.SLURM_REBOOT
+    with pytest.raises(ConfigError, match='"slurm-reboot" cannot replace machines; these can:'):
+        parse_table({"replace": "slurm-reboot"}, ProviderConfig)

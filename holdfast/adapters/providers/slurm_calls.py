@@ -1,0 +1,75 @@
+"""Slurm as an owner of machines: by way of its programs for power and reboot."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.providers.orders import OwnerAway
+from holdfast.kit.commands import run
+from holdfast.model.errors import BackendError, NodeGone, ProviderError
+from holdfast.model.nodes import NodeView, Phase
+
+_TIMEOUT: Final = timedelta(seconds=15)
+"""slurmctld is waited for 4 s by Slurm's own commands."""
+
+_AWAY_PAUSE: Final = timedelta(seconds=10)
+_AWAY: Final = ("Unable to contact slurm controller", "Socket timed out")
+_DENIED: Final = ("Invalid user id", "ermission denied")
+BOOTED: Final = "BOOTED"
+
+_AWAY_PHASES: Final = (Phase.REBOOTING, Phase.REPLACING)
+_STATE: Final = re.compile(r" State=(\S+)")
+_BOOT: Final = re.compile(r" BootTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
+
+
+def scontrol(*arguments: str) -> str:
+    """What scontrol says; ``SLURM_CONF`` of the surroundings counts.
+
+    Raises:
+        OwnerAway: slurmctld does not answer.
+        NodeGone: it does not know the node.
+        ProviderError: it refused.
+
+    """
+    try:
+        done = run(("scontrol", *arguments), timeout=_TIMEOUT)
+    except BackendError as error:
+        raise OwnerAway(str(error), after=_AWAY_PAUSE) from error
+    if not done.status:
+        return done.output
+    said = f"scontrol {' '.join(arguments)}: {' '.join((done.errors or done.output).split())}"
+    if any(one in said for one in _AWAY):
+        raise OwnerAway(said, after=_AWAY_PAUSE)
+    if "Invalid node name" in said or "not found" in said:
+        raise NodeGone(said)
+    if any(one in said for one in _DENIED):
+        raise ProviderError(f"{said}: run the controller as SlurmUser, root or a Slurm operator")
+    raise ProviderError(said)
+
+
+def state(node: NodeView) -> frozenset[str]:
+    """The state and the flags of a node, with ``BOOTED`` if the order is a repetition and done.
+
+    Raises:
+        ProviderError: as of ``scontrol``.
+
+    """
+    text = scontrol("-o", "show", "node", node.name)
+    found = _STATE.search(text)
+    if found is None:
+        raise ProviderError(f"scontrol tells no state of {node.name}: {text[:100]!r}")
+    flags = set(found[1].split("+"))
+    return frozenset((*flags, *((BOOTED,) if _has_booted(text, node) else ())))
+
+
+def _has_booted(text: str, node: NodeView) -> bool:
+    """Whether the node has booted since an order was given whose answer is not known."""
+    course = node.record.course
+    is_repetition = (
+        node.record.phase in _AWAY_PHASES and course is not None and course.ordered_at is None
+    )
+    found = _BOOT.search(text)
+    if not is_repetition or found is None:
+        return False
+    booted_at = datetime.fromisoformat(found[1]).astimezone(UTC)  # Slurm tells local time
+    return booted_at > node.record.phase_since

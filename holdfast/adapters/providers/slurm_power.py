@@ -1,0 +1,43 @@
+"""Slurm's power saving, whose programs give a node another machine."""
+
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.providers.settings import ProviderConfig
+from holdfast.adapters.providers.slurm_calls import BOOTED, scontrol, state
+from holdfast.model.errors import RetryLater
+from holdfast.model.nodes import NodeView
+
+_COMING: Final = frozenset(("POWER_UP", "POWERING_UP", BOOTED))
+_OFF: Final = "POWERED_DOWN"
+_LEAVING: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
+_PAUSE: Final = timedelta(seconds=5)
+
+
+class SlurmPower:
+    """Switches a node off, and on again once it is off: slurmctld ignores what comes before."""
+
+    def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
+        """Take the next step towards another machine.
+
+        Raises:
+            RetryLater: the node is on its way down.
+
+        """
+        flags = state(node)
+        if _OFF in flags:
+            if not flags & _COMING:
+                scontrol("update", f"nodename={node.name}", "state=power_up")
+            return
+        if flags & _COMING:
+            return
+        if not flags & _LEAVING:
+            scontrol("update", f"nodename={node.name}", "state=power_down_force")
+        raise RetryLater(
+            f"Slurm is switching {node.name} off; it is switched on again after that", after=_PAUSE
+        )
+
+
+def build(config: ProviderConfig) -> SlurmPower:  # noqa: ARG001
+    """The provider of the table's row."""
+    return SlurmPower()

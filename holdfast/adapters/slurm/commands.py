@@ -1,0 +1,111 @@
+"""Slurm's commands, run with a time limit."""
+
+import getpass
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.slurm.text import (
+    JOBS_FORMAT,
+    SHOW_NODES,
+    JobFacts,
+    NodeFacts,
+    parse_jobs,
+    parse_nodes,
+)
+from holdfast.kit.commands import Outcome, run
+from holdfast.model.errors import BackendError
+
+_DENIED: Final = ("Invalid user id", "ermission denied", "Access denied")
+_GRANT: Final = (
+    "run the controller as SlurmUser or root, or grant it: sacctmgr modify user NAME set"
+    " adminlevel=operator"
+)
+_IS_SO_ALREADY: Final = ("Invalid node state specified",)
+_CANNOT_BE_REQUEUED: Final = (
+    "Only batch jobs",
+    "Requested operation is presently disabled",
+    "Invalid job id",
+    "Job is pending execution",
+    "already completing or completed",
+)
+
+_BATCH: Final = 200
+"""Nodes in one command line."""
+
+
+class Slurm:
+    """One cluster. Every method raises ``BackendError`` if slurmctld cannot be asked."""
+
+    def __init__(self, conf: Path | None, timeout: timedelta) -> None:
+        """Use the cluster of ``conf``, or that of the surroundings.
+
+        Args:
+            conf: a ``slurm.conf``.
+            timeout: of one command. Slurm's own try ends after 4 s, ten at most.
+
+        """
+        self._environment = {**os.environ, **({"SLURM_CONF": str(conf)} if conf else {})}
+        self._timeout = timeout
+
+    def nodes(self, *names: str) -> dict[str, NodeFacts]:
+        """Nodes by name; all if none is named."""
+        text = self._call(*SHOW_NODES, *([",".join(names)] if names else []))
+        try:
+            return parse_nodes(text)
+        except ValueError as error:
+            raise BackendError(f"the nodes cannot be read: {error}") from error
+
+    def jobs_on(self, nodes: Iterable[str]) -> list[JobFacts]:
+        """The jobs that hold some of these nodes, those that are just ending among them."""
+        names, found = sorted(nodes), []
+        for at in range(0, len(names), _BATCH):
+            part = ",".join(names[at : at + _BATCH])
+            text = self._call("squeue", "-h", "-w", part, "-o", JOBS_FORMAT)
+            try:
+                found += parse_jobs(text)
+            except ValueError as error:
+                raise BackendError(f"the jobs cannot be read: {error}") from error
+        return found
+
+    def close_node(self, node: str, reason: str) -> None:
+        """Keep a node from jobs; those on it run on."""
+        self._call("scontrol", "update", f"nodename={node}", "state=fail", f"reason={reason}")
+
+    def open_node(self, node: str) -> None:
+        """Give a node to jobs; one that is given to them already stays as it is."""
+        self._try(("scontrol", "update", f"nodename={node}", "state=resume"), _IS_SO_ALREADY)
+
+    def requeue(self, job: str) -> bool:
+        """End a job and let it wait for nodes again; whether Slurm does that with such a job."""
+        return self._try(("scontrol", "requeue", job), _CANNOT_BE_REQUEUED)
+
+    def _call(self, *argv: str) -> str:
+        done = run(argv, timeout=self._timeout, environment=self._environment)
+        if done.status:
+            raise BackendError(_complaint(argv, done))
+        return done.output
+
+    def _try(self, argv: Sequence[str], but: Sequence[str]) -> bool:
+        """Whether a command was carried out; one of the answers in ``but`` is no error."""
+        done = run(argv, timeout=self._timeout, environment=self._environment)
+        if done.status and not any(one in done.errors for one in but):
+            raise BackendError(_complaint(argv, done))
+        return not done.status
+
+
+def _complaint(argv: Sequence[str], done: Outcome) -> str:
+    said = " ".join(done.errors.split()) or f"it ended with {done.status}"
+    what = " ".join(argv)
+    if any(one in said for one in _DENIED):
+        return f"{what}: {said}: {_person()} may not do that; {_GRANT}"
+    return f"{what}: {said}"
+
+
+def _person() -> str:
+    with suppress(KeyError, OSError):
+        return getpass.getuser()
+    return f"uid {os.getuid()}"

@@ -1,0 +1,43 @@
+"""Which of several controllers of one state directory acts: the one that holds its lock."""
+
+import fcntl
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.errors import BackendError
+
+FILE: Final = "controller.lock"
+
+
+class FileLock:
+    """A ``Leadership``; the kernel lets go of the lock when the process ends, however it ends."""
+
+    def __init__(self, folder: Path, *, may_take: bool) -> None:
+        """Prepare; the lock is taken when it is first asked for and free.
+
+        Raises:
+            BackendError: the file of the lock cannot be made.
+
+        """
+        self._is_held = False
+        try:
+            self._file = (folder / FILE).open("ab") if may_take else None
+        except OSError as error:
+            raise BackendError(f"cannot write {folder / FILE}: {error.strerror}") from error
+
+    def is_held(self) -> bool:
+        """See ``Leadership.is_held``; takes the lock if nobody has it."""
+        if self._file is not None and not self._is_held:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            self._is_held = True
+        return self._is_held
+
+    def close(self) -> None:
+        """Let another take it."""
+        self._is_held = False
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,83 @@
+"""The reason of a node: what people ask for with it, and what we say with it. Pure."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from holdfast.model.health import Remedy
+from holdfast.model.names import SlurmReason
+from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.model.requests import Verb
+
+_VERBS: Final = {SlurmReason.REBOOT: Verb.REBOOT, SlurmReason.REPLACE: Verb.REPLACE}
+_NOT_LETTERS: Final = re.compile(r"[^a-z]+")
+
+_SLURMS_OWN: Final = (
+    "Not responding",
+    "Node unexpectedly rebooted",
+    "ResumeTimeout reached",
+    "reboot ",
+    "gres/gpu count",
+    "Low RealMemory",
+    "Low socket",
+    "Low Cores",
+    "Low CPUs",
+    "Low TmpDisk",
+)
+"""How reasons begin that slurmctld gives by itself, for what a repair may change."""
+
+
+class Author(StrEnum):
+    """Whose word a reason is."""
+
+    NOBODY = "nobody"
+    SLURM = "slurm"
+    HOLDFAST = "holdfast"
+    REQUEST = "request"
+    """A person's, and a request to us."""
+
+    OTHER = "other"
+    """A person's or another program's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A reason, read. Slurm may have added to it, as in ``Action:Replace : Not responding``."""
+
+    text: str
+    author: Author
+    verb: Verb | None = None
+    meant: str = ""
+    """What may have been meant by words that are nearly those of a request."""
+
+
+def word_of(text: str) -> Word:
+    """Read a reason: its leading token counts, to the letter."""
+    text = text.strip()
+    if not text or text == "none":
+        return Word("", Author.NOBODY)
+    token, _, rest = text.partition(" ")
+    if text.startswith(SlurmReason.OURS) or (token in _VERBS and rest.startswith(SlurmReason.OURS)):
+        return Word(text, Author.HOLDFAST)
+    if token in _VERBS:
+        return Word(text, Author.REQUEST, verb=_VERBS[SlurmReason(token)])
+    if text.startswith(_SLURMS_OWN):
+        return Word(text, Author.SLURM)
+    letters = _NOT_LETTERS.sub("", text.lower())
+    meant = (one for one in _VERBS if letters.startswith(_NOT_LETTERS.sub("", one.lower())))
+    return Word(text, Author.OTHER, meant=next(meant, ""))
+
+
+def our_reason(record: NodeRecord) -> str:
+    """What we say of a node that is kept from jobs, with what is done about it in front."""
+    course = record.course
+    if course is None:
+        return f"{SlurmReason.OURS} checking"
+    if record.phase in (Phase.JOINING, Phase.CHECKING):
+        return f"{SlurmReason.OURS} checking after {course.reason}"
+    if course.remedy is Remedy.NONE:
+        return f"{SlurmReason.OURS} {course.reason}"
+    is_replaced = course.remedy is Remedy.REPLACE
+    action = SlurmReason.REPLACE if is_replaced else SlurmReason.REBOOT
+    return f"{action} {SlurmReason.OURS} {course.reason}"

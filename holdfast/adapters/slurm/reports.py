@@ -1,0 +1,126 @@
+"""The reports of all agents, from the directory that they share with the controller."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.kit.serial import from_plain
+from holdfast.model.errors import BackendError
+from holdfast.model.report import NodeReport
+
+_SUFFIX: Final = ".json"
+_FRESH: Final = timedelta(minutes=1)
+"""The time of a file is that of its server; from then on, only the clock here counts."""
+
+_LARGEST: Final = 4 * 1024 * 1024  # bytes; a report with every fault there is has some 100 kB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What an agent says, and when it was last heard."""
+
+    report: NodeReport
+    machine: str
+    """Names the machine; empty if it cannot tell."""
+
+    at: datetime | None = None
+    """When it last gave a sign of life; None if that was long before this process looked first,
+    and none came since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    mark: tuple[int, int, int]
+    content: bytes
+    heard: Heard | None
+    """None if it cannot be read."""
+
+
+class Reports:
+    """Looks at the directory; one look takes microseconds for each node."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, _File] = {}
+
+    def look(self, now: datetime) -> bool:
+        """Look at what has changed; whether any agent says something new.
+
+        Raises:
+            BackendError: the directory cannot be read.
+
+        """
+        before = self._files
+        found: dict[str, _File] = {}
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    name = entry.name.removesuffix(_SUFFIX)
+                    if name != entry.name and not name.startswith("."):
+                        file = self._look_at(name, entry, before.get(name), now)
+                        if file is not None:
+                            found[name] = file
+        except OSError as error:
+            raise BackendError(f"cannot read {self._folder}: {error.strerror}") from error
+        self._files = found
+        return before.keys() != found.keys() or any(
+            file.content != before[name].content for name, file in found.items()
+        )
+
+    def heard(self) -> Mapping[str, Heard]:
+        """What the last look found, by the name of the node."""
+        return {name: file.heard for name, file in self._files.items() if file.heard is not None}
+
+    def unreadable(self) -> frozenset[str]:
+        """Nodes whose report cannot be read."""
+        return frozenset(name for name, file in self._files.items() if file.heard is None)
+
+    def forget(self, node: str) -> None:
+        """Remove the report of a node that is gone."""
+        try:
+            (self._folder / f"{node}{_SUFFIX}").unlink(missing_ok=True)
+        except OSError as error:
+            raise BackendError(f"cannot remove the report of {node}: {error.strerror}") from error
+
+    def _look_at(
+        self, name: str, entry: os.DirEntry[str], before: _File | None, now: datetime
+    ) -> _File | None:
+        try:
+            status = entry.stat()
+            mark = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if before is not None and before.mark == mark:
+                return before
+            with open(entry.path, "rb") as file:
+                content = file.read(_LARGEST)
+        except FileNotFoundError:
+            return None
+        at = _first(status.st_mtime, now) if before is None else now
+        if before is not None and before.content == content and before.heard is not None:
+            heard = before.heard
+            return _File(mark=mark, content=content, heard=_at(heard, at))
+        return _File(mark=mark, content=content, heard=_read(name, content, at))
+
+
+def _first(mtime: float, now: datetime) -> datetime | None:
+    """When a file that is seen for the first time counts as a sign of life."""
+    age = timedelta(seconds=now.timestamp() - mtime)
+    return min(now, now - age) if abs(age) < _FRESH else None
+
+
+def _at(heard: Heard, at: datetime | None) -> Heard:
+    return Heard(report=heard.report, machine=heard.machine, at=at)
+
+
+def _read(name: str, content: bytes, at: datetime | None) -> Heard | None:
+    try:
+        plain = json.loads(content)
+        machine = plain["machine"]
+        report = from_plain(NodeReport, plain["report"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    is_sound = isinstance(machine, str) and "#" not in machine and report.node == name
+    return Heard(report=report, machine=machine, at=at) if is_sound else None

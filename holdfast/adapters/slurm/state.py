@@ -1,0 +1,249 @@
+"""What the controller of a Slurm cluster must not forget, in SQLite beside it."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.errors import BackendError, StorageFull
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker, NodeRecord
+from holdfast.model.requests import Request
+
+T = TypeVar("T")
+
+FILE: Final = "state.db"
+
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE nodes (name TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE requests (name TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE holds (name TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE offenders (name TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE incidents (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
+"""
+_BREAKER: Final = "breaker"
+_PLACES: Final = "places"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What is known of one node beside what Slurm knows."""
+
+    record: NodeRecord
+    machine: str
+    """The machine behind it, as its agent named it last."""
+
+    slurmd: str = ""
+    """``NodeFacts.slurmd`` when its present repair began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a controller found what it needs; commands beside it look there, too."""
+
+    report_dir: str
+    conf: str
+    """Empty where Slurm's commands know."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """All that matters in every round, as it is in the file; the store keeps it so."""
+
+    nodes: dict[str, Remembered] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+    holds: dict[str, str] = field(default_factory=dict)
+    breaker: Breaker = field(default_factory=Breaker)
+    offenders: frozenset[str] = frozenset()
+    unreadable: frozenset[str] = frozenset()
+    """Nodes whose entry is damaged."""
+
+
+class SlurmStore:
+    """Reads and writes one ``state.db``; an ``IncidentStore``, too. For one thread.
+
+    Every method raises ``BackendError`` if the file cannot be used, ``StorageFull`` if its disk is
+    full. Each call is one transaction, on disk when it returns; others read meanwhile.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Open a file, which is made if need be, or begin without any memory and keep none."""
+        self._path = path or Path(":memory:")
+        self._memory = Memory()
+        self._seen = -1
+        with self._errors_named():
+            if path is not None:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self._path, timeout=10.0, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._set_up()
+
+    def _set_up(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")  # two controllers may start at once
+        version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            for statement in _SCHEMA.split(";"):
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        self._db.execute("COMMIT")
+        if version not in (0, _VERSION):
+            self._db.close()
+            raise BackendError(
+                f"{self._path} has layout {version}, this release of Holdfast reads layout"
+                f" {_VERSION}"
+            )
+
+    @property
+    def log(self) -> Path:
+        """A file that grows when anybody writes."""
+        return self._path.with_name(f"{self._path.name}-wal")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def read(self) -> Memory:
+        """All that is remembered. Cheap while no other process has written."""
+        with self._errors_named():
+            seen: int = self._db.execute("PRAGMA data_version").fetchone()[0]
+            if seen != self._seen:
+                self._memory = self._load_all()
+                self._seen = seen
+        return self._memory
+
+    def put_node(self, name: str, remembered: Remembered) -> None:
+        """Store what is known of a node."""
+        self._put("nodes", name, _dump(remembered))
+        self._memory.nodes[name] = remembered
+
+    def forget_node(self, name: str) -> None:
+        """Forget a node, what was requested for it and why it was held."""
+        for table, known in (
+            ("requests", self._memory.requests),
+            ("holds", self._memory.holds),
+            ("nodes", self._memory.nodes),
+        ):
+            self._delete(table, name)
+            known.pop(name, None)
+
+    def ask(self, node: str, request: Request) -> None:
+        """Record a request; an earlier one for the node that was not taken up is dropped."""
+        self._put("requests", node, _dump(request))
+        self._memory.requests[node] = request
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """Forget that request, but no later one."""
+        statement = "DELETE FROM requests WHERE name = ? AND json_extract(body, '$.id') = ?"
+        self._write(statement, node, request_id)
+        known = self._memory.requests.get(node)
+        if known is not None and known.id == request_id:
+            del self._memory.requests[node]
+
+    def hold(self, node: str, why: str) -> None:
+        """Let no repair of a node begin; without a reason, let it again."""
+        self._delete("holds", node)
+        self._memory.holds.pop(node, None)
+        if why:
+            self._put("holds", node, json.dumps(why))
+            self._memory.holds[node] = why
+
+    def put_breaker(self, breaker: Breaker) -> None:
+        """Store the state of the breaker."""
+        self._put("facts", _BREAKER, _dump(breaker))
+        self._memory.breaker = breaker
+
+    def add_offender(self, provider_id: str) -> None:
+        """Remember a machine."""
+        self._put("offenders", provider_id, "true")
+        self._memory.offenders |= {provider_id}
+
+    def put_places(self, places: Places) -> None:
+        """Store where the controller finds the rest."""
+        self._put("facts", _PLACES, _dump(places))
+
+    def places(self) -> Places:
+        """Where the controller that was started last finds the rest."""
+        rows = self._read("SELECT body FROM facts WHERE name = ?", _PLACES)
+        if not rows:
+            raise BackendError(f"{self._path}: no controller has used it yet")
+        return self._load(Places, rows[0][0])
+
+    # Incidents
+
+    def get(self, incident_id: str) -> Incident | None:
+        """See ``IncidentStore.get``."""
+        rows = self._read("SELECT body FROM incidents WHERE name = ?", incident_id)
+        return self._load(Incident, rows[0][0]) if rows else None
+
+    def put(self, incident: Incident) -> None:
+        """See ``IncidentStore.put``."""
+        self._put("incidents", incident.id, _dump(incident))
+
+    def list_incidents(self) -> tuple[Incident, ...]:
+        """See ``IncidentStore.list_incidents``."""
+        rows = self._read("SELECT body FROM incidents ORDER BY number")
+        return tuple(self._load(Incident, body) for (body,) in rows)
+
+    def _load_all(self) -> Memory:
+        found = Memory()
+        unreadable = set()
+        for name, body in self._read("SELECT name, body FROM nodes"):
+            try:
+                found.nodes[name] = from_plain(Remembered, json.loads(body))
+            except ValueError:
+                unreadable.add(name)
+        found.unreadable = frozenset(unreadable)
+        for name, body in self._read("SELECT name, body FROM requests"):
+            found.requests[name] = self._load(Request, body)
+        for name, body in self._read("SELECT name, body FROM holds"):
+            found.holds[name] = self._load(str, body)
+        for (body,) in self._read("SELECT body FROM facts WHERE name = ?", _BREAKER):
+            found.breaker = self._load(Breaker, body)
+        found.offenders = frozenset(name for (name,) in self._read("SELECT name FROM offenders"))
+        return found
+
+    def _put(self, table: str, name: str, body: str) -> None:
+        self._write(
+            f"INSERT INTO {table} (name, body) VALUES (?, ?)"  # noqa: S608 - a name of ours
+            " ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+            name, body,
+        )  # fmt: skip
+
+    def _delete(self, table: str, name: str) -> None:
+        self._write(f"DELETE FROM {table} WHERE name = ?", name)  # noqa: S608 - a name of ours
+
+    def _read(self, statement: str, *values: object) -> list[Any]:
+        with self._errors_named():
+            return self._db.execute(statement, values).fetchall()
+
+    def _write(self, statement: str, *values: object) -> None:
+        with self._errors_named():
+            self._db.execute(statement, values)
+
+    def _load(self, kind: type[T], text: str) -> T:
+        with self._errors_named():
+            return from_plain(kind, json.loads(text))
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise StorageFull(f"no space is left for {self._path}") from error
+            raise BackendError(f"{self._path}: {error}") from error
+        except OSError as error:
+            raise BackendError(f"{self._path}: {error.strerror}") from error
+        except ValueError as error:
+            raise BackendError(f"{self._path} is damaged: {error}") from error
+
+
+def _dump(value: object) -> str:
+    return json.dumps(to_plain(value))

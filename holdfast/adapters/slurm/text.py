@@ -1,0 +1,121 @@
+"""What Slurm's commands say, read: pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.adapters.slurm.hostlist import expand
+from holdfast.adapters.slurm.reasons import Word, word_of
+
+SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
+"""The same text in every version since 22.05."""
+
+JOBS_FORMAT: Final = "%A|%T|%N"
+
+_REASON: Final = re.compile(r" Reason=(.*?) \[([^\[\]]*@\d{4}-\d\d-\d\dT[\d:]+)\]")
+_KEYS: Final = {
+    key: re.compile(rf" {key}=(\S+)")
+    for key in ("State", "BootTime", "SlurmdStartTime", "InstanceId")
+}
+_ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
+
+_CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
+_DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
+_ASLEEP: Final = frozenset(
+    ("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "POWER_UP", "POWERING_UP")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node as Slurm has it."""
+
+    name: str
+    state: frozenset[str]
+    """The state and its flags, such as ``MIXED`` and ``FAIL``."""
+
+    word: Word
+    """What its reason says."""
+
+    reason_set: str = ""
+    """Who set the reason, and when."""
+
+    slurmd: str = ""
+    """Names one start of its slurmd in one boot; another after every reboot."""
+
+    instance_id: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is kept from jobs by somebody's word or by Slurm's."""
+        return bool(self.state & _CLOSED)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether its slurmd answers."""
+        return not self.state & (_DEAF | _ASLEEP)
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether Slurm's power saving has switched it off, or is about to switch it."""
+        return bool(self.state & _ASLEEP)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """One job that holds nodes."""
+
+    id: str
+    state: str
+    nodes: tuple[str, ...]
+
+
+def parse_nodes(text: str) -> dict[str, NodeFacts]:
+    """The nodes in the answer of ``SHOW_NODES``, by name.
+
+    Raises:
+        ValueError: it is no such answer.
+
+    """
+    nodes = (_node(line) for line in text.splitlines() if line)
+    return {node.name: node for node in nodes}
+
+
+def parse_jobs(text: str) -> list[JobFacts]:
+    """The jobs in the answer of ``squeue -h -o JOBS_FORMAT``.
+
+    Raises:
+        ValueError: it is no such answer.
+
+    """
+    jobs = []
+    for line in text.splitlines():
+        parts = line.strip().split("|")
+        if len(parts) != 3:
+            raise ValueError(f"squeue said {line[:100]!r}")
+        jobs.append(JobFacts(parts[0], parts[1], expand(parts[2])))
+    return jobs
+
+
+def _node(line: str) -> NodeFacts:
+    if not line.startswith("NodeName="):
+        raise ValueError(f"scontrol said {line[:100]!r}")
+    state = _value(line, "State")
+    if not state:
+        raise ValueError(f"scontrol tells no state of {line[:100]!r}")
+    found = _REASON.search(line)
+    reason, reason_set = (found[1], found[2]) if found is not None else ("", "")
+    return NodeFacts(
+        name=line[9:].split(None, 1)[0],
+        state=frozenset(state.split("+")),
+        word=word_of(reason),
+        reason_set=reason_set,
+        slurmd=f"{_value(line, 'BootTime')}/{_value(line, 'SlurmdStartTime')}",
+        instance_id=_value(line, "InstanceId"),
+    )
+
+
+def _value(line: str, key: str) -> str:
+    found = _KEYS[key].search(line)
+    value = "" if found is None else found[1]
+    return "" if value in _ABSENT else value

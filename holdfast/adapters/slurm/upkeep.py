@@ -1,0 +1,118 @@
+"""What has to be put right without a decision, before each round of who leads."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.slurm.reasons import Author
+from holdfast.adapters.slurm.state import SlurmStore
+from holdfast.adapters.slurm.text import NodeFacts
+from holdfast.adapters.slurm.views import Known, closing_reason, is_to_open, request_of
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed, InputRejected
+from holdfast.model.names import SlurmReason
+from holdfast.model.nodes import NodeRecord
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+Mark = Callable[[str, NodeRecord], None]
+"""Closes or opens a node to match its record."""
+
+_AGAIN_S: Final = 5.0
+"""The same thing is put right no more often, so that there is no fight with who puts it wrong."""
+
+_AT_ONCE: Final = 50
+"""Nodes put right before one round; the others come before the next."""
+
+_SHOWN_CHARS: Final = 100
+
+
+class Upkeep:
+    """Closes and opens nodes whose mark was lost, forgets those that are gone, tells of mistakes.
+
+    slurmctld saves its state a few seconds late: what was written just before it crashed is gone.
+    What fails is told, and tried again later; a round is made all the same.
+    """
+
+    def __init__(self, mark: Mark, store: SlurmStore, clock: Clock, events: EventSink) -> None:
+        self._mark = mark
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._done_at: dict[str, float] = {}
+        self._told: set[InputRejected] = set()
+
+    def run(
+        self,
+        facts: Mapping[str, NodeFacts],
+        known: Mapping[str, Known],
+        damaged: Mapping[str, str],
+    ) -> bool:
+        """Put right what is found wrong; whether any node was changed.
+
+        Args:
+            facts: all nodes of Slurm.
+            known: those that are ours to look after.
+            damaged: nodes of which something cannot be read, with what that is.
+
+        """
+        limit = time.monotonic() - _AGAIN_S
+        self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
+        self._tell(set(_mistakes(facts, known, damaged)))
+        memory = self._store.read()
+        for name in memory.nodes.keys() - known.keys() - memory.unreadable:
+            self._try(f"forgetting {name}", partial(self._store.forget_node, name))
+        mends = [mend for one in known.values() for mend in self._mends(one)]
+        for what, act in mends[:_AT_ONCE]:
+            self._try(what, act)
+        return bool(mends)
+
+    def _mends(self, known: Known) -> Iterator[tuple[str, Callable[[], None]]]:
+        facts, before = known.facts, known.remembered
+        if facts is None or before is None or request_of(facts, self._clock.now()) is not None:
+            return
+        record = before.record
+        if closing_reason(facts, record) is not None or is_to_open(facts, record, was_closed=False):
+            what = f"putting right the mark of {known.name}"
+            yield what, partial(self._mark, known.name, record)
+
+    def _tell(self, found: set[InputRejected]) -> None:
+        """Tell of what cannot be used, once while it is there."""
+        for one in sorted(found - self._told, key=lambda event: (event.node, event.key)):
+            self._events.emit(one)
+        self._told = found
+
+    def _try(self, what: str, act: Callable[[], None]) -> None:
+        if what in self._done_at:
+            return
+        try:
+            act()
+        except BackendError as error:
+            self._events.emit(CallFailed(what=what, error=str(error)))
+        self._done_at[what] = time.monotonic()
+
+
+def _mistakes(
+    facts: Mapping[str, NodeFacts], known: Mapping[str, Known], damaged: Mapping[str, str]
+) -> Iterator[InputRejected]:
+    words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, to the letter"
+    for node in facts.values():
+        if node.word.author is Author.OTHER and node.word.meant and node.is_closed:
+            yield InputRejected(
+                node=node.name,
+                key="reason",
+                value=node.word.text[:_SHOWN_CHARS],
+                expected=f"{words}; if {node.word.meant} is meant, set it again",
+            )
+        elif node.word.verb is not None and node.name not in known:
+            yield InputRejected(
+                node=node.name,
+                key="reason",
+                value=node.word.text[:_SHOWN_CHARS],
+                expected="an agent that reports from the node; start holdfast agent there first",
+            )
+    for name, what in damaged.items():
+        yield InputRejected(
+            node=name, key=what, value="", expected="what Holdfast wrote; see the manual"
+        )

@@ -1,0 +1,93 @@
+"""A Slurm cluster as the controller needs it."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from holdfast.adapters.providers.table import build_provider
+from holdfast.adapters.slurm.cluster import SlurmCluster, Surroundings
+from holdfast.adapters.slurm.leadership import FileLock
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.adapters.slurm.state import FILE, Places, SlurmStore
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.controller.config import ControllerConfig
+from holdfast.apps.controller.event_log import EventLog
+from holdfast.apps.controller.platform import Platform
+from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.events import Event
+
+CONF = "SLURM_CONF"
+"""Environment variable: where Slurm's commands find ``slurm.conf``."""
+
+
+class _Quiet:
+    """An ``EventSink`` of a platform that keeps no events of its own."""
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+
+
+def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
+    """See ``Connect``."""
+    settings, clock = _settings(config), SystemClock()
+    with ExitStack() as opened:
+        store = _store(settings, acts=acts)
+        opened.callback(store.close)
+        lock = FileLock(settings.state_dir, may_take=acts)
+        opened.callback(lock.close)
+        around = Surroundings(
+            clock=clock,
+            events=EventLog(config.log, clock),
+            changed=wake,
+            may_act=lock.is_held,
+        )
+        if acts:
+            store.put_places(_places(settings))
+        cluster = SlurmCluster(settings, store, around)
+        cluster.start()
+        opened.callback(cluster.stop)
+        return Platform(
+            name=config.cluster or config.platform,
+            cluster=cluster,
+            provider=build_provider(config.provider, clock),
+            incidents=store,
+            events=_Quiet(),
+            leadership=lock,
+            is_ready=lambda: cluster.synced,
+            troubles=lambda: cluster.errors,
+            families=lambda: (),
+            close=opened.pop_all().close,
+        )
+
+
+def _settings(config: ControllerConfig) -> SlurmSettings:
+    settings = config.slurm
+    if settings is None:
+        raise ConfigError(
+            "slurm: missing, expected a table with report_dir, the directory that the agents write"
+            " their reports to"
+        )
+    if not settings.report_dir.is_dir():
+        raise ConfigError(f"slurm.report_dir: {settings.report_dir} is no directory")
+    if settings.conf is not None:
+        if not settings.conf.is_file():
+            raise ConfigError(f"slurm.conf: {settings.conf} is no file")
+        os.environ[CONF] = str(settings.conf)  # for the commands of providers
+    if config.nodes.deep_check_on_start:
+        raise ConfigError(
+            "nodes.deep_check_on_start: there is no deep health check on Slurm; leave it out"
+        )
+    return settings
+
+
+def _store(settings: SlurmSettings, *, acts: bool) -> SlurmStore:
+    try:
+        path = settings.state_dir / FILE
+        return SlurmStore(path if acts or path.is_file() else None)
+    except BackendError as error:
+        raise ConfigError(f"slurm.state_dir: {error}") from error
+
+
+def _places(settings: SlurmSettings) -> Places:
+    conf = "" if settings.conf is None else str(settings.conf)
+    return Places(report_dir=str(settings.report_dir), conf=conf)

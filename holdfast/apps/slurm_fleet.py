@@ -1,0 +1,156 @@
+"""The nodes of a Slurm cluster, as commands see them."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from holdfast.adapters.slurm.commands import Slurm
+from holdfast.adapters.slurm.reports import Reports
+from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
+from holdfast.adapters.slurm.state import FILE, SlurmStore
+from holdfast.adapters.slurm.views import Known, heard_at, known_nodes, node_view, record_of
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.fleet import NodeStatus
+from holdfast.decisions.lifecycle import health_status
+from holdfast.model.errors import ConfigError
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker, NodeView
+from holdfast.model.requests import Request, Verb
+
+
+def connect(state_dir: Path | None) -> "SlurmFleet":
+    """Find a cluster by what its controller keeps.
+
+    Raises:
+        ConfigError: no controller has run with that directory.
+        BackendError: it cannot be read.
+
+    """
+    path = (state_dir or STATE_DIR) / FILE
+    if not path.is_file():
+        raise ConfigError(
+            f"--state-dir: there is no {path}; give the state_dir of the controller's table slurm,"
+            " on the machine where it runs"
+        )
+    return SlurmFleet(SlurmStore(path))
+
+
+class SlurmFleet:
+    """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
+
+    def __init__(self, store: SlurmStore) -> None:
+        self._store = store
+        places = store.places()
+        settings = SlurmSettings(
+            report_dir=Path(places.report_dir), conf=Path(places.conf) if places.conf else None
+        )
+        self._slurm = Slurm(settings.conf, settings.timeout)
+        self._reports = Reports(settings.report_dir)
+        self._clock = SystemClock()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    @property
+    def name(self) -> str:
+        """See ``Fleet.name``."""
+        return "slurm"
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``: whether a controller runs is for systemd to say."""
+        return True
+
+    def nodes(self) -> list[NodeStatus]:
+        """See ``Fleet.nodes``."""
+        now = self._clock.now()
+        self._reports.look(now)
+        memory = self._store.read()
+        known = known_nodes(self._slurm.nodes(), self._reports.heard(), memory)
+        incidents = _by_node(self.incidents())
+        listed = []
+        for name, one in known.items():
+            record = record_of(one, now)
+            heard = heard_at(one, record, now, None)
+            view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
+            listed.append(self._shown(view, one, incidents[name]))
+        return listed
+
+    def placement(self) -> tuple[str, ...]:
+        """See ``Fleet.placement``: the ranks of many jobs have no number in common."""
+        return ()
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """See ``Fleet.incidents``."""
+        return self._store.list_incidents()
+
+    def ask(self, node: str, request: Request) -> str:
+        """See ``Fleet.ask``."""
+        if request.verb is Verb.DEEP_CHECK:
+            return f"there is no deep health check on Slurm; {node} stays as it is"
+        self._store.ask(node, request)
+        return ""
+
+    def hold(self, node: str, why: str) -> None:
+        """See ``Fleet.hold``."""
+        self._store.hold(node, why)
+
+    def breaker(self) -> Breaker:
+        """See ``Fleet.breaker``."""
+        return self._store.read().breaker
+
+    def close_breaker(self, now: datetime) -> None:
+        """See ``Fleet.close_breaker``."""
+        self._store.put_breaker(Breaker(reset_at=now))
+
+    def has_ended(self) -> bool:
+        """See ``Fleet.has_ended``: clusters do not end."""
+        return False
+
+    @property
+    def pause_s(self) -> float:
+        """See ``Fleet.pause_s``: a repair takes minutes, and each look asks slurmctld."""
+        return 2.0
+
+    def shown_ranks(self) -> str:
+        """See ``Fleet.shown_ranks``."""
+        return "nodes of a cluster go by their names"
+
+    def _shown(self, view: NodeView, known: Known, incidents: tuple[str, ...]) -> NodeStatus:
+        record = view.record
+        conditions = {fault.condition: fault.reason for fault in view.faults}
+        if record.course is not None:
+            conditions[record.course.condition] = record.course.reason
+        return NodeStatus(
+            run=self.name,
+            is_active=True,
+            name=view.name,
+            provider_id=view.provider_id,
+            boot_id=view.boot_id,
+            phase=record.phase,
+            phase_since=record.phase_since,
+            health_status=health_status(record),
+            deep_check_status=None,
+            job="",
+            rank=None,
+            powered_on=view.powered_on,
+            heartbeat_at=view.heartbeat_at,
+            replaces=view.replaces,
+            held=view.held,
+            course=record.course,
+            request=view.request,
+            conditions=conditions,
+            faults=view.faults,
+            notices=known.heard.report.notices if known.heard is not None else (),
+            history=record.history,
+            incidents=incidents,
+        )
+
+
+def _by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
+    found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    for one in incidents:
+        found[one.node] += (one.id,)
+    return found

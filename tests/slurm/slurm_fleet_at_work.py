@@ -1,0 +1,215 @@
+"""A Slurm cluster at work: a real agent on each node, and real controllers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.adapters.slurm.state import FILE, SlurmStore
+from holdfast.model.errors import BackendError
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import NodeRecord
+from holdfast.testing.slurm_cluster import SlurmCluster
+from holdfast.testing.slurm_machine import Machine
+
+XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=1, name=python, something"
+REPLACE_XID = XID.format(74)
+REBOOT_XID = XID.format(73)
+
+BY_SLURM = """
+[provider]
+replace = "slurm-power"
+reboot = "slurm-reboot"
+"""
+_ORDER = """
+import os, sys
+with open(sys.argv[1], "a", encoding="utf-8") as orders:
+    orders.write(os.environ["HOLDFAST_ACTION"] + " " + os.environ["HOLDFAST_NODE"] + chr(10))
+"""
+
+
+@dataclass
+class Controller:
+    """A real controller's process."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def log(self) -> str:
+        texts = [(self.folder / name).read_text(encoding="utf-8") for name in ("log", "errors")]
+        return "".join(texts)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+class Fleet:
+    """Everything together."""
+
+    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+        self.slurm = slurm
+        self.machines = slurm.machines
+        self.folder = folder
+        self.shared = folder / "shared"
+        self.shared.mkdir()
+        self.state_dir = folder / "state"
+        self.controllers: list[Controller] = []
+
+    # Nodes
+
+    def start_agents(self) -> None:
+        for machine in self.machines.values():
+            machine.on_boot["agent"] = self._agent
+            machine.start("agent", self._agent(machine))
+        self.until(lambda: len([*self.shared.glob("node*.json")]) == len(self.machines))
+
+    def _agent(self, machine: Machine) -> Sequence[str | Path]:
+        config = machine.root / "agent.toml"
+        config.write_text(
+            f"""
+            node = "{machine.name}"
+            root = "{machine.root}"
+            report_dir = "{machine.root}/run"
+            log_files = []
+            logs_only = true
+            heartbeat = "100ms"
+            [slurm]
+            report_dir = "{self.shared}"
+            heartbeat = "200ms"
+            """,
+            encoding="utf-8",
+        )
+        return [sys.executable, "-m", "holdfast", "agent", "--config", config]
+
+    def scontrol(self, *arguments: str) -> str:
+        return self.slurm.run("scontrol", *arguments)
+
+    def update(self, node: str, **changes: str) -> None:
+        self.scontrol("update", f"nodename={node}", *(f"{k}={v}" for k, v in changes.items()))
+
+    def reason(self, node: str) -> str:
+        return self.slurm.node(node)["Reason"]
+
+    def is_idle(self, node: str) -> bool:
+        return self.slurm.state(node) == {"IDLE"}
+
+    # Controllers
+
+    def control(
+        self, *, nodes: str = "", provider: str = BY_SLURM, wait: bool = True
+    ) -> Controller:
+        folder = self.folder / f"controller-{len(self.controllers)}"
+        folder.mkdir()
+        config = folder / "controller.toml"
+        config.write_text(
+            f"""
+            platform = "slurm"
+            [nodes]
+            drain_timeout = "20s"
+            max_unavailable = 2
+            {nodes}
+            [slurm]
+            report_dir = "{self.shared}"
+            state_dir = "{self.state_dir}"
+            conf = "{self.slurm.conf}"
+            poll = "300ms"
+            {provider}
+            """,
+            encoding="utf-8",
+        )
+        argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
+                "--listen", "0"]  # fmt: skip
+        environment = {**os.environ, "PATH": self.slurm.environment["PATH"]}
+        with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:
+            process = subprocess.Popen(argv, stdout=log, stderr=errors, env=environment)
+        self.controllers.append(Controller(process, folder))
+        if wait:
+            names = list(self.machines)
+            self.until(lambda: all(self.phase(name) == "schedulable" for name in names))
+        return self.controllers[-1]
+
+    def by_command(self) -> str:
+        """The provider that has the machines of the cluster repaired by a command."""
+        argv = json.dumps([sys.executable, "-c", _ORDER, str(self.folder / "orders")])
+        return f"""
+            [provider]
+            replace = "command"
+            [provider.command]
+            reboot = {argv}
+            replace = {argv}
+        """
+
+    @property
+    def orders(self) -> list[list[str]]:
+        """What that command was asked for."""
+        path = self.folder / "orders"
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [line.split() for line in text.splitlines()]
+
+    # What there is to see
+
+    def store(self) -> SlurmStore:
+        return SlurmStore(self.state_dir / FILE)
+
+    def record(self, node: str) -> NodeRecord | None:
+        if not (self.state_dir / FILE).exists():
+            return None
+        store = self.store()
+        try:
+            known = store.read().nodes.get(node)
+        except BackendError:
+            return None
+        finally:
+            store.close()
+        return None if known is None else known.record
+
+    def phase(self, node: str) -> str:
+        record = self.record(node)
+        return "" if record is None else str(record.phase)
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        store = self.store()
+        try:
+            return store.list_incidents()
+        finally:
+            store.close()
+
+    def until(self, is_done: Callable[[], Any]) -> None:
+        self.slurm.until(is_done)
+
+    def until_recovered(self, node: str) -> Incident:
+        """Until the incident of a node has ended and jobs can be placed there; returns it."""
+        self.until(lambda: [one for one in self.incidents if one.node == node and one.ended_at])
+        self.until(lambda: not self.slurm.state(node) & {"FAIL", "DRAIN", "DOWN"})
+        return next(one for one in self.incidents if one.node == node and one.ended_at)
+
+    def run_job(self, *options: str, script: str = "srun sleep 600") -> str:
+        job = self.slurm.submit(*options, script=script)
+        self.until(lambda: self.slurm.jobs()[job] == "RUNNING")
+        return job
+
+    def close(self) -> None:
+        for controller in self.controllers:
+            if controller.process.poll() is None:
+                controller.kill()
+
+
+def stays(condition: Callable[[], Any], seconds: float) -> None:
+    """Fail unless it holds all the time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert condition()
+        time.sleep(0.05)
