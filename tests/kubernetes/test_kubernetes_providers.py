@@ -1,22 +1,22 @@
 """Karpenter and Cluster API, their controllers played, against the real API server."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clean_slate import DISCOVERY
+from provisioned import clusters
 from real_cluster import Cluster, until
 
-from holdfast.adapters.providers.settings import (
-    ClusterApiSettings,
-    KubernetesAccess,
-    ProviderConfig,
-    ProviderName,
-)
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.adapters.providers.settings import ClusterApiSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider
-from holdfast.model.errors import ConfigError, ProviderError
+from holdfast.apps.controller.config import ControllerConfig
+from holdfast.apps.controller.on_kubernetes import connect
+from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import ClusterView, NodeView
 from holdfast.testing.api_connection import Refused
 from holdfast.testing.builders import a_node
@@ -46,9 +46,10 @@ def view(number: int) -> NodeView:
 class Site:
     """A cluster with nodes, and with objects of kinds whose controllers are played."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, opened: ExitStack) -> None:
         self.plane = cluster.plane
         self.cluster = cluster
+        self._opened = opened
 
     def get(self, path: str) -> dict[str, Any] | None:
         try:
@@ -93,17 +94,17 @@ class Site:
         token = self.plane.service_account_token("default", "one")
         return self.plane.kubeconfig("one", token)
 
-
-def build(site: Site, name: ProviderName, kubeconfig: Path | None = None, **settings: Any) -> Any:
-    access = KubernetesAccess(kubeconfig=kubeconfig or site.plane.kubeconfig())
-    return build_provider(ProviderConfig(replace=name, **settings), FakeClock(), access)
+    def build(self, name: ProviderName, kubeconfig: Path | None = None, **settings: Any) -> Any:
+        own = clusters(kubeconfig or self.plane.kubeconfig())
+        config = ProviderConfig(replace=name, **settings)
+        return build_provider(config, FakeClock(), self._opened.enter_context(own))
 
 
 class KarpenterSite(Site):
     """Karpenter launches one machine for each that goes."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+    def __init__(self, cluster: Cluster, opened: ExitStack) -> None:
+        super().__init__(cluster, opened)
         self.launched = 0
         self.launch()
 
@@ -118,7 +119,7 @@ class KarpenterSite(Site):
         self.put(CLAIMS, "NodeClaim", name, metadata=held, status=told)
 
     def provider(self, kubeconfig: Path | None = None) -> Any:
-        return build(self, ProviderName.KARPENTER, kubeconfig)
+        return self.build(ProviderName.KARPENTER, kubeconfig)
 
     def leaving(self) -> list[str]:
         """The names of the NodeClaims that were deleted."""
@@ -136,8 +137,8 @@ class KarpenterSite(Site):
 class CapiSite(Site):
     """A MachineHealthCheck replaces each machine that is annotated."""
 
-    def __init__(self, cluster: Cluster, *, has_check: bool = True) -> None:
-        super().__init__(cluster)
+    def __init__(self, cluster: Cluster, opened: ExitStack, *, has_check: bool = True) -> None:
+        super().__init__(cluster, opened)
         self.put("/api/v1/namespaces", "Namespace", "capi")
         if has_check:
             self.put(f"{SPACE}/machinehealthchecks", "MachineHealthCheck", "all")
@@ -157,7 +158,7 @@ class CapiSite(Site):
         self, kubeconfig: Path | None = None, *, version: str = "v1beta1", at: Path | None = None
     ) -> Any:
         capi = ClusterApiSettings(version=version, kubeconfig=at)
-        return build(self, ProviderName.CLUSTER_API, kubeconfig, cluster_api=capi)
+        return self.build(ProviderName.CLUSTER_API, kubeconfig, cluster_api=capi)
 
     def marked(self) -> list[str]:
         """The names of the Machines that are to be remediated."""
@@ -223,13 +224,19 @@ def kinds(control_plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.fixture
-def karpenter(kinds: None, cluster: Cluster) -> KarpenterSite:
-    return KarpenterSite(cluster)
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture
-def capi(kinds: None, cluster: Cluster) -> CapiSite:
-    return CapiSite(cluster)
+def karpenter(kinds: None, cluster: Cluster, opened: ExitStack) -> KarpenterSite:
+    return KarpenterSite(cluster, opened)
+
+
+@pytest.fixture
+def capi(kinds: None, cluster: Cluster, opened: ExitStack) -> CapiSite:
+    return CapiSite(cluster, opened)
 
 
 class Harness:
@@ -393,9 +400,9 @@ def test_what_keeps_a_machine_from_remediation_is_named(capi: CapiSite, name: st
 
 
 def test_without_a_health_check_nobody_would_heed_the_annotation(
-    kinds: None, cluster: Cluster
+    kinds: None, cluster: Cluster, opened: ExitStack
 ) -> None:
-    site = CapiSite(cluster, has_check=False)
+    site = CapiSite(cluster, opened, has_check=False)
 
     with pytest.raises(ProviderError, match="there is no MachineHealthCheck in capi"):
         site.provider().replace(view(1), "t/1")
@@ -463,8 +470,16 @@ def test_the_permissions_of_the_guide_are_enough_for_cluster_api(capi: CapiSite)
     assert capi.marked() == ["m-1"]
 
 
-def test_an_unknown_context_is_told_at_the_start(control_plane: ControlPlane) -> None:
-    access = KubernetesAccess(kubeconfig=control_plane.kubeconfig(), context="nowhere")
+def test_a_controller_orders_from_the_cluster_that_it_looks_after(
+    karpenter: KarpenterSite, opened: ExitStack
+) -> None:
+    config = ControllerConfig(
+        provider=ProviderConfig(replace=ProviderName.KARPENTER),
+        kubernetes=KubernetesSettings(kubeconfig=karpenter.plane.kubeconfig()),
+    )
+    platform = connect(config, lambda: None, acts=False)
+    opened.callback(platform.close)
 
-    with pytest.raises(ConfigError, match="nowhere"):
-        build_provider(ProviderConfig(replace=ProviderName.KARPENTER), FakeClock(), access)
+    platform.provider.replace(view(1), "t/1")
+
+    assert karpenter.leaving() == ["gpu-1"]

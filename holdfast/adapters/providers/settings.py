@@ -110,14 +110,6 @@ class SageMakerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesAccess:
-    """Where ``karpenter`` and ``cluster-api`` find the cluster whose nodes are repaired."""
-
-    kubeconfig: Path | None = None
-    context: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterApiSettings:
     """The management cluster of ``cluster-api``."""
 
@@ -213,9 +205,6 @@ class ProviderConfig:
     @property
     def rebooter(self) -> ProviderName:
         """Who reboots machines."""
-        if self.replace is not ProviderName.NONE and not self.replace.can_replace:
-            able = ", ".join(f'"{one}"' for one in ProviderName if one.can_replace)
-            yield f'replace: "{self.replace}" cannot replace machines; these can: {able}'
         if self.reboot is not None:
             return self.reboot
         return self.replace if self.replace.can_reboot else ProviderName.NONE
@@ -224,6 +213,9 @@ class ProviderConfig:
         if self.reboot not in (None, ProviderName.NONE) and not self.rebooter.can_reboot:
             able = ", ".join(f'"{one}"' for one in ProviderName if one.can_reboot)
             yield f'reboot: "{self.reboot}" cannot reboot machines; these can: {able}'
+        if self.replace is not ProviderName.NONE and not self.replace.can_replace:
+            able = ", ".join(f'"{one}"' for one in ProviderName if one.can_replace)
+            yield f'replace: "{self.replace}" cannot replace machines; these can: {able}'
         chosen = {"replace": self.replace, "reboot": self.rebooter}
         for name, needed in (("sagemaker", "cluster"), ("webhook", "url")):
             if name in chosen.values() and getattr(self, name) is None:

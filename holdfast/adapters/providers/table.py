@@ -5,8 +5,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from holdfast.adapters.providers.by_hand import ByHand
+from holdfast.adapters.providers.kubernetes_api import OpenCluster
 from holdfast.adapters.providers.orders import Orders
-from holdfast.adapters.providers.settings import KubernetesAccess, ProviderConfig, ProviderName
+from holdfast.adapters.providers.settings import ProviderConfig, ProviderName
 from holdfast.model.errors import ConfigError
 from holdfast.ports.clock import Clock
 
@@ -20,7 +21,7 @@ class Row:
     """The extra of this package that brings what the module imports."""
 
     needs_cluster: bool = False
-    """Whether ``build`` also takes the way to the Kubernetes cluster."""
+    """Whether ``build`` also takes the way to Kubernetes clusters."""
 
 
 ROWS: Final = {
@@ -37,21 +38,21 @@ ROWS: Final = {
 
 
 def build_provider(
-    config: ProviderConfig, clock: Clock, cluster: KubernetesAccess | None = None
+    config: ProviderConfig, clock: Clock, open_cluster: OpenCluster | None = None
 ) -> Orders:
     """The ``NodeProvider`` of a configuration.
 
     Args:
         config: the table ``provider``.
         clock: for pauses.
-        cluster: the Kubernetes cluster of the nodes; that of the surroundings if None.
+        open_cluster: the way to Kubernetes clusters; None where the nodes are in none.
 
     Raises:
         ConfigError: a package is not installed, or a provider cannot use its settings.
 
     """
     names = {config.replace, config.rebooter} - {ProviderName.NONE}
-    built = {name: _built(name, config, cluster or KubernetesAccess()) for name in sorted(names)}
+    built = {name: _built(name, config, open_cluster) for name in sorted(names)}
     replaces_by = "" if config.replace is ProviderName.NONE else config.replace
     by_hand = ByHand(replaces_by)
     return Orders(
@@ -61,7 +62,7 @@ def build_provider(
     )
 
 
-def _built(name: ProviderName, config: ProviderConfig, cluster: KubernetesAccess) -> Any:
+def _built(name: ProviderName, config: ProviderConfig, open_cluster: OpenCluster | None) -> Any:
     row = ROWS[name]
     try:
         module = import_module(f"holdfast.adapters.providers.{row.module}")
@@ -70,4 +71,8 @@ def _built(name: ProviderName, config: ProviderConfig, cluster: KubernetesAccess
             f'provider: "{name}" needs the Python package {error.name}; install it with'
             f" pip install 'holdfast[{row.extra}]'"
         ) from error
-    return module.build(config, cluster) if row.needs_cluster else module.build(config)
+    if not row.needs_cluster:
+        return module.build(config)
+    if open_cluster is None:
+        raise ConfigError(f'provider: "{name}" has to do with nodes of Kubernetes only')
+    return module.build(config, open_cluster)

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, Protocol
 
 from holdfast import __version__
@@ -24,6 +25,7 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.telemetry.exposition import Samples, family
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
+from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.apps.controller.platform import Platform
 from holdfast.model.errors import ConfigError
 
@@ -34,6 +36,9 @@ _AGENT: Final = f"{MANAGER}/{__version__}"
 
 _RENEWAL_SHARE: Final = 0.4
 """Of the renew deadline for one call about the lease: two fit in, and one more begins."""
+
+_ORDER_TIME: Final = timedelta(seconds=5)
+"""For one call to the cluster of an owner of machines: all nodes wait meanwhile."""
 
 
 class _Part(Protocol):
@@ -95,7 +100,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         return Platform(
             name=config.cluster or settings.context or server.url,
             cluster=cluster,
-            provider=build_provider(config.provider, clock),
+            provider=build_provider(config.provider, clock, Clusters(api, _elsewhere)),
             incidents=KubernetesIncidents(api),
             events=told,
             jobs=jobs,
@@ -113,6 +118,10 @@ def _check(config: ControllerConfig) -> None:
             "nodes.deep_check_on_start: true needs kubernetes.check.image, the image that a deep "
             "health check runs"
         )
+
+
+def _elsewhere(server: Server) -> Api:
+    return Api(server, user_agent=_AGENT, field_manager=MANAGER, timeout=_ORDER_TIME)
 
 
 def _election(

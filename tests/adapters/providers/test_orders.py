@@ -172,15 +172,21 @@ def test_an_sdk_is_loaded_when_it_is_chosen_and_not_before(name: ProviderName) -
 import sys
 import holdfast.adapters.providers.settings
 import holdfast.adapters.providers.table
-assert not {{"boto3", "botocore", "lightkube", "httpx2", "http.client"}} & set(sys.modules)
+assert not {{"boto3", "botocore", "yaml", "http.client"}} & set(sys.modules)
 import holdfast.adapters.providers.{row.module}
-print(",".join(sorted({{"boto3", "lightkube"}} & set(sys.modules))))
+print(",".join(sorted({{"boto3", "yaml"}} & set(sys.modules))))
 """
     shown = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, encoding="utf-8"
     )
 
-    assert shown.stdout.strip() == {"aws": "boto3", "kubernetes": "lightkube", "": ""}[row.extra]
+    assert shown.stdout.strip() == {"aws": "boto3", "": ""}[row.extra]
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.needs_cluster])
+def test_what_kubernetes_provisions_is_only_for_nodes_of_kubernetes(name: ProviderName) -> None:
+    with pytest.raises(ConfigError, match=f'provider: "{name}" .* Kubernetes only'):
+        build_provider(ProviderConfig(replace=name), FakeClock())
 
 
 def test_a_missing_package_is_told_with_the_way_to_install_it(

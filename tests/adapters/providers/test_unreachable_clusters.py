@@ -2,14 +2,19 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.adapters.providers.settings import KubernetesAccess, ProviderConfig, ProviderName
+from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.providers.kubernetes_api import NODES
+from holdfast.adapters.providers.settings import ClusterApiSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider
+from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.testing.builders import a_node
 from holdfast.testing.fakes import FakeClock
@@ -29,16 +34,29 @@ def kubeconfig(path: Path, url: str) -> Path:
     return file
 
 
-def build(name: ProviderName, file: Path) -> Any:
-    config = ProviderConfig(replace=name)
-    return build_provider(config, FakeClock(), KubernetesAccess(kubeconfig=file))
+def call(server: Server) -> Api:
+    patience = timedelta(milliseconds=300)
+    return Api(server, user_agent="test", field_manager="test", timeout=patience)
+
+
+def replace(name: ProviderName, url: str) -> None:
+    """Order a replacement from the cluster there."""
+    with closing(call(Server(url=url))) as own:
+        provider = build_provider(ProviderConfig(replace=name), FakeClock(), Clusters(own, call))
+        provider.replace(a_node(), "t/1")
+
+
+def elsewhere(file: Path, context: str = "") -> Any:
+    return Clusters(call(Server(url="http://127.0.0.1:1")), call)(file, context)
 
 
 class Refusing(BaseHTTPRequestHandler):
     status = 500
+    message = "not now"
 
     def do_GET(self) -> None:
-        content = json.dumps({"kind": "Status", "code": self.status, "message": "not now"}).encode()
+        told = {"kind": "Status", "code": self.status, "message": self.message}
+        content = json.dumps(told).encode()
         self.send_response(self.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
@@ -49,43 +67,69 @@ class Refusing(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(params=[500, 503, 429])
-def refusing(request: pytest.FixtureRequest) -> Iterator[str]:
-    handler = type("Handler", (Refusing,), {"status": request.param})
+@contextmanager
+def refusing(status: int, message: str) -> Iterator[str]:
+    handler = type("Handler", (Refusing,), {"status": status, "message": message})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
+@pytest.mark.parametrize("status", [429, 500, 503, 599])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_api_server_that_cannot_answer_now_is_asked_later(
-    refusing: str, tmp_path: Path, name: ProviderName
+    name: ProviderName, status: int
 ) -> None:
-    with pytest.raises(RetryLater, match="not now"):
-        build(name, kubeconfig(tmp_path, refusing)).replace(a_node(), "t/1")
+    with refusing(status, "not now") as url, pytest.raises(RetryLater, match="not now"):
+        replace(name, url)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 409, 410, 499])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_api_server_refuses_is_told_with_its_words(name: ProviderName, status: int) -> None:
+    permission = "not permitted to " if status in (401, 403) else "cannot "
+
+    with refusing(status, "because") as url, pytest.raises(ProviderError, match="because") as told:
+        replace(name, url)
+
+    assert not isinstance(told.value, RetryLater)
+    assert str(told.value).startswith(permission)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_while_the_api_server_is_away_orders_wait(tmp_path: Path, name: ProviderName) -> None:
+def test_while_the_api_server_is_away_orders_wait(name: ProviderName) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        file = kubeconfig(tmp_path, f"http://127.0.0.1:{taken.getsockname()[1]}")
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
-        with pytest.raises(RetryLater, match="the API server does not answer"):
-            build(name, file).replace(a_node(), "t/1")
+        with pytest.raises(RetryLater, match=f"cannot (get|list) .*cannot reach {url}"):
+            replace(name, url)
 
 
 def test_a_kubeconfig_that_goes_missing_refuses_orders_until_it_is_back(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path, "http://127.0.0.1:1")
-    provider = build(ProviderName.KARPENTER, file)
-    file.unlink()
+    cluster = elsewhere(kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    (tmp_path / "kubeconfig").unlink()
 
-    with pytest.raises(ProviderError, match=f"no cluster to be reached: .*{file}"):
-        provider.replace(a_node(), "t/1")
+    with pytest.raises(ProviderError, match=f"no cluster to be reached: .*{tmp_path}"):
+        cluster.find(NODES, "node-1")
+
+    with refusing(403, "it is back") as url:
+        kubeconfig(tmp_path, url)
+        with pytest.raises(ProviderError, match="it is back"):
+            cluster.find(NODES, "node-1")
+
+
+def test_without_a_kubeconfig_orders_go_to_the_cluster_of_the_nodes() -> None:
+    with refusing(403, "here") as url, closing(call(Server(url=url))) as own:
+        cluster = Clusters(own, call)(None, "")
+        with pytest.raises(ProviderError, match="here"):
+            cluster.find(NODES, "node-1")
 
 
 @pytest.mark.parametrize(
@@ -96,9 +140,23 @@ def test_an_unfit_kubeconfig_is_told_at_the_start(tmp_path: Path, content: str |
     if content is not None:
         file.write_text(content)
 
+    config = ProviderConfig(
+        replace=ProviderName.CLUSTER_API, cluster_api=ClusterApiSettings(kubeconfig=file)
+    )
+
     with pytest.raises(ConfigError, match="provider: no cluster to be reached"):
-        build_provider(
-            ProviderConfig(replace=ProviderName.KARPENTER),
-            FakeClock(),
-            KubernetesAccess(kubeconfig=file),
-        )
+        build_provider(config, FakeClock(), Clusters(call(Server(url="http://127.0.0.1:1")), call))
+
+
+def test_a_context_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, "http://127.0.0.1:1")
+
+    with pytest.raises(ConfigError, match="nowhere"):
+        elsewhere(file, "nowhere")
+
+
+def test_an_address_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path, "http://")
+
+    with pytest.raises(ConfigError, match="provider: no cluster to be reached: 'http://' is not"):
+        elsewhere(file)

@@ -1,0 +1,113 @@
+"""A provider's calls to Kubernetes, every refusal told in the words of a ``NodeProvider``."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.kubernetes.api_errors import (
+    ApiError,
+    Forbidden,
+    NotFound,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from holdfast.adapters.kubernetes.kubeconfig import find_server
+from holdfast.adapters.providers.kubernetes_api import Json, Kind
+from holdfast.adapters.providers.orders import OwnerAway
+from holdfast.model.errors import ConfigError, ProviderError
+
+_AWAY_PAUSE: Final = timedelta(seconds=10)
+"""An API server that restarts is back within a minute."""
+
+_OBJECT_MISSING: Final = "NotFound"
+"""Reason of a 404 about an object; that about a path which is not served has none."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The ``OpenCluster`` of a controller.
+
+    Other clusters than its own are reached anew for each call: orders are hours apart, and by then
+    another kubeconfig may lie there, with another token.
+    """
+
+    own: Api
+    connect: Callable[[Server], Api]
+
+    def __call__(self, kubeconfig: Path | None, context: str) -> "ProviderCalls":
+        """See ``OpenCluster``."""
+        if kubeconfig is None:
+            return ProviderCalls(lambda: nullcontext(self.own))
+        try:
+            with self._reached(kubeconfig, context):
+                pass
+        except ProviderError as error:
+            raise ConfigError(f"provider: {error}") from error
+        return ProviderCalls(lambda: self._reached(kubeconfig, context))
+
+    @contextmanager
+    def _reached(self, kubeconfig: Path, context: str) -> Iterator[Api]:
+        try:
+            api = self.connect(find_server(kubeconfig, context))
+        except ConfigError as error:
+            raise ProviderError(f"no cluster to be reached: {error}") from error
+        with closing(api):
+            yield api
+
+
+class ProviderCalls:
+    """The ``KubernetesApi`` of a cluster."""
+
+    def __init__(self, reached: Callable[[], AbstractContextManager[Api]]) -> None:
+        self._reached = reached
+
+    def find(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
+        """See ``KubernetesApi.find``."""
+        path = kind.path(name, namespace)
+        return self._told("get", kind, lambda api: api.get(path))
+
+    def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
+        """See ``KubernetesApi.list``."""
+        path = kind.path(namespace=namespace)
+        return self._told("list", kind, lambda api: [*api.list(path)]) or []
+
+    def patch(self, kind: Kind, name: str, namespace: str, body: Json) -> None:
+        """See ``KubernetesApi.patch``."""
+        path = kind.path(name, namespace)
+        self._told("patch", kind, lambda api: api.patch(path, dict(body)))
+
+    def delete(self, kind: Kind, name: str) -> None:
+        """See ``KubernetesApi.delete``."""
+        self._told("delete", kind, lambda api: api.delete(kind.path(name)))
+
+    def _told(self, verb: str, kind: Kind, call: Callable[[Api], _T]) -> _T | None:
+        """The answer to a call, None if there is no such object.
+
+        Raises:
+            OwnerAway: throttled, not reachable, or an error of the API server itself.
+            ProviderError: refused for another reason.
+
+        """
+        action = f"{verb} {kind}"
+        with self._reached() as api:
+            try:
+                return call(api)
+            except Unreachable as error:
+                raise OwnerAway(f"cannot {action}: {error}", after=_AWAY_PAUSE) from error
+            except NotFound as error:
+                if error.reason == _OBJECT_MISSING:
+                    return None
+                raise ProviderError(f"cannot {action}: {kind.unserved or error}") from error
+            except (Unauthorized, Forbidden) as error:
+                raise ProviderError(f"not permitted to {action}: grant it: {error}") from error
+            except ApiError as error:
+                if isinstance(error, Throttled) or error.status >= 500:
+                    raise OwnerAway(f"cannot {action}: {error}", after=_AWAY_PAUSE) from error
+                raise ProviderError(f"cannot {action}: {error}") from error
