@@ -8,13 +8,15 @@ from typing import Final
 from holdfast.detectors import gpu_xid, table
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.log_rules import LogRule
+from holdfast.detectors.state_reasons import STATE_REASONS
 from holdfast.detectors.xid_codes import XID_CODES, Verdict
 from holdfast.kit.units import format_duration
-from holdfast.model.health import Urgency
+from holdfast.model.health import Remedy, Urgency
 
 Row = tuple[str, ...]
 
 LOG_TITLES: Final = ("Family", "Reason", "Severity", "Remedy", "Example", "Source")
+STATE_TITLES: Final = ("Detector", "Family", "Reason", "Severity", "Remedy", "Source")
 XID_TITLES: Final = ("XID", "Meaning", "Reason", "Severity", "`hyperpod`", "`nvidia`")
 _BY_LINE: Final = {
     Verdict.LINK: "`reset-gpu` if the line says `Fatal`, else `none`",
@@ -30,6 +32,20 @@ def log_rows() -> Iterator[Row]:
         for rule in getattr(module, "RULES", rules):
             if isinstance(rule, LogRule):
                 yield _log_row(module.FAMILY, rule)
+
+
+def state_rows() -> Iterator[Row]:
+    """A row for each reason of each detector of state."""
+    for row in STATE_REASONS:
+        remedy = _remedy(row.remedy, row.urgency)
+        yield (
+            f"`{row.detector}`",
+            row.family,
+            f"`{row.reason.value}`",
+            row.severity.value,
+            remedy,
+            row.source,
+        )
 
 
 def xid_rows() -> Iterator[Row]:
@@ -51,10 +67,12 @@ def xid_rows() -> Iterator[Row]:
         )
 
 
+def _remedy(remedy: Remedy, urgency: Urgency) -> str:
+    return f"`{remedy.value}`" + " once its jobs have ended" * (urgency is Urgency.DEFERRED)
+
+
 def _log_row(family: str, rule: LogRule) -> Row:
-    remedy = f"`{rule.remedy.value}`"
-    if rule.urgency is Urgency.DEFERRED:
-        remedy += " once its jobs have ended"
+    remedy = _remedy(rule.remedy, rule.urgency)
     if rule.min_count > 1:
         remedy += f", if seen {rule.min_count} times in {format_duration(rule.window)}"
     return (

@@ -133,7 +133,9 @@ def names_page() -> Iterator[str]:
 def reasons_page() -> Iterator[str]:
     """Every reason, and what leads to it."""
     yield from ["# Reasons", "", NOTE.format("holdfast/detectors and holdfast/model/names.py"), ""]
-    yield "What each reason means, and what the detectors of the kernel log make of each message."
+    yield "What each reason means, what the detectors of the kernel log make of each message, and"
+    yield "what the others make of what they read. The last of the meanings are those of tests, of"
+    yield "deep checks and of the controller."
     docs = docs_under_names(names.Reason)
     rows = [(f"`{one.value}`", docs[one.name]) for one in names.Reason]
     yield from ["", "## Meanings", "", *_table(("Reason", "Meaning"), rows)]
@@ -143,6 +145,10 @@ def reasons_page() -> Iterator[str]:
     yield "The reason and the severity are those of the profile `hyperpod`; the sources are at the"
     yield from ["head of `holdfast/detectors/xid_codes.py`.", ""]
     yield from _table(reason_tables.XID_TITLES, reason_tables.xid_rows())
+    yield from ["", "## Readings of devices and of the host", ""]
+    yield "XIDs of which DCGM's policies tell are judged as those of the kernel's log. What cannot"
+    yield from ["be read is a notice, `SourceFailed`, and calls for nothing.", ""]
+    yield from _table(reason_tables.STATE_TITLES, reason_tables.state_rows())
 
 
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {

@@ -25,10 +25,9 @@ from holdfast.apps.agent_equipment import node_equipment
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Detector
-from holdfast.detectors.table import log_marks, samples_wanted
+from holdfast.detectors.table import log_marks, reasons, samples_wanted
 from holdfast.engine.agent_loop import AgentLoop
 from holdfast.model.errors import ConfigError
-from holdfast.model.names import Reason
 
 HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
 """Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
@@ -68,7 +67,7 @@ class AgentSession:
                 config, watchers, boot_id, cursors, needed=equipment.sources, resume=is_resumed
             )
             opened.callback(self.host.close)
-            metrics = AgentMetrics(node_name(config), list(Reason))
+            metrics = AgentMetrics(node_name(config), reasons(watchers))
             self._loop = AgentLoop(
                 host=CountedHost(self.host, metrics),
                 sink=FanOut(

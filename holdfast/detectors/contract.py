@@ -90,6 +90,9 @@ class Detector:
     marks: tuple[str, ...] = ()
     """A line of the kernel log that holds none of these words cannot concern it."""
 
+    reasons: frozenset[str] = frozenset()
+    """Those of the findings that it may make."""
+
     codes: Mapping[int, str] = field(default_factory=dict, repr=False)
     """What the codes of its findings mean, in a few words; empty where they have none."""
 

@@ -44,9 +44,10 @@ _MILD: Final = {
 def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
     """The detector; of XIDs it says what that of the kernel's log says."""
     xids = gpu_xid.build(profile, overrides)
-    return state_detector(
+    detector = state_detector(
         "gpu-dcgm-policy", partial(_judge, xids), reads="dcgm-policy", settles=(), every=EVERY
     )
+    return replace(detector, reasons=detector.reasons | xids.reasons)
 
 
 def _judge(xids: Detector, sample: Sample) -> Judgement:

@@ -144,6 +144,7 @@ def build(
         name="gpu-xid",
         reads=frozenset({"kernel_log"}),
         marks=("NVRM",),
+        reasons=frozenset(one.reason for one in (*_JUDGEMENTS.values(), *_ACTIONS.values())),
         codes={code: row.name for code, row in XID_CODES.items()},
         detect=partial(_detect, verdicts, driver),
     )

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Readings, Sample
+from holdfast.detectors.state_reasons import reasons_of
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -82,6 +83,7 @@ def state_detector(
         name=name,
         reads=frozenset({reads}),
         detect=partial(_detect, reads, judge),
+        reasons=reasons_of(name),
         every=every,
         settles=frozenset({*settles, _unread(reads)}),
     )

@@ -63,6 +63,7 @@ def log_detector(
         name=name,
         reads=frozenset({"kernel_log"}),
         marks=tuple(sorted({rule.mark for rule in rules})),
+        reasons=frozenset(rule.reason for rule in rules),
         codes=codes,
         detect=partial(_detect, family, rules),
     )

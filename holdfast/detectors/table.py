@@ -38,6 +38,7 @@ from holdfast.detectors import (
 from holdfast.detectors.contract import KERNEL_LOG, LOGS, Detector, Profile
 from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.model.health import Remedy
+from holdfast.model.names import Reason
 
 ROWS: Final[tuple[Callable[[Profile], Detector], ...]] = (
     log_sources.build,
@@ -91,6 +92,12 @@ def detectors(
 def log_marks(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """The words of which a line of the kernel log must hold one to concern any detector."""
     return frozenset(mark for detector in detectors for mark in detector.marks)
+
+
+def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
+    """What an agent with ``detectors`` may say, also of themselves."""
+    said = (reason for detector in detectors for reason in detector.reasons)
+    return frozenset({Reason.DETECTOR_FAILED, *said})
 
 
 def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:

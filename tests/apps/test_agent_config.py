@@ -375,6 +375,20 @@ def get(address: str) -> str:
     return text
 
 
+def test_problems_are_counted_from_0_for_what_the_detectors_may_say_and_nothing_else(
+    agent: Configured,
+) -> None:
+    agent.configure("[detectors.host-lockup]\nenabled = false")
+    agent.start("--metrics", "0", "--logs-only")
+    eventually(lambda: "serving" in agent.said())
+
+    text = get(f"{url(agent)}/metrics")
+
+    counted = set(re.findall(r'^problem_counter{reason="(\w+)"} 0$', text, re.MULTILINE))
+    assert {"NvidiaGpuXidErrorPendingReplacement", "OOMKilling", "DetectorFailed"} <= counted
+    assert counted.isdisjoint({"KernelPanic", "DiskFull", "JobHung", "NodeLost"})
+
+
 def test_metrics_are_served_on_the_loopback(agent: Configured) -> None:
     agent.start("--metrics", "0")
     agent.kernel_says(74)

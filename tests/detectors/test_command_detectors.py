@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from listed_findings import detected
 
 from holdfast.adapters.host.command_values import efa_domains
 from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings, Sample
@@ -45,7 +46,7 @@ def judged(
         name=source, taken_at=at, text=text, values=now, before=then,
         seen=seen | set(now) | set(then),
     )  # fmt: skip
-    return detector.detect(Readings(samples={source: sample}))
+    return detected(detector, Readings(samples={source: sample}))
 
 
 @pytest.mark.parametrize("path", sorted((RECORDINGS / "dcgm").glob("diag*")), ids=lambda p: p.stem)

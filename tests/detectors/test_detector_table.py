@@ -1,4 +1,7 @@
+import inspect
 import pkgutil
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 
@@ -7,8 +10,10 @@ import pytest
 import holdfast.detectors
 from holdfast.adapters.host.sources import SOURCES
 from holdfast.detectors.contract import KERNEL_LOG, LOGS, LogLine, Profile, Readings
-from holdfast.detectors.table import ROWS, detectors, log_marks
+from holdfast.detectors.state_reasons import STATE_REASONS
+from holdfast.detectors.table import ROWS, detectors, log_marks, reasons
 from holdfast.model.health import Remedy
+from holdfast.model.names import Reason
 
 MODULES = [
     import_module(f"holdfast.detectors.{module.name}")
@@ -33,6 +38,56 @@ def test_detectors_differ_by_name_and_declare_what_they_read(profile: Profile) -
         assert watcher.reads
         assert watcher.reads <= {KERNEL_LOG, LOGS, *SOURCES}
         assert bool(watcher.marks) == (KERNEL_LOG in watcher.reads)
+
+
+JUDGES = {
+    "gpu-dcgm-diag": "gpu_dcgm",
+    "neuron-ls": "neuron_state",
+    "neuron-monitor": "neuron_state",
+    "efa-devices": "network_tools",
+    "infiniband-ports": "network_tools",
+}
+"""The detectors that share a file with others, by which they are judged."""
+
+OF_STATE = {
+    watcher.name: f"holdfast.detectors.{JUDGES.get(watcher.name, watcher.name.replace('-', '_'))}"
+    for watcher in detectors(Profile.HYPERPOD)
+    if KERNEL_LOG not in watcher.reads
+}
+
+
+@pytest.mark.parametrize("file", sorted({*OF_STATE.values()}))
+def test_the_reasons_of_detectors_of_state_are_those_that_their_files_name(file: str) -> None:
+    names = {name for name, one in OF_STATE.items() if one == file}
+    named = set(re.findall(r"\bReason\.([A-Z0-9_]+)", inspect.getsource(import_module(file))))
+
+    assert {row.reason.name for row in STATE_REASONS if row.detector in names} == named
+
+
+def test_every_row_of_a_reason_is_that_of_a_detector_and_is_there_once() -> None:
+    watchers = {watcher.name: watcher for watcher in detectors(Profile.HYPERPOD)}
+
+    assert {row.detector for row in STATE_REASONS} <= set(watchers)
+    kinds = [replace(row, source="") for row in STATE_REASONS]
+    assert len(set(kinds)) == len(kinds)
+
+
+def test_an_agent_may_say_what_its_detectors_say_and_no_more() -> None:
+    watchers = {watcher.name: watcher for watcher in detectors(Profile.HYPERPOD)}
+    disk, xid = watchers["disk-state"], watchers["gpu-xid"]
+
+    assert reasons(()) == {Reason.DETECTOR_FAILED}
+    assert reasons((disk,)) == {
+        Reason.DETECTOR_FAILED,
+        Reason.SOURCE_FAILED,
+        Reason.READONLY_FILESYSTEM,
+        Reason.DISK_FULL,
+        Reason.INODES_EXHAUSTED,
+    }
+    assert {Reason.XID_REPLACE, Reason.XID_RECOVERY_ACTION} <= reasons((xid,))
+    assert watchers["gpu-dcgm-policy"].reasons >= {*xid.reasons, Reason.GPU_THERMAL}
+    everything = reasons(tuple(watchers.values()))
+    assert everything.isdisjoint({Reason.JOB_HUNG, Reason.NODE_LOST, Reason.REQUESTED_REBOOT})
 
 
 @pytest.mark.parametrize("profile", Profile)

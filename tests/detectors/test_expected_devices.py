@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from listed_findings import detected
 
 from holdfast.detectors.contract import LogLine, Profile, Readings, Sample
 from holdfast.detectors.instance_types import INSTANCE_TYPES, Equipment, equipment_of
@@ -40,7 +41,7 @@ def found(
         before=then,
         seen=frozenset({*values, *then, *(seen or {})}),
     )
-    return detector.detect(Readings(samples={source: sample}))
+    return detected(detector, Readings(samples={source: sample}))
 
 
 def gpus(count: int) -> dict[str, str]:
@@ -181,8 +182,23 @@ def test_what_an_instance_type_has(
     name: str, gpus: int | None, neuron_devices: int | None, efa: int | None
 ) -> None:
     wanted = Equipment(gpus=gpus, neuron_devices=neuron_devices, possible_efa=efa)
+    equipment = equipment_of(name)
 
-    assert equipment_of(name) == equipment_of(f"ml.{name}") == wanted
+    assert equipment is not None
+    assert equipment == equipment_of(f"ml.{name}")
+    assert replace(equipment, nvlinks=None) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "nvlinks"),
+    [("p3dn.24xlarge", 6), ("p4d.24xlarge", 12), ("p5.48xlarge", 18), ("p5.4xlarge", None),
+     ("p6-b200.48xlarge", 18), ("g5.48xlarge", None), ("trn1.32xlarge", None)],
+)  # fmt: skip
+def test_how_many_links_each_gpu_of_an_instance_type_has(name: str, nvlinks: int | None) -> None:
+    equipment = equipment_of(name)
+
+    assert equipment is not None
+    assert equipment.nvlinks == nvlinks
 
 
 def test_every_type_has_something_and_an_unknown_one_nothing() -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from listed_findings import detected
 
 from holdfast.detectors.contract import LOGS, Detector, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
@@ -21,7 +22,7 @@ def judged(name: str, values: dict[str, str], before: dict[str, str]) -> list[Fi
         name=source, taken_at=NOW, values=values, before=before,
         seen=frozenset({*values, *before}),
     )  # fmt: skip
-    return detector.detect(Readings(samples={source: sample}))
+    return detected(detector, Readings(samples={source: sample}))
 
 
 def processes(blocked: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from listed_findings import detected
 
 from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
@@ -49,11 +50,31 @@ def found(
     sample = readings(
         detector, values=now, before=then, seen=seen | set(now) | set(then), text=text
     )
-    return [(one.reason, one.remedy, one.device) for one in detector.detect(sample)]
+    return [(one.reason, one.remedy, one.device) for one in detected(detector, sample)]
 
 
 def recording(name: str) -> str:
     return (RECORDINGS / name).read_text(encoding="utf-8")
+
+
+RECORDED = {
+    "gpu-state": "nvidia-smi/*.*",
+    "gpu-dcgm": "dcgm/health*",
+    "gpu-dcgm-diag": "dcgm/diag*",
+    "neuron-ls": "neuron/ls*",
+    "neuron-monitor": "neuron/monitor*",
+    "efa-devices": "efa/*",
+    "infiniband-ports": "infiniband/*",
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_a_recording_comes_to_is_in_the_reference(name: str) -> None:
+    paths = sorted(RECORDINGS.glob(RECORDED[name]))
+
+    for text in (path.read_text(encoding="utf-8") for path in paths):
+        detected(STATE[name], readings(STATE[name], text=text))
+    assert paths
 
 
 @pytest.mark.parametrize("name", STATE)
@@ -303,7 +324,7 @@ def test_a_daemon_is_missed_only_if_it_answered_before() -> None:
 
 def test_a_fault_of_state_ends_when_its_evidence_is_gone() -> None:
     detector = STATE["gpu-state"]
-    sick = detector.detect(readings(detector, text=recording("nvidia-smi/remap-pending.xml")))
+    sick = detected(detector, readings(detector, text=recording("nvidia-smi/remap-pending.xml")))
 
     known = fold(Health(), sick, settled=detector.settles)
 
