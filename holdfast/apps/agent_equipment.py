@@ -1,17 +1,22 @@
 """What the node of an agent should have, from its configuration and its instance type."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from holdfast.adapters.host.accelerators import instance_type, nvidia_driver
-from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent_config import AgentConfig, ExpectedDevices
 from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment, equipment_of
 
 
 def node_equipment(config: AgentConfig, *, at_once: bool) -> Equipment:
     """What is configured, else what the instance type has. See ``Equipment`` for ``at_once``."""
     kind = config.instance_type or instance_type(config.root)
+    return equipment_for(kind, config.expected, config.root, at_once=at_once)
+
+
+def equipment_for(kind: str, expected: ExpectedDevices, root: Path, *, at_once: bool) -> Equipment:
+    """What is expected, else what the instance type ``kind`` has, which may be unknown."""
     usual = equipment_of(kind) or UNKNOWN_EQUIPMENT
-    expected = config.expected
     return replace(
         usual,
         gpus=usual.gpus if expected.gpus is None else expected.gpus,
@@ -19,6 +24,6 @@ def node_equipment(config: AgentConfig, *, at_once: bool) -> Equipment:
         neuron_devices=(
             usual.neuron_devices if expected.neuron_devices is None else expected.neuron_devices
         ),
-        driver=nvidia_driver(config.root),
+        driver=nvidia_driver(root),
         at_once=at_once,
     )

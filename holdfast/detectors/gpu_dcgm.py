@@ -7,7 +7,7 @@ tests misname the text ``warnings``; 4 names entities. Fields come and go, entri
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ _ROOTS: Final = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _MILD_SYSTEMS: Final = ("Thermal system", "Power system")
 """Their failures slow a GPU down, often for a reason outside of the node."""
 
+_DRIVER: Final = "Driver Version Detected"
 _MONITOR, _TRIAGE, _CONFIG, _RESET = 1, 4, 5, 6  # dcgmErrorSeverity_t
 _ROW_REMAP_FAILURE: Final = 80
 """DCGM's table says reset, NVIDIA's guide to memory errors says replace."""
@@ -119,6 +120,39 @@ def judge_diag(text: str, now: datetime) -> Judgement:
     if not passed and not findings:
         doubts.append("no test passed or failed")
     return Judgement(findings=tuple(findings), undecided="; ".join(doubts)[:LONGEST_MESSAGE])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagFacts:
+    """What a diagnosis says of itself and of the machine; empty where it does not say."""
+
+    version: str = ""
+    """Of DCGM."""
+
+    driver: str = ""
+    device_ids: tuple[str, ...] = ()
+    """PCI device numbers of the GPUs, such as ``2330`` of an H100, each once."""
+
+
+def diag_facts(text: str) -> DiagFacts:
+    """What the output of ``dcgmi diag -r N -j`` says beside its verdict."""
+    document = _document(text)
+    if not isinstance(document, dict):
+        return DiagFacts()
+    metadata = document.get("metadata")
+    places = [metadata] if isinstance(metadata, dict) else []
+    places += list(_roots(document))
+    groups = [
+        entity.get("device_id")
+        for group in _objects(document.get("entity_groups"))
+        for entity in _objects(group.get("entities"))
+    ]
+    older = [one for place in places for one in place.get("GPU Device IDs") or ()]
+    return DiagFacts(
+        version=next((str(one["version"]) for one in places if "version" in one), ""),
+        driver=next((str(one[_DRIVER]) for one in places if _DRIVER in one), ""),
+        device_ids=tuple(dict.fromkeys(str(one) for one in (*groups, *older) if one)),
+    )
 
 
 def _roots(document: object) -> Iterator[dict[str, Any]]:

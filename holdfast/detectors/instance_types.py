@@ -2,7 +2,9 @@
 
 Sources: the specifications of EC2's accelerated computing instances
 (https://aws.amazon.com/ec2/instance-types/accelerated-computing/); for Neuron devices the "Neuron
-Instances" table of the Neuron SDK's guide, for EFA the table of network cards in EC2's guide.
+Instances" table of the Neuron SDK's guide, for EFA the table of network cards in EC2's guide, for
+NVLinks NVIDIA's data sheets: V100 300 GB/s over 6 links, A100 600 over 12, H100 and H200 900 over
+18, B200 1,800 over 18.
 """
 
 from dataclasses import dataclass
@@ -21,6 +23,9 @@ class Equipment:
     """EFA devices that its type can have; a node may be launched with fewer."""
 
     neuron_devices: int | None = None
+    nvlinks: int | None = None
+    """Active NVLinks of each GPU."""
+
     driver: int | None = None
     """Major version of NVIDIA's driver, such as 570."""
 
@@ -47,9 +52,10 @@ def _sizes(
     gpus: dict[str, int] | None = None,
     neuron_devices: dict[str, int] | None = None,
     efa: int | None = None,
+    nvlinks: int | None = None,
 ) -> dict[str, Equipment]:
     found = {
-        f"{family}.{size}": Equipment(gpus=count, possible_efa=efa)
+        f"{family}.{size}": Equipment(gpus=count, possible_efa=efa, nvlinks=nvlinks)
         for size, count in (gpus or {}).items()
     }
     return found | {
@@ -63,14 +69,14 @@ _G_SIZES: Final = _ONE | {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
 
 INSTANCE_TYPES: Final = {
     **_sizes("p3", gpus={"2xlarge": 1, "8xlarge": 4, "16xlarge": 8}),
-    **_sizes("p3dn", gpus={"24xlarge": 8}),
-    **_sizes("p4d", gpus={"24xlarge": 8}, efa=4),
-    **_sizes("p4de", gpus={"24xlarge": 8}, efa=4),
+    **_sizes("p3dn", gpus={"24xlarge": 8}, nvlinks=6),
+    **_sizes("p4d", gpus={"24xlarge": 8}, efa=4, nvlinks=12),
+    **_sizes("p4de", gpus={"24xlarge": 8}, efa=4, nvlinks=12),
     **_sizes("p5", gpus={"4xlarge": 1}),
-    **_sizes("p5", gpus={"48xlarge": 8}, efa=32),
-    **_sizes("p5e", gpus={"48xlarge": 8}, efa=32),
-    **_sizes("p5en", gpus={"48xlarge": 8}, efa=16),
-    **_sizes("p6-b200", gpus={"48xlarge": 8}, efa=8),
+    **_sizes("p5", gpus={"48xlarge": 8}, efa=32, nvlinks=18),
+    **_sizes("p5e", gpus={"48xlarge": 8}, efa=32, nvlinks=18),
+    **_sizes("p5en", gpus={"48xlarge": 8}, efa=16, nvlinks=18),
+    **_sizes("p6-b200", gpus={"48xlarge": 8}, efa=8, nvlinks=18),
     **_sizes("g4dn", gpus=_ONE | {"12xlarge": 4, "metal": 8}),
     **_sizes("g5", gpus=_G_SIZES),
     **_sizes("g6", gpus=_G_SIZES),

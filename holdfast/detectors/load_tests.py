@@ -42,7 +42,7 @@ def judge_nccl(text: str, now: datetime, *, least_gbps: float | None = None) -> 
 
     """
     text = _RANK_PREFIX.sub("", text)
-    rows = [row for line in text.splitlines() if (row := _ROW.match(line[:400])) is not None]
+    rows = _rows(text)
     wrong = [row for row in rows if _is_wrong(row["wrong_out"]) or _is_wrong(row["wrong_in"])]
     bounds = _BOUNDS.search(text)
     if wrong or (bounds is not None and bounds[2] == "FAILED"):
@@ -61,11 +61,29 @@ def judge_nccl(text: str, now: datetime, *, least_gbps: float | None = None) -> 
         return whole([])
     if int(largest["size"]) < LARGE_BYTES:
         return undecided(f"no message had {LARGE_BYTES} bytes, so the bandwidth says nothing")
-    bandwidth = min(float(largest[name]) for name in ("out", "in") if largest[name])
+    bandwidth = _bandwidth(largest)
     if bandwidth >= least_gbps:
         return whole([])
     why = f"the bus bandwidth is {bandwidth:g} GB/s, and should be at least {least_gbps:g}"
     return whole([_finding(Reason.NCCL_SLOW, why, now)])
+
+
+def largest_bandwidth(text: str) -> float | None:
+    """Bus bandwidth in GB/s at the largest size; None if no message had ``LARGE_BYTES``."""
+    rows = _rows(_RANK_PREFIX.sub("", text))
+    largest = max(rows, key=lambda row: int(row["size"]), default=None)
+    if largest is None or int(largest["size"]) < LARGE_BYTES:
+        return None
+    return _bandwidth(largest)
+
+
+def _rows(text: str) -> list[re.Match[str]]:
+    return [row for line in text.splitlines() if (row := _ROW.match(line[:400])) is not None]
+
+
+def _bandwidth(row: re.Match[str]) -> float:
+    """The lesser of both ways: in place and out of place."""
+    return min(float(row[name]) for name in ("out", "in") if row[name])
 
 
 def _is_wrong(count: str | None) -> bool:

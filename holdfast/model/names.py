@@ -191,6 +191,8 @@ class Reason(StrEnum):
     """The driver could not bring up a GPU."""
     GPU_PROBE_FAILED = "NvidiaGpuProbeFailed"
     """The driver found a GPU that it could not use."""
+    NVLINK_COUNT = "NvidiaNvLinkCountMismatch"
+    """A GPU has fewer active NVLinks than it should have."""
     NVLINK_DETECT_FAILED = "NvidiaNvLinkDetectFailed"
     """The driver could not find out which NVLinks of a GPU have a partner."""
     NEURON_SRAM = "NeuronHasError_SRAM_UNCORRECTABLE_ERROR"

@@ -37,7 +37,7 @@ def machine(root: Path, *, product: str = "", driver: str = "") -> AgentConfig:
 def test_the_machine_says_what_it_is(tmp_path: Path) -> None:
     config = machine(tmp_path, product="p5.48xlarge")
 
-    assert node_equipment(config, at_once=False) == Equipment(gpus=8, possible_efa=32)
+    assert node_equipment(config, at_once=False) == Equipment(gpus=8, possible_efa=32, nvlinks=18)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import BackendError
@@ -31,8 +32,10 @@ class Result:
     """Its exit status; negative if a signal ended it."""
 
 
-def run_command(argv: Sequence[str], *, timeout: timedelta) -> Result:
-    """Run ``argv`` in a session of its own and take what it writes.
+def run_command(
+    argv: Sequence[str], *, timeout: timedelta, directory: Path | None = None
+) -> Result:
+    """Run ``argv`` in a session of its own, in ``directory``, and take what it writes.
 
     A command that hangs in the kernel cannot be ended; then this does not return before it does.
 
@@ -49,6 +52,7 @@ def run_command(argv: Sequence[str], *, timeout: timedelta) -> Result:
             stderr=subprocess.PIPE,
             start_new_session=True,
             env={**os.environ, "LC_ALL": "C"},
+            cwd=directory,
         )
     except OSError as error:
         raise BackendError(f"cannot start {argv[0]}: {error.strerror}") from error

@@ -41,6 +41,11 @@ class _Link:
     """When it came back, in the window."""
 
 
+def is_efa(device: Path) -> bool:
+    """Whether a folder of ``sys/class/infiniband`` is that of an EFA device."""
+    return read_small(device / "device/vendor") == _EFA_VENDOR
+
+
 class Ports:
     """Reads the ports of a machine and remembers when their links were down."""
 

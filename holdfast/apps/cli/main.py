@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "jobs": Row("List or describe jobs, read their logs.", "holdfast.apps.cli.jobs"),
     "incidents": Row("Read what happened and how long it took.", "holdfast.apps.cli.incidents"),
     "scan": Row("Judge captured logs and output of tools.", "holdfast.apps.cli.scan"),
+    "check": Row("Put load on nodes before they take work.", "holdfast.apps.cli.check"),
     "simulate": Row("Play faults against a simulated cluster.", "holdfast.apps.cli.simulate"),
     "agent": Row("Watch the health of this node.", ""),
     "controller": Row("Look after the nodes of a cluster.", "holdfast.apps.cli.controller"),

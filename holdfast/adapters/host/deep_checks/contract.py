@@ -1,0 +1,75 @@
+"""What a part of a node's deep health check is: a command, and how its output is judged."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.commands import Result
+from holdfast.adapters.host.machine import Machine
+from holdfast.detectors.instance_types import Equipment
+from holdfast.detectors.judgement import Judgement
+from holdfast.detectors.thresholds import Floors
+from holdfast.model.deep_checks import Level
+
+STRESS_TIME: Final = {
+    Level.QUICK: timedelta(seconds=10),
+    Level.STANDARD: timedelta(seconds=60),
+    Level.LONG: timedelta(seconds=300),
+}
+"""How long each part of the machine is kept busy. HyperPod's deep health check takes 60 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The node that is checked, and how."""
+
+    machine: Machine
+    equipment: Equipment
+    floors: Floors
+    level: Level
+    stress_time: timedelta
+    disk: Path
+    """A directory on the disk that is written to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the output of a part's command means."""
+
+    judgement: Judgement
+    measured: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A command to run."""
+
+    argv: tuple[str, ...]
+    takes: timedelta
+    """About how long, for those who wait."""
+
+    timeout: timedelta
+    judge: Callable[[Result, datetime], Verdict]
+    directory: Path | None = None
+    """Where a folder of its own is made for it to run in; nowhere in particular if None."""
+
+    if_hung: str = ""
+    """What it means that it does not end; empty if it means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Why a part is not begun."""
+
+    why: str
+
+
+Part = Callable[[Target], Plan | Skip]
+
+
+def missing_tool(*names: str) -> Skip:
+    """A tool that is not installed is told, and not held against the node."""
+    return Skip(why=f"{' and '.join(names)} not found: install it to have this checked")

@@ -1,0 +1,128 @@
+"""NVIDIA GPUs: how many there are, their links, DCGM's diagnosis, and how fast they talk."""
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.host.commands import Result
+from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.small_files import names_in
+from holdfast.detectors.gpu_dcgm import diag_facts, judge_diag
+from holdfast.detectors.gpu_state import judge_xml
+from holdfast.detectors.judgement import undecided
+from holdfast.detectors.load_tests import judge_nccl, largest_bandwidth
+from holdfast.detectors.nvlink_status import judge_nvlink
+from holdfast.model.deep_checks import Level
+
+DIAGNOSIS: Final = {
+    Level.QUICK: (2, timedelta(minutes=3), timedelta(minutes=10)),
+    Level.STANDARD: (3, timedelta(minutes=30), timedelta(minutes=60)),
+    Level.LONG: (4, timedelta(minutes=90), timedelta(minutes=150)),
+}
+"""Level of ``dcgmi diag``, how long it takes, and when it is given up. ParallelCluster gives level
+2 ten minutes, HyperPod level 4 45 to 90 minutes; level 3 takes 12 to 30."""
+
+_SHORT: Final = timedelta(seconds=30)
+_COLLECTIVE: Final = timedelta(minutes=5)
+_NO_GPU: Final = Skip(why="no NVIDIA GPU is expected or found here")
+
+
+def gpus(target: Target) -> Plan | Skip:
+    """All GPUs that the instance type has are there and say nothing bad of themselves."""
+    program = target.machine.find("nvidia-smi")
+    if program is None:
+        return _without_tool(target, "nvidia-smi")
+    return Plan(
+        argv=(program, "-q", "-x"),
+        takes=timedelta(seconds=2),
+        timeout=_SHORT,
+        judge=partial(_judge_gpus, target.equipment.gpus),
+    )
+
+
+def nvlinks(target: Target) -> Plan | Skip:
+    """Every GPU has all its NVLinks."""
+    if target.equipment.gpus is not None and target.equipment.gpus < 2:
+        return Skip(why="a node with less than two GPUs has no NVLinks")
+    program = target.machine.find("nvidia-smi")
+    if program is None:
+        return _without_tool(target, "nvidia-smi")
+    return Plan(
+        argv=(program, "nvlink", "--status"),
+        takes=timedelta(seconds=2),
+        timeout=_SHORT,
+        judge=partial(_judge_nvlinks, target.equipment.nvlinks),
+    )
+
+
+def diagnosis(target: Target) -> Plan | Skip:
+    """DCGM's own diagnosis, which puts load on the GPUs."""
+    program = target.machine.find("dcgmi")
+    if program is None:
+        return _without_tool(target, "dcgmi")
+    level, takes, timeout = DIAGNOSIS[target.level]
+    return Plan(
+        argv=(program, "diag", "-r", str(level), "-j"),
+        takes=takes,
+        timeout=timeout,
+        judge=partial(_judge_diagnosis, level),
+    )
+
+
+def collectives(target: Target) -> Plan | Skip:
+    """NCCL's all-reduce between the GPUs of the node: right, and fast enough."""
+    count = target.equipment.gpus or _present(target)
+    if count < 2:
+        return Skip(why="there are no two GPUs")
+    program = target.machine.find("all_reduce_perf")
+    if program is None:
+        return missing_tool("all_reduce_perf")
+    return Plan(
+        argv=(program, "-b", "1G", "-e", "1G", "-g", str(count), "-c", "1"),
+        takes=timedelta(seconds=30),
+        timeout=_COLLECTIVE,
+        judge=_judge_collectives,
+    )
+
+
+def _present(target: Target) -> int:
+    return len(names_in(target.machine.root / "proc/driver/nvidia/gpus"))
+
+
+def _without_tool(target: Target, name: str) -> Skip:
+    return missing_tool(name) if target.equipment.gpus or _present(target) else _NO_GPU
+
+
+def _judge_gpus(expected: int | None, result: Result, now: datetime) -> Verdict:
+    return Verdict(judgement=judge_xml(result.stdout, now, expected=expected))
+
+
+def _judge_nvlinks(expected: int | None, result: Result, now: datetime) -> Verdict:
+    if result.status:
+        return Verdict(judgement=undecided(f"nvidia-smi ended with {result.status}"))
+    return Verdict(judgement=judge_nvlink(result.stdout, now, expected=expected))
+
+
+def _judge_diagnosis(level: int, result: Result, now: datetime) -> Verdict:
+    """By its document alone: its exit status is 226 for a remark on the configuration, too."""
+    text = result.stdout or result.stderr
+    told = diag_facts(text)
+    facts = {
+        "level": str(level),
+        "version": told.version,
+        "driver": told.driver,
+        "device_ids": ", ".join(told.device_ids),
+    }
+    return Verdict(judgement=judge_diag(text, now), facts=facts)
+
+
+def _judge_collectives(result: Result, now: datetime) -> Verdict:
+    text = result.stdout + result.stderr
+    judgement = judge_nccl(text, now)
+    if result.status and not judgement.findings and not judgement.undecided:
+        judgement = undecided(f"all_reduce_perf ended with {result.status}")
+    bandwidth = largest_bandwidth(text)
+    return Verdict(
+        judgement=judgement,
+        measured={} if bandwidth is None else {"nccl_gb_per_s": bandwidth},
+    )

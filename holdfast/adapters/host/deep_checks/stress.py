@@ -1,0 +1,147 @@
+"""Processors, memory and disk under load: ``stress-ng``, or ``stress`` where only that exists."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.commands import Result
+from holdfast.adapters.host.deep_checks.contract import (
+    Plan,
+    Skip,
+    Target,
+    Verdict,
+    missing_tool,
+)
+from holdfast.adapters.host.small_files import read_small
+from holdfast.detectors.judgement import undecided
+from holdfast.detectors.load_tests import judge_stress
+from holdfast.detectors.stress_rates import disk_rates, rounds_per_s
+
+MEMORY_SHARE: Final = 0.6
+"""Of the memory that is free for us; what else runs on the node must not be killed for the test."""
+
+FILE_BYTES: Final = 256 << 20
+"""Written to the disk and read again, past the cache of the kernel."""
+
+BYTES_PER_SECOND: Final = 64 << 20
+"""What one worker writes and verifies in a second with the slowest of its methods, about: given
+more than it can do in its time, it completes no round and has verified nothing."""
+
+_GRACE: Final = timedelta(seconds=60)
+"""After its time is over, for memory to be given back and files to be removed."""
+
+Rates = Callable[[str], Mapping[str, float]]
+
+
+def processors(target: Target) -> Plan | Skip:
+    """All processors multiply matrices and compare the results."""
+    count = str(_processors())
+    return _plan(
+        target,
+        ("--cpu", count, "--cpu-method", "matrixprod", "--verify"),
+        ("--cpu", count),
+        rates=partial(_rounds, "cpu", "cpu_ops_per_s"),
+    )
+
+
+def memory(target: Target) -> Plan | Skip:
+    """As much of the free memory as can be written and read back in the time."""
+    free = free_memory(target.machine.root)
+    if free is None:
+        return Skip(why="how much memory is free cannot be read")
+    workers = _processors()
+    each = min(
+        int(free * MEMORY_SHARE / workers),
+        int(BYTES_PER_SECOND * target.stress_time.total_seconds()),
+    )
+    hogs = ("--vm", str(workers), "--vm-bytes")
+    return _plan(
+        target,
+        (*hogs, str(workers * each), "--verify"),  # stress-ng divides it, stress does not
+        (*hogs, str(each)),
+        rates=partial(_rounds, "vm", "memory_ops_per_s"),
+    )
+
+
+def disk(target: Target) -> Plan | Skip:
+    """A file is written and read back; a disk on which that does not end is stalled."""
+    try:
+        room = os.statvfs(target.disk)
+    except OSError as error:
+        return Skip(why=f"{target.disk}: {error.strerror}")
+    if room.f_bavail * room.f_frsize < 2 * FILE_BYTES:
+        return Skip(why=f"{target.disk} has less than {2 * FILE_BYTES >> 20} MiB free")
+    hogs = ("--hdd", "1", "--hdd-bytes", str(FILE_BYTES))
+    return _plan(
+        target,
+        (*hogs, "--hdd-opts", "direct", "--temp-path", ".", "--verify"),
+        hogs,
+        rates=_disk_rates,
+        directory=target.disk,
+        if_hung=f"writing to {target.disk} does not end: the disk stalls",
+    )
+
+
+def free_memory(root: Path) -> int | None:
+    """Bytes that may be used: of the machine, or of our control group if that is less."""
+    lines = (read_small(root / "proc/meminfo") or "").splitlines()
+    fields = [line.split() for line in lines if line.startswith("MemAvailable:")]
+    limits = [int(row[1]) * 1024 for row in fields if len(row) > 1 and row[1].isdigit()]
+    group = root / "sys/fs/cgroup"
+    limit, used = (read_small(group / f"memory.{name}") or "" for name in ("max", "current"))
+    if limit.isdigit() and used.isdigit():
+        limits.append(max(0, int(limit) - int(used)))
+    return min(limits, default=None)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _plan(
+    target: Target,
+    hogs: Sequence[str],
+    old_hogs: Sequence[str],
+    *,
+    rates: Rates,
+    directory: Path | None = None,
+    if_hung: str = "",
+) -> Plan | Skip:
+    """A plan with ``stress-ng`` and ``hogs``, or with ``stress`` and ``old_hogs``."""
+    seconds = max(1, round(target.stress_time.total_seconds()))
+    program, options = target.machine.find("stress-ng"), (*hogs, "--metrics")
+    if program is None:
+        program, options = target.machine.find("stress"), tuple(old_hogs)
+    if program is None:
+        return missing_tool("stress-ng", "stress")
+    return Plan(
+        argv=(program, *options, "--timeout", str(seconds)),
+        takes=timedelta(seconds=seconds),
+        timeout=timedelta(seconds=seconds) + _GRACE,
+        judge=partial(_judge, seconds, rates),
+        directory=directory,
+        if_hung=if_hung,
+    )
+
+
+def _judge(seconds: int, rates: Rates, result: Result, now: datetime) -> Verdict:
+    text = result.stdout + result.stderr
+    judgement = judge_stress(text, now, seconds=seconds)
+    if result.status and not judgement.findings and not judgement.undecided:
+        judgement = undecided(f"it ended with {result.status} after it had said that it succeeded")
+    measured = rates(text)
+    if 0 in measured.values() and not judgement.findings:
+        judgement = undecided("no round was completed: give it more time with --stress-time")
+    return Verdict(judgement=judgement, measured=measured)
+
+
+def _rounds(stressor: str, name: str, text: str) -> dict[str, float]:
+    rate = rounds_per_s(text, stressor)
+    return {} if rate is None else {name: rate}
+
+
+def _disk_rates(text: str) -> dict[str, float]:
+    return {f"disk_{way}_mb_per_s": rate for way, rate in disk_rates(text).items()}

@@ -1,0 +1,34 @@
+"""The parts of a node's deep health check, in the order in which they are made.
+
+What takes a moment comes first, so that a node that lacks a GPU is known at once.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.adapters.host.deep_checks import aws, nvidia, stress
+from holdfast.adapters.host.deep_checks.contract import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One part."""
+
+    name: str
+    what: str
+    """What it makes sure of."""
+
+    part: Part
+
+
+ROWS: Final = (
+    Row("gpu", "all GPUs are there and in order", nvidia.gpus),
+    Row("nvlink", "all NVLinks of each GPU are active", nvidia.nvlinks),
+    Row("neuron", "all Neuron devices and their cores are there", aws.neuron),
+    Row("efa", "all EFA devices are there", aws.efa),
+    Row("cpu", "all processors compute right under load", stress.processors),
+    Row("memory", "memory keeps what is written to it", stress.memory),
+    Row("disk", "the disk keeps what is written to it, and in time", stress.disk),
+    Row("nccl", "collectives between the GPUs are right and fast", nvidia.collectives),
+    Row("dcgm", "DCGM's diagnosis finds nothing", nvidia.diagnosis),
+)

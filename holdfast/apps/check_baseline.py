@@ -1,0 +1,122 @@
+"""What a fleet measured of itself, and the thresholds that follow from it."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.detectors.thresholds import EVERY_TYPE, Floors
+from holdfast.model.deep_checks import Outcome
+from holdfast.model.errors import ConfigError
+
+ENOUGH: Final = 20
+"""Values below which a low percentile is hardly more than the lowest value."""
+
+_MEASURES: Final = tuple(field.name for field in fields(Floors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How one value is spread over the nodes of one instance type."""
+
+    instance_type: str
+    measure: str
+    count: int
+    least: float
+    median: float
+    greatest: float
+    floor: float
+    """The percentile that was asked for."""
+
+
+def spreads(files: Iterable[Path], percentile: float) -> list[Spread]:
+    """Gather what nodes measured in checks that they passed.
+
+    Args:
+        files: each holds one or more documents of ``holdfast check node --output json``.
+        percentile: in per cent.
+
+    Raises:
+        ConfigError: a file cannot be read or holds something else; all such files are named.
+
+    """
+    values: dict[tuple[str, str], list[float]] = {}
+    problems: list[str] = []
+    for path in files:
+        try:
+            for kind, measure, value in _values(path):
+                values.setdefault((kind, measure), []).append(value)
+        except ValueError as error:
+            problems.append(f"{path}: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return [_spread(*key, sorted(found), percentile) for key, found in sorted(values.items())]
+
+
+def as_toml(found: Sequence[Spread]) -> str:
+    """The thresholds as ``holdfast check node --config`` reads them."""
+    lines: list[str] = []
+    for kind in dict.fromkeys(one.instance_type for one in found):
+        lines.append(f"[thresholds.{json.dumps(kind)}]")
+        lines += [f"{one.measure} = {one.floor!r}" for one in found if one.instance_type == kind]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def at_percentile(values: Sequence[float], percentile: float) -> float:
+    """The value of the nearest rank: of sorted ``values``, at least so many per cent are below."""
+    return values[max(0, math.ceil(len(values) * percentile / 100) - 1)]
+
+
+def _values(path: Path) -> Iterator[tuple[str, str, float]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
+    for document in _documents(text):
+        parts = document.get("parts") if isinstance(document, dict) else None
+        if not isinstance(parts, list):
+            raise ValueError("expected the output of holdfast check node --output json")
+        for part in parts:
+            if isinstance(part, dict) and part.get("outcome") == Outcome.PASSED:
+                yield from _measured(document, part.get("measured") or {})
+
+
+def _measured(document: Mapping[str, Any], measured: object) -> Iterator[tuple[str, str, float]]:
+    if not isinstance(measured, dict):
+        raise ValueError(f"measured: expected an object, got {measured!r}")
+    for name, value in measured.items():
+        if name not in _MEASURES:
+            raise ValueError(f"measured: unknown {name!r}; known are {', '.join(_MEASURES)}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
+            raise ValueError(f"measured: {name}: expected a number, got {value!r}")
+        yield str(document.get("instance_type") or EVERY_TYPE), name, float(value)
+
+
+def _documents(text: str) -> Iterator[Any]:
+    decoder, place = json.JSONDecoder(), 0
+    while rest := text[place:].lstrip():
+        place = len(text) - len(rest)
+        try:
+            document, place = decoder.raw_decode(text, place)
+        except ValueError as error:
+            raise ValueError(f"not JSON: {error}") from error
+        yield document
+
+
+def _spread(kind: str, measure: str, values: Sequence[float], percentile: float) -> Spread:
+    return Spread(
+        instance_type=kind,
+        measure=measure,
+        count=len(values),
+        least=values[0],
+        median=at_percentile(values, 50),
+        greatest=values[-1],
+        floor=at_percentile(values, percentile),
+    )

@@ -1,0 +1,79 @@
+"""The log of a node's check, with HyperPod's lines where it has one for what was checked.
+
+HyperPod writes them to ``/var/log/aws/clusters/sagemaker-deep-health-check.log``.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TextIO
+
+from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.model.deep_checks import Outcome, PartResult
+from holdfast.model.health import Remedy
+
+_STRESS: Final = ("cpu", "memory", "disk")
+_WORDS: Final = {Outcome.PASSED: "success", Outcome.FAILED: "failed", Outcome.UNKNOWN: "unknown"}
+
+
+class CheckLog:
+    """Appends a line for what begins and for what ended."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def begun(self, name: str, plan: Plan, left: timedelta) -> None:  # noqa: ARG002 - not logged
+        """See ``Watcher.begun``."""
+        program, *options = plan.argv
+        if name in _STRESS:
+            command = f"{Path(program).name}, and args: [{' '.join(options)}]"
+            self._write(f"Executing Hardware stress check with command: {command}")
+
+    def ended(self, result: PartResult) -> None:
+        """See ``Watcher.ended``."""
+        for line in _lines(result):
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        self._file.write(" ".join(line.split()) + "\n")
+        self._file.flush()
+
+
+def _lines(result: PartResult) -> Iterator[str]:
+    word = _WORDS.get(result.outcome)
+    why = f": {result.detail}" if result.detail else ""
+    if word is None:
+        yield f"{result.name} check skipped{why}"
+        return
+    if result.name == "dcgm":
+        yield _dcgm(result)
+    match result.name:
+        case "cpu" | "memory" | "disk":
+            yield f"{Path(result.command[0]).name} {word}{why}"
+        case "gpu":
+            yield f"GpuPci Count check {word}{why}"
+        case "nccl" if result.outcome is Outcome.PASSED:
+            yield f"Nccl test successful. Summary: {_measured(result)}"
+        case "dcgm" if result.outcome is Outcome.PASSED:
+            return
+        case name:
+            yield f"{name} check {word}{why}"
+
+
+def _measured(result: PartResult) -> str:
+    return ", ".join(f"{name}: {value:f}" for name, value in result.measured.items())
+
+
+def _dcgm(result: PartResult) -> str:
+    facts = {name: result.facts.get(name, "") for name in ("version", "driver", "device_ids")}
+    remedies = {finding.remedy for finding in result.findings}
+    replacement, reboot = (
+        str(bool(remedies & wanted)).lower()
+        for wanted in ({Remedy.REPLACE}, {Remedy.REBOOT, Remedy.RESET_GPU})
+    )
+    return (
+        f"DCGM diagnostic health summary: dcgmCheckLevel: {result.facts.get('level', '')} "
+        f"dcgmVersion: {facts['version']} gpuDriverVersion: {facts['driver']}, "
+        f"gpuDeviceIds: [{facts['device_ids']}] "
+        f"replacementRequired: {replacement} rebootRequired:{reboot}"
+    )

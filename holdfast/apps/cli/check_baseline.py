@@ -1,0 +1,58 @@
+"""``holdfast check baseline``: thresholds from a fleet's own results."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from holdfast.apps.check_baseline import ENOUGH, Spread, as_toml, spreads
+from holdfast.apps.cli.output import Column, Output, print_rows
+
+_TOML: Final = "toml"
+_COLUMNS: Final = (
+    Column[Spread](title="instance type", cell=lambda one: one.instance_type),
+    Column[Spread](title="measure", cell=lambda one: one.measure),
+    Column[Spread](title="count", cell=lambda one: one.count),
+    Column[Spread](title="least", cell=lambda one: f"{one.least:.4g}"),
+    Column[Spread](title="median", cell=lambda one: f"{one.median:.4g}"),
+    Column[Spread](title="greatest", cell=lambda one: f"{one.greatest:.4g}"),
+    Column[Spread](title="floor", cell=lambda one: f"{one.floor:.4g}"),
+)
+
+
+@click.command()
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--percentile",
+    type=click.FloatRange(0, 50),
+    default=1.0,
+    show_default=True,
+    help="The share of the nodes, in per cent, that may be below the floor.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([Output.TABLE.value, _TOML, Output.JSON.value]),
+    default=Output.TABLE.value,
+    show_default=True,
+    help="In which form to print; toml is for --config of the next checks.",
+)
+def baseline(files: tuple[Path, ...], percentile: float, output: str) -> None:
+    """Set thresholds from what nodes measured in checks that they passed.
+
+    FILE holds what  holdfast check node --output json  printed, once or many times.
+    """
+    found = spreads(files, percentile)
+    for one in found:
+        if one.count < ENOUGH:
+            click.echo(
+                f"holdfast: {one.instance_type}: {one.measure} has {one.count} values; "
+                f"a floor wants {ENOUGH} or more",
+                err=True,
+            )
+    if output == _TOML:
+        click.echo(as_toml(found), nl=False)
+    else:
+        print_rows(found, _COLUMNS, output=output, empty="No check that passed measured anything.")

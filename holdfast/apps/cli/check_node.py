@@ -1,0 +1,195 @@
+"""``holdfast check node``: the deep health check of the node that it runs on."""
+
+import shlex
+import signal
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.adapters.host.deep_checks.table import ROWS
+from holdfast.apps.check_config import CheckConfig
+from holdfast.apps.check_log import CheckLog
+from holdfast.apps.cli.check_progress import TimeLeft
+from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.output import Column, Output, output_option, print_json, print_rows
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.node_check import Course, Watcher, check_node, lay_out
+from holdfast.kit.config import load_config
+from holdfast.kit.serial import to_plain
+from holdfast.kit.units import format_duration
+from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
+
+_SHORTEST: Final = timedelta(seconds=1)
+_NAME: Final = click.Choice([row.name for row in ROWS])
+
+_COLUMNS: Final = (
+    Column[PartResult](title="check", cell=lambda part: part.name),
+    Column[PartResult](title="result", cell=lambda part: part.outcome),
+    Column[PartResult](
+        title="took",
+        cell=lambda part: format_duration(timedelta(seconds=part.took_s)) if part.command else None,
+    ),
+    Column[PartResult](title="measured", cell=lambda part: _numbers(part.measured)),
+    Column[PartResult](title="detail", cell=lambda part: part.detail.replace("\n", " ")),
+    Column[PartResult](title="command", cell=lambda part: shlex.join(part.command), wide=True),
+)
+
+
+@click.command()
+@click.option(
+    "--level",
+    type=click.Choice([level.value for level in Level]),
+    default=Level.QUICK.value,
+    show_default=True,
+    help="quick: minutes, DCGM level 2; standard: up to an hour, level 3; long: level 4.",
+)
+@click.option("--only", type=_NAME, multiple=True, help="Make this check; may be repeated.")
+@click.option("--skip", type=_NAME, multiple=True, help="Leave this check out; may be repeated.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="TOML file with thresholds and what the node should have.",
+)
+@click.option("--instance-type", help="Such as p5.48xlarge; on EC2 the machine knows.")
+@click.option(
+    "--stress-time",
+    type=Duration(),
+    help="How long processors, memory and disk are kept busy, each.  [default: by level]",
+)
+@click.option(
+    "--strict", is_flag=True, help="Fail also if a check says nothing, or none could be made."
+)
+@click.option(
+    "--log",
+    "log_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append what happens, in the form of HyperPod's log of deep health checks.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be run, and run nothing.")
+@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+def node(  # noqa: PLR0913 - one parameter for each option
+    *,
+    level: str,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    config_file: Path | None,
+    instance_type: str | None,
+    stress_time: timedelta | None,
+    strict: bool,
+    log_file: Path | None,
+    dry_run: bool,
+    output: str,
+) -> int:
+    """Check the node that this runs on, under load. No job should be running here.
+
+    A check that was skipped (there is no such device, or its tool is not installed) or whose tool
+    hung or was killed is told, and not held against the node.
+
+    Exits with 0 if nothing failed, with 1 if something did, with 2 if it was called wrongly.
+    """
+    if stress_time is not None and stress_time < _SHORTEST:
+        raise click.UsageError("--stress-time must be at least 1s")
+    config = _config(config_file, instance_type)
+    course = lay_out(config, Level(level), names=_names(only, skip), stress_time=stress_time)
+    if dry_run:
+        _show(course)
+        return ExitCode.OK
+    result = _run(course, log_file)
+    if output == Output.JSON:
+        print_json({**to_plain(result), "outcome": result.outcome})
+    else:
+        print_rows(result.parts, _COLUMNS, output=output, empty="")
+        click.echo(summary(result))
+    is_good = result.outcome is Outcome.PASSED if strict else result.outcome is not Outcome.FAILED
+    has_doubts = strict and any(part.outcome is Outcome.UNKNOWN for part in result.parts)
+    return ExitCode.OK if is_good and not has_doubts else ExitCode.FAILED
+
+
+def summary(result: NodeCheck) -> str:
+    """The last line: a Kubernetes Job hands it on as what the check said."""
+    by_outcome = {
+        outcome: [part for part in result.parts if part.outcome is outcome] for outcome in Outcome
+    }
+    if failed := by_outcome[Outcome.FAILED]:
+        return "failed: " + "; ".join(f"{part.name}: {part.detail}" for part in failed)
+    counts = ", ".join(f"{len(parts)} {outcome}" for outcome, parts in by_outcome.items() if parts)
+    if result.outcome is Outcome.PASSED:
+        return f"passed: {counts}"
+    return f"nothing was checked: {counts}; the details say what to install"
+
+
+def _config(path: Path | None, instance_type: str | None) -> CheckConfig:
+    config = load_config(path, CheckConfig) if path is not None else CheckConfig()
+    try:
+        return config if instance_type is None else replace(config, instance_type=instance_type)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _names(only: Collection[str], skip: Collection[str]) -> list[str]:
+    names = [row.name for row in ROWS if row.name in (only or [row.name]) and row.name not in skip]
+    if not names:
+        raise click.UsageError("--only and --skip leave no check to be made")
+    return names
+
+
+def _numbers(measured: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
+
+
+def _show(course: Course) -> None:
+    for name, plan in course.steps:
+        if isinstance(plan, Plan):
+            click.echo(f"{name}: {shlex.join(plan.argv)}  (about {format_duration(plan.takes)})")
+        else:
+            click.echo(f"{name}: skipped: {plan.why}")
+
+
+def _run(course: Course, log_file: Path | None) -> NodeCheck:
+    with ExitStack() as stack:
+        watchers: list[Watcher] = []
+        if log_file is not None:
+            watchers.append(CheckLog(stack.enter_context(log_file.open("a", encoding="utf-8"))))
+        if sys.stderr.isatty():
+            watchers.append(stack.enter_context(TimeLeft()))
+        stack.enter_context(_ending_by_signal())
+        return check_node(course, _All(watchers), SystemClock())
+
+
+@contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """SIGTERM ends this process the way an error does: with it, the tool that it runs."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(ExitCode.TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _All:
+    """Tells several watchers."""
+
+    def __init__(self, watchers: Sequence[Watcher]) -> None:
+        self._watchers = watchers
+
+    def begun(self, name: str, plan: Plan, left: timedelta) -> None:
+        for watcher in self._watchers:
+            watcher.begun(name, plan, left)
+
+    def ended(self, result: PartResult) -> None:
+        for watcher in self._watchers:
+            watcher.ended(result)

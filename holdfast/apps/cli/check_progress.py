@@ -1,0 +1,58 @@
+"""How a check goes on, for a person who waits at a terminal."""
+
+from datetime import timedelta
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+from rich.text import Text
+
+from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.kit.units import format_duration
+from holdfast.model.deep_checks import PartResult
+
+
+class TimeLeft:
+    """One line on standard error: what is being done, and for about how long still."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            _Left(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> "TimeLeft":
+        """Take the line."""
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Give it back."""
+        self._progress.stop()
+
+    def begun(self, name: str, plan: Plan, left: timedelta) -> None:  # noqa: ARG002 - as it is told
+        """See ``Watcher.begun``."""
+        self._task = self._progress.add_task(name, total=left.total_seconds())
+
+    def ended(self, result: PartResult) -> None:  # noqa: ARG002 - as it is told
+        """See ``Watcher.ended``."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+
+
+class _Left(ProgressColumn):
+    """The time that is left of a task, whose total is in seconds."""
+
+    def render(self, task: Task) -> Text:
+        """See ``ProgressColumn.render``."""
+        left = (task.total or 0.0) - (task.elapsed or 0.0)
+        if left <= 0:
+            return Text("takes longer than usual")
+        return Text(f"about {format_duration(timedelta(seconds=round(left)))} left in all")

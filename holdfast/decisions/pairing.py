@@ -1,0 +1,200 @@
+"""Which pairs of nodes to test next, and which node or link is bad.
+
+A test of a pair says that something in it is bad, not what; and what is bad need not show it every
+time. So nodes are tested in rounds, each in one pair of a round, and what is believed of every node
+and link is reckoned from all results together. A passed test makes the three parts of its pair, two
+nodes and their link, less suspicious, by ``SHOWS`` at most. A failed one makes all three more
+suspicious, each the more, the less the others are. The next round brings suspects together with
+nodes that nothing speaks against: if the failures follow a node, it is the node; if they stay with
+the pair, it is the link.
+
+The model is a noisy-or of independent parts; the beliefs are found by passing messages between the
+failed tests and their parts (J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
+chapter 4), which is exact where the failed tests make no circle.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+SHOWS: Final = 0.5
+"""How often a bad part is taken to make a test fail. One that does so more often is found as well,
+with fewer tests than it would need."""
+
+NODE_IS_BAD: Final = 0.03
+"""What is believed of a node before any test: two of 64."""
+
+LINK_IS_BAD: Final = 0.0001
+"""What is believed of the link between two given nodes. There are many links, few of them bad."""
+
+NOISE: Final = 0.0001
+"""How often a test fails though nothing in it is bad."""
+
+ACCUSED: Final = 0.9
+"""From this belief on a part is called bad."""
+
+CLEARED: Final = NODE_IS_BAD / 100
+"""Up to this belief a node is called good: of 100 that show it half of the time, less than one
+passes the seven tests that this takes."""
+
+MOST_ACCUSED: Final = 0.25
+"""If more of the nodes than this are to be accused, they have a cause in common: the network, a
+switch, the test itself. Then none of them is."""
+
+_SWEEPS: Final = 30
+_LARGEST: Final = 50.0
+"""Log odds beyond which more evidence changes nothing, and ``exp`` could overflow."""
+
+Pair = tuple[str, str]
+"""Two different nodes, in order of their names."""
+
+_Part = str | Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTest:
+    """A test of two nodes that has been made."""
+
+    nodes: Pair
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Localization:
+    """What is believed after all tests so far."""
+
+    nodes: Mapping[str, float]
+    """How likely it is that each node is bad."""
+
+    links: Mapping[Pair, float]
+    """The same of the links that failed a test."""
+
+    @property
+    def bad_nodes(self) -> tuple[str, ...]:
+        """The nodes that are accused; none if it would be too many of them."""
+        accused = tuple(node for node, belief in self.nodes.items() if belief >= ACCUSED)
+        return () if self._are_too_many(accused) else accused
+
+    @property
+    def bad_links(self) -> tuple[Pair, ...]:
+        """The links that are accused; none if it would be too many of them."""
+        accused = tuple(link for link, belief in self.links.items() if belief >= ACCUSED)
+        return () if self._are_too_many(accused) else accused
+
+    @property
+    def has_common_cause(self) -> bool:
+        """Whether so much fails that no single node or link can be blamed for it."""
+        accused = [belief >= ACCUSED for belief in (*self.nodes.values(), *self.links.values())]
+        return self._are_too_many([one for one in accused if one])
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether more tests would hardly change anything."""
+        doubts = any(CLEARED < belief < ACCUSED for belief in self.nodes.values())
+        return not doubts and not any(
+            NODE_IS_BAD < belief < ACCUSED for belief in self.links.values()
+        )
+
+    def _are_too_many(self, accused: Sequence[object]) -> bool:
+        return len(accused) > max(1, MOST_ACCUSED * len(self.nodes))
+
+
+def pair_of(one: str, other: str) -> Pair:
+    """Two nodes in order."""
+    return (one, other) if one < other else (other, one)
+
+
+def localize(nodes: Iterable[str], tests: Iterable[PairTest]) -> Localization:
+    """Reckon from all tests how likely it is that each node and link is bad."""
+    beliefs = _Beliefs(tests)
+    links = sorted({test.nodes for test in beliefs.failed})
+    return Localization(
+        nodes={node: _probability(beliefs.log_odds(node)) for node in nodes},
+        links={link: _probability(beliefs.log_odds(link)) for link in links},
+    )
+
+
+class _Beliefs:
+    """Log odds of parts, and the messages of the failed tests to their parts."""
+
+    def __init__(self, tests: Iterable[PairTest]) -> None:
+        self.failed: list[PairTest] = []
+        self._base: defaultdict[_Part, float] = defaultdict(float)
+        self._failures: defaultdict[_Part, list[int]] = defaultdict(list)
+        for test in tests:
+            for part in _parts(test):
+                if test.passed:
+                    self._base[part] += math.log(1 - SHOWS)
+                else:
+                    self._failures[part].append(len(self.failed))
+            if not test.passed:
+                self.failed.append(test)
+        self._messages = [dict.fromkeys(_parts(test), 0.0) for test in self.failed]
+        for _ in range(_SWEEPS):
+            self._messages = [self._told_by(number) for number in range(len(self.failed))]
+
+    def log_odds(self, part: _Part, *, without: int | None = None) -> float:
+        """What speaks against a part, but for one of the failed tests."""
+        prior = LINK_IS_BAD if isinstance(part, tuple) else NODE_IS_BAD
+        against = (self._messages[n][part] for n in self._failures[part] if n != without)
+        total = math.log(prior / (1 - prior)) + self._base[part] + sum(against)
+        return max(-_LARGEST, min(_LARGEST, total))
+
+    def _told_by(self, number: int) -> dict[_Part, float]:
+        """What a failed test says of each of its parts, given what is believed of the others."""
+        silent = {
+            part: 1 - SHOWS * _probability(self.log_odds(part, without=number))
+            for part in _parts(self.failed[number])
+        }
+        return {part: _evidence(silent, part) for part in silent}
+
+
+def _evidence(silent: Mapping[_Part, float], part: _Part) -> float:
+    others = (1 - NOISE) * math.prod(one for other, one in silent.items() if other != part)
+    return math.log((1 - others * (1 - SHOWS)) / (1 - others))
+
+
+def _parts(test: PairTest) -> tuple[_Part, ...]:
+    return (*test.nodes, test.nodes)
+
+
+def _probability(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def next_pairs(nodes: Sequence[str], tests: Sequence[PairTest]) -> list[Pair]:
+    """The pairs of the next round; no node is in two, and with an odd number one is in none.
+
+    A suspicious link is tested again. Otherwise the most suspicious nodes are paired with the least
+    suspicious ones, with such as they have met least often.
+    """
+    found = localize(nodes, tests)
+    met = Counter(test.nodes for test in tests)
+    pairs = list(_suspicious_links(found, tests))
+    taken = {node for pair in pairs for node in pair}
+    waiting = sorted(
+        (node for node in nodes if node not in taken), key=lambda node: -found.nodes[node]
+    )
+    while len(waiting) > 1:
+        node = waiting.pop(0)
+        partner = min(reversed(waiting), key=lambda other: met[pair_of(node, other)])
+        waiting.remove(partner)
+        pairs.append(pair_of(node, partner))
+    return pairs
+
+
+def _suspicious_links(found: Localization, tests: Sequence[PairTest]) -> Iterator[Pair]:
+    """Links that explain best what failed on them once, which may be noise as well.
+
+    A second failure shuts that out. Whether it is the link or one of its ends, no third would tell,
+    but tests of the ends with others do.
+    """
+    failures = Counter(test.nodes for test in tests if not test.passed)
+    taken: set[str] = set()
+    for link in sorted(found.links, key=lambda link: -found.links[link]):
+        ends = [found.nodes.get(node, 1.0) for node in link]
+        if failures[link] == 1 and max(ends) < found.links[link] and taken.isdisjoint(link):
+            taken.update(link)
+            yield link

@@ -1,0 +1,54 @@
+"""What ``nvidia-smi nvlink --status`` writes."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from holdfast.detectors.judgement import Judgement, undecided, whole
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "nvlink"
+
+_GPU: Final = re.compile(r"^GPU ([0-9]{1,3}): ", re.M)
+_LINK: Final = re.compile(r"^\s{1,8}Link ([0-9]{1,3}): (?:([0-9.]{1,12}) GB/s|(<inactive>))", re.M)
+
+
+def judge_nvlink(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
+    """Judge the links of each GPU.
+
+    Args:
+        text: the output.
+        now: when it was judged.
+        expected: links that each GPU has in this instance type; if None, as many as the GPU with
+            the most of them, for all GPUs of a node are alike.
+
+    """
+    headers = list(_GPU.finditer(text))
+    if not headers:
+        return undecided(
+            f"it shows no GPU: {text.strip()[:200]}" if text.strip() else "it is empty"
+        )
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    active = {
+        header[1]: sum(bool(link[2]) for link in _LINK.finditer(text[header.end() : end]))
+        for header, end in zip(headers, ends, strict=True)
+    }
+    wanted = max(active.values()) if expected is None else expected
+    return whole(_short(active, wanted, now))
+
+
+def _short(active: dict[str, int], wanted: int, now: datetime) -> Iterator[Finding]:
+    for gpu, links in active.items():
+        if links < wanted:
+            yield Finding(
+                family=FAMILY,
+                condition=Condition.NVIDIA_GPU_UNHEALTHY,
+                reason=Reason.NVLINK_COUNT,
+                severity=Severity.FATAL,
+                remedy=Remedy.REBOOT,
+                message=f"GPU {gpu} has {links} active NVLinks, and should have {wanted}",
+                observed_at=now,
+                device=gpu,
+            )
