@@ -50,7 +50,7 @@ def _node_sentence(event: Event) -> str:
         case NodeQuarantined() | NodeReassigned():
             return f"{event.node} needs {event.remedy}: {event.reason}: {event.message}"
         case NodeDraining(node=node):
-            return f"{node} is drained"
+            return f"{node} is being drained"
         case RepairOrdered(node=node, remedy=remedy):
             return f"{node}: {remedy} ordered"
         case RepairPostponed() | RepairOverdue():

@@ -1,5 +1,6 @@
 """Node objects as the API server gives them, for tests of what is made of them."""
 
+import json
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,7 +54,7 @@ def a_node_object(
             "uid": f"uid-of-{name}",
             "resourceVersion": "7",
             "creationTimestamp": created,
-            "labels": dict(labels or {}),
+            "labels": {key: str(value) for key, value in (labels or {}).items()},
             "annotations": dict(annotations or {}),
         },
         "spec": spec,
@@ -62,7 +63,7 @@ def a_node_object(
 
 
 def state_of(node: dict):
-    return trimmed(node, CONVENTIONS)
+    return trimmed(json.loads(json.dumps(node)), CONVENTIONS)
 
 
 def merged(node: dict, patch: dict | None) -> dict:

@@ -109,6 +109,18 @@ def test_what_was_put_before_leaves_no_trace(node, first, second) -> None:
     )
 
 
+@given(records(), records(), st.sampled_from(Verb))
+def test_a_verb_alone_is_one_request_until_it_is_taken_away(record, later, verb) -> None:
+    node = put(a_node_object(annotations={REQUEST: verb.value}), record)
+    asked = word(node).request
+
+    answered = put(node, later)
+    patch = request_patch(state_of(answered), word(answered), asked.id, CONVENTIONS)
+
+    assert word(answered).request == asked
+    assert REQUEST not in annotations(merged(answered, patch))
+
+
 @given(node_objects(), records())
 def test_pods_can_be_placed_exactly_while_the_node_is_schedulable(node, record) -> None:
     after = put(node, record)

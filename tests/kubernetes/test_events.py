@@ -184,6 +184,28 @@ def test_an_event_that_is_not_wanted_holds_up_no_other(sink, api) -> None:
     assert [event["reason"] for event in told(api, 1)] == ["NodeReleased"]
 
 
+def test_a_right_that_is_missing_is_named_until_it_is_given(installed, cluster, clock) -> None:
+    token = cluster.plane.service_account_token("default", "default")
+    api = api_of(cluster, token)
+    sink = KubernetesEvents(api, clock, namespace="holdfast", memory="state")
+    sink.start()
+
+    sink.emit(RELEASED)
+    until(lambda: '"resources": ["events"], "verbs": ["create"]' in sink.error)
+    cluster.kubectl(
+        *("create", "clusterrolebinding", "events", "--clusterrole=cluster-admin"),
+        "--serviceaccount=default:default",
+    )
+
+    def is_written() -> bool:
+        sink.emit(RELEASED)
+        return sink.error == ""
+
+    until(is_written)
+    sink.stop()
+    api.close()
+
+
 def test_what_is_told_while_the_server_is_away_is_sent_when_it_is_back(sink, api, cluster) -> None:
     cluster.plane.stop_api_server()
     sink.emit(QUARANTINED)

@@ -103,7 +103,7 @@ def word_of(state: NodeState, conventions: Conventions, now: datetime) -> Word:
     rejected: list[Rejection] = []
     record = _record(state, rejected)
     report = _report(state, rejected)
-    annotated = _annotated_request(state, record, conventions, now, rejected)
+    annotated = _annotated_request(state, conventions, now, rejected)
     labelled = _labelled_request(state, record, conventions, now, rejected)
     hold = None if state.hold is None else state.hold.strip() or "no reason given"
     return Word(
@@ -227,7 +227,6 @@ def _report(state: NodeState, rejected: list[Rejection]) -> NodeReport | None:
 
 def _annotated_request(
     state: NodeState,
-    record: NodeRecord | None,
     conventions: Conventions,
     now: datetime,
     rejected: list[Rejection],
@@ -238,7 +237,7 @@ def _annotated_request(
     verbs = [verb for verb in Verb if conventions.can_check or verb is not Verb.DEEP_CHECK]
     try:
         if text in frozenset(Verb):
-            request = Request(id=_id(state, record, text), verb=Verb(text), requested_at=now)
+            request = Request(id=digest(state.uid, text), verb=Verb(text), requested_at=now)
         else:
             request = parsed(Request, text)
     except ValueError:

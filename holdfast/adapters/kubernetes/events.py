@@ -13,6 +13,7 @@ from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import (
     AlreadyExists,
     ApiError,
+    Forbidden,
     Json,
     NotFound,
     Unreachable,
@@ -182,6 +183,7 @@ class KubernetesEvents:
         )
         self._queue: queue.Queue[Notice | None] = queue.Queue(QUEUE)
         self._series: OrderedDict[str, _Series] = OrderedDict()
+        self._error = ""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
@@ -195,6 +197,11 @@ class KubernetesEvents:
         with suppress(queue.Full):
             self._queue.put_nowait(None)
         self._thread.join()
+
+    @property
+    def error(self) -> str:
+        """Why the last Event may not be written, empty if it was."""
+        return self._error
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
@@ -225,12 +232,17 @@ class KubernetesEvents:
         """Send it, in the end; False if the API server is away and it is time to stop."""
         while True:
             try:
-                with suppress(ApiError):  # its namespace ends, or we may not write Events there
-                    self._send(notice)
-                return True
+                self._send(notice)
+                self._error = ""
             except Unreachable:
                 if self._stopped.wait(_PAUSE_S):
                     return False
+                continue
+            except Forbidden as error:
+                self._error = str(error)
+            except ApiError:  # its namespace is gone, for example
+                pass
+            return True
 
     def _send(self, notice: Notice) -> None:
         series = self._series.pop(notice.key, None)
