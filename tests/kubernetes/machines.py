@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +99,9 @@ class Fleet:
 
     cluster: Cluster
     folder: Path
+    token_of: Callable[[str], str] | None = None
+    """Gives the token of a node's agent; without it agents may do everything."""
+
     machines: dict[str, Machine] = field(default_factory=dict)
     controllers: list[Controller] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -131,7 +134,8 @@ class Fleet:
         folder.mkdir()
         machine = Machine(name, group, folder)
         provider_id = f"aws:///us-west-2a/{instance or f'i-{uuid.uuid4().hex[:17]}'}"
-        node = self.cluster.nodes.join(name, labels={GROUP: group}, provider_id=provider_id)
+        labels = {GROUP: group, "kubernetes.io/os": "linux"}
+        node = self.cluster.nodes.join(name, labels=labels, provider_id=provider_id)
         self.machines[name] = machine
         self._boot(machine, node.status.nodeInfo.bootID)
         return machine
@@ -142,7 +146,8 @@ class Fleet:
         (machine.folder / "boot_id").write_text(f"{boot_id}\n", encoding="utf-8")
         config = machine.folder / "agent.toml"
         plane = self.cluster.plane
-        (machine.folder / "token").write_text(plane.token, encoding="utf-8")
+        token = plane.token if self.token_of is None else self.token_of(machine.name)
+        (machine.folder / "token").write_text(token, encoding="utf-8")
         config.write_text(
             f"""
             kmsg = "{machine.folder}/kmsg"
@@ -207,7 +212,12 @@ class Fleet:
     # Controllers
 
     def control(
-        self, *, settings: str = "", provider: str = "", kubeconfig: Path | None = None
+        self,
+        *,
+        settings: str = "",
+        provider: str = "",
+        kubeconfig: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Controller:
         """Another controller; without ``provider`` it orders from our own owner of machines."""
         folder = self.folder / f"controller-{len(self.controllers)}"
@@ -225,7 +235,8 @@ class Fleet:
         argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
                 "--kubeconfig", known, "--listen", "0"]  # fmt: skip
         with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:
-            process = subprocess.Popen(argv, stdout=log, stderr=errors)
+            known_as = {**os.environ, **(environment or {})}
+            process = subprocess.Popen(argv, stdout=log, stderr=errors, env=known_as)
         self.controllers.append(Controller(process, folder))
         return self.controllers[-1]
 
@@ -301,8 +312,10 @@ class Fleet:
 
 
 @contextmanager
-def a_fleet(cluster: Cluster, folder: Path) -> Iterator[Fleet]:
-    fleet = Fleet(cluster, folder)
+def a_fleet(
+    cluster: Cluster, folder: Path, token_of: Callable[[str], str] | None = None
+) -> Iterator[Fleet]:
+    fleet = Fleet(cluster, folder, token_of)
     with suppress(Exception):
         fleet.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     fleet.owner.start()

@@ -7,14 +7,19 @@ from pathlib import Path
 import boto3
 import pytest
 from controlled import installed  # noqa: F401 - a fixture
-from machines import REPLACE_XID, Fleet, a_fleet
+from machines import REPLACE_XID, Fleet, a_fleet, stays
 from moto.server import ThreadedMotoServer
-from real_cluster import Cluster
+from real_cluster import Cluster, until
 
-from holdfast.model.names import HealthStatus, Reason
+from holdfast.model.names import Condition, HealthStatus, Reason
 
 REGION = "us-west-2"
 GROUP = "trn1"
+NEURON_LINE = (
+    "NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=i-0592464924bd45322 "
+    "hostname=ip-172-31-61-252 nd-id=0 nc-id=0 serial-num=19fcda00f5ff6eb9 "
+    "action=TERMINATE_INSTANCE"
+)
 
 
 class AutoScaling:
@@ -84,27 +89,40 @@ def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # no
         yield fleet
 
 
-def test_auto_scaling_replaces_the_instance_of_a_faulty_node(fleet: Fleet, aws: str) -> None:
+@pytest.fixture
+def group(fleet: Fleet, aws: str) -> Iterator[AutoScaling]:
+    """Two instances, whose nodes are ``a`` and ``b``."""
     group = AutoScaling(aws, fleet)
-    first, second = group.instances()
-    fleet.start("a", "b", group=GROUP, instances=(first, second))
-    group.nodes = {first: "a", second: "b"}
+    instances = tuple(group.instances())
+    fleet.start("a", "b", group=GROUP, instances=instances)
+    group.nodes = dict(zip(instances, "ab", strict=True))
     group.thread.start()
+    yield group
+    group.stop()
+
+
+def control(fleet: Fleet, aws: str, **environment: str) -> None:
+    provider = f"""
+        [provider]
+        replace = "ec2-autoscaling"
+        [provider.aws]
+        region = "{REGION}"
+        endpoint_url = "{aws}"
+    """
     fleet.control(
-        settings="[nodes]\nmax_unavailable = 1",
-        provider=f"""
-            [provider]
-            replace = "ec2-autoscaling"
-            [provider.aws]
-            region = "{REGION}"
-            endpoint_url = "{aws}"
-        """,
+        settings="[nodes]\nmax_unavailable = 1", provider=provider, environment=environment
     )
     fleet.until_schedulable("a", "b")
 
+
+def test_auto_scaling_replaces_the_instance_of_a_faulty_node(
+    fleet: Fleet, group: AutoScaling, aws: str
+) -> None:
+    first, _ = group.nodes
+    control(fleet, aws)
+
     fleet.machines["a"].log(REPLACE_XID)
     incident = fleet.until_recovered("a")
-    group.stop()
 
     assert incident.reason == Reason.XID_REPLACE
     assert incident.provider_id.endswith(first)
@@ -112,3 +130,41 @@ def test_auto_scaling_replaces_the_instance_of_a_faulty_node(fleet: Fleet, aws: 
     assert first not in group.instances()
     assert set(group.instances()) == set(group.nodes)
     assert fleet.health("spare-1") == HealthStatus.SCHEDULABLE
+
+
+def test_the_neuron_guide_with_recovery_replaces_the_instance(
+    fleet: Fleet, group: AutoScaling, aws: str
+) -> None:
+    first, second = group.nodes
+    control(fleet, aws, ENABLE_RECOVERY="true")
+
+    fleet.machines["a"].log(NEURON_LINE)
+    incident = fleet.until_recovered("a")
+
+    assert incident.reason == Reason.NEURON_SRAM
+    assert first not in group.instances()
+    assert group.instances()[second] == "healthy"
+
+
+def test_the_neuron_guide_without_recovery_marks_the_node_and_no_more(
+    fleet: Fleet, group: AutoScaling, aws: str
+) -> None:
+    control(fleet, aws, ENABLE_RECOVERY="false")
+
+    fleet.machines["a"].log(NEURON_LINE)
+    until(lambda: fleet.phase("a") == "quarantined")
+    until(lambda: condition(fleet, "a") == ("True", Reason.NEURON_SRAM))
+
+    assert fleet.health("a") == HealthStatus.PENDING_REPLACEMENT
+    assert fleet.is_marked("a")
+    assert condition(fleet, "b") == ("False", "NeuronHasNoError")
+    stays(lambda: set(group.instances().values()) == {"healthy"}, 2)
+
+
+def condition(fleet: Fleet, name: str) -> tuple[str, str] | None:
+    """Status and reason of ``NeuronHealth``."""
+    node = fleet.node(name)
+    found = [] if node is None else node["status"]["conditions"]
+    return next(
+        ((one["status"], one["reason"]) for one in found if one["type"] == Condition.NEURON), None
+    )
