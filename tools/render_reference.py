@@ -21,6 +21,7 @@ from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
 from holdfast.adapters.slurm.agent_settings import AgentSlurm
 from holdfast.apps import agent_config, exit_codes
+from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
 from holdfast.detectors.table import detectors
@@ -64,8 +65,8 @@ def agent_config_page() -> Iterator[str]:
         "log": agent_config.LogSettings,
         "telemetry": agent_config.TelemetrySettings,
         "kubernetes": AgentKubernetes,
-    }
         "slurm": AgentSlurm,
+    }
     yield from _knobs(agent_config.AgentConfig, without=tables)
     for title, kind in (("detectors.NAME", agent_config.DetectorSettings), *tables.items()):
         yield from ["", f"## [{title}]", "", _prose(kind.__doc__), ""]
@@ -90,6 +91,40 @@ def providers_page() -> Iterator[str]:
         kind = next(one for one in (kinds[table], *get_args(kinds[table])) if is_dataclass(one))
         yield from ["", f"## [provider.{table}]", "", _prose(kind.__doc__), ""]
         yield from _knobs(kind)
+
+
+def controller_config_page() -> Iterator[str]:
+    """Every key of the file that ``holdfast controller --config`` reads."""
+    yield from _head("Configuration of the controller", controller_config)
+    yield (
+        "`holdfast controller --config FILE` reads a TOML file with these keys and tables. The "
+        "tables `nodes` and `jobs` are described in [Policy](policy.md), `provider` in "
+        f"[Providers](providers.md). {UNITS}"
+    )
+    kind = controller_config.ControllerConfig
+    yield ""
+    yield from _knobs(kind, without=[*_tables(kind)])
+    yield from _table_sections(kind, "", without=("nodes", "jobs", "provider"))
+
+
+def _tables(kind: type) -> dict[str, type]:
+    """The fields of a configuration that are tables themselves."""
+    hints = get_type_hints(kind)
+    found = {
+        name: next((one for one in (hint, *get_args(hint)) if is_dataclass(one)), None)
+        for name, hint in hints.items()
+    }
+    return {
+        name: one for name, one in found.items() if one is not None and not hasattr(one, "parse")
+    }
+
+
+def _table_sections(kind: type, path: str, *, without: Container[str] = ()) -> Iterator[str]:
+    for name, table in _tables(kind).items():
+        if name not in without:
+            yield from ["", f"## [{path}{name}]", "", _prose(table.__doc__), ""]
+            yield from _knobs(table, without=[*_tables(table)])
+            yield from _table_sections(table, f"{path}{name}.")
 
 
 def exit_codes_page() -> Iterator[str]:
@@ -155,6 +190,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
     "agent-config.md": agent_config_page,
+    "controller-config.md": controller_config_page,
     "providers.md": providers_page,
     "exit-codes.md": exit_codes_page,
     "events.md": events_page,

@@ -18,8 +18,8 @@ class Host(Protocol):
         A bounded amount, so there may be more; empty once there is none. An agent that starts again
         in the same boot goes on behind the last ``commit``. In a new boot it reads all that the
         kernel has logged since, and nothing of the boot before. Samples of the state are taken in
-        the background when they are due: this waits for none. A log that cannot be read is told with
-        the sample ``LOGS``.
+        the background when they are due: this waits for none. A log that cannot be read is told
+        with the sample ``LOGS``.
         """
         ...
 
