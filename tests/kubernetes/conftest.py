@@ -40,14 +40,21 @@ def training_operator(
     request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: dict[str, Path]
 ) -> None:
     """Kubeflow's training operator runs from now on, for ``PyTorchJob`` and its like."""
+    run_training_operator(request, control_plane, binaries)
+
+
+def run_training_operator(
+    request: pytest.FixtureRequest, plane: ControlPlane, binaries: dict[str, Path]
+) -> None:
+    """On a control plane of one's own."""
     name = "training-operator"
     operator = built(request, name)[name]
     crds = module_files(name, "github.com/kubeflow/training-operator") / "manifests/base/crds"
     subprocess.run(
-        [binaries["kubectl"], "--kubeconfig", control_plane.kubeconfig(), "create", "-k", crds],
+        [binaries["kubectl"], "--kubeconfig", plane.kubeconfig(), "create", "-k", crds],
         check=True,
     )
-    control_plane.run(name, operator)
+    plane.run(name, operator)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from real_cluster import Cluster, connected, until
 
 from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.api_errors import AlreadyExists
+from holdfast.adapters.kubernetes.api_errors import AlreadyExists, NotFound
 from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
 from holdfast.adapters.kubernetes.encoding import compact
 from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
@@ -38,12 +38,19 @@ def api_of(cluster: Cluster, token: str = "") -> Api:
 def install(cluster: Cluster) -> None:
     """The namespace and the CRD, as the chart brings them. They stay until the tests are over."""
     cluster.kubectl("apply", "-f", str(CRD))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/incidents.holdfast.dev")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     with closing(api_of(cluster)) as api:
         with suppress(AlreadyExists):
             api.create("/api/v1/namespaces", namespace)
-        list(api.list("/apis/holdfast.dev/v1/incidents"))  # until the API server serves them
+        until(lambda: is_served(api, "/apis/holdfast.dev/v1/incidents"))
+
+
+def is_served(api: Api, collection: str) -> bool:
+    """Whether the API server knows a kind; it takes a moment after its definition."""
+    try:
+        return list(api.list(collection)) is not None
+    except NotFound:
+        return False
 
 
 class Controlled:

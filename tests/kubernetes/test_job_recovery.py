@@ -1,21 +1,24 @@
 """Jobs that lose nodes, with Kubeflow's training operator and a real controller."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from controlled import installed  # noqa: F401 - a fixture
-from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet
-from real_cluster import Cluster, until
-from training import Training
+from conftest import run_training_operator
+from controlled import install, installed  # noqa: F401 - a fixture
+from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, stays
+from real_cluster import Cluster, connected, until
+from training import JOBS, PODS, Training
+
+from holdfast.model.names import Labels, Reason
+from holdfast.testing.control_plane import ControlPlane
 
 SETTINGS = """
 [nodes]
 drain_timeout = "20s"
 max_unavailable = 2
 """
-REPLACED = "NvidiaGpuXidErrorPendingReplacement"
-
 pytestmark = pytest.mark.usefixtures("training_operator")
 
 
@@ -58,3 +61,161 @@ def test_a_fault_restarts_the_whole_job_on_other_nodes(
     assert touch.resumed_at is not None
     until(lambda: "Running" in [reason for reason, _ in job.events])
     assert "NodeFault" in [reason for reason, _ in job.events]
+
+
+def test_a_failed_container_restarts_the_whole_job_at_the_expense_of_the_application(
+    fleet: Fleet, job: Training
+) -> None:
+    before = {pod["metadata"]["uid"] for pod in job.pods.values()}
+
+    job.container_fails("llama-worker-0", 137, "OOMKilled")
+    job.until_running(2)
+
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in job.pods.values())
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 1)
+    evidence = job.record["attempts"][0]["failure"]["evidence"]
+    assert evidence == "node rank 1 was ended by signal 9 (OOMKilled)"
+    until(lambda: "ApplicationFailure" in [reason for reason, _ in job.events])
+    assert fleet.orders == []
+
+
+def test_a_pod_that_somebody_takes_away_costs_no_retry(fleet: Fleet, job: Training) -> None:
+    fleet.api.delete(f"{PODS}/llama-worker-0")
+    job.until_running(2)
+
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 0)
+    assert job.record["attempts"][0]["failure"]["reason"] == Reason.RANK_EVICTED
+
+
+def test_a_job_whose_restarts_are_spent_has_failed_and_says_why(
+    fleet: Fleet, job: Training
+) -> None:
+    for attempt in (1, 2, 3, 4):
+        job.until_running(attempt)
+        job.container_fails("llama-master-0", 1)
+
+    until(lambda: "Failed" in job.conditions)
+    until(lambda: job.phase == "failed")
+    assert job.pods == {}
+    (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
+    assert failed["message"].startswith("3 application retries are spent; last: RankExited on")
+    until(lambda: "RestartsSpent" in [reason for reason, _ in job.events])
+
+
+def test_a_job_stays_down_while_its_replacement_is_prepared(fleet: Fleet) -> None:
+    fleet.carries_out = False
+    fleet.start("a", "b")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b")
+    job = Training(fleet.cluster, fleet.api)
+    job.submit()
+    job.until_running(1)
+
+    fleet.machines["b"].log(REPLACE_XID)
+    until(lambda: job.phase == "waiting" and fleet.orders)
+    stays(lambda: job.is_suspended and job.pods == {}, 1)
+
+    fleet.carries_out = True
+    job.until_running(2)
+    assert job.nodes == ["a", "spare-1"]
+
+
+def test_a_job_that_is_let_go_is_not_left_suspended(fleet: Fleet) -> None:
+    fleet.carries_out = False
+    fleet.start("a", "b")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b")
+    job = Training(fleet.cluster, fleet.api)
+    job.submit()
+    job.until_running(1)
+    fleet.machines["b"].log(REPLACE_XID)
+    until(lambda: job.phase == "waiting")
+
+    key = Labels().enable_job_auto_resume
+    fleet.api.patch(f"{JOBS}/llama", {"metadata": {"annotations": {key: None}}})
+
+    until(lambda: not job.is_suspended and job.record == {})
+    until(lambda: len(job.pods) == 2)
+
+
+def test_a_job_that_a_person_suspends_is_left_alone(fleet: Fleet, job: Training) -> None:
+    fleet.api.patch(f"{JOBS}/llama", {"spec": {"runPolicy": {"suspend": True}}})
+    until(lambda: job.pods == {})
+    stays(lambda: job.is_suspended, 1)
+
+    fleet.api.patch(f"{JOBS}/llama", {"spec": {"runPolicy": {"suspend": False}}})
+    job.until_running(2)
+
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 0)
+    assert job.record["attempts"] == []
+
+
+def test_what_cannot_be_used_is_told_and_other_jobs_are_restarted(
+    fleet: Fleet, job: Training
+) -> None:
+    names = Labels()
+    fleet.start("d")
+    odd = Training(fleet.cluster, fleet.api, name="odd", annotations={
+        names.enable_job_auto_resume: "yes", names.job_max_retry_count: "-1",
+    })  # fmt: skip
+    odd.submit()
+
+    until(lambda: len(odd.events) == 2)
+    assert {reason for reason, _ in odd.events} == {"InvalidInput"}
+    assert odd.record == {}
+    job.container_fails("llama-worker-0", 1)
+    job.until_running(2)
+
+
+def test_a_controller_that_dies_in_the_middle_of_a_restart_is_followed_by_one_that_ends_it(
+    fleet: Fleet, job: Training
+) -> None:
+    bad = job.nodes[1]
+    fleet.cluster.nodes.hang(bad)  # so that its pod stays, and the restart with it
+    fleet.machines[bad].log(REPLACE_XID)
+    until(lambda: job.phase == "stopping")
+    fleet.controllers[0].kill()
+
+    fleet.control(settings=SETTINGS)
+    job.until_running(2)
+
+    assert job.record["hardware_retries"] == 1
+    assert bad not in job.nodes
+    assert len({order["token"] for order in fleet.orders}) == 1
+
+
+def test_a_node_that_dies_in_silence_is_fenced_before_its_job_goes_on(
+    quick: Fleet,
+) -> None:
+    quick.start("a", "b", "c")
+    quick.control(settings=f'{SETTINGS}heartbeat_timeout = "12s"\n')
+    quick.until_schedulable("a", "b", "c")
+    job = Training(quick.cluster, quick.api)
+    job.submit()
+    job.until_running(1)
+    dead = job.nodes[1]
+    quick.carries_out = False
+
+    quick.cluster.nodes.hang(dead)
+    quick.machines[dead].power_off()
+    until(lambda: quick.orders)
+    stays(lambda: job.phase == "stopping" and "llama-worker-0" in job.pods, 2)
+
+    quick.carries_out = True
+    job.until_running(2)
+    assert dead not in job.nodes
+    assert job.record["attempts"][0]["failure"]["reason"] == Reason.NODE_SILENT
+
+
+@pytest.fixture
+def quick(binaries: dict[str, Path], request: pytest.FixtureRequest, tmp_path: Path):
+    """A fleet on a control plane that gives up on nodes soon."""
+    grace = timedelta(seconds=4)
+    with (
+        ControlPlane(binaries, node_grace=grace) as plane,
+        connected(plane, binaries) as cluster,
+    ):
+        run_training_operator(request, plane, binaries)
+        install(cluster)
+        with a_fleet(cluster, tmp_path) as fleet:
+            yield fleet

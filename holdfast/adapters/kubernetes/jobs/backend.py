@@ -113,7 +113,7 @@ class KubernetesJobs:
             self._reject()
             for job in self._jobs.values():
                 self._let_go(job)
-        self._attempts.keep(job.state.uid for job in self._jobs.values())
+        self._attempts.keep(job.state.uid for job in self._jobs.values() if job.record is not None)
         views = tuple(
             self._view(job, job.record) for job in self._jobs.values() if job.record is not None
         )
@@ -132,7 +132,8 @@ class KubernetesJobs:
         for _ in range(_TRIES):
             whole = self._api.get(state.path)
             fresh = known.kind.trimmed(whole, self._labels)
-            if _is_other(fresh, state):
+            is_over = fresh.ending is not None and state.ending is None
+            if _is_other(fresh, state) or (is_over and not record.phase.is_final):
                 known.follower.learn(whole)
                 raise BackendError(f"{job} was changed by somebody else")
             if record.phase is JobPhase.FAILED and fresh.ending is None:

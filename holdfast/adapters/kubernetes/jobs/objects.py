@@ -1,5 +1,6 @@
 """Job objects and their pods, trimmed to what Holdfast reads of them."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,6 +28,9 @@ _TOO_MUCH: Final = "TerminationByKubelet"
 
 _SIGNALS: Final = range(129, 193)
 """Exit codes with which a runtime, like a shell, tells of a signal: 128 and its number."""
+
+_ENDED: Final = (-signal.SIGTERM, -signal.SIGKILL)
+"""How containers end whose pod is deleted."""
 
 _GRACE_S: Final = 30  # Kubernetes' default
 _GENERIC_FAILURE: Final = 1
@@ -196,8 +200,7 @@ def pod_state(pod: Json, member: Member) -> PodState:
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owners: Sequence[Json] = metadata.get("ownerReferences") or ()
     phase = status.get("phase", "")
-    exits = _exit(status, member.container, has_ended=phase == PodPhase.FAILED)
-    evicted = _evicted(metadata, status)
+    exit_ = _exit(status, member.container, has_ended=phase == PodPhase.FAILED)
     return PodState(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -209,8 +212,8 @@ def pod_state(pod: Json, member: Member) -> PodState:
         created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
         is_terminating=bool(metadata.get("deletionTimestamp")),
         resources=devices(spec),
-        exit=exits,
-        evicted=evicted,
+        exit=exit_,
+        evicted=_evicted(metadata, status, exit_),
     )
 
 
@@ -255,10 +258,23 @@ def _exit_of(told: Json) -> Exit:
     )
 
 
-def _evicted(metadata: Json, status: Json) -> str:
+def _evicted(metadata: Json, status: Json, exit_: Exit | None) -> str:
     for one in status.get("conditions") or ():
         if one.get("type") == _DISRUPTED and one.get("status") == "True":
             reason = str(one.get("reason", ""))
             return "" if reason == _TOO_MUCH else reason
-    has_failed = status.get("phase") == PodPhase.FAILED
-    return "Deleted" if metadata.get("deletionTimestamp") and not has_failed else ""
+    gone_at = time_of(metadata.get("deletionTimestamp"))
+    if gone_at is None or (exit_ is not None and _is_older(exit_, gone_at, metadata)):
+        return ""
+    return "Deleted"
+
+
+def _is_older(exit_: Exit, gone_at: datetime, metadata: Json) -> bool:
+    """Whether a container ended before its pod was deleted, and not by that.
+
+    Times are in whole seconds; within one, the signals of a deletion tell.
+    """
+    asked_at = gone_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    if exit_.at is None or exit_.at < asked_at:
+        return True
+    return exit_.at == asked_at and exit_.code not in _ENDED

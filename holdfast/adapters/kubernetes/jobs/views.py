@@ -47,8 +47,8 @@ def record_of(state: JobState, wishes: Wishes, seen_at: datetime) -> JobRecord |
         return None
     if state.ending is not None or (record.phase in HELD and state.is_suspended):
         return record
-    if state.is_suspended:
-        return None
+    if state.is_suspended or (record.phase is JobPhase.RUNNING and state.is_stop_seen):
+        return None  # in the second case its operator has not heard yet that it may run again
     is_new_run = state.started_at is not None and state.started_at > record.phase_since
     if record.phase in HELD or (record.phase is JobPhase.RUNNING and is_new_run):
         return _begun_by_others(state, record, seen_at)
@@ -163,7 +163,7 @@ def _ended(pod: PodState, told: Exit) -> RankView:
         exit_code=told.code or _UNKNOWN_EXIT,
         ended_at=told.at,
         reason=told.reason,
-        is_evicted=bool(pod.evicted) and pod.evicted != "Deleted",
+        is_evicted=bool(pod.evicted),
     )
 
 

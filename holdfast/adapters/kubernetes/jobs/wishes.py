@@ -37,7 +37,7 @@ class Wishes:
 def wishes_of(state: JobState, labels: Labels) -> Wishes:
     """Read the annotations of a job. Never raises: what cannot be read is rejected."""
     rejected: list[Rejection] = []
-    is_on = _SWITCH.get((state.auto_resume or "false").strip().lower())
+    is_on = _SWITCH.get("false" if state.auto_resume is None else state.auto_resume.strip().lower())
     if is_on is None:
         key = labels.enable_job_auto_resume
         rejected.append(_rejection(key, state.auto_resume, '"true" or "false"'))

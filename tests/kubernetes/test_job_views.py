@@ -1,0 +1,318 @@
+"""What is made of a job object and its pods."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from job_objects import (
+    BEGAN,
+    LABELS,
+    a_pod,
+    a_record,
+    a_state,
+    at,
+    container,
+    disrupted,
+    ended,
+    wishes,
+)
+
+from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
+from holdfast.adapters.kubernetes.jobs.views import LATE, job_view, nodes_of, record_of
+from holdfast.model.jobs import JobPhase, Placing, RankView
+from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD
+
+SEEN = BEGAN + timedelta(seconds=30)
+HELD = [JobPhase.STOPPING, JobPhase.WAITING]
+GOING = [JobPhase.STARTING, JobPhase.RUNNING]
+STOPPED = {"suspend": True, "conditions": ("Suspended",)}
+
+
+def record_now(state, seen_at=SEEN):
+    return record_of(state, wishes(state), seen_at)
+
+
+def view(state, pods, *, lost=None, watched=lambda node: True, **more):
+    record = record_now(state)
+    counts = {node: watched(node) for node in nodes_of(record, pods, lost or {})}
+    return job_view(state, wishes(state), record, pods, lost=lost or {}, counts=counts, **more)
+
+
+# whose attempt it is
+
+
+def test_a_job_that_others_have_begun_is_in_its_first_attempt() -> None:
+    record = record_now(a_state())
+
+    assert record is not None
+    assert (record.phase, record.attempt) == (JobPhase.STARTING, 1)
+    assert record.started_at == record.phase_since == BEGAN
+
+
+def test_of_a_job_that_was_there_before_us_only_what_happened_lately_counts() -> None:
+    record = record_now(a_state(), seen_at=BEGAN + timedelta(hours=1))
+
+    assert record is not None
+    assert record.started_at == BEGAN + timedelta(hours=1) - LATE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"annotations": {LABELS.enable_job_auto_resume: None}},
+        {"annotations": {LABELS.enable_job_auto_resume: "false"}},
+        {"annotations": {LABELS.enable_job_auto_resume: "yes"}},
+        {"annotations": {JOB_RECORD: "{"}},
+        {"deletionTimestamp": at(9)},
+        {"suspend": True},
+        {"conditions": ("Succeeded",)},
+        {"conditions": ("Failed",)},
+        {"record": a_record(JobPhase.FAILED)},
+        {"record": a_record(JobPhase.RUNNING), **STOPPED},
+        {"record": a_record(JobPhase.STARTING), **STOPPED},
+        {"record": a_record(JobPhase.RUNNING), "conditions": ("Suspended",)},
+    ],
+    ids=str,
+)
+def test_a_job_is_left_alone(changes) -> None:
+    assert record_now(a_state(**changes)) is None
+
+
+@pytest.mark.parametrize("phase", HELD)
+def test_a_job_that_we_hold_goes_on_from_its_record(phase) -> None:
+    record = a_record(phase)
+
+    assert record_now(a_state(record=record, **STOPPED)) == record
+
+
+@pytest.mark.parametrize("phase", GOING)
+def test_an_attempt_that_we_have_begun_goes_on_from_its_record(phase) -> None:
+    record = a_record(phase)
+
+    assert record_now(a_state(record=record)) == record
+
+
+@pytest.mark.parametrize(
+    ("record", "started"),
+    [*((a_record(phase), 0) for phase in HELD), (a_record(JobPhase.RUNNING), 11)],
+)
+def test_a_job_that_somebody_starts_anew_is_in_another_attempt_that_costs_nothing(
+    record, started
+) -> None:
+    found = record_now(a_state(record=record, started=started))
+
+    assert found is not None
+    assert (found.phase, found.attempt) == (JobPhase.STARTING, 2)
+    assert found.hardware_retries == record.hardware_retries
+
+
+@pytest.mark.parametrize("phase", [*HELD, *GOING])
+def test_a_job_that_is_over_is_told_to_the_core_once_it_has_a_record(phase) -> None:
+    state = a_state(record=a_record(phase), conditions=("Failed",))
+
+    found = view(state, [])
+
+    assert found.ending is not None
+    assert (found.ending.outcome, found.ending.reason) == (JobPhase.FAILED, "it is Failed")
+
+
+# ranks
+
+
+def test_ranks_are_those_pods_that_have_started() -> None:
+    pods = [a_pod(1, node="b"), a_pod(0, phase="Pending"), a_pod(2, node="", phase="Pending")]
+
+    found = view(a_state(workers=2), pods)
+
+    assert found.ranks == (RankView(rank=1, node="b"),)
+    assert found.record.placement == ("a", "b")
+    assert (found.spec.nodes, found.spec.placing) == (3, Placing.SCHEDULER)
+    assert found.spec.name == "pytorchjob/default/llama"
+
+
+def test_only_nodes_that_somebody_vouches_for_are_in_the_placement() -> None:
+    found = view(a_state(), [a_pod(0), a_pod(1, node="b")], watched=lambda node: node == "b")
+
+    assert found.record.placement == ("b",)
+
+
+def test_a_rank_that_was_placed_on_a_node_that_is_gone_is_not_forgotten() -> None:
+    state = a_state(record=a_record(placement=("gone", "b")))
+
+    assert view(state, [a_pod(1, node="b")]).record.placement == ("gone", "b")
+
+
+@pytest.mark.parametrize(
+    ("pod", "code", "reason"),
+    [
+        (a_pod(phase="Failed", status=container(state=ended(3))), 3, ""),
+        (a_pod(phase="Failed", status=container(state=ended(137))), -9, ""),
+        (a_pod(status=container(lastState=ended(1))), 1, ""),
+        (a_pod(status=container(lastState=ended(137, 20, "OOMKilled"))), -9, "OOMKilled"),
+        (a_pod(phase="Failed", status={"reason": "Evicted"}), 1, "Evicted"),
+        (a_pod(phase="Succeeded", status=container(state=ended(0))), 0, ""),
+    ],
+)
+def test_the_end_of_a_container_is_that_of_its_rank(pod, code, reason) -> None:
+    (rank,) = view(a_state(workers=0), [pod]).ranks
+
+    assert (rank.exit_code, rank.reason, rank.is_evicted) == (code, reason, False)
+
+
+def test_an_end_before_the_attempt_is_not_of_it() -> None:
+    old = a_pod(status=container(lastState=ended(1, -1)))
+    same_second = a_pod(status=container(lastState=ended(1, 0)))
+    state = a_state(workers=0, record=a_record(started_at=BEGAN + timedelta(milliseconds=300)))
+
+    assert view(state, [old]).ranks[0].exit_code is None
+    assert view(state, [same_second]).ranks[0].exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (a_pod(deletionTimestamp=at(20)), "Deleted"),
+        (a_pod(status=disrupted("PreemptionByScheduler")), "PreemptionByScheduler"),
+        (
+            a_pod(
+                phase="Failed",
+                status={**disrupted("EvictionByEvictionAPI"), **container(state=ended(143))},
+            ),
+            "",
+        ),
+    ],
+)
+def test_a_pod_that_has_to_leave_was_evicted(pod, reason) -> None:
+    (rank,) = view(a_state(workers=0), [pod]).ranks
+
+    assert rank.is_evicted
+    assert rank.exit_code is not None
+    assert rank.reason == reason
+
+
+def test_a_pod_that_its_kubelet_ends_for_want_of_something_has_failed() -> None:
+    status = {**disrupted("TerminationByKubelet"), "reason": "Evicted"}
+
+    (rank,) = view(a_state(workers=0), [a_pod(phase="Failed", status=status)]).ranks
+
+    assert not rank.is_evicted
+    assert rank.exit_code == 1
+
+
+def test_while_it_is_held_every_pod_that_is_there_counts() -> None:
+    state = a_state(record=a_record(JobPhase.STOPPING), **STOPPED)
+    done = a_pod(1, node="b", phase="Succeeded")
+
+    found = view(state, [a_pod(0), done], fenced=[done])
+
+    assert found.ranks == (
+        RankView(rank=0, node="a"),
+        RankView(rank=1, node="b", is_fenced=True),
+    )
+    assert found.is_stop_seen
+    assert not view(replace(state, is_stop_seen=False), []).is_stop_seen
+
+
+# pods that are gone
+
+
+def lost(attempts, *pods, number=1):
+    return attempts.lost("job-uid", number, pods)
+
+
+def test_a_pod_that_was_made_anew_is_a_rank_that_was_lost() -> None:
+    attempts = AttemptPods(LastWords())
+    assert lost(attempts, a_pod(0), a_pod(1)) == {}
+
+    again = a_pod(1, uid="another", phase="Pending", node="")
+    gone = lost(attempts, a_pod(0), again)
+    assert list(gone) == [1]
+    found = view(a_state(), [a_pod(0), again], lost=gone)
+    assert [rank.exit_code for rank in found.ranks] == [None, 1]
+    assert found.ranks[1].is_evicted
+
+    assert lost(attempts, a_pod(0), again, number=2) == {}
+    attempts.forget("job-uid")
+    assert lost(attempts, a_pod(0), again) == {}
+
+
+def test_a_pod_that_has_never_run_is_not_missed() -> None:
+    attempts = AttemptPods(LastWords())
+    lost(attempts, a_pod(1, phase="Pending", node=""))
+
+    assert lost(attempts, a_pod(1, uid="another")) == {}
+
+
+def test_how_a_pod_ended_is_known_though_it_was_deleted_at_once() -> None:
+    words = LastWords()
+    attempts = AttemptPods(words)
+    lost(attempts, a_pod(0))
+    words.note(a_pod(0, phase="Failed", status=container(state=ended(7))))
+
+    found = view(a_state(workers=0), [], lost=lost(attempts))
+
+    (rank,) = found.ranks
+    assert (rank.exit_code, rank.is_evicted) == (7, False)
+
+
+# what people ask for
+
+
+@pytest.mark.parametrize(
+    ("text", "is_on"), [("true", True), (" True ", True), ("false", False), ("FALSE", False)]
+)
+def test_the_switch_is_read_as_people_write_it(text, is_on) -> None:
+    found = wishes(a_state(annotations={LABELS.enable_job_auto_resume: text}))
+
+    assert (found.auto_resume, found.rejected) == (is_on, ())
+
+
+@pytest.mark.parametrize("text", ["", "yes", "1", "true,", "tru"])
+def test_a_switch_that_cannot_be_read_is_off_and_rejected(text) -> None:
+    found = wishes(a_state(annotations={LABELS.enable_job_auto_resume: text}))
+
+    assert not found.auto_resume
+    assert [one.key for one in found.rejected] == [LABELS.enable_job_auto_resume]
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1001", "1000000000", "2.0", "two", "²", "9" * 5000])
+@pytest.mark.parametrize("key", [LABELS.job_max_retry_count, APP_MAX_RETRY_COUNT])
+def test_a_count_that_cannot_be_meant_is_rejected_and_the_default_holds(key, text) -> None:
+    found = wishes(a_state(annotations={key: text}))
+
+    assert found.auto_resume
+    assert (found.max_retries, found.max_app_retries) == (1, 3)
+    (rejected,) = found.rejected
+    assert rejected.key == key
+    assert len(rejected.value) < 200
+
+
+@pytest.mark.parametrize(("text", "count"), [("0", 0), ("2", 2), (" 1000 ", 1000)])
+def test_counts_are_read(text, count) -> None:
+    keys = (LABELS.job_max_retry_count, APP_MAX_RETRY_COUNT)
+    found = wishes(a_state(annotations=dict.fromkeys(keys, text)))
+
+    assert (found.max_retries, found.max_app_retries) == (count, count)
+    assert found.rejected == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "is_evicted"),
+    [
+        (1, 19, False),
+        (1, 20, False),
+        (143, 19, False),
+        (143, 20, True),
+        (137, 20, True),
+        (1, 21, True),
+    ],
+)
+def test_what_came_first_decides_between_a_failure_and_a_deletion(
+    code, seconds, is_evicted
+) -> None:
+    deleted = {"deletionTimestamp": at(50), "deletionGracePeriodSeconds": 30}
+    pod = a_pod(phase="Failed", status=container(state=ended(code, seconds)), **deleted)
+
+    (rank,) = view(a_state(workers=0), [pod]).ranks
+
+    assert rank.is_evicted == is_evicted
