@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
-from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent_config import AgentConfig, KernelSource
 from holdfast.apps.agent_probe import probe
 from holdfast.apps.agent_session import AgentSession
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.detectors.contract import Profile
+from holdfast.detectors.contract import LOGS, Profile
 from holdfast.kit.config import load_config
 from holdfast.kit.processes import die_with_parent
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import parse_duration
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
 POLL_S: Final = 0.05
@@ -82,13 +83,22 @@ def load(options: argparse.Namespace) -> AgentConfig:
 
 
 def _look(options: argparse.Namespace) -> int:
+    config = load(options)
+    if config.source is KernelSource.FILES:
+        _say("log files hold earlier boots, too, and are left out: see holdfast scan kernel-log")
     try:
-        report = probe(load(options))
+        report = probe(config)
     except BackendError as error:
         _say(str(error))
         return ExitCode.BAD_INPUT
     sys.stdout.write(_TEXTS[getattr(options, "output", "text")](report))
-    return ExitCode.FAILED if report.faults else ExitCode.OK
+    unread = [notice for notice in report.notices if notice.reason == Reason.SOURCE_FAILED]
+    for notice in unread:
+        _say(notice.message)
+    if report.faults:
+        return ExitCode.FAILED
+    is_deaf = any(notice.device == LOGS for notice in unread)
+    return ExitCode.BAD_INPUT if is_deaf else ExitCode.OK
 
 
 def _as_text(report: NodeReport) -> str:

@@ -509,6 +509,41 @@ def test_once_says_what_it_cannot_read(
     assert f"cannot use {agent.kmsg}: No such file or directory" in capsys.readouterr().err
 
 
+def test_once_without_the_kernels_log_is_no_word_of_health(
+    agent: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.configure(top='source = "journald"')
+
+    assert main(["--config", str(agent.file), "--once"]) == 2
+    assert "holdfast agent: cannot judge logs: " in capsys.readouterr().err
+
+
+def test_once_says_that_it_leaves_syslog_files_alone(
+    agent: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = agent.kmsg.with_name("messages")
+    log.write_text(f"Nov 20 12:00:00 n1 kernel: {XID.format(74)}\n", encoding="utf-8")
+    agent.configure(top='source = "files"')
+    text = agent.file.read_text(encoding="utf-8").replace(
+        "log_files = []", f'log_files = ["{log}"]'
+    )
+    agent.file.write_text(text, encoding="utf-8")
+
+    assert main(["--config", str(agent.file), "--once"]) == 0
+    assert "holdfast scan kernel-log" in capsys.readouterr().err
+
+
+def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
+    agent: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(agent.root, "proc/meminfo", "nothing\n")
+
+    assert main(["--config", str(agent.file), "--once"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "holdfast agent: cannot judge memory: meminfo has no MemAvailable\n"
+    assert "no fault" in told.out
+
+
 def test_a_healthy_node_is_told_in_words(
     agent: Configured, capsys: pytest.CaptureFixture[str]
 ) -> None:

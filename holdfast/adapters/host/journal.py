@@ -24,6 +24,12 @@ NAME: Final = "journald"
 PATIENCE: Final = timedelta(seconds=30)
 """For what the journal holds already."""
 
+_EMPTY: Final = (
+    "the journal holds no message of the kernel of this boot: journald may not read or not keep "
+    "them, or it is not the journal of this machine"
+)
+"""Every kernel says much while it starts: silence is blindness."""
+
 _FIELDS: Final = "MESSAGE,SYSLOG_FACILITY"
 _KERNEL: Final = ("0", "1", None)
 """Facilities: the kernel's, and that of users who wrote to /dev/kmsg, as every public recipe for
@@ -59,7 +65,7 @@ class Journal:
     @property
     def error(self) -> str:
         """Why nothing can be read at present; empty if something can."""
-        return self._stream.error
+        return self._stream.error or ("" if self._cursor or self._last else _EMPTY)
 
     @property
     def position(self) -> Position:

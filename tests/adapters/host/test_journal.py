@@ -239,6 +239,22 @@ def test_a_journalctl_that_is_missing_is_told(tmp_path: Path) -> None:
     machine.close()
 
 
+def test_a_journal_without_the_kernel_is_told_until_the_kernel_says_something(
+    fake: FakeJournal,
+) -> None:
+    (fake.folder / "records").touch()
+    machine = host(str(fake.command), fake.folder)
+    [blind] = machine.read().samples.values()
+    machine.close()
+    fake.add("noise")
+    machine = host(str(fake.command), fake.folder)
+    [seeing] = machine.read().samples.values()
+    machine.close()
+
+    assert blind.error.startswith("the journal holds no message of the kernel of this boot")
+    assert seeing.error == ""
+
+
 def test_what_was_committed_is_read_once_over_agents(fake: FakeJournal) -> None:
     fake.add("NVRM: a")
 
