@@ -114,12 +114,12 @@ class Machine:
     def _signal_slurm(self, signum: int) -> None:
         for plug in self._plugs.values():
             for pid in descendants(plug.pid):
-                if _name(pid).startswith("slurm"):
+                if _name(pid) in ("slurmd", "slurmstepd"):
                     send(pid, signum)
 
 
 def _name(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
     except (FileNotFoundError, ProcessLookupError):
         return ""

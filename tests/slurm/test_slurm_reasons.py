@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.adapters.slurm.reasons import Author, our_reason, word_of
+from holdfast.model.health import Remedy
+from holdfast.model.names import SlurmReason
+from holdfast.model.nodes import Phase
+from holdfast.model.requests import Verb
+from holdfast.testing.builders import a_course, a_record
+
+
+@pytest.mark.parametrize(
+    ("text", "verb"),
+    [
+        ("Action:Replace", Verb.REPLACE),
+        ("Action:Reboot", Verb.REBOOT),
+        ("Action:Replace : Not responding", Verb.REPLACE),
+        ("Action:Reboot : reboot issued : reboot timed out", Verb.REBOOT),
+        ("Action:Reboot after the fan was loud", Verb.REBOOT),
+    ],
+)
+def test_the_leading_token_asks(text: str, verb: Verb) -> None:
+    word = word_of(text)
+
+    assert (word.author, word.verb, word.meant) == (Author.REQUEST, verb, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("action:replace", SlurmReason.REPLACE),
+        ("Action: Reboot", SlurmReason.REBOOT),
+        ("Action:Replace.", SlurmReason.REPLACE),
+        ("ACTION:REBOOT : Not responding", SlurmReason.REBOOT),
+        ("Action Replace", SlurmReason.REPLACE),
+        ("Action:Rebooting", SlurmReason.REBOOT),
+        ("please do Action:Replace", ""),
+        ("cabling", ""),
+        ("NHC: check_hw failed", ""),
+    ],
+)
+def test_what_is_nearly_a_request_is_known_and_asks_for_nothing(text: str, meant: str) -> None:
+    word = word_of(text)
+
+    assert (word.author, word.verb, word.meant) == (Author.OTHER, None, meant)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Not responding", "Node unexpectedly rebooted", "gres/gpu count reported lower (0 < 8)"],
+)
+def test_slurms_own_reasons_are_nobodys_hold(text: str) -> None:
+    assert word_of(text).author is Author.SLURM
+
+
+@pytest.mark.parametrize("text", ["", " ", "none"])
+def test_no_reason_is_nobodys(text: str) -> None:
+    assert word_of(text).author is Author.NOBODY
+
+
+@pytest.mark.parametrize("phase", set(Phase) - {Phase.SCHEDULABLE})
+@pytest.mark.parametrize("remedy", Remedy)
+@pytest.mark.parametrize("added", ["", " : Not responding", " : reboot issued : reboot complete"])
+def test_our_own_reason_is_known_as_ours_whatever_slurm_adds(
+    phase: Phase, remedy: Remedy, added: str
+) -> None:
+    record = a_record(phase, course=a_course(remedy=remedy))
+
+    assert word_of(our_reason(record) + added).author is Author.HOLDFAST
+
+
+def test_our_reason_begins_with_what_is_done() -> None:
+    replacing = a_record(Phase.REPLACING, course=a_course(remedy=Remedy.REPLACE))
+    rebooting = a_record(Phase.DRAINING, course=a_course(remedy=Remedy.REBOOT))
+    back = a_record(Phase.JOINING, course=a_course(remedy=Remedy.REPLACE))
+
+    assert our_reason(replacing).startswith(f"{SlurmReason.REPLACE} {SlurmReason.OURS} ")
+    assert our_reason(rebooting).startswith(f"{SlurmReason.REBOOT} {SlurmReason.OURS} ")
+    assert our_reason(back).startswith(f"{SlurmReason.OURS} checking after ")
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_somebodys_word(text: str) -> None:
+    word = word_of(text)
+
+    assert (word.verb is not None) == (word.author is Author.REQUEST)
+    assert word.text == text.strip() or word.author is Author.NOBODY

@@ -1,0 +1,230 @@
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.slurm.agent_settings import AgentSlurm
+from holdfast.adapters.slurm.node_report import SharedReport, machine_id, open_reporter
+from holdfast.adapters.slurm.reports import Reports
+from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.report import NodeReport
+from holdfast.testing.builders import NOW, a_fault
+
+REPORT = NodeReport(
+    node="n1", boot_id="b1", sequence=1, reported_at=NOW, faults=(a_fault(),)
+)  # fmt: skip
+LATER = timedelta(seconds=10)
+
+
+def until(is_done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def reporter(folder: Path, said: list[str] | None = None, **changes) -> SharedReport:
+    values = {"machine": "m1", "patience_s": 60.0, **changes}
+    settings = AgentSlurm(report_dir=folder, heartbeat=timedelta(milliseconds=20))
+    return SharedReport(settings, "n1", say=[].append if said is None else said.append, **values)
+
+
+def looked(folder: Path, now: datetime | None = None) -> Reports:
+    reports = Reports(folder)
+    reports.look(now or datetime.now(UTC))
+    return reports
+
+
+def test_what_an_agent_says_is_what_the_controller_hears(tmp_path: Path) -> None:
+    one = reporter(tmp_path)
+
+    one.changed(None, REPORT)
+    until((tmp_path / "n1.json").exists)
+    one.close()
+
+    heard = looked(tmp_path).heard()["n1"]
+    assert (heard.report, heard.machine) == (REPORT, "m1")
+
+
+def test_the_newest_report_takes_the_place_of_the_last(tmp_path: Path) -> None:
+    one = reporter(tmp_path)
+    for number in range(1, 30):
+        one.changed(None, replace(REPORT, sequence=number))
+
+    until(lambda: looked(tmp_path).heard().get("n1") is not None
+          and looked(tmp_path).heard()["n1"].report.sequence == 29)  # fmt: skip
+    one.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["n1.json"]
+
+
+def test_an_agent_shows_that_it_lives(tmp_path: Path) -> None:
+    one = reporter(tmp_path)
+    one.changed(None, REPORT)
+    until((tmp_path / "n1.json").exists)
+    before = (tmp_path / "n1.json").stat().st_mtime_ns
+
+    until(lambda: (tmp_path / "n1.json").stat().st_mtime_ns > before)
+    one.close()
+
+
+def test_an_agent_whose_loop_hangs_shows_no_life(tmp_path: Path) -> None:
+    one = reporter(tmp_path, patience_s=0.0)
+    one.changed(None, REPORT)
+    until((tmp_path / "n1.json").exists)
+    before = (tmp_path / "n1.json").stat().st_mtime_ns
+
+    threading.Event().wait(0.2)
+
+    assert (tmp_path / "n1.json").stat().st_mtime_ns == before
+    one.close()
+
+
+def test_a_file_that_is_removed_is_written_again(tmp_path: Path) -> None:
+    one = reporter(tmp_path, said := [])
+    one.changed(None, REPORT)
+    until((tmp_path / "n1.json").exists)
+
+    (tmp_path / "n1.json").unlink()
+
+    until((tmp_path / "n1.json").exists)
+    one.close()
+    assert said[0].endswith("trying again")
+
+
+def test_a_directory_that_is_away_is_told_once_and_waited_for(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    one = reporter(shared, said := [])
+    one.changed(None, REPORT)
+    until(lambda: said)
+
+    shared.mkdir()
+
+    until((shared / "n1.json").exists)
+    until(lambda: len(said) == 2)
+    one.close()
+    assert "cannot report to" in said[0]
+    assert "again" in said[1]
+
+
+def test_a_reporter_needs_its_directory_and_a_name_that_can_be_a_file(tmp_path: Path) -> None:
+    settings = AgentSlurm(report_dir=tmp_path / "none")
+    with pytest.raises(ConfigError, match="is no directory; make it on the file system"):
+        open_reporter(settings, "n1", root=tmp_path, patience_s=1, say=print)
+    for name in ("../n1", ".n1"):
+        with pytest.raises(ConfigError, match="cannot be the name"):
+            open_reporter(
+                AgentSlurm(report_dir=tmp_path), name, root=tmp_path, patience_s=1, say=print
+            )
+
+
+def test_a_machine_is_named_by_its_instance_else_by_its_board_else_by_its_disk(
+    tmp_path: Path,
+) -> None:
+    dmi = tmp_path / "sys/devices/virtual/dmi/id"
+    for folder in (dmi, tmp_path / "etc"):
+        folder.mkdir(parents=True)
+    assert machine_id(tmp_path) == ""
+    (tmp_path / "etc/machine-id").write_text("disk\n")
+    assert machine_id(tmp_path) == "disk"
+    (dmi / "product_uuid").write_text("board\n")
+    (dmi / "board_asset_tag").write_text("Not Specified\n")
+    assert machine_id(tmp_path) == "board"
+    (dmi / "board_asset_tag").write_text("i-0123456789abcdef0\n")
+    assert machine_id(tmp_path) == "i-0123456789abcdef0"
+
+
+# The controller's side
+
+
+def put(folder: Path, *, machine: object = "m1", report: NodeReport = REPORT) -> Path:
+    from holdfast.kit.serial import to_plain  # noqa: PLC0415
+
+    path = folder / f"{report.node}.json"
+    path.write_text(json.dumps({"machine": machine, "report": to_plain(report)}), encoding="utf-8")
+    return path
+
+
+def test_only_news_is_news(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    reports = Reports(tmp_path)
+    assert not reports.look(now)
+    path = put(tmp_path)
+    assert reports.look(now)
+    assert not reports.look(now)
+    os.utime(path)
+    assert not reports.look(now)
+    put(tmp_path, report=replace(REPORT, sequence=2))
+    assert reports.look(now)
+    path.unlink()
+    assert reports.look(now)
+    assert reports.heard() == {}
+
+
+def test_every_sign_of_life_is_heard_when_it_is_seen(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    path = put(tmp_path)
+    reports = looked(tmp_path, now)
+
+    os.utime(path, (1, 1))  # whatever the clock of the server says
+    reports.look(now + LATER)
+    assert reports.heard()["n1"].at == now + LATER
+
+    reports.look(now + 2 * LATER)
+    assert reports.heard()["n1"].at == now + LATER
+
+
+@pytest.mark.parametrize(("age_s", "is_heard"), [(30, True), (3600, False), (-3600, False)])
+def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, is_heard: bool) -> None:
+    now = datetime.now(UTC)
+    path = put(tmp_path)
+    os.utime(path, (now.timestamp() - age_s, now.timestamp() - age_s))
+
+    assert (looked(tmp_path, now).heard()["n1"].at is not None) == is_heard
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"machine": "m"}', '{"machine": 1, "report": {}}', "[" * 100_000]
+)
+def test_what_is_no_report_is_told_and_not_heard(tmp_path: Path, content: str) -> None:
+    (tmp_path / "n1.json").write_text(content, encoding="utf-8")
+
+    reports = looked(tmp_path)
+
+    assert reports.heard() == {}
+    assert reports.unreadable() == {"n1"}
+
+
+def test_no_node_speaks_for_another_nor_with_a_name_that_means_two(tmp_path: Path) -> None:
+    put(tmp_path).rename(tmp_path / "n2.json")
+    assert looked(tmp_path).unreadable() == {"n2"}
+    put(tmp_path, machine="m1#b1")
+    assert looked(tmp_path).unreadable() == {"n1", "n2"}
+
+
+def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".n1.json.77").write_text("half", encoding="utf-8")
+    (tmp_path / ".x.json").write_text("half", encoding="utf-8")
+
+    reports = looked(tmp_path)
+
+    assert reports.heard() == {}
+    assert reports.unreadable() == frozenset()
+
+
+def test_what_was_heard_holds_while_the_directory_is_away(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    put(shared)
+    reports = looked(shared)
+    shared.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(BackendError, match="cannot read"):
+        reports.look(datetime.now(UTC))
+
+    assert list(reports.heard()) == ["n1"]

@@ -1,0 +1,104 @@
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.adapters.slurm.reasons import Author
+from holdfast.adapters.slurm.text import JobFacts, parse_jobs, parse_nodes
+
+# Slurm 22.05.8
+OLD = (
+    "NodeName=node1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=6.95"
+    " AvailableFeatures=(null) ActiveFeatures=(null) Gres=gpu:h100:8 NodeAddr=127.0.0.1"
+    " NodeHostName=vm Port=31000 Version=22.05.8 OS=Linux 6.18.44 #1 SMP PREEMPT_DYNAMIC @0 "
+    " RealMemory=1000 AllocMem=0 FreeMem=13222 Sockets=2 Boards=1 State={state} ThreadsPerCore=1"
+    " TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=dev  BootTime=2026-11-20T21:10:29"
+    " SlurmdStartTime=2026-11-21T01:37:29 LastBusyTime=2026-11-21T01:37:29"
+    " CfgTRES=cpu=2,mem=1000M,billing=2 AllocTRES= CapWatts=n/a CurrentWatts=0 AveWatts=0"
+    " ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s{more}"
+)
+
+
+def line(state: str = "IDLE", more: str = "") -> str:
+    return OLD.format(state=state, more=more)
+
+
+def only(text: str):
+    (node,) = parse_nodes(text).values()
+    return node
+
+
+def test_a_node_is_read() -> None:
+    node = only(line("MIXED+FAIL", " Reason=Action:Replace [root@2026-11-21T01:38:11]"))
+
+    assert (node.name, node.state) == ("node1", {"MIXED", "FAIL"})
+    assert (node.word.text, node.word.author) == ("Action:Replace", Author.REQUEST)
+    assert node.reason_set == "root@2026-11-21T01:38:11"
+    assert node.slurmd == "2026-11-20T21:10:29/2026-11-21T01:37:29"
+
+
+def test_what_a_reason_says_is_no_field() -> None:
+    said = "State=DOWN [x] InstanceId=i-1 (rack 7)"
+    node = only(line("IDLE+DRAIN", f" Reason={said} [bob@2026-11-21T01:38:11]"))
+
+    assert node.state == {"IDLE", "DRAIN"}
+    assert node.word.text == said
+
+
+@pytest.mark.parametrize("after", ["", " Comment=x Extra=y", " InstanceId=i-1 InstanceType=p5"])
+def test_fields_of_later_versions_may_follow_the_reason(after: str) -> None:
+    node = only(line("DOWN", f" Reason=cabling [bob@2026-11-21T01:38:11]{after}"))
+
+    assert node.word.text == "cabling"
+    assert node.instance_id == ("i-1" if "i-1" in after else "")
+
+
+@pytest.mark.parametrize(
+    ("state", "closed", "heard", "asleep"),
+    [
+        ("IDLE", False, True, False),
+        ("MIXED", False, True, False),
+        ("MIXED+FAIL", True, True, False),
+        ("ALLOCATED+DRAIN", True, True, False),
+        ("DOWN", True, True, False),
+        ("DOWN+NOT_RESPONDING", True, False, False),
+        ("IDLE+NOT_RESPONDING", False, False, False),
+        ("IDLE+INVALID_REG", True, True, False),
+        ("DOWN+DRAIN+REBOOT_ISSUED", True, False, False),
+        ("IDLE+CLOUD+POWERED_DOWN", False, False, True),
+        ("IDLE+FAIL+NOT_RESPONDING+POWERING_UP", True, False, True),
+        ("UNKNOWN", False, False, False),
+    ],
+)
+def test_flags_say_how_a_node_is(state: str, closed: bool, heard: bool, asleep: bool) -> None:
+    node = only(line(state))
+
+    assert (node.is_closed, node.is_heard, node.is_asleep) == (closed, heard, asleep)
+
+
+def test_all_nodes_are_read_and_blank_lines_are_not() -> None:
+    other = line().replace("NodeName=node1", "NodeName=node2")
+
+    assert list(parse_nodes(f"{line()}\n\n{other}\n")) == ["node1", "node2"]
+
+
+@pytest.mark.parametrize("text", ["no nodes here", "NodeName=n1 Arch=x"])
+def test_another_answer_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="scontrol"):
+        parse_nodes(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for parse in (parse_nodes, parse_jobs):
+        with suppress(ValueError):
+            parse(text)
+
+
+def test_jobs_are_read_with_their_nodes() -> None:
+    assert parse_jobs("7|RUNNING|node[1-2]\n8|COMPLETING|node3\n9|PENDING|\n") == [
+        JobFacts("7", "RUNNING", ("node1", "node2")),
+        JobFacts("8", "COMPLETING", ("node3",)),
+        JobFacts("9", "PENDING", ()),
+    ]

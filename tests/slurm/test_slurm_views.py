@@ -1,0 +1,272 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.adapters.slurm.reasons import our_reason, word_of
+from holdfast.adapters.slurm.reports import Heard
+from holdfast.adapters.slurm.state import Memory, Remembered
+from holdfast.adapters.slurm.text import NodeFacts
+from holdfast.adapters.slurm.views import (
+    Known,
+    closing_reason,
+    heard_at,
+    held_by,
+    is_to_open,
+    known_nodes,
+    node_view,
+    remembered,
+    request_of,
+)
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.nodes import Phase
+from holdfast.model.report import NodeReport
+from holdfast.model.requests import Request, Verb
+from holdfast.testing.builders import NOW, a_course, a_record
+
+EARLIER = NOW - timedelta(minutes=1)
+AWAY = [Phase.REBOOTING, Phase.REPLACING]
+
+
+def facts(state: str = "IDLE", reason: str = "", **changes) -> NodeFacts:
+    values = {"reason_set": "bob@2026-11-21T01:38:11", "slurmd": "boot-1", **changes}
+    return NodeFacts("n1", frozenset(state.split("+")), word_of(reason), **values)
+
+
+def heard(machine: str = "m1", at=NOW) -> Heard:
+    report = NodeReport(node="n1", boot_id="b1", sequence=1, reported_at=NOW)
+    return Heard(report=report, machine=machine, at=at)
+
+
+def record_in(phase: Phase, **course):
+    has_course = phase not in (Phase.SCHEDULABLE, Phase.JOINING)
+    return a_record(phase, course=a_course(**course) if has_course or course else None)
+
+
+def known(node=None, word=None, before=None) -> Known:
+    return Known(name="n1", facts=node, heard=word, remembered=before)
+
+
+phases = st.sampled_from(list(Phase))
+states = st.sampled_from(
+    ["IDLE", "MIXED+FAIL", "IDLE+DRAIN", "DOWN", "DOWN+FAIL+NOT_RESPONDING", "IDLE+POWERED_DOWN"]
+)
+reasons = st.sampled_from(
+    ["", "cabling", "action:replace", "Not responding", "Action:Replace", "holdfast: checking",
+     "Action:Reboot holdfast: X : reboot issued"]
+)  # fmt: skip
+
+
+@given(phases, st.sampled_from(list(Remedy)), states, reasons)
+def test_a_mark_that_was_put_right_is_right(phase, remedy, state, reason) -> None:
+    record = record_in(phase, remedy=remedy)
+    node = facts(state, reason)
+
+    wanted = closing_reason(node, record)
+
+    if wanted is not None:
+        assert phase is not Phase.SCHEDULABLE
+        after = facts("IDLE+FAIL", wanted)
+        assert closing_reason(after, record) is None
+        assert closing_reason(facts("DOWN+FAIL", f"{wanted} : Not responding"), record) is None
+
+
+@given(phases, states, st.sampled_from(["cabling", "action:replace"]), st.booleans())
+def test_what_somebody_else_has_closed_is_left_to_them(phase, state, reason, was_closed) -> None:
+    node = facts(state, reason)
+
+    if node.is_closed:
+        assert closing_reason(node, record_in(phase)) is None
+        assert not is_to_open(node, record_in(phase), was_closed=was_closed)
+        assert "cabling" in held_by(node, "") or "replace" in held_by(node, "")
+
+
+@given(phases, states, reasons, st.booleans())
+def test_a_node_is_never_both_closed_and_opened(phase, state, reason, was_closed) -> None:
+    node, record = facts(state, reason), record_in(phase)
+
+    is_closed = closing_reason(node, record) is not None
+    assert not (is_closed and is_to_open(node, record, was_closed=was_closed))
+
+
+def test_a_node_is_opened_if_whoever_closed_it_was_ours() -> None:
+    free = a_record(Phase.SCHEDULABLE)
+    ours = facts("IDLE+FAIL", our_reason(record_in(Phase.REBOOTING)))
+
+    assert is_to_open(ours, free, was_closed=False)
+    assert is_to_open(facts("IDLE+FAIL"), free, was_closed=True)
+    assert not is_to_open(facts("IDLE+FAIL"), free, was_closed=False)
+    assert is_to_open(facts("DOWN", "Node unexpectedly rebooted"), free, was_closed=True)
+    assert not is_to_open(facts("DOWN", "Not responding"), free, was_closed=False)
+    assert not is_to_open(facts("IDLE", "holdfast: x"), free, was_closed=True)
+    assert not is_to_open(ours, record_in(Phase.REPLACING), was_closed=True)
+
+
+def test_another_word_of_ours_is_put_in_place_of_the_last() -> None:
+    back = record_in(Phase.JOINING, reason="X")
+
+    assert closing_reason(facts("IDLE+FAIL", "Action:Reboot holdfast: X"), back) == our_reason(back)
+    assert closing_reason(facts("IDLE", our_reason(back)), back) == our_reason(back)
+
+
+@pytest.mark.parametrize(
+    ("state", "urgency"),
+    [
+        ("IDLE+FAIL", Urgency.DEFERRED),
+        ("MIXED+DRAIN", Urgency.DEFERRED),
+        ("DOWN", Urgency.IMMEDIATE),
+        ("DOWN+FAIL", Urgency.IMMEDIATE),
+    ],
+)
+def test_state_and_reason_together_ask(state: str, urgency: Urgency) -> None:
+    request = request_of(facts(state, "Action:Reboot"), NOW)
+
+    assert request is not None
+    assert (request.verb, request.urgency, request.requested_by) == (Verb.REBOOT, urgency, "bob")
+
+
+def test_a_request_has_one_name_until_it_is_made_again() -> None:
+    first = request_of(facts("IDLE+FAIL", "Action:Reboot"), NOW)
+    same = request_of(facts("DOWN+FAIL", "Action:Reboot : Not responding"), EARLIER)
+    again = request_of(
+        facts("IDLE+FAIL", "Action:Reboot", reason_set="bob@2026-11-21T01:38:12"), NOW
+    )
+
+    assert first.id == same.id != again.id
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [("IDLE", "Action:Reboot"), ("IDLE+FAIL", "action:reboot"), ("IDLE+FAIL", ""),
+     ("IDLE+FAIL", "Action:Reboot holdfast: X")],
+)  # fmt: skip
+def test_nothing_else_asks(state: str, reason: str) -> None:
+    assert request_of(facts(state, reason), NOW) is None
+
+
+def test_what_a_command_recorded_goes_before_a_reason() -> None:
+    request = Request(id="r", verb=Verb.RELEASE, requested_at=NOW)
+    memory = Memory(requests={"n1": request})
+    one = known(facts("IDLE+FAIL", "Action:Reboot"), heard())
+
+    view = node_view(one, record_in(Phase.SCHEDULABLE), memory, heard=NOW, jobs=(), now=NOW)
+
+    assert view.request == request
+
+
+@pytest.mark.parametrize("state", ["IDLE+MAINT", "IDLE+MAINTENANCE+RESERVED"])
+def test_a_node_in_maintenance_is_held(state: str) -> None:
+    assert "maintenance" in held_by(facts(state), "")
+    assert held_by(facts(), "") == ""
+    assert held_by(facts(state), "mine") == "mine"
+
+
+# When a node was heard
+
+
+@pytest.mark.parametrize("phase", [Phase.SCHEDULABLE, Phase.QUARANTINED, Phase.DRAINING])
+def test_a_node_is_heard_while_slurmd_or_its_agent_speaks(phase: Phase) -> None:
+    record = record_in(phase)
+    silent = facts("DOWN+NOT_RESPONDING")
+
+    assert heard_at(known(facts(), heard(at=None)), record, NOW, EARLIER) == NOW
+    assert heard_at(known(silent, heard(at=NOW)), record, NOW, EARLIER) == NOW
+    assert heard_at(known(silent, heard(at=None)), record, NOW, EARLIER) == EARLIER
+    assert heard_at(known(silent, None), record, NOW, None) is None
+
+
+def test_a_node_that_power_saving_switched_off_is_not_lost() -> None:
+    asleep = known(facts("IDLE+POWERED_DOWN"), heard(at=EARLIER))
+
+    assert heard_at(asleep, a_record(Phase.SCHEDULABLE), NOW, EARLIER) == NOW
+    assert heard_at(asleep, record_in(Phase.DRAINING), NOW, EARLIER) == EARLIER
+
+
+@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.REBOOTING])
+@pytest.mark.parametrize(
+    ("state", "slurmd", "at", "is_back"),
+    [
+        ("IDLE+FAIL", "boot-2", NOW, True),
+        ("DOWN+FAIL", "boot-2", NOW, True),
+        ("IDLE+FAIL", "boot-1", NOW, False),
+        ("IDLE+FAIL", "boot-2", None, False),
+        ("DOWN+FAIL+NOT_RESPONDING", "boot-2", NOW, False),
+        ("IDLE+FAIL+INVALID_REG", "boot-2", NOW, False),
+        ("IDLE+FAIL+POWERING_UP", "boot-2", NOW, False),
+    ],
+)
+def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
+    phase, state, slurmd, at, is_back
+) -> None:
+    record = record_in(phase, remedy=Remedy.REBOOT)
+    before = Remembered(record=record, machine="m1", slurmd="boot-1")
+    one = known(facts(state, slurmd=slurmd), heard(at=at), before)
+
+    assert heard_at(one, record, NOW, NOW) == (NOW if is_back else None)
+
+
+# What is stored
+
+
+@pytest.mark.parametrize("phase", AWAY)
+def test_the_slurmd_before_a_repair_is_remembered_until_the_release(phase: Phase) -> None:
+    draining = Remembered(record=record_in(Phase.DRAINING), machine="m1")
+    away = remembered(known(facts(), heard(), draining), record_in(phase))
+    assert away.slurmd == "boot-1"
+
+    later = known(facts(slurmd="boot-2"), heard("m2"), away)
+    assert remembered(later, record_in(phase)).slurmd == "boot-1"
+    assert remembered(later, record_in(Phase.JOINING, remedy=Remedy.REBOOT)).slurmd == "boot-1"
+    free = remembered(later, a_record(Phase.SCHEDULABLE))
+    assert (free.slurmd, free.machine) == ("", "m2")
+
+
+def test_the_agent_names_the_machine_and_slurm_does_where_it_cannot() -> None:
+    stored = Remembered(record=a_record(Phase.SCHEDULABLE), machine="m0")
+
+    assert known(facts(instance_id="i-1"), heard("m1"), stored).machine == "m1"
+    assert known(facts(instance_id="i-1"), heard(""), stored).machine == "i-1"
+    assert known(facts(), None, stored).machine == "m0"
+    assert known(facts(), heard("")).machine == "slurm:n1"
+
+
+# Who is looked after
+
+
+def test_a_node_is_ours_with_an_agent_that_lives_or_a_record() -> None:
+    stored = Remembered(record=a_record(Phase.SCHEDULABLE), machine="m1")
+
+    assert list(known_nodes({"n1": facts()}, {"n1": heard()}, Memory())) == ["n1"]
+    assert list(known_nodes({"n1": facts()}, {}, Memory(nodes={"n1": stored}))) == ["n1"]
+    assert list(known_nodes({"n1": facts()}, {"n1": heard(at=None)}, Memory())) == []
+    assert list(known_nodes({}, {"n1": heard()}, Memory())) == []
+    assert list(known_nodes({"n1": facts()}, {}, Memory())) == []
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_node_that_slurm_forgot_stays_while_its_repair_keeps_it_away(phase: Phase) -> None:
+    stored = Remembered(record=record_in(phase), machine="m1")
+
+    found = known_nodes({}, {}, Memory(nodes={"n1": stored}))
+
+    assert list(found) == (["n1"] if phase in AWAY else [])
+
+
+def test_nothing_is_done_with_a_node_whose_entry_is_damaged() -> None:
+    memory = Memory(unreadable=frozenset({"n1"}))
+
+    assert known_nodes({"n1": facts()}, {"n1": heard()}, memory) == {}
+
+
+def test_a_view_has_what_is_known() -> None:
+    record = record_in(Phase.DRAINING)
+    one = known(facts("MIXED+DRAIN", "cabling"), heard("m1"))
+
+    view = node_view(one, record, Memory(), heard=NOW, jobs=("7",), now=NOW)
+
+    assert (view.name, view.machine, view.running_jobs) == ("n1", "m1#b1", ("7",))
+    assert view.held == "bob has closed it in Slurm: cabling"
+    silent = replace(one, heard=None)
+    assert node_view(silent, record, Memory(), heard=None, jobs=(), now=NOW).boot_id == ""
