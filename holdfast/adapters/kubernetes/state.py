@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from holdfast.adapters.kubernetes.api import Api
@@ -38,6 +39,12 @@ class Memory:
     rejected: tuple[Rejection, ...] = ()
 
 
+@lru_cache(maxsize=2048)  # more of them than an object of 1 MiB can hold
+def _entry(kind: type[Breaker] | type[Leaving], text: str) -> Breaker | Leaving:
+    """An entry, read. All come anew with each change of one, hundreds in a wave of repairs."""
+    return parsed(kind, text)
+
+
 def memory_of(config_map: Json) -> Memory:
     """Read a ConfigMap. Never raises."""
     data: Mapping[str, str] = config_map.get("data") or {}
@@ -48,7 +55,7 @@ def memory_of(config_map: Json) -> Memory:
         if kind is None:
             continue
         try:
-            values[key] = parsed(kind, text)
+            values[key] = _entry(kind, text)
         except ValueError:
             expected = "what Holdfast wrote; it goes on as if the entry were not there"
             rejected.append(Rejection(key=f"{STATE}: {key}", value=shown(text), expected=expected))
