@@ -152,16 +152,23 @@ class KubernetesJobs:
         """See ``JobBackend.launch``; ``put`` has done it."""
 
     def stop(self, job: str) -> None:
-        """See ``JobBackend.stop``; ``put`` has done it."""
+        """See ``JobBackend.stop``; ``put`` has done it, but for pods that have ended.
+
+        Some operators leave them, and the next attempt must not be taken for the one they were of.
+        """
+        self._delete(pod for pod in self._known(job).pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
         """Delete the pods that are left; those that nothing can end any more at once."""
-        for pod in self._known(job).pods:
-            is_fenced = pod.is_terminating and self._is_fenced(pod)
-            if not is_fenced and pod.is_terminating:
+        self._delete(self._known(job).pods)
+
+    def _delete(self, pods: Iterable[PodState]) -> None:
+        for pod in pods:
+            is_stuck = self._is_stuck(pod)
+            if pod.is_terminating and not is_stuck:
                 continue
             try:
-                self._api.delete(pod.path, uid=pod.uid, grace=0 if is_fenced else None)
+                self._api.delete(pod.path, uid=pod.uid, grace=0 if is_stuck else None)
             except (NotFound, Conflict):
                 continue  # it is gone, or another has its name
 
@@ -193,7 +200,7 @@ class KubernetesJobs:
                 job.pods,
                 lost={},
                 counts={},
-                fenced=[pod for pod in job.pods if pod.is_terminating and self._is_fenced(pod)],
+                fenced=[pod for pod in job.pods if self._is_stuck(pod)],
                 rooms=self._rooms(job) if record.phase is JobPhase.WAITING else None,
             )
         lost = self._attempts.lost(state.uid, record.attempt, job.pods)
@@ -227,8 +234,10 @@ class KubernetesJobs:
         """Whether it matters to a job how a node is: it is looked after, or gone."""
         return self._cluster.is_watched(node) or self._cluster.find(node) is None
 
-    def _is_fenced(self, pod: PodState) -> bool:
-        """Whether nothing of a pod can run any more: its machine is off, gone, or another."""
+    def _is_stuck(self, pod: PodState) -> bool:
+        """Whether a pod has to go, and nothing of it can run: its machine is off, gone, another."""
+        if not pod.is_terminating:
+            return False
         node = self._cluster.find(pod.node) if pod.node else None
         if node is None:
             return bool(pod.node)

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
 from holdfast.model.names import Labels
@@ -55,4 +56,4 @@ class JobKind(Protocol):
         ...
 
 
-KINDS: Final[tuple[JobKind, ...]] = (PyTorchJobs(),)
+KINDS: Final[tuple[JobKind, ...]] = (PyTorchJobs(), IndexedJobs())

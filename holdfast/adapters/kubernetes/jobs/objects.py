@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
-from holdfast.model.jobs import Ending
+from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
     JOB_RECORD,
@@ -19,6 +19,9 @@ from holdfast.model.names import (
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label of a job that Kueue suspends and lets go."""
+
+FAILED: Final = PodPhase.FAILED.value
+"""Condition of a job that has failed for good; it is called like the phase of a pod."""
 
 _DISRUPTED: Final = "DisruptionTarget"
 """Pod condition: somebody is about to end the pod, and the reason says who."""
@@ -82,6 +85,8 @@ class JobState:
     auto_resume: str | None
     max_retries: str | None
     max_app_retries: str | None
+    obstacle: str | None = None
+    """What it would have to be to be restarted as a whole; None if it can be."""
 
     @property
     def key(self) -> str:
@@ -193,6 +198,16 @@ def condition_of(job: Json, kind: str) -> Json | None:
     return next(
         (c for c in conditions if c.get("type") == kind and c.get("status") == "True"), None
     )
+
+
+def ending_of(job: Json, succeeded: str) -> Ending | None:
+    """How a job has ended, by its conditions: ``succeeded`` is the type of the good one."""
+    for kind, outcome in ((succeeded, JobPhase.SUCCEEDED), (FAILED, JobPhase.FAILED)):
+        condition = condition_of(job, kind)
+        if condition is not None:
+            reason = str(condition.get("message") or condition.get("reason") or kind)
+            return Ending(outcome=outcome, reason=reason)
+    return None
 
 
 def pod_state(pod: Json, member: Member) -> PodState:

@@ -6,17 +6,18 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.jobs.objects import (
+    FAILED,
     QUEUE,
     JobState,
     Member,
     annotated,
     condition_of,
+    ending_of,
     group_of,
 )
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
 from holdfast.adapters.kubernetes.node_mark import stamp
 from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
-from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import Labels, PodPhase
 
 KIND: Final = "PyTorchJob"
@@ -28,10 +29,6 @@ _JOB: Final = "training.kubeflow.org/job-name"
 _TYPE: Final = "training.kubeflow.org/replica-type"
 _INDEX: Final = "training.kubeflow.org/replica-index"
 _CONTROLLER: Final = "pytorchjob-controller"
-
-_FAILED: Final = PodPhase.FAILED.value
-_ENDINGS: Final = {PodPhase.SUCCEEDED.value: JobPhase.SUCCEEDED, _FAILED: JobPhase.FAILED}
-"""Types of the conditions that end a job; they are called like the phases of a pod."""
 
 
 class PyTorchJobs:
@@ -58,7 +55,7 @@ class PyTorchJobs:
             is_suspended=policy.get("suspend") is True,
             is_stop_seen=condition_of(job, "Suspended") is not None,
             is_leaving=bool(metadata.get("deletionTimestamp")),
-            ending=_ending(job),
+            ending=ending_of(job, PodPhase.SUCCEEDED.value),
             groups=tuple(
                 group_of(
                     replica.get("replicas", 1),
@@ -107,14 +104,14 @@ class PyTorchJobs:
         status = job.get("status") or {}
         at = stamp(now)
         condition = {
-            "type": _FAILED,
+            "type": FAILED,
             "status": "True",
             "reason": reason,
             "message": message,
             "lastUpdateTime": at,
             "lastTransitionTime": at,
         }
-        kept = [one for one in status.get("conditions") or () if one.get("type") != _FAILED]
+        kept = [one for one in status.get("conditions") or () if one.get("type") != FAILED]
         return {"status": {"conditions": [*kept, condition], "completionTime": at}}
 
 
@@ -122,12 +119,3 @@ def _replicas(job: Json) -> Iterator[tuple[str, Json]]:
     """The master first, as it is rank 0."""
     replicas = (job.get("spec") or {}).get("pytorchReplicaSpecs") or {}
     yield from sorted(replicas.items(), key=lambda item: (item[0] != MASTER, item[0]))
-
-
-def _ending(job: Json) -> Ending | None:
-    for kind, outcome in _ENDINGS.items():
-        condition = condition_of(job, kind)
-        if condition is not None:
-            reason = str(condition.get("message") or condition.get("reason") or kind)
-            return Ending(outcome=outcome, reason=reason)
-    return None

@@ -41,6 +41,9 @@ def wishes_of(state: JobState, labels: Labels) -> Wishes:
     if is_on is None:
         key = labels.enable_job_auto_resume
         rejected.append(_rejection(key, state.auto_resume, '"true" or "false"'))
+    elif is_on and state.obstacle:
+        key, is_on = labels.enable_job_auto_resume, False
+        rejected.append(_rejection(key, state.auto_resume, state.obstacle))
     retries = _count(labels.job_max_retry_count, state.max_retries, MAX_RETRIES, rejected)
     app_retries = _count(APP_MAX_RETRY_COUNT, state.max_app_retries, MAX_APP_RETRIES, rejected)
     record = None

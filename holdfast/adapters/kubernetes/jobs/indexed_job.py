@@ -1,0 +1,125 @@
+"""Kubernetes' own ``Job`` with an index for each pod, as its Job controller runs it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.objects import (
+    FAILED,
+    QUEUE,
+    JobState,
+    Member,
+    annotated,
+    condition_of,
+    ending_of,
+    group_of,
+)
+from holdfast.adapters.kubernetes.jobs.templates import stamped_template
+from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.model.names import Labels
+
+KIND: Final = "Job"
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+_JOB: Final = "batch.kubernetes.io/job-name"
+_SET: Final = "jobset.sigs.k8s.io/jobset-name"
+_INDEXED: Final = "Indexed"
+_SCHEDULE: Final = "CronJob"
+"""Kind of the owner that leaves its jobs alone once they are there."""
+
+_FAILURE: Final = ("FailureTarget", FAILED)
+"""Conditions of a job that has failed, in the order in which its controller sets them."""
+
+
+class IndexedJobs:
+    """See ``JobKind``. A pod's index is its rank.
+
+    The containers of a job cannot be changed, so the attempt reaches them as an annotation only;
+    ``fieldRef`` makes a variable of it. What fails in a pod counts against ``backoffLimit``, too.
+    """
+
+    api_version: Final = "batch/v1"
+    plural: Final = "jobs"
+    pod_selector: Final = f"{_JOB},{INDEX},!{_SET}"
+
+    def trimmed(self, job: Json, labels: Labels) -> JobState:
+        """See ``JobKind.trimmed``."""
+        metadata, status = job["metadata"], job.get("status") or {}
+        spec: Json = job.get("spec") or {}
+        template = spec.get("template") or {}
+        policy = (template.get("spec") or {}).get("restartPolicy") or ""
+        return JobState(
+            kind=KIND,
+            api_version=self.api_version,
+            plural=self.plural,
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata.get("resourceVersion", ""),
+            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+            started_at=time_of(status.get("startTime")),
+            is_suspended=spec.get("suspend") is True,
+            is_stop_seen=_is_stopped(job),
+            is_leaving=bool(metadata.get("deletionTimestamp")),
+            ending=ending_of(job, "Complete"),
+            groups=(group_of(spec.get("parallelism", 1), template, policy),),
+            queue=(metadata.get("labels") or {}).get(QUEUE),
+            obstacle=_obstacle(metadata, spec),
+            **annotated(job, labels),
+        )
+
+    def member(self, pod: Json) -> Member | None:
+        """See ``JobKind.member``."""
+        labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+        job, index = labels.get(_JOB), str(labels.get(INDEX))
+        if not job or not index.isdecimal():
+            return None
+        return Member(job=job, rank=int(index), container="")
+
+    def suspension(self, *, is_suspended: bool) -> Json:
+        """See ``JobKind.suspension``."""
+        return {"spec": {"suspend": is_suspended}}
+
+    def stamped(
+        self,
+        job: Json,
+        annotations: dict[str, str],
+        environment: dict[str, str],  # noqa: ARG002 - containers are not to be changed
+    ) -> Json:
+        """See ``JobKind.stamped``.
+
+        Nothing can be changed where the controller keeps the start of a job that is suspended, as
+        those before Kubernetes 1.35 do.
+        """
+        if (job.get("status") or {}).get("startTime"):
+            return {}
+        template = (job.get("spec") or {}).get("template") or {}
+        return {"spec": {"template": stamped_template(template, annotations, {})}}
+
+    def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
+        """See ``JobKind.failed``."""
+        status, at = job.get("status") or {}, stamp(now)
+        told = {"status": "True", "reason": reason, "message": message}
+        times = {"lastProbeTime": at, "lastTransitionTime": at}
+        kept = [one for one in status.get("conditions") or () if one.get("type") not in _FAILURE]
+        conditions = [*kept, *({"type": kind, **told, **times} for kind in _FAILURE)]
+        return {"status": {"conditions": conditions, "startTime": status.get("startTime") or at}}
+
+
+def _obstacle(metadata: Json, spec: Json) -> str | None:
+    if spec.get("completionMode") != _INDEXED or spec.get("completions") != spec.get("parallelism"):
+        return "a Job of completionMode Indexed, with as many completions as parallelism"
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") != _SCHEDULE:
+            return f"on {owner.get('kind')} {owner.get('name')}, to which the Job belongs"
+    return None
+
+
+def _is_stopped(job: Json) -> bool:
+    """Whether its controller is done with all pods; before, it cannot be failed."""
+    status = job.get("status") or {}
+    uncounted = any((status.get("uncountedTerminatedPods") or {}).values())
+    is_suspended = condition_of(job, "Suspended") is not None
+    return is_suspended and not status.get("terminating") and not uncounted

@@ -1,0 +1,78 @@
+"""Training jobs of other kinds than PyTorchJob, as people submit them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from training import PODS, Training
+
+from holdfast.model.names import Labels
+
+
+def pods(name: str = "trainer", **spec: Any) -> dict[str, Any]:
+    """A pod template whose pods take a whole node each."""
+    container = {"name": name, "image": "none", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    return {
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {Labels().node_health_status: "Schedulable"},
+            "containers": [container],
+            **spec,
+        }
+    }
+
+
+@dataclass
+class Gang(Training):
+    """One job of two ranks."""
+
+    collection: ClassVar[str]
+    api_version: ClassVar[str]
+    kind: ClassVar[str]
+    pod_label: ClassVar[str]
+
+    def body(self) -> dict[str, Any]:
+        """Its ``spec``."""
+        raise NotImplementedError
+
+    def submit(self, **spec: Any) -> None:
+        body = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": {"name": self.name, "annotations": self.annotations},
+            "spec": {**self.body(), **spec},
+        }
+        self.api.create(self.collection, body)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        return self.api.get(f"{self.collection}/{self.name}")
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.job["spec"].get("suspend") is True
+
+    @property
+    def pods(self) -> dict[str, dict[str, Any]]:
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in self.api.list(PODS)
+            if pod["metadata"]["labels"].get(self.pod_label) == self.name
+        }
+
+
+class Indexed(Gang):
+    """A Job of its own."""
+
+    collection = "/apis/batch/v1/namespaces/default/jobs"
+    api_version = "batch/v1"
+    kind = "Job"
+    pod_label = "batch.kubernetes.io/job-name"
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "completionMode": "Indexed",
+            "completions": 2,
+            "parallelism": 2,
+            "template": pods(),
+        }
