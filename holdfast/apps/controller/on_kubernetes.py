@@ -25,9 +25,12 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.telemetry.exposition import Samples, family
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
+from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.apps.controller.platform import Platform
 from holdfast.model.errors import ConfigError
+from holdfast.model.events import Event
+from holdfast.ports.events import EventSink
 
 MANAGER: Final = "holdfast-controller"
 """How the audit log and the objects that it writes name the controller."""
@@ -60,6 +63,18 @@ class Lead:
         return self.election.leading
 
 
+class BesideRounds:
+    """An ``EventSink`` for what no round tells: the log has it as well as the cluster."""
+
+    def __init__(self, *sinks: EventSink) -> None:
+        self._sinks = sinks
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+        for sink in self._sinks:
+            sink.emit(event)
+
+
 class Reader:
     """The ``Leadership`` of a process that never acts."""
 
@@ -83,7 +98,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         told = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
         around = Surroundings(
             clock=clock,
-            events=told,
+            events=BesideRounds(EventLog(config.log, clock), told),
             changed=wake,
             may_act=leadership.is_held,
             evicted=events.evicted,
@@ -106,10 +121,14 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             jobs=jobs,
             leadership=leadership,
             is_ready=lambda: cluster.synced,
-            troubles=lambda: tuple(filter(None, (*cluster.errors, *jobs.errors, election.error))),
+            troubles=lambda: _given(*cluster.errors, *jobs.errors, events.error, election.error),
             families=lambda: _families(limit),
             close=opened.pop_all().close,
         )
+
+
+def _given(*errors: str) -> tuple[str, ...]:
+    return tuple(filter(None, errors))
 
 
 def _check(config: ControllerConfig) -> None:
