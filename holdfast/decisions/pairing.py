@@ -26,8 +26,8 @@ with fewer tests than it would need."""
 NODE_IS_BAD: Final = 0.03
 """What is believed of a node before any test: two of 64."""
 
-LINK_IS_BAD: Final = 0.0001
-"""What is believed of the link between two given nodes. There are many links, few of them bad."""
+LINK_IS_BAD: Final = 0.00001
+"""What is believed of the link between two given nodes. 64 nodes have 2,016 of them."""
 
 NOISE: Final = 0.0001
 """How often a test fails though nothing in it is bad."""
@@ -39,9 +39,9 @@ CLEARED: Final = NODE_IS_BAD / 100
 """Up to this belief a node is called good: of 100 that show it half of the time, less than one
 passes the seven tests that this takes."""
 
-MOST_ACCUSED: Final = 0.25
-"""If more of the nodes than this are to be accused, they have a cause in common: the network, a
-switch, the test itself. Then none of them is."""
+COMMON: Final = 0.5
+"""If more than this share of the nodes fail more than half of their tests, what they share is bad:
+the network, a switch, the test itself. Then nobody is accused."""
 
 _SWEEPS: Final = 30
 _LARGEST: Final = 50.0
@@ -71,23 +71,22 @@ class Localization:
     links: Mapping[Pair, float]
     """The same of the links that failed a test."""
 
+    has_common_cause: bool
+    """Whether so much fails that no single node or link can be blamed for it."""
+
     @property
     def bad_nodes(self) -> tuple[str, ...]:
-        """The nodes that are accused; none if it would be too many of them."""
-        accused = tuple(node for node, belief in self.nodes.items() if belief >= ACCUSED)
-        return () if self._are_too_many(accused) else accused
+        """The nodes that are accused."""
+        if self.has_common_cause:
+            return ()
+        return tuple(node for node, belief in self.nodes.items() if belief >= ACCUSED)
 
     @property
     def bad_links(self) -> tuple[Pair, ...]:
-        """The links that are accused; none if it would be too many of them."""
-        accused = tuple(link for link, belief in self.links.items() if belief >= ACCUSED)
-        return () if self._are_too_many(accused) else accused
-
-    @property
-    def has_common_cause(self) -> bool:
-        """Whether so much fails that no single node or link can be blamed for it."""
-        accused = [belief >= ACCUSED for belief in (*self.nodes.values(), *self.links.values())]
-        return self._are_too_many([one for one in accused if one])
+        """The links that are accused."""
+        if self.has_common_cause:
+            return ()
+        return tuple(link for link, belief in self.links.items() if belief >= ACCUSED)
 
     @property
     def is_settled(self) -> bool:
@@ -97,23 +96,29 @@ class Localization:
             NODE_IS_BAD < belief < ACCUSED for belief in self.links.values()
         )
 
-    def _are_too_many(self, accused: Sequence[object]) -> bool:
-        return len(accused) > max(1, MOST_ACCUSED * len(self.nodes))
-
 
 def pair_of(one: str, other: str) -> Pair:
     """Two nodes in order."""
     return (one, other) if one < other else (other, one)
 
 
-def localize(nodes: Iterable[str], tests: Iterable[PairTest]) -> Localization:
+def localize(nodes: Sequence[str], tests: Sequence[PairTest]) -> Localization:
     """Reckon from all tests how likely it is that each node and link is bad."""
     beliefs = _Beliefs(tests)
     links = sorted({test.nodes for test in beliefs.failed})
     return Localization(
         nodes={node: _probability(beliefs.log_odds(node)) for node in nodes},
         links={link: _probability(beliefs.log_odds(link)) for link in links},
+        has_common_cause=_has_common_cause(nodes, tests),
     )
+
+
+def _has_common_cause(nodes: Sequence[str], tests: Iterable[PairTest]) -> bool:
+    balance: Counter[str] = Counter()
+    for test in tests:
+        for node in test.nodes:
+            balance[node] += -1 if test.passed else 1
+    return sum(balance[node] > 0 for node in nodes) > COMMON * len(nodes)
 
 
 class _Beliefs:
@@ -165,7 +170,7 @@ def _probability(log_odds: float) -> float:
 
 
 def next_pairs(nodes: Sequence[str], tests: Sequence[PairTest]) -> list[Pair]:
-    """The pairs of the next round; no node is in two, and with an odd number one is in none.
+    """The pairs of the next round; no node is in two. Of an odd number, the most tested one rests.
 
     A suspicious link is tested again. Otherwise the most suspicious nodes are paired with the least
     suspicious ones, with such as they have met least often.
@@ -177,7 +182,10 @@ def next_pairs(nodes: Sequence[str], tests: Sequence[PairTest]) -> list[Pair]:
     waiting = sorted(
         (node for node in nodes if node not in taken), key=lambda node: -found.nodes[node]
     )
-    while len(waiting) > 1:
+    if len(waiting) % 2:
+        made = Counter(node for test in tests for node in test.nodes)
+        waiting.remove(max(reversed(waiting), key=lambda node: made[node]))
+    while waiting:
         node = waiting.pop(0)
         partner = min(reversed(waiting), key=lambda other: met[pair_of(node, other)])
         waiting.remove(partner)
