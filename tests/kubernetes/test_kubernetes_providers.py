@@ -303,6 +303,15 @@ def test_another_machine_under_the_name_of_the_node_is_left_alone(
     assert karpenter.leaving() == []
 
 
+def test_a_claim_on_its_way_out_is_left_alone(karpenter: KarpenterSite) -> None:
+    rules = [{"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": ["list"]}]
+    karpenter.plane.request("DELETE", f"{CLAIMS}/gpu-1")
+
+    karpenter.provider(karpenter.kubeconfig_of(rules)).replace(view(1), "t/1")
+
+    assert karpenter.leaving() == ["gpu-1"]
+
+
 def test_a_node_of_unknown_machine_is_found_by_its_name(karpenter: KarpenterSite) -> None:
     karpenter.launch()
 
@@ -403,6 +412,7 @@ def test_without_a_health_check_nobody_would_heed_the_annotation(
     kinds: None, cluster: Cluster, opened: ExitStack
 ) -> None:
     site = CapiSite(cluster, opened, has_check=False)
+    site.put(SPACE.replace("/capi", "/default/machinehealthchecks"), "MachineHealthCheck", "other")
 
     with pytest.raises(ProviderError, match="there is no MachineHealthCheck in capi"):
         site.provider().replace(view(1), "t/1")
