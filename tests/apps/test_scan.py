@@ -355,3 +355,79 @@ def test_a_line_that_tells_no_time_of_its_own_proves_nothing(tmp_path: Path, sta
     path.write_text("".join(lines), encoding="utf-8")
 
     assert {hit["remedy"] for hit in found(path)} == {"none"}
+
+
+def verdict_on(*paths: Path) -> list[dict[str, Any]]:
+    return found("--verdict", *paths)
+
+
+def test_a_verdict_is_that_of_an_agent_that_has_read_the_log(log: Path) -> None:
+    [told] = verdict_on(log)
+
+    assert list(told) == ["kind", "file", "verdict", "undecided", "findings"]
+    assert (told["kind"], told["file"], told["verdict"]) == ("kernel-log", str(log), "unhealthy")
+    assert [(one["code"], one["remedy"]) for one in told["findings"]] == [
+        (73, "reboot"),
+        (74, "replace"),
+        (13, "none"),
+    ]
+
+
+def test_what_follows_from_a_fault_and_what_was_taken_back_is_no_finding_of_a_verdict(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "dmesg"
+    change = "GPU recovery action changed from 0x{} to 0x{} (x)"
+    path.write_text(
+        f"[ 10.0] {XID.format(79)}\n[ 11.0] {XID.format(45)}\n"
+        f"[ 500.0] NVRM: Xid (PCI:0000:c0:00): 154, {change.format('0 (None)', '1')}\n"
+        f"[ 501.0] NVRM: Xid (PCI:0000:c0:00): 154, {change.format('1 (GPU Reset)', '0')}\n",
+        encoding="utf-8",
+    )
+
+    [told] = verdict_on(path)
+
+    assert [(one["code"], one["remedy"]) for one in told["findings"]] == [
+        (79, "replace"),
+        (154, "none"),
+    ]
+
+
+def test_a_quiet_kernel_is_healthy_and_what_is_no_kernel_log_is_unknown(tmp_path: Path) -> None:
+    texts = [
+        NOISE,
+        "[ 1.5] usb 1-1: new\n",
+        "",
+        "N/A\n",
+        "\0" * 99,
+        f"{XID[:20]}\n",
+        "<html>\n" * 9,
+    ]
+    paths = [tmp_path / str(number) for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+
+    told = verdict_on(*paths)
+
+    assert [one["verdict"] for one in told] == ["healthy"] * 2 + ["unknown"] * 5
+    assert all(bool(one["undecided"]) == (one["verdict"] == "unknown") for one in told)
+
+
+def test_a_fault_needs_no_prefix_to_count(tmp_path: Path) -> None:
+    path = tmp_path / "dmesg"
+    path.write_text(XID.format(74), encoding="utf-8")
+
+    assert verdict_on(path)[0]["verdict"] == "unhealthy"
+
+
+def test_verdicts_come_as_a_table_too_and_a_file_that_cannot_be_read_is_told(
+    log: Path, tmp_path: Path
+) -> None:
+    result = scanned("--verdict", log, tmp_path / "none")
+
+    assert result.exit_code == 2
+    assert [line.split()[1:2] for line in result.stdout.splitlines()] == [
+        ["VERDICT"],
+        *[["unhealthy"]] * 3,
+    ]
+    assert "cannot read" in result.stderr

@@ -17,15 +17,16 @@ from holdfast.apps.cli.output import (
     print_json_line,
     print_rows,
 )
-from holdfast.apps.cli.scan_files import FILE_COMMANDS
+from holdfast.apps.cli.scan_files import FILE_COMMANDS, show_verdicts
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
-from holdfast.detectors.kernel_log import KernelLine, KernelLog
+from holdfast.detectors.judgement import Judgement, undecided, whole
+from holdfast.detectors.kernel_log import KernelLine, KernelLog, kernel_line
 from holdfast.detectors.table import detectors, log_marks
 from holdfast.model.errors import BackendError
-from holdfast.model.health import Finding
+from holdfast.model.health import Fault, Finding
 
 BLOCK: Final = 256 * 1024
 """Bytes that are read at once."""
@@ -83,9 +84,12 @@ for _command in FILE_COMMANDS:
     show_default=True,
     help="Whose opinion of a fault counts where vendors disagree.",
 )
+@click.option("--verdict", is_flag=True, help="One verdict on each file, instead of its lines.")
 @output_option(Output.TABLE, Output.WIDE, Output.JSON)
 @click.pass_context
-def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output: str) -> None:
+def kernel_log(
+    ctx: click.Context, files: tuple[str, ...], profile: str, output: str, *, verdict: bool
+) -> None:
     """Say what each line of captured kernel logs means for the node.
 
     FILE is the output of dmesg or journalctl, /var/log/messages, records of /dev/kmsg, or - for
@@ -104,17 +108,22 @@ def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output:
       holdfast scan kernel-log /var/log/messages
       dmesg | holdfast scan kernel-log -
       holdfast scan kernel-log --output json *.log | jq 'select(.remedy != "none")'
+      holdfast scan kernel-log --verdict node-*.log
 
     Exits with 0 if every file was read, whether or not there were findings, with 2 if one was not.
     """  # noqa: D301 - click takes the backspace for "do not wrap"
     watchers = detectors(Profile(profile))
     now = SystemClock().now().astimezone()
+    if verdict:
+        judge = partial(_judge, watchers, now)
+        ctx.exit(show_verdicts("kernel-log", files, judge, output=output))
     show = _show_json if output == Output.JSON else partial(_show_table, output)
     is_any_found = False
     unread = 0
     for file in files:
         try:
-            is_any_found |= show(_proven(_hits(file, watchers, now)))
+            hits = _hits(file, _blocks(file), watchers, now)
+            is_any_found |= show(_proven(hits))
         except BackendError as error:
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
@@ -123,10 +132,57 @@ def kernel_log(ctx: click.Context, files: tuple[str, ...], profile: str, output:
     ctx.exit(ExitCode.BAD_INPUT if unread else ExitCode.OK)
 
 
-def _hits(file: str, watchers: tuple[Detector, ...], now: datetime) -> Iterator[_Hit]:
+def _judge(watchers: tuple[Detector, ...], now: datetime, file: str) -> Judgement:
+    """What an agent would know of the node after it has read the file."""
+    sight = _Sight(now)
+    health = Health()
+    for hit in _hits(file, sight.of(_blocks(file)), watchers, now):
+        health = fold(health, [hit.finding])
+    findings = (*map(_as_finding, health.faults), *health.notices)
+    if not findings and not sight.is_kernel_log:
+        return undecided("no line of it is known for one of a kernel")
+    return whole(findings)
+
+
+class _Sight:
+    """Looks whether what is read is a kernel log at all: whether a line has a kernel's prefix."""
+
+    def __init__(self, now: datetime) -> None:
+        self.is_kernel_log = False
+        self._now = now
+
+    def of(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for data in blocks:
+            lines = () if self.is_kernel_log else data.decode(errors="replace").splitlines()
+            self.is_kernel_log |= any(map(self._has_prefix, lines))
+            yield data
+
+    def _has_prefix(self, text: str) -> bool:
+        line = kernel_line(text, self._now)
+        return line is not None and (line.at is not None or line.since_boot is not None)
+
+
+def _as_finding(fault: Fault) -> Finding:
+    return Finding(
+        family=fault.family,
+        condition=fault.condition,
+        reason=fault.reason,
+        severity=fault.severity,
+        remedy=fault.remedy,
+        message=fault.message,
+        observed_at=fault.since,
+        code=fault.code,
+        device=fault.device,
+        urgency=fault.urgency,
+    )
+
+
+def _hits(
+    file: str, blocks: Iterator[bytes], watchers: tuple[Detector, ...], now: datetime
+) -> Iterator[_Hit]:
     """What is found in one file, in its order; ``BackendError`` where it cannot be read."""
     log = KernelLog(log_marks(watchers))
-    for data in _blocks(file):
+    for data in blocks:
         for record in log.feed(data, now):
             yield from _judged(file, record, watchers, now)
     for record in log.close(now):

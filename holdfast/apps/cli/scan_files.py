@@ -120,12 +120,19 @@ def _command(kind: _Kind) -> click.Command:
 def _scan(
     kind: _Kind, ctx: click.Context, /, files: Sequence[str], output: str, **options: Any
 ) -> None:
-    now = SystemClock().now()
+    judge = partial(_judge, kind, SystemClock().now(), options)
+    ctx.exit(show_verdicts(kind.name, files, judge, output=output))
+
+
+def show_verdicts(
+    kind: str, files: Sequence[str], judge: Callable[[str], Judgement], *, output: str
+) -> ExitCode:
+    """Print what ``judge`` says of each file. Returns whether all of them could be read."""
     rows: list[_Row] = []
     unread = 0
     for file in files:
         try:
-            judgement = _judge(kind, file, now, options)
+            judgement = judge(file)
         except BackendError as error:
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
@@ -136,10 +143,10 @@ def _scan(
             rows += _rows(file, judgement)
     if output != Output.JSON and rows:
         print_rows(rows, _COLUMNS, output=output, empty="")
-    ctx.exit(ExitCode.BAD_INPUT if unread else ExitCode.OK)
+    return ExitCode.BAD_INPUT if unread else ExitCode.OK
 
 
-def _judge(kind: _Kind, file: str, now: datetime, options: dict[str, Any]) -> Judgement:
+def _judge(kind: _Kind, now: datetime, options: dict[str, Any], file: str) -> Judgement:
     try:
         with click.open_file(file, "rb") as stream:
             data = stream.read(LARGEST_FILE + 1)
@@ -150,10 +157,10 @@ def _judge(kind: _Kind, file: str, now: datetime, options: dict[str, Any]) -> Ju
     return kind.judge(data.decode("utf-8-sig", errors="replace"), now, **options)
 
 
-def _print(kind: _Kind, file: str, judgement: Judgement) -> None:
+def _print(kind: str, file: str, judgement: Judgement) -> None:
     print_json_line(
         {
-            "kind": kind.name,
+            "kind": kind,
             "file": file,
             "verdict": judgement.verdict,
             "undecided": judgement.undecided,
