@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from controlled import installed  # noqa: F401 - a fixture
+from controlled import NAMESPACE, installed  # noqa: F401 - a fixture
 from machines import HEALTH, REBOOT_XID, REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, until
 
+from holdfast.apps.main import run
 from holdfast.model.names import HOLD, HealthStatus, Reason
 
 DRAIN = """
@@ -188,9 +189,27 @@ def test_an_api_server_that_restarts_midway_costs_nothing_but_time(fleet: Fleet)
     assert fleet.done == [fleet.orders[0]["token"]]
 
 
-def test_the_commands_show_and_steer_what_goes_on(fleet: Fleet, capsys, monkeypatch) -> None:
-    from holdfast.apps.main import run  # noqa: PLC0415 - the command line as a process has it
+def test_an_open_breaker_holds_back_all_repairs_until_a_person_resets_it(
+    fleet: Fleet, capsys
+) -> None:
+    fleet.start("a", "b")
+    controller = fleet.control(settings=f"{DRAIN}breaker_min_nodes = 1\nbreaker_share = 40\n")
+    fleet.until_schedulable("a", "b")
+    where = ["--kubeconfig", str(fleet.cluster.plane.kubeconfig())]
 
+    fleet.machines["a"].log(REPLACE_XID)
+    until(lambda: "all repairs are stopped: 1 of 2 nodes turned faulty" in controller.log)
+    stays(lambda: fleet.phase("a") in ("schedulable", "quarantined") and not fleet.orders, 1)
+    assert run(["nodes", "list", *where]) == 0
+    assert "All repairs of https://127.0.0.1" in capsys.readouterr().err
+    until(lambda: "BreakerTripped" in fleet.cluster.kubectl("get", "events", "-n", NAMESPACE))
+
+    assert run(["nodes", "reset-breaker", "--yes", *where]) == 0
+    assert "repairs begin again" in capsys.readouterr().out
+    assert fleet.until_recovered("a").successor == "spare-1"
+
+
+def test_the_commands_show_and_steer_what_goes_on(fleet: Fleet, capsys) -> None:
     fleet.start("a", "b")
     fleet.control(settings=DRAIN)
     fleet.until_schedulable("a", "b")
