@@ -12,7 +12,7 @@ from holdfast.adapters.slurm.reports import Heard, Reports
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.slurm.state import Memory, SlurmStore
 from holdfast.adapters.slurm.text import JobFacts
-from holdfast.adapters.slurm.upkeep import Upkeep
+from holdfast.adapters.slurm.upkeep import ENTRY, REPORT, Upkeep
 from holdfast.adapters.slurm.views import (
     Known,
     closing_reason,
@@ -244,6 +244,6 @@ class SlurmCluster:
         with self._looking:
             reports = self._reports.unreadable()
         return {
-            **dict.fromkeys(reports, "its report"),
-            **dict.fromkeys(memory.unreadable, "its entry in state.db"),
+            **dict.fromkeys(reports, REPORT),
+            **dict.fromkeys(memory.unreadable, ENTRY),
         }

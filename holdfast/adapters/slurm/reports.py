@@ -59,8 +59,8 @@ class Reports:
         try:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
-                    name = entry.name.removesuffix(_SUFFIX)
-                    if name != entry.name and not name.startswith("."):
+                    name = entry.name[: -len(_SUFFIX)]
+                    if entry.name.endswith(_SUFFIX) and not name.startswith("."):
                         file = self._look_at(name, entry, before.get(name), now)
                         if file is not None:
                             found[name] = file
@@ -68,7 +68,8 @@ class Reports:
             raise BackendError(f"cannot read {self._folder}: {error.strerror}") from error
         self._files = found
         return before.keys() != found.keys() or any(
-            file.content != before[name].content for name, file in found.items()
+            file is not before[name] and file.content != before[name].content
+            for name, file in found.items()
         )
 
     def heard(self) -> Mapping[str, Heard]:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from holdfast.adapters.slurm.hostlist import expand
@@ -13,10 +14,7 @@ SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 JOBS_FORMAT: Final = "%A|%T|%N"
 
 _REASON: Final = re.compile(r" Reason=(.*?) \[([^\[\]]*@\d{4}-\d\d-\d\dT[\d:]+)\]")
-_KEYS: Final = {
-    key: re.compile(rf" {key}=(\S+)")
-    for key in ("State", "BootTime", "SlurmdStartTime", "InstanceId")
-}
+_NAME: Final = "NodeName="
 _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 
 _CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
@@ -98,24 +96,38 @@ def parse_jobs(text: str) -> list[JobFacts]:
 
 
 def _node(line: str) -> NodeFacts:
-    if not line.startswith("NodeName="):
+    if not line.startswith(_NAME):
         raise ValueError(f"scontrol said {line[:100]!r}")
-    state = _value(line, "State")
+    state = _value(line, " State=")
     if not state:
         raise ValueError(f"scontrol tells no state of {line[:100]!r}")
-    found = _REASON.search(line)
+    found = _REASON.search(line) if " Reason=" in line else None
     reason, reason_set = (found[1], found[2]) if found is not None else ("", "")
     return NodeFacts(
-        name=line[9:].split(None, 1)[0],
-        state=frozenset(state.split("+")),
-        word=word_of(reason),
-        reason_set=reason_set,
-        slurmd=f"{_value(line, 'BootTime')}/{_value(line, 'SlurmdStartTime')}",
-        instance_id=_value(line, "InstanceId"),
+        line[len(_NAME) :].split(None, 1)[0],
+        _flags(state),
+        _word(reason),
+        reason_set,
+        f"{_value(line, ' BootTime=')}/{_value(line, ' SlurmdStartTime=')}",
+        _value(line, " InstanceId="),
     )
 
 
 def _value(line: str, key: str) -> str:
-    found = _KEYS[key].search(line)
-    value = "" if found is None else found[1]
+    at = line.find(key)
+    if at < 0:
+        return ""
+    at += len(key)
+    end = line.find(" ", at)
+    value = line[at:] if end < 0 else line[at:end]
     return "" if value in _ABSENT else value
+
+
+@lru_cache(maxsize=1024)  # many nodes, and few states and reasons
+def _flags(state: str) -> frozenset[str]:
+    return frozenset(state.split("+"))
+
+
+@lru_cache(maxsize=1024)
+def _word(reason: str) -> Word:
+    return word_of(reason)

@@ -27,6 +27,13 @@ _AT_ONCE: Final = 50
 
 _SHOWN_CHARS: Final = 100
 
+REPORT: Final = "its report"
+ENTRY: Final = "its entry in state.db"
+_EXPECTED: Final = {
+    REPORT: "what its agent writes; look at the agent of that node",
+    ENTRY: "what Holdfast wrote; bring the file back from a copy, or remove the entry",
+}
+
 
 class Upkeep:
     """Closes and opens nodes whose mark was lost, forgets those that are gone, tells of mistakes.
@@ -54,7 +61,7 @@ class Upkeep:
         Args:
             facts: all nodes of Slurm.
             known: those that are ours to look after.
-            damaged: nodes of which something cannot be read, with what that is.
+            damaged: nodes of which something cannot be read: ``REPORT`` or ``ENTRY``.
 
         """
         limit = time.monotonic() - _AGAIN_S
@@ -113,6 +120,4 @@ def _mistakes(
                 expected="an agent that reports from the node; start holdfast agent there first",
             )
     for name, what in damaged.items():
-        yield InputRejected(
-            node=name, key=what, value="", expected="what Holdfast wrote; see the manual"
-        )
+        yield InputRejected(node=name, key=what, value="", expected=_EXPECTED[what])
