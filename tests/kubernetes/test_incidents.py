@@ -149,6 +149,15 @@ def test_another_process_reads_what_this_one_wrote_and_goes_on(one) -> None:
         assert [i.message for i in other.incidents.list_incidents()] == ["second"]
 
 
+def test_an_incident_that_somebody_deletes_meanwhile_is_written_again(one) -> None:
+    one.incidents.put(OPEN)
+    one.real.kubectl("delete", "incidents", "--all")
+
+    one.incidents.put(replace(OPEN, drained_at=NOW))
+
+    assert one.incidents.list_incidents() == (replace(OPEN, drained_at=NOW),)
+
+
 def test_an_object_of_another_id_is_not_the_incident(one) -> None:
     one.incidents.put(replace(OPEN, id="A"))
 

@@ -90,16 +90,9 @@ class KubernetesIncidents:
 
     def put(self, incident: Incident) -> None:
         """See ``IncidentStore.put``."""
-        content = incident_object(incident)
-        if incident.id not in self._open:
-            try:
-                self._api.create(_FOLDER, _without_null(content), repeatable=True)
-            except NotFound as error:
-                raise _not_installed(error) from error
-            except AlreadyExists:
-                self._patch(incident, content)
-        elif self._open[incident.id] != incident:
-            self._patch(incident, content)
+        known = self._open.get(incident.id)
+        if known != incident:
+            self._write(incident_object(incident), is_known=known is not None)
         if incident.ended_at is None:
             self._open[incident.id] = incident
         else:
@@ -113,9 +106,21 @@ class KubernetesIncidents:
             raise _not_installed(error) from error
         return tuple(sorted(found, key=_age))
 
-    def _patch(self, incident: Incident, content: Json) -> None:
+    def _write(self, content: Json, *, is_known: bool) -> None:
+        path = f"{_FOLDER}/{content['metadata']['name']}"
         changed = {key: content[key] for key in ("spec", "status")}
-        self._api.patch(f"{_FOLDER}/{object_name(incident.id)}", changed)
+        if is_known:
+            try:
+                self._api.patch(path, changed)
+                return
+            except NotFound:
+                pass  # somebody has deleted it, which must not end the repair
+        try:
+            self._api.create(_FOLDER, _without_null(content), repeatable=True)
+        except NotFound as error:
+            raise _not_installed(error) from error
+        except AlreadyExists:
+            self._api.patch(path, changed)
 
 
 def _not_installed(error: NotFound) -> BackendError:
