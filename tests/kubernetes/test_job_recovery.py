@@ -1,17 +1,19 @@
 """Jobs that lose nodes, with Kubeflow's training operator and a real controller."""
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from conftest import run_training_operator
-from controlled import install, installed  # noqa: F401 - a fixture
+from controlled import install, installed, is_served  # noqa: F401 - a fixture
 from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, connected, until
 from training import JOBS, PODS, Training
 
-from holdfast.model.names import Labels, Reason
+from holdfast.adapters.kubernetes.jobs.objects import QUEUE
+from holdfast.model.names import ATTEMPT, Labels, Reason
 from holdfast.testing.control_plane import ControlPlane
 
 SETTINGS = """
@@ -19,6 +21,8 @@ SETTINGS = """
 drain_timeout = "20s"
 max_unavailable = 2
 """
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
+
 pytestmark = pytest.mark.usefixtures("training_operator")
 
 
@@ -38,6 +42,81 @@ def job(fleet: Fleet) -> Training:
     job.submit()
     job.until_running(1)
     return job
+
+
+@pytest.fixture
+def quick(binaries: dict[str, Path], request: pytest.FixtureRequest, tmp_path: Path):
+    """A fleet on a control plane that gives up on nodes soon."""
+    grace = timedelta(seconds=4)
+    with (
+        ControlPlane(binaries, node_grace=grace) as plane,
+        connected(plane, binaries) as cluster,
+    ):
+        run_training_operator(request, plane, binaries)
+        install(cluster)
+        with a_fleet(cluster, tmp_path) as fleet:
+            yield fleet
+
+
+class PlayedKueue:
+    """Suspends a job and lets it go as its ``Workload`` says, and has it no other way."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.api = fleet.api
+        self.heard: list[bool] = []
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.play, daemon=True)
+
+    def admit(self, job: Training) -> None:
+        about = {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": job.job["metadata"]["uid"]}}
+        workload = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": about}
+        self.api.create(WORKLOADS, {**workload, "spec": {"active": True}})
+        self.job = job
+        self.thread.start()
+
+    def play(self) -> None:
+        while not self.over.wait(0.02):
+            (workload,) = self.api.list(WORKLOADS)
+            is_active = workload["spec"]["active"]
+            if self.heard[-1:] != [is_active]:
+                self.heard.append(is_active)
+            if self.job.is_suspended == is_active:
+                suspension = {"spec": {"runPolicy": {"suspend": not is_active}}}
+                self.api.patch(f"{JOBS}/{self.job.name}", suspension)
+
+    def stop(self) -> None:
+        self.over.set()
+        if self.thread.is_alive():
+            self.thread.join()
+
+
+@pytest.fixture
+def kueue(fleet: Fleet) -> Iterator[PlayedKueue]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1beta1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    names = {"kind": "Workload", "plural": "workloads"}
+    group = "kueue.x-k8s.io"
+    fleet.api.create(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": f"workloads.{group}",
+                "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+            },
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+        },
+    )
+    until(lambda: is_served(fleet.api, WORKLOADS))
+    played = PlayedKueue(fleet)
+    yield played
+    played.stop()
 
 
 @pytest.mark.parametrize("line", [REPLACE_XID, REBOOT_XID], ids=["replace", "reboot"])
@@ -207,15 +286,23 @@ def test_a_node_that_dies_in_silence_is_fenced_before_its_job_goes_on(
     assert job.record["attempts"][0]["failure"]["reason"] == Reason.NODE_SILENT
 
 
-@pytest.fixture
-def quick(binaries: dict[str, Path], request: pytest.FixtureRequest, tmp_path: Path):
-    """A fleet on a control plane that gives up on nodes soon."""
-    grace = timedelta(seconds=4)
-    with (
-        ControlPlane(binaries, node_grace=grace) as plane,
-        connected(plane, binaries) as cluster,
-    ):
-        run_training_operator(request, plane, binaries)
-        install(cluster)
-        with a_fleet(cluster, tmp_path) as fleet:
-            yield fleet
+def test_a_job_in_a_queue_is_stopped_and_started_by_its_workload(
+    fleet: Fleet, kueue: PlayedKueue
+) -> None:
+    fleet.start("a", "b", "c")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b", "c")
+    job = Training(fleet.cluster, fleet.api, labels={QUEUE: "team"})
+    job.submit()
+    kueue.admit(job)
+    job.until_running(1)
+    before = {pod["metadata"]["uid"] for pod in job.pods.values()}
+
+    fleet.machines[job.nodes[0]].log(REPLACE_XID)
+    job.until_running(2)
+
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in job.pods.values())
+    assert kueue.heard == [True, False, True]
+    metadata = job.pods["llama-worker-0"]["metadata"]
+    assert metadata["annotations"][ATTEMPT] == "2"
+    assert "HOLDFAST_ATTEMPT" not in job.environment("llama-worker-0")

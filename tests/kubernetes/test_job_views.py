@@ -17,6 +17,7 @@ from job_objects import (
     wishes,
 )
 
+from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
 from holdfast.adapters.kubernetes.jobs.views import LATE, job_view, nodes_of, record_of
 from holdfast.model.jobs import JobPhase, Placing, RankView
@@ -114,6 +115,34 @@ def test_a_job_that_is_over_is_told_to_the_core_once_it_has_a_record(phase) -> N
 
     assert found.ending is not None
     assert (found.ending.outcome, found.ending.reason) == (JobPhase.FAILED, "it is Failed")
+
+
+@pytest.mark.parametrize(
+    ("record", "suspend", "is_active", "goes_on"),
+    [
+        (a_record(JobPhase.STOPPING), False, True, True),
+        (a_record(JobPhase.STOPPING), True, False, True),
+        (a_record(JobPhase.WAITING), True, False, True),
+        (a_record(JobPhase.WAITING), True, True, False),
+        (a_record(JobPhase.STARTING), True, True, True),
+        (a_record(JobPhase.RUNNING), True, True, False),
+    ],
+)
+def test_a_job_in_a_queue_is_held_by_its_workload(record, suspend, is_active, goes_on) -> None:
+    state = a_state(record=record, suspend=suspend, labels={QUEUE: "team"})
+
+    found = record_of(state, wishes(state), SEEN, is_active=is_active)
+
+    assert found == (record if goes_on else None)
+
+
+def test_a_job_in_a_queue_that_is_let_in_against_our_word_was_started_by_others() -> None:
+    state = a_state(record=a_record(JobPhase.WAITING), labels={QUEUE: "team"})
+
+    found = record_of(state, wishes(state), SEEN, is_active=True)
+
+    assert found is not None
+    assert (found.phase, found.attempt) == (JobPhase.STARTING, 2)
 
 
 # ranks

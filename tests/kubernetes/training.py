@@ -26,6 +26,8 @@ class Training:
     workers: int = 1
     annotations: dict[str, str] = field(default_factory=lambda: dict(ON))
 
+    labels: dict[str, str] = field(default_factory=dict)
+
     def submit(self, **spec: Any) -> None:
         container = {
             "name": "pytorch",
@@ -41,7 +43,11 @@ class Training:
         body = {
             "apiVersion": "kubeflow.org/v1",
             "kind": "PyTorchJob",
-            "metadata": {"name": self.name, "annotations": self.annotations},
+            "metadata": {
+                "name": self.name,
+                "annotations": self.annotations,
+                "labels": self.labels,
+            },
             "spec": {
                 "pytorchReplicaSpecs": {
                     "Master": replica,

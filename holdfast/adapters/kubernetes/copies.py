@@ -1,5 +1,6 @@
 """The nodes as they were last read, and their only writer."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +20,9 @@ NODES: Final = "/api/v1/nodes"
 
 STALE: Final = timedelta(minutes=3)
 """The API server says something every minute; nobody is judged by a copy older than this."""
+
+_LOOK_AGAIN_S: Final = 5.0
+"""For so long a node that the selector does not let through is taken to be what it was."""
 
 _TRIES: Final = 5
 """A node whose object changes more often than that while it is written is left for later."""
@@ -51,6 +55,7 @@ class NodeCopies:
         self._api = api
         self._conventions = conventions
         self._copies: dict[str, Copy] = {}
+        self._looked_up: dict[str, tuple[float, NodeState]] = {}
         self._reflector = Reflector(
             api,
             NODES,
@@ -97,11 +102,17 @@ class NodeCopies:
         return self._reflector.objects().get(node)
 
     def look_up(self, node: str) -> NodeState | None:
-        """A node as the API server has it; None if there is none of that name."""
+        """A node as the API server had it within 5 s; None if there is none of that name now."""
+        known = self._looked_up.get(node)
+        if known is not None and time.monotonic() - known[0] < _LOOK_AGAIN_S:
+            return known[1]
         try:
-            return trimmed(self._api.get(f"{NODES}/{node}"), self._conventions)
+            state = trimmed(self._api.get(f"{NODES}/{node}"), self._conventions)
         except NotFound:
+            self._looked_up.pop(node, None)
             return None
+        self._looked_up[node] = (time.monotonic(), state)
+        return state
 
     def write(
         self, node: str, now: datetime, patch: Callable[[NodeState, Word], Json | None]

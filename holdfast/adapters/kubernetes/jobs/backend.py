@@ -13,6 +13,7 @@ from holdfast.adapters.kubernetes.jobs.follower import KindFollower
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS, JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
+from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.records import FAILED, record_patch, release_patch
 from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, record_of
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes, wishes_of
@@ -68,6 +69,7 @@ class KubernetesJobs:
             KindFollower(api, kind, self._labels, words, around.changed) for kind in kinds
         )
         self._attempts = AttemptPods(words)
+        self._workloads = Workloads(api)
         self._jobs: dict[str, _Job] = {}
         self._pods: frozenset[str] = frozenset()
         self._told: set[tuple[str, str, str]] = set()
@@ -114,9 +116,7 @@ class KubernetesJobs:
             for job in self._jobs.values():
                 self._let_go(job)
         self._attempts.keep(job.state.uid for job in self._jobs.values() if job.record is not None)
-        views = tuple(
-            self._view(job, job.record) for job in self._jobs.values() if job.record is not None
-        )
+        views = tuple(self._views())
         self._pods = frozenset(
             f"{pod.namespace}/{pod.name}"
             for job in self._jobs.values()
@@ -149,14 +149,20 @@ class KubernetesJobs:
         raise BackendError(f"{job} changes too often to be written")
 
     def launch(self, job: str) -> None:
-        """See ``JobBackend.launch``; ``put`` has done it."""
+        """See ``JobBackend.launch``; ``put`` has done it where there is no Kueue."""
+        state = self._known(job).state
+        if state.queue is not None:
+            self._workloads.activate(state, is_active=True)
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``; ``put`` has done it, but for pods that have ended.
 
         Some operators leave them, and the next attempt must not be taken for the one they were of.
         """
-        self._delete(pod for pod in self._known(job).pods if pod.has_ended)
+        known = self._known(job)
+        if known.state.queue is not None:
+            self._workloads.activate(known.state, is_active=False)
+        self._delete(pod for pod in known.pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
         """Delete the pods that are left; those that nothing can end any more at once."""
@@ -185,9 +191,32 @@ class KubernetesJobs:
                     else wishes_of(state, self._labels)
                 )
                 job = _Job(state=state, follower=follower, seen_at=seen_at, wishes=wishes)
-                job.record = record_of(state, wishes, seen_at)
+                job.record = self._record(job)
                 job.pods = [pod for pod in pods.get(name, ()) if pod.owner == state.uid]
                 yield state.key, job
+
+    def _record(self, job: _Job) -> JobRecord | None:
+        """See ``record_of``; None, too, while it is not known what Kueue does with it."""
+        state, wishes = job.state, job.wishes
+        try:
+            is_asked = state.queue is not None and _is_held(wishes.record)
+            is_active = self._workloads.is_active(state) if is_asked else True
+        except BackendError as error:
+            self._failed(f"reading {state.key}", error)
+            return None
+        return record_of(state, wishes, job.seen_at, is_active=is_active)
+
+    def _failed(self, what: str, error: BackendError) -> None:
+        self._around.events.emit(CallFailed(what=what, error=str(error)))
+
+    def _views(self) -> Iterable[JobView]:
+        """A job of which something cannot be read does not keep others from being looked at."""
+        for job in self._jobs.values():
+            if job.record is not None:
+                try:
+                    yield self._view(job, job.record)
+                except BackendError as error:
+                    self._failed(f"reading {job.state.key}", error)
 
     def _view(self, job: _Job, record: JobRecord) -> JobView:
         state = job.state
@@ -260,15 +289,17 @@ class KubernetesJobs:
         state, wishes = job.state, job.wishes
         if state.record is None or wishes.auto_resume or wishes.is_damaged or state.is_leaving:
             return
-        record = wishes.record
-        is_held = record is not None and record.phase in HELD and state.is_suspended
+        is_held = _is_held(wishes.record) and state.is_suspended
         try:
+            if state.queue is not None and state.ending is None:
+                self._workloads.activate(state, is_active=True)
+                is_held = False
             patch = release_patch(state, job.kind, resumes=is_held and state.ending is None)
             job.follower.learn(self._api.patch(state.path, patch))
         except (NotFound, Conflict):
             return  # the next round sees what has become of it
         except BackendError as error:
-            self._around.events.emit(CallFailed(what=f"letting go {state.key}", error=str(error)))
+            self._failed(f"letting go {state.key}", error)
 
     def _reject(self) -> None:
         """Tell of what cannot be used, once while it is there."""
@@ -283,6 +314,10 @@ class KubernetesJobs:
                     JobInputRejected(job=job, key=key, value=value, expected=expected)
                 )
         self._told = set(found)
+
+
+def _is_held(record: JobRecord | None) -> bool:
+    return record is not None and record.phase in HELD
 
 
 def _is_other(fresh: JobState, before: JobState) -> bool:

@@ -58,9 +58,8 @@ def record_patch(
         "metadata": {"resourceVersion": state.resource_version, "annotations": annotations}
     }
     is_suspended = _SUSPENDED.get(record.phase)
-    if is_suspended is None:
-        return patch
-    patch |= kind.suspension(is_suspended=is_suspended)
+    if is_suspended is not None and state.queue is None:
+        patch |= kind.suspension(is_suspended=is_suspended)
     if record.phase is JobPhase.STARTING and record.attempt > 1:
         _merge(patch, kind.stamped(job, *_stamps(record, is_queued=state.queue is not None)))
     return patch

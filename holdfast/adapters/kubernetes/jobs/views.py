@@ -21,7 +21,9 @@ _UNKNOWN_EXIT: Final = 1
 """In place of the exit code of a pod that nobody could ask any more."""
 
 
-def record_of(state: JobState, wishes: Wishes, seen_at: datetime) -> JobRecord | None:
+def record_of(
+    state: JobState, wishes: Wishes, seen_at: datetime, *, is_active: bool = True
+) -> JobRecord | None:
     """The record of a job as things are now; None if the job is to be left alone.
 
     A job without one, or that somebody has started anew since, is in an attempt that others have
@@ -31,6 +33,7 @@ def record_of(state: JobState, wishes: Wishes, seen_at: datetime) -> JobRecord |
         state: the job.
         wishes: what it says.
         seen_at: when this process first saw it.
+        is_active: whether Kueue may admit it, if it is in a queue.
 
     """
     record = wishes.record
@@ -45,8 +48,12 @@ def record_of(state: JobState, wishes: Wishes, seen_at: datetime) -> JobRecord |
         )
     if record.phase.is_final:
         return None
-    if state.ending is not None or (record.phase in HELD and state.is_suspended):
+    is_queued = state.queue is not None
+    is_held = not is_active if is_queued else state.is_suspended
+    if state.ending is not None or (record.phase in HELD and is_held):
         return record
+    if is_queued and record.phase in (JobPhase.STOPPING, JobPhase.STARTING):
+        return record  # what Kueue is asked for is written after the record
     if state.is_suspended or (record.phase is JobPhase.RUNNING and state.is_stop_seen):
         return None  # in the second case its operator has not heard yet that it may run again
     is_new_run = state.started_at is not None and state.started_at > record.phase_since
@@ -114,7 +121,7 @@ def job_view(
             ranks=tuple(sorted(ranks, key=lambda one: one.rank)),
             ending=state.ending,
             rooms=rooms,
-            is_stop_seen=state.is_stop_seen,
+            is_stop_seen=state.is_stop_seen and state.is_suspended,
         )
     began = (record.started_at or record.phase_since).replace(microsecond=0)
     ranks_now = {pod.member.rank: _rank(pod, began) for pod in pods if _has_started(pod)}
