@@ -76,3 +76,16 @@ class Indexed(Gang):
             "parallelism": 2,
             "template": pods(),
         }
+
+
+class Set(Gang):
+    """A JobSet of two Jobs with a pod each."""
+
+    collection = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    api_version = "jobset.x-k8s.io/v1alpha2"
+    kind = "JobSet"
+    pod_label = "jobset.sigs.k8s.io/jobset-name"
+
+    def body(self) -> dict[str, Any]:
+        job = {"completions": 1, "parallelism": 1, "template": pods()}
+        return {"replicatedJobs": [{"name": "node", "replicas": 2, "template": {"spec": job}}]}

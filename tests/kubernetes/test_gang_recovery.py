@@ -1,21 +1,32 @@
 """Jobs of other kinds than PyTorchJob that lose nodes, with a real controller."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from conftest import built
 from controlled import installed  # noqa: F401 - a fixture
-from gangs import Gang, Indexed
+from gangs import Gang, Indexed, Set
+from job_sets import run_jobset
 from machines import REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, until
 
 from holdfast.model.names import APP_MAX_RETRY_COUNT, Labels
+from holdfast.testing.control_plane import ControlPlane
 
 SETTINGS = """
 [nodes]
 drain_timeout = "20s"
 max_unavailable = 2
 """
+
+
+@pytest.fixture(scope="session")
+def job_sets(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: Mapping[str, Path]
+) -> None:
+    """The JobSet controller runs from now on."""
+    run_jobset(control_plane, built(request, "jobset")["jobset"], binaries)
 
 
 @pytest.fixture
@@ -91,3 +102,26 @@ def test_a_job_without_indexes_is_left_alone_and_told_so(fleet: Fleet) -> None:
     assert Labels().enable_job_auto_resume in message
     assert "completionMode Indexed" in message
     stays(lambda: job.record == {}, 0.5)
+
+
+@pytest.mark.usefixtures("job_sets")
+def test_a_fault_restarts_the_whole_job_set_on_other_nodes(fleet: Fleet) -> None:
+    job = submitted(fleet, Set)
+
+    resumes_elsewhere(fleet, job)
+
+    for pod in job.pods.values():
+        assert pod["metadata"]["annotations"]["holdfast.dev/attempt"] == "2"
+
+
+@pytest.mark.usefixtures("job_sets")
+def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet) -> None:
+    job = submitted(fleet, Set, retries=0)
+    fleet.cluster.nodes.finish(min(job.pods), exit_code=3)
+
+    until(lambda: "Failed" in job.conditions)
+    until(lambda: job.phase == "failed")
+    until(lambda: job.pods == {})
+    (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
+    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
+    assert job.job["status"]["terminalState"] == "Failed"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, IndexedJobs
+from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS, JobKind
-from holdfast.adapters.kubernetes.jobs.objects import JobState
+from holdfast.adapters.kubernetes.jobs.objects import JobState, pod_state
 from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import Labels
@@ -162,3 +163,86 @@ def test_a_job_that_never_started_fails_as_the_api_server_wants_it() -> None:
     assert status["startTime"] == "2026-01-01T12:00:00Z"
     before = an_indexed_job(status={"startTime": AT})
     assert IndexedJobs().failed(before, "Spent", "why", NOW)["status"]["startTime"] == AT
+
+
+def a_job_set(*jobs: dict[str, Any], status: Any = None, owner: str = "") -> dict[str, Any]:
+    owners = [{"kind": owner, "name": "up", "uid": "u-0", "controller": True}] if owner else []
+    return {
+        "metadata": metadata(ownerReferences=owners),
+        "spec": {"replicatedJobs": list(jobs)},
+        "status": status or {},
+    }
+
+
+def replicated(name: str, replicas: int, pods: int, **more: Any) -> dict[str, Any]:
+    template = {"metadata": {"annotations": {"mine": "1"}}, "spec": {"containers": [{}]}}
+    spec = {"completions": pods, "parallelism": pods, "template": template, **more.pop("job", {})}
+    return {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
+
+
+def a_pod_of_a_set(index: int, job: int, jobs: int) -> dict[str, Any]:
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "llama",
+        "jobset.sigs.k8s.io/jobset-uid": "u-1",
+        "jobset.sigs.k8s.io/global-replicas": str(jobs),
+        "jobset.sigs.k8s.io/job-global-index": str(job),
+        INDEX: str(index),
+    }
+    return {"metadata": {**metadata(labels=labels), "uid": "p-1"}}
+
+
+def test_a_job_set_has_the_ranks_of_all_its_jobs() -> None:
+    job = a_job_set(replicated("leader", 1, 1), replicated("node", 3, 4))
+
+    assert JobSets().trimmed(job, LABELS).ranks == 13
+
+
+def test_every_pod_of_a_job_set_has_a_rank_of_its_own() -> None:
+    pods = [a_pod_of_a_set(index, job, 3) for index in range(4) for job in range(3)]
+
+    members = [JobSets().member(pod) for pod in pods]
+
+    assert sorted(one.rank for one in members if one is not None) == list(range(12))
+    assert members[0] is not None
+    assert pod_state(pods[0], members[0]).owner == "u-1"
+
+
+@pytest.mark.parametrize(
+    ("job", "owner", "expected"),
+    [
+        (replicated("node", 2, 2, dependsOn=[{"name": "init", "status": "Complete"}]), "", "depe"),
+        (replicated("node", 2, 2, job={"completions": 4}), "", "as many completions"),
+        (replicated("node", 2, 2, job={"completionMode": "NonIndexed"}), "", "Indexed"),
+        (replicated("node", 2, 2), "TrainJob", "on TrainJob up"),
+    ],
+)
+def test_a_job_set_that_cannot_be_restarted_as_a_whole_is_left_alone(
+    job: dict[str, Any], owner: str, expected: str
+) -> None:
+    wishes = wishes_of(JobSets().trimmed(a_job_set(job, owner=owner), LABELS), LABELS)
+
+    assert not wishes.auto_resume
+    assert expected in wishes.rejected[0].expected
+
+
+def test_marks_are_added_to_the_pods_of_a_job_set_and_nothing_else_changes() -> None:
+    job = a_job_set(replicated("leader", 1, 1), replicated("node", 3, 4))
+
+    patch = JobSets().stamped(job, {"attempt": "2"}, {"ATTEMPT": "2"})
+
+    jobs = patch["spec"]["replicatedJobs"]
+    for one in jobs:
+        pods = one["template"]["spec"]["template"]
+        assert pods["metadata"].pop("annotations") == {"mine": "1", "attempt": "2"}
+        pods["metadata"]["annotations"] = {"mine": "1"}
+    assert jobs == job["spec"]["replicatedJobs"]
+
+
+def test_a_job_set_runs_since_it_was_let_go() -> None:
+    resumed = {"type": "Suspended", "status": "False", "lastTransitionTime": AT}
+    state = JobSets().trimmed(a_job_set(status={"conditions": [resumed]}), LABELS)
+
+    assert (state.is_stop_seen, state.started_at) == (False, datetime(2026, 1, 1, 11, tzinfo=UTC))
+    assert JobSets().trimmed(a_job_set(), LABELS).started_at is None
+    stopped = a_job_set(status={"conditions": true("Suspended")})
+    assert JobSets().trimmed(stopped, LABELS).is_stop_seen

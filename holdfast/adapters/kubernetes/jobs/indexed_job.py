@@ -14,6 +14,7 @@ from holdfast.adapters.kubernetes.jobs.objects import (
     condition_of,
     ending_of,
     group_of,
+    owner_of,
 )
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
 from holdfast.adapters.kubernetes.node_mark import stamp
@@ -24,11 +25,8 @@ KIND: Final = "Job"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 _JOB: Final = "batch.kubernetes.io/job-name"
-_SET: Final = "jobset.sigs.k8s.io/jobset-name"
-_INDEXED: Final = "Indexed"
-_SCHEDULE: Final = "CronJob"
-"""Kind of the owner that leaves its jobs alone once they are there."""
-
+SET: Final = "jobset.sigs.k8s.io/jobset-name"
+INDEXED: Final = "Indexed"
 _FAILURE: Final = ("FailureTarget", FAILED)
 """Conditions of a job that has failed, in the order in which its controller sets them."""
 
@@ -42,7 +40,7 @@ class IndexedJobs:
 
     api_version: Final = "batch/v1"
     plural: Final = "jobs"
-    pod_selector: Final = f"{_JOB},{INDEX},!{_SET}"
+    pod_selector: Final = f"{_JOB},{INDEX},!{SET}"
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
         """See ``JobKind.trimmed``."""
@@ -66,7 +64,7 @@ class IndexedJobs:
             ending=ending_of(job, "Complete"),
             groups=(group_of(spec.get("parallelism", 1), template, policy),),
             queue=(metadata.get("labels") or {}).get(QUEUE),
-            obstacle=_obstacle(metadata, spec),
+            obstacle=_obstacle(job),
             **annotated(job, labels),
         )
 
@@ -108,13 +106,11 @@ class IndexedJobs:
         return {"status": {"conditions": conditions, "startTime": status.get("startTime") or at}}
 
 
-def _obstacle(metadata: Json, spec: Json) -> str | None:
-    if spec.get("completionMode") != _INDEXED or spec.get("completions") != spec.get("parallelism"):
+def _obstacle(job: Json) -> str | None:
+    spec = job.get("spec") or {}
+    if spec.get("completionMode") != INDEXED or spec.get("completions") != spec.get("parallelism"):
         return "a Job of completionMode Indexed, with as many completions as parallelism"
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("controller") and owner.get("kind") != _SCHEDULE:
-            return f"on {owner.get('kind')} {owner.get('name')}, to which the Job belongs"
-    return None
+    return owner_of(job)
 
 
 def _is_stopped(job: Json) -> bool:

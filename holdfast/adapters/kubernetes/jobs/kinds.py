@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
+from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
 from holdfast.model.names import Labels
@@ -56,4 +57,4 @@ class JobKind(Protocol):
         ...
 
 
-KINDS: Final[tuple[JobKind, ...]] = (PyTorchJobs(), IndexedJobs())
+KINDS: Final[tuple[JobKind, ...]] = (PyTorchJobs(), IndexedJobs(), JobSets())

@@ -23,6 +23,9 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 FAILED: Final = PodPhase.FAILED.value
 """Condition of a job that has failed for good; it is called like the phase of a pod."""
 
+_SCHEDULE: Final = "CronJob"
+"""Kind of the owner that leaves its jobs alone once they are there."""
+
 _DISRUPTED: Final = "DisruptionTarget"
 """Pod condition: somebody is about to end the pod, and the reason says who."""
 
@@ -126,6 +129,9 @@ class Member:
     container: str
     """The one that trains; empty if all do."""
 
+    owner: str = ""
+    """uid of the job, where the pod was made by a part of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
@@ -135,7 +141,7 @@ class PodState:
     name: str
     uid: str
     owner: str
-    """uid of the object that made it."""
+    """uid of its job, or of the object that made it if that is none."""
 
     member: Member
     node: str
@@ -200,6 +206,14 @@ def condition_of(job: Json, kind: str) -> Json | None:
     )
 
 
+def owner_of(job: Json) -> str | None:
+    """What a job would have to be instead, if another object starts and stops it."""
+    for owner in job["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") != _SCHEDULE:
+            return f"on {owner.get('kind')} {owner.get('name')}, to which it belongs"
+    return None
+
+
 def ending_of(job: Json, succeeded: str) -> Ending | None:
     """How a job has ended, by its conditions: ``succeeded`` is the type of the good one."""
     for kind, outcome in ((succeeded, JobPhase.SUCCEEDED), (FAILED, JobPhase.FAILED)):
@@ -220,7 +234,7 @@ def pod_state(pod: Json, member: Member) -> PodState:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        owner=next((str(owner["uid"]) for owner in owners if owner.get("controller")), ""),
+        owner=member.owner or next((str(o["uid"]) for o in owners if o.get("controller")), ""),
         member=member,
         node=spec.get("nodeName") or "",
         phase=phase,
