@@ -118,9 +118,14 @@ class PlayedNodes:
         """These kubelets work, again or from now on, and catch up."""
         self._alive |= set(names)
 
-    def finish(self, pod: str, *, namespace: str = "default", exit_code: int = 0) -> None:
-        """All containers of a pod end with ``exit_code`` and are not started again."""
-        ended = {"terminated": {"exitCode": exit_code}}
+    def finish(
+        self, pod: str, *, namespace: str = "default", exit_code: int = 0, message: str = ""
+    ) -> None:
+        """All containers of a pod end with ``exit_code``, and are not started again.
+
+        ``message`` is what they left as their termination message.
+        """
+        ended = {"terminated": {"exitCode": exit_code, "message": message}}
         status = {
             "phase": PodPhase.FAILED if exit_code else PodPhase.SUCCEEDED,
             "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}],

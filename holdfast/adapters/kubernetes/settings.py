@@ -15,8 +15,9 @@ class CheckSettings:
     """The image of its container. Without one there is no deep health check, and a node that
     should have one fails it with a word on what to set."""
 
-    command: tuple[str, ...] = ("holdfast", "agent", "--once")
-    """What the container runs; the node passes if it ends with 0."""
+    command: tuple[str, ...] = ("holdfast", "check", "node")
+    """What the container runs; the node passes if it ends with 0, and its last line says why not
+    otherwise."""
 
     service_account: str = ""
     """Of its pod; the namespace's default if left out."""

@@ -116,12 +116,12 @@ def node(  # noqa: PLR0913 - one parameter for each option
 
 
 def summary(result: NodeCheck) -> str:
-    """The last line: a Kubernetes Job hands it on as what the check said."""
+    """The last line: a Kubernetes Job hands it on as what the check said, 2 KiB of it at most."""
     by_outcome = {
         outcome: [part for part in result.parts if part.outcome is outcome] for outcome in Outcome
     }
     if failed := by_outcome[Outcome.FAILED]:
-        return "failed: " + "; ".join(f"{part.name}: {part.detail}" for part in failed)
+        return "failed: " + "; ".join(f"{part.name}: {part.detail[:200]}" for part in failed)
     counts = ", ".join(f"{len(parts)} {outcome}" for outcome, parts in by_outcome.items() if parts)
     if result.outcome is Outcome.PASSED:
         return f"passed: {counts}"
