@@ -37,6 +37,9 @@ _ACTION_CHANGED: Final = re.compile(
     r" to 0x(?P<to>[0-9a-fA-F]{1,8})\b",
     re.DOTALL,  # the last of them: the name of a process may look the same
 )
+_LINK_CODES: Final = frozenset(
+    code for code, row in XID_CODES.items() if row.hyperpod is Verdict.LINK
+)
 _LINK_UNITS: Final = "SAW|RLW|TLW|TREX|NVLPW|NETIR|MSE"
 _LINK_FATAL: Final = re.compile(rf"[ ,](?:{_LINK_UNITS})[A-Z0-9_]{{0,40}} {{1,20}}Fatal\b")
 _OFF_BUS: Final = (
@@ -162,7 +165,8 @@ def _judge(line: LogLine, verdicts: Mapping[int, Verdict], driver: int | None) -
     if xid is not None:
         code, text = int(xid["code"]), line.message[xid.end() :].rstrip()
         verdict = Verdict.ECHO if _ECHO.search(text) else verdicts.get(code, Verdict.ALERT)
-        link = decode(code, text, driver) if verdict is Verdict.LINK else None
+        is_link = code in _LINK_CODES and verdict is not Verdict.ECHO
+        link = decode(code, text, driver) if is_link else None
         finding = _finding(line, code, _device(xid["where"]), _judgement(verdict, text, link))
         return finding if link is None else replace(finding, message=f"{line.message} [{link}]")
     text = line.message.replace(_CUT_RECORD, " ")

@@ -278,7 +278,7 @@ def test_every_code_with_any_text_is_one_finding(code: int, text: str, profile: 
 
 @pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize("remedy", Remedy)
-@pytest.mark.parametrize("code", [13, 45, 74, 79, 94, 145, 154, 5000])
+@pytest.mark.parametrize("code", [13, 45, 74, 79, 94, *range(144, 151), 154, 5000])
 def test_a_code_can_be_given_another_remedy(code: int, remedy: Remedy, profile: Profile) -> None:
     lines = tuple(
         LogLine(message=f"NVRM: Xid (PCI:0000:b9:00): {number}, x", observed_at=NOW)
@@ -289,6 +289,17 @@ def test_a_code_can_be_given_another_remedy(code: int, remedy: Remedy, profile: 
 
     assert one.remedy is remedy
     assert other == judged(48, profile=profile)
+
+
+@pytest.mark.parametrize("remedy", Remedy)
+def test_an_nvlink_error_with_another_remedy_is_still_explained(remedy: Remedy) -> None:
+    text = "RLW_RXPIPE Fatal XC0 i0 Link 13 (0x0409a0c2 0x00000004 0x1 0x0 0x0 0x0)"
+    line = LogLine(message=f"NVRM: Xid (PCI:0000:b9:00): 145, pid=1, {text}", observed_at=NOW)
+
+    [finding] = build(Profile.HYPERPOD, {145: remedy}).detect(Readings(kernel_log=(line,)))
+
+    assert finding.remedy is remedy
+    assert "NVIDIA's decode sheet says" in finding.message
 
 
 def test_another_remedy_for_79_holds_for_all_its_texts() -> None:
