@@ -118,6 +118,12 @@ def test_a_node_that_nobody_looks_after_has_room() -> None:
     assert decided(waiting(), by_name(a_node())) == STARTED
 
 
+def test_room_that_nobody_looks_after_is_added_to_what_a_repair_makes() -> None:
+    nodes = by_name(a_node(Phase.REPLACING))
+
+    assert isinstance(decided(waiting(), nodes), Wait)
+
+
 def test_no_attempt_starts_beside_ranks_of_the_one_before() -> None:
     ranks = (RankView(rank=0, node="node-1"),)
 
@@ -163,6 +169,7 @@ def test_a_node_that_is_looked_after_since_just_now_keeps_its_ranks(phase) -> No
     back = by_name(a_node(), a_node(phase, name="node-2", record={"course": a_course()}))
 
     assert isinstance(decided(scheduled(), new), Wait)
+    assert isinstance(decided(a_job(), new), StopAttempt)
     assert isinstance(decided(scheduled(), back), StopAttempt)
 
 

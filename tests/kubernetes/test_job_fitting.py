@@ -98,3 +98,11 @@ def test_pods_that_take_no_device_have_room_for_all_of_them() -> None:
     groups = a_state(pods={"containers": [{"name": "pytorch"}]}).groups
 
     assert rooms(groups, [a_node()], [], LABELS) == {"a": 2}
+
+
+def test_a_node_has_room_only_if_it_suits_all_pods_of_a_job() -> None:
+    (master, _) = a_state(pods={"containers": [], "nodeSelector": {"zone": "x"}}).groups
+    (_, worker) = a_state(pods={"containers": [], "nodeSelector": {"size": "4"}}).groups
+    nodes = [a_node("a", zone="x", size="4"), a_node("b", zone="x"), a_node("c", size="4")]
+
+    assert rooms((master, worker), nodes, [], LABELS) == {"a": 2}
