@@ -89,3 +89,36 @@ class Set(Gang):
     def body(self) -> dict[str, Any]:
         job = {"completions": 1, "parallelism": 1, "template": pods()}
         return {"replicatedJobs": [{"name": "node", "replicas": 2, "template": {"spec": job}}]}
+
+
+class Mpi(Gang):
+    """An MPIJob of a launcher, which needs no device, and two workers."""
+
+    collection = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
+    api_version = "kubeflow.org/v2beta1"
+    kind = "MPIJob"
+    pod_label = "training.kubeflow.org/job-name"
+
+    def body(self) -> dict[str, Any]:
+        launcher = pods(containers=[{"name": "mpirun", "image": "none", "command": ["mpirun"]}])
+        for one in (launcher, worker := pods()):
+            del one["spec"]["restartPolicy"]
+        return {
+            "mpiReplicaSpecs": {
+                "Launcher": {"replicas": 1, "template": launcher},
+                "Worker": {"replicas": 2, "template": worker},
+            }
+        }
+
+    @property
+    def is_suspended(self) -> bool:
+        return self.job["spec"]["runPolicy"].get("suspend") is True
+
+    @property
+    def nodes(self) -> list[str]:
+        """Of the workers."""
+        return [
+            pod["spec"]["nodeName"]
+            for name, pod in sorted(self.pods.items())
+            if "-worker-" in name and pod["status"]["phase"] == "Running"
+        ]

@@ -1,18 +1,20 @@
 """Jobs of other kinds than PyTorchJob that lose nodes, with a real controller."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conftest import built
-from controlled import installed  # noqa: F401 - a fixture
-from gangs import Gang, Indexed, Set
+from controlled import api_of, install, installed, is_served  # noqa: F401 - a fixture
+from gangs import Gang, Indexed, Mpi, Set
 from job_sets import run_jobset
 from machines import REPLACE_XID, Fleet, a_fleet, stays
-from real_cluster import Cluster, until
+from real_cluster import Cluster, connected, until
 
 from holdfast.model.names import APP_MAX_RETRY_COUNT, Labels
 from holdfast.testing.control_plane import ControlPlane
+from tools.control_plane import module_files
 
 SETTINGS = """
 [nodes]
@@ -125,3 +127,56 @@ def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
     assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
     assert job.job["status"]["terminalState"] == "Failed"
+
+
+@pytest.fixture
+def mpi_fleet(
+    request: pytest.FixtureRequest, binaries: Mapping[str, Path], tmp_path: Path
+) -> Iterator[Fleet]:
+    """On a control plane of its own, as the training operator has another ``mpijobs``."""
+    name = "mpi-operator"
+    operator = built(request, name)[name]
+    files = module_files(name, "github.com/kubeflow/mpi-operator")
+    with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
+        crd = str(files / "manifests/base/kubeflow.org_mpijobs.yaml")
+        cluster.kubectl("create", "--filename", crd)
+        with closing(api_of(cluster)) as api:
+            until(lambda: is_served(api, Mpi.collection))
+        plane.run(name, operator, "--lock-namespace=default")
+        install(cluster)
+        with a_fleet(cluster, tmp_path) as fleet:
+            yield fleet
+
+
+def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> None:
+    job = submitted(mpi_fleet, Mpi, retries=0)
+
+    resumes_elsewhere(mpi_fleet, job)
+
+    assert job.environment("llama-worker-0")["HOLDFAST_ATTEMPT"] == "2"
+    (launcher,) = [name for name in job.pods if "launcher" in name]
+    mpi_fleet.cluster.nodes.finish(launcher, exit_code=3)
+    until(lambda: "Failed" in job.conditions)
+    until(lambda: job.phase == "failed")
+    assert job.pods == {}
+    (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
+    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
+
+
+def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Fleet) -> None:
+    fleet = mpi_fleet
+    fleet.carries_out = False
+    fleet.start("a", "b")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b")
+    job = Mpi(fleet.cluster, fleet.api)
+    job.submit()
+    job.until_running(1)
+
+    fleet.machines["b"].log(REPLACE_XID)
+    until(lambda: job.phase == "waiting" and fleet.orders)
+    stays(lambda: job.is_suspended and job.pods == {}, 1)
+
+    fleet.carries_out = True
+    job.until_running(2)
+    assert sorted(job.nodes) == ["a", "spare-1"]

@@ -6,6 +6,7 @@ import pytest
 from job_objects import LABELS, a_pod, a_state
 
 from holdfast.adapters.kubernetes.jobs.fitting import fits, rooms
+from holdfast.adapters.kubernetes.jobs.objects import group_of
 from holdfast.adapters.kubernetes.nodes import Conventions, trimmed
 
 HEALTH = LABELS.node_health_status
@@ -106,3 +107,20 @@ def test_a_node_has_room_only_if_it_suits_all_pods_of_a_job() -> None:
     nodes = [a_node("a", zone="x", size="4"), a_node("b", zone="x"), a_node("c", size="4")]
 
     assert rooms((master, worker), nodes, [], LABELS) == {"a": 2}
+
+
+def test_a_launcher_without_devices_takes_no_room_and_runs_where_nodes_are_in_service() -> None:
+    gpus = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+    groups = [
+        group_of(1, {"spec": {"containers": [{}]}}),
+        group_of(3, {"spec": gpus}),
+    ]
+    service = {HEALTH: "Schedulable"}
+    nodes = [
+        a_node("a", **{HEALTH: "Unschedulable"}),
+        a_node("b", **service),
+        a_node("c", **service),
+    ]
+
+    assert rooms(groups, nodes, [], LABELS) == {"a": 1, "b": 2, "c": 1}
+    assert rooms(groups, [], [], LABELS) == {}

@@ -8,7 +8,8 @@ import pytest
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS, JobKind
-from holdfast.adapters.kubernetes.jobs.objects import JobState, pod_state
+from holdfast.adapters.kubernetes.jobs.mpi_job import MPIJobs
+from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, pod_state
 from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import Labels
@@ -246,3 +247,82 @@ def test_a_job_set_runs_since_it_was_let_go() -> None:
     assert JobSets().trimmed(a_job_set(), LABELS).started_at is None
     stopped = a_job_set(status={"conditions": true("Suspended")})
     assert JobSets().trimmed(stopped, LABELS).is_stop_seen
+
+
+def an_mpi_job(status: Any = None) -> dict[str, Any]:
+    replicas = {
+        "Worker": {"replicas": 3, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        "Launcher": {"template": {"spec": {"containers": [{"name": "mpirun"}]}}},
+    }
+    return {
+        "metadata": metadata(creationTimestamp=AT),
+        "spec": {"mpiReplicaSpecs": replicas, "runPolicy": {}},
+        "status": status or {},
+    }
+
+
+def a_pod_of_mpi(role: str, index: str | None, created: str = AT) -> dict[str, Any]:
+    labels = {"training.kubeflow.org/job-name": "llama", "training.kubeflow.org/job-role": role}
+    if index is not None:
+        labels["training.kubeflow.org/replica-index"] = index
+    owner = {"uid": "u-9" if role == "launcher" else "u-1", "controller": True}
+    about = metadata(labels=labels, creationTimestamp=created, ownerReferences=[owner])
+    return {"metadata": {**about, "uid": "p-1"}}
+
+
+def test_the_launcher_of_an_mpi_job_is_its_first_rank() -> None:
+    assert MPIJobs().trimmed(an_mpi_job(), LABELS).ranks == 4
+    pods = [("worker", "0"), ("worker", "2"), ("launcher", None)]
+
+    members = [MPIJobs().member(a_pod_of_mpi(*pod)) for pod in pods]
+
+    assert [one and one.rank for one in members] == [1, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("role", "created", "is_owned"),
+    [
+        ("launcher", AT, True),
+        ("launcher", "2026-01-01T10:59:59Z", False),
+        ("worker", AT, True),
+    ],
+)
+def test_a_launcher_is_of_the_job_of_its_name_unless_it_is_older(
+    role: str, created: str, is_owned: bool
+) -> None:
+    pod = a_pod_of_mpi(role, "0", created)
+    member = MPIJobs().member(pod)
+    assert member is not None
+
+    found = pod_state(pod, member)
+
+    assert (found.owner == BY_NAME) == (role == "launcher")
+    assert MPIJobs().trimmed(an_mpi_job(), LABELS).owns(found) is is_owned
+
+
+def test_a_pod_made_by_another_job_of_that_name_is_not_of_it() -> None:
+    pod = a_pod_of_mpi("worker", "0")
+    pod["metadata"]["ownerReferences"][0]["uid"] = "u-2"
+    member = MPIJobs().member(pod)
+    assert member is not None
+
+    assert not MPIJobs().trimmed(an_mpi_job(), LABELS).owns(pod_state(pod, member))
+
+
+def test_an_mpi_job_with_an_evicted_worker_has_not_ended() -> None:
+    failed = {"conditions": true("Failed")}
+
+    assert MPIJobs().trimmed(an_mpi_job(failed), LABELS).ending is None
+    ending = MPIJobs().trimmed(an_mpi_job({**failed, "completionTime": AT}), LABELS).ending
+    assert ending is not None
+    assert ending.outcome is JobPhase.FAILED
+
+
+def test_the_workers_of_an_mpi_job_learn_of_the_attempt_and_the_launcher_does_not() -> None:
+    patch = MPIJobs().stamped(an_mpi_job(), {"attempt": "2"}, {"ATTEMPT": "2"})
+
+    (name, replica), *others = patch["spec"]["mpiReplicaSpecs"].items()
+    assert (name, others) == ("Worker", [])
+    assert replica["template"]["metadata"]["annotations"] == {"attempt": "2"}
+    env = [{"name": "ATTEMPT", "value": "2"}]
+    assert replica["template"]["spec"]["containers"] == [{"name": "c", "env": env}]

@@ -192,7 +192,7 @@ class KubernetesJobs:
                 )
                 job = _Job(state=state, follower=follower, seen_at=seen_at, wishes=wishes)
                 job.record = self._record(job)
-                job.pods = [pod for pod in pods.get(name, ()) if pod.owner == state.uid]
+                job.pods = [pod for pod in pods.get(name, ()) if state.owns(pod)]
                 yield state.key, job
 
     def _record(self, job: _Job) -> JobRecord | None:

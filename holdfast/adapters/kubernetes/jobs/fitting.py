@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.jobs.objects import Group, PodState, devices
 from holdfast.adapters.kubernetes.nodes import NodeState
-from holdfast.model.names import Labels
+from holdfast.model.names import HealthStatus, Labels
 
 _PASSING_TAINTS: Final = (
     "node.kubernetes.io/not-ready",
@@ -33,7 +33,8 @@ def rooms(
 
     Args:
         groups: the job's pods; the room is that of the most demanding of them, and a node must
-            suit all.
+            suit all. Those that hold no devices beside others that do, such as a launcher, are
+            taken to find room on one node that is in service.
         nodes: to choose from.
         others: pods of other jobs, with the devices that they hold.
         labels: whose values are ours.
@@ -47,12 +48,17 @@ def rooms(
             on_node = held.setdefault(pod.node, {})
             for name, amount in pod.resources.items():
                 on_node[name] = on_node.get(name, 0) + amount
-    found = {}
+    found, out = {}, set()
     for node in nodes:
         if all(fits(group.pods, node, labels) for group in groups):
             free = _room(wanted, node.devices, held.get(node.name, {}), total)
             if free:
                 found[node.name] = free
+            if node.labels.get(labels.node_health_status) != HealthStatus.SCHEDULABLE:
+                out.add(node.name)
+    if wanted and found:
+        light = sum(group.ranks for group in groups if not devices(group.pods))
+        found[min(found, key=lambda name: (name in out, name))] += light
     return found
 
 

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
+from holdfast.adapters.kubernetes.jobs.mpi_job import MPIJobs
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
 from holdfast.model.names import Labels
@@ -57,4 +58,4 @@ class JobKind(Protocol):
         ...
 
 
-KINDS: Final[tuple[JobKind, ...]] = (PyTorchJobs(), IndexedJobs(), JobSets())
+KINDS: Final[tuple[JobKind, ...]] = (PyTorchJobs(), IndexedJobs(), JobSets(), MPIJobs())

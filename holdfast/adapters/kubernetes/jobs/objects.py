@@ -23,6 +23,9 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 FAILED: Final = PodPhase.FAILED.value
 """Condition of a job that has failed for good; it is called like the phase of a pod."""
 
+BY_NAME: Final = "*"
+"""In place of the uid of a pod's job where nothing but its name is written on the pod."""
+
 _SCHEDULE: Final = "CronJob"
 """Kind of the owner that leaves its jobs alone once they are there."""
 
@@ -101,6 +104,11 @@ class JobState:
         """Its address."""
         return f"/apis/{self.api_version}/namespaces/{self.namespace}/{self.plural}/{self.name}"
 
+    def owns(self, pod: "PodState") -> bool:
+        """Whether a pod with its name is of it, and not of one of that name before."""
+        is_named = pod.owner == BY_NAME and pod.created_at >= self.created_at
+        return is_named or pod.owner == self.uid
+
     @property
     def ranks(self) -> int:
         """How many there are in the whole job."""
@@ -130,7 +138,7 @@ class Member:
     """The one that trains; empty if all do."""
 
     owner: str = ""
-    """uid of the job, where the pod was made by a part of it."""
+    """uid of the job, where the pod was made by a part of it; or ``BY_NAME``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,10 @@ KIND: Final = "PyTorchJob"
 MASTER: Final = "Master"
 CONTAINER: Final = "pytorch"
 
-_OPERATOR: Final = "training.kubeflow.org/operator-name"
-_JOB: Final = "training.kubeflow.org/job-name"
+OPERATOR: Final = "training.kubeflow.org/operator-name"
+JOB: Final = "training.kubeflow.org/job-name"
 _TYPE: Final = "training.kubeflow.org/replica-type"
-_INDEX: Final = "training.kubeflow.org/replica-index"
+INDEX: Final = "training.kubeflow.org/replica-index"
 _CONTROLLER: Final = "pytorchjob-controller"
 
 
@@ -36,7 +36,7 @@ class PyTorchJobs:
 
     api_version: Final = "kubeflow.org/v1"
     plural: Final = "pytorchjobs"
-    pod_selector: Final = f"{_OPERATOR}={_CONTROLLER}"
+    pod_selector: Final = f"{OPERATOR}={_CONTROLLER}"
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
         """See ``JobKind.trimmed``."""
@@ -71,7 +71,7 @@ class PyTorchJobs:
     def member(self, pod: Json) -> Member | None:
         """See ``JobKind.member``."""
         labels = pod["metadata"].get("labels") or {}
-        job, index = labels.get(_JOB), str(labels.get(_INDEX))
+        job, index = labels.get(JOB), str(labels.get(INDEX))
         if not job or not index.isdecimal():
             return None
         # Without a master the first worker is rank 0; its role says so.
@@ -101,18 +101,23 @@ class PyTorchJobs:
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""
-        status = job.get("status") or {}
-        at = stamp(now)
-        condition = {
-            "type": FAILED,
-            "status": "True",
-            "reason": reason,
-            "message": message,
-            "lastUpdateTime": at,
-            "lastTransitionTime": at,
-        }
-        kept = [one for one in status.get("conditions") or () if one.get("type") != FAILED]
-        return {"status": {"conditions": [*kept, condition], "completionTime": at}}
+        return failure(job, reason, message, now)
+
+
+def failure(job: Json, reason: str, message: str, now: datetime) -> Json:
+    """The status of a job of Kubeflow that has failed; see ``JobKind.failed``."""
+    status = job.get("status") or {}
+    at = stamp(now)
+    condition = {
+        "type": FAILED,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": at,
+        "lastTransitionTime": at,
+    }
+    kept = [one for one in status.get("conditions") or () if one.get("type") != FAILED]
+    return {"status": {"conditions": [*kept, condition], "completionTime": at}}
 
 
 def _replicas(job: Json) -> Iterator[tuple[str, Json]]:

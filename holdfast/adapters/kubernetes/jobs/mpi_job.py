@@ -1,0 +1,108 @@
+"""Kubeflow's ``MPIJob``, as its MPI operator 0.3 to 0.6 runs it."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.objects import (
+    BY_NAME,
+    QUEUE,
+    JobState,
+    Member,
+    annotated,
+    condition_of,
+    ending_of,
+    group_of,
+    owner_of,
+)
+from holdfast.adapters.kubernetes.jobs.pytorch_job import INDEX, JOB, OPERATOR, failure
+from holdfast.adapters.kubernetes.jobs.templates import stamped_template
+from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.model.names import Labels, PodPhase
+
+KIND: Final = "MPIJob"
+
+_CONTROLLER: Final = "mpi-operator"
+_ROLE: Final = "training.kubeflow.org/job-role"
+_LAUNCHER: Final = "Launcher"
+
+
+class MPIJobs:
+    """See ``JobKind``. The launcher has rank 0, worker i has rank i + 1.
+
+    The operator makes the launcher's Job only once, so that the attempt reaches the workers alone.
+    """
+
+    api_version: Final = "kubeflow.org/v2beta1"
+    plural: Final = "mpijobs"
+    pod_selector: Final = f"{OPERATOR}={_CONTROLLER}"
+
+    def trimmed(self, job: Json, labels: Labels) -> JobState:
+        """See ``JobKind.trimmed``."""
+        metadata, status = job["metadata"], job.get("status") or {}
+        policy = (job.get("spec") or {}).get("runPolicy") or {}
+        # An evicted worker makes it say Failed as well; it goes on all the same.
+        has_ended = bool(status.get("completionTime"))
+        return JobState(
+            kind=KIND,
+            api_version=self.api_version,
+            plural=self.plural,
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata.get("resourceVersion", ""),
+            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+            started_at=time_of(status.get("startTime")),
+            is_suspended=policy.get("suspend") is True,
+            is_stop_seen=condition_of(job, "Suspended") is not None,
+            is_leaving=bool(metadata.get("deletionTimestamp")),
+            ending=ending_of(job, PodPhase.SUCCEEDED.value) if has_ended else None,
+            groups=tuple(
+                group_of(
+                    1 if name == _LAUNCHER else replica.get("replicas", 1),
+                    replica.get("template") or {},
+                    replica.get("restartPolicy") or "Never",
+                )
+                for name, replica in _replicas(job)
+            ),
+            queue=(metadata.get("labels") or {}).get(QUEUE),
+            obstacle=owner_of(job),
+            **annotated(job, labels),
+        )
+
+    def member(self, pod: Json) -> Member | None:
+        """See ``JobKind.member``."""
+        labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+        job, index = labels.get(JOB), str(labels.get(INDEX))
+        if not job:
+            return None
+        if labels.get(_ROLE) == _LAUNCHER.lower():
+            return Member(job=job, rank=0, container="", owner=BY_NAME)
+        return Member(job=job, rank=int(index) + 1, container="") if index.isdecimal() else None
+
+    def suspension(self, *, is_suspended: bool) -> Json:
+        """See ``JobKind.suspension``."""
+        return {"spec": {"runPolicy": {"suspend": is_suspended}}}
+
+    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
+        """See ``JobKind.stamped``."""
+        replicas = {
+            name: {
+                "template": stamped_template(
+                    replica.get("template") or {}, annotations, environment
+                )
+            }
+            for name, replica in _replicas(job)
+            if name != _LAUNCHER
+        }
+        return {"spec": {"mpiReplicaSpecs": replicas}}
+
+    def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
+        """See ``JobKind.failed``."""
+        return failure(job, reason, message, now)
+
+
+def _replicas(job: Json) -> Iterator[tuple[str, Json]]:
+    replicas = (job.get("spec") or {}).get("mpiReplicaSpecs") or {}
+    yield from sorted(replicas.items())
