@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import Json, NotFound
@@ -36,10 +35,6 @@ from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
-FRESH: Final = timedelta(seconds=10)
-"""For so long a healthy node counts as heard without another look: a quarter of the default
-``heartbeat_timeout``."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -57,6 +52,10 @@ class Surroundings:
 
     evicted: Callable[[str, Owner], None]
     """Takes a node and the owner of a pod that was asked to leave it."""
+
+    fresh: timedelta = timedelta(seconds=10)
+    """For so long a healthy node counts as heard without another look. A quarter of the policy's
+    ``heartbeat_timeout``, so that no node falls silent for want of looking."""
 
     stops_itself: Callable[[str], bool] = lambda _pod: False
     """Whether a pod, as ``namespace/name``, is left to what stops its job as a whole."""
@@ -213,7 +212,7 @@ class KubernetesCluster:
     def _views(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> list[NodeView]:
         """The nodes that are ours to look after. Healthy ones cost next to nothing."""
         views, records = [], {}
-        oldest = now - FRESH
+        oldest = now - self._around.fresh
         states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
         waiting = undecided(states, memory.leaving)
         for name, copy in copies.items():

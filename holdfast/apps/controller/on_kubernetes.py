@@ -102,6 +102,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             changed=wake,
             may_act=leadership.is_held,
             evicted=events.evicted,
+            fresh=config.nodes.heartbeat_timeout / 4,
             stops_itself=lambda pod: jobs.stops_itself(pod),  # noqa: PLW0108 - see below
         )
         cluster = KubernetesCluster(api, settings, around)
