@@ -86,8 +86,7 @@ class Reader:
 def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
     """See ``Connect``."""
     settings, clock = config.kubernetes, SystemClock()
-    _check(config)
-    server = find_server(settings.kubeconfig, settings.context)
+    server = _server(config)
     limit = RateLimit(per_second=settings.requests_per_second, burst=settings.burst)
     with ExitStack() as opened:
         api = Api(server, user_agent=_AGENT, field_manager=MANAGER, limit=limit)
@@ -132,12 +131,14 @@ def _given(*errors: str) -> tuple[str, ...]:
     return tuple(filter(None, errors))
 
 
-def _check(config: ControllerConfig) -> None:
+def _server(config: ControllerConfig) -> Server:
+    """Where the cluster is, once it is clear that the configuration can be carried out."""
     if config.nodes.deep_check_on_start and not config.kubernetes.check.image:
         raise ConfigError(
             "nodes.deep_check_on_start: true needs kubernetes.check.image, the image that a deep "
             "health check runs"
         )
+    return find_server(config.kubernetes.kubeconfig, config.kubernetes.context)
 
 
 def _elsewhere(server: Server) -> Api:
