@@ -1,14 +1,14 @@
 """A working controller, put together from its configuration."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from types import FrameType
 from typing import Final
 
-from holdfast.adapters.telemetry.http_server import HttpServer
+from holdfast.adapters.telemetry.http_server import HttpServer, Page
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig, PlatformName
 from holdfast.apps.controller.dry_run import DryRun
@@ -17,6 +17,7 @@ from holdfast.apps.controller.loop import STANDBY, ControllerLoop
 from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
 from holdfast.apps.controller.platform import Connect, Platform
 from holdfast.apps.controller.wakeup import Wakeup
+from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
@@ -48,6 +49,8 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
     clock = SystemClock()
     wake = Wakeup()
     with ExitStack() as opened:
+        served: dict[str, Callable[[], Page]] = {}
+        address = _serve(config.listen, served, opened)  # first: a port that is taken is told
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
         log = EventLog(config.log, clock)
@@ -61,11 +64,8 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
             leadership=platform.leadership,
         )
         troubles = _Troubles(platform, say)
-        if config.listen is not None:
-            served = pages(metrics, platform)
-            server = HttpServer(config.listen.host, config.listen.port, served)
-            opened.callback(server.close)
-            address = replace(config.listen, port=server.port)
+        served.update(pages(metrics, platform))
+        if address is not None:
             say(f"serving {', '.join(served)} on http://{address}")
         loop = ControllerLoop(
             NodeReconciler(ports, config.nodes),
@@ -78,6 +78,16 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
         )
         with _signals(loop.stop):
             loop.run()
+
+
+def _serve(
+    address: ListenAddress | None, served: Mapping[str, Callable[[], Page]], opened: ExitStack
+) -> ListenAddress | None:
+    if address is None:
+        return None
+    server = HttpServer(address.host, address.port, served)
+    opened.callback(server.close)
+    return replace(address, port=server.port)
 
 
 def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> None:
