@@ -6,13 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from checked_node import CheckedNode, stress_text
 
+from holdfast.adapters.host.deep_checks.contract import Plan
 from holdfast.adapters.host.deep_checks.table import ROWS
+from holdfast.apps.check_config import CheckConfig
+from holdfast.apps.clock import SystemClock
 from holdfast.apps.main import run
+from holdfast.apps.node_check import check_node, lay_out
+from holdfast.kit.config import load_config
+from holdfast.model.deep_checks import Level
 
 CONFIG_ONLY = "dcgm/diag4-config.json"
 
@@ -242,6 +249,14 @@ def test_gpus_of_unknown_type_are_compared_with_each_other(node) -> None:
     assert node.part("nvlink")[1] == "passed"
 
 
+def test_a_gpu_with_fewer_links_than_the_others_is_found(node) -> None:
+    node.more = "[expected]\ngpus = 2\n"
+    whole = LINKS.format(gpu=0) + "\t Link 11: 25 GB/s\n"
+    node.prints("nvidia-smi", whole + LINKS.format(gpu=1))
+
+    assert node.part("nvlink")[1] == "failed"
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [("", 0), ("NVLink is not supported\n", 0), (LINKS.format(gpu=0), 9)],
@@ -452,6 +467,54 @@ def test_the_log_says_what_failed_and_what_is_needed(node) -> None:
     assert lines[1].startswith("stress-ng unknown: ")
     assert "replacementRequired: true" in lines[2]
     assert lines[3].startswith("dcgm check failed: ")
+
+
+def test_with_strict_one_unknown_result_fails_among_good_ones(node) -> None:
+    a_p5(node)
+    healthy(node)
+    node.prints("dcgmi", "")
+
+    assert node.check()[0] == 0
+    assert node.check("--strict")[0] == 1
+    assert node.check("--strict", "--skip", "dcgm")[0] == 0
+
+
+class Told:
+    """Keeps what a watcher is told."""
+
+    def __init__(self) -> None:
+        self.left: list[timedelta] = []
+
+    def begun(self, name, plan, left) -> None:
+        self.left.append(left)
+
+    def ended(self, result) -> None:
+        pass
+
+
+def test_the_time_that_is_left_is_that_of_what_is_to_come(node) -> None:
+    healthy(node)
+    course = lay_out(
+        load_config(node.write_config(), CheckConfig),
+        Level.QUICK,
+        names=["cpu", "memory", "disk"],
+        stress_time=timedelta(seconds=5),
+    )
+    told = Told()
+
+    check_node(course, told, SystemClock())
+
+    assert told.left == [timedelta(seconds=seconds) for seconds in (15, 10, 5)]
+
+
+def test_only_a_disk_is_to_blame_for_a_load_that_does_not_end(node) -> None:
+    healthy(node)
+    config = load_config(node.write_config(), CheckConfig)
+    course = lay_out(config, Level.QUICK, names=["cpu", "memory", "disk"])
+
+    blamed = [name for name, plan in course.steps if isinstance(plan, Plan) and plan.if_hung]
+
+    assert blamed == ["disk"]
 
 
 # Ends

@@ -117,6 +117,17 @@ def test_one_failure_is_no_proof() -> None:
     assert not found.is_settled
 
 
+def test_suspects_meet_those_that_nothing_speaks_against() -> None:
+    good = [PairTest(nodes=pair, passed=True) for pair in (("c", "d"), ("c", "e"), ("d", "e"))]
+    tests = [*good, PairTest(nodes=("a", "b"), passed=False)]
+
+    pairs = next_pairs(["a", "b", "c", "d", "e", "f", "g"], tests)
+
+    partners = {node for pair in pairs for node in pair if {"a", "b"} & {*pair}} - {"a", "b"}
+    assert partners < {"c", "d", "e"}
+    assert ("a", "b") not in pairs
+
+
 def test_failures_that_follow_a_node_speak_against_it_and_for_its_partners() -> None:
     tests = [PairTest(nodes=pair_of("n00", other), passed=False) for other in ("n01", "n02")]
 
