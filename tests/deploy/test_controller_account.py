@@ -83,6 +83,23 @@ def test_a_controller_keeps_its_state_its_lease_and_its_checks(controller: Api) 
     controller.delete(f"{JOBS}/check", propagation="Background")
 
 
+def test_a_controller_suspends_jobs_and_says_that_they_failed(
+    controller: Api, installation: Installation
+) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    container = {"name": "train", "image": "train"}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    installation.plane.request(
+        "POST", jobs, made("Job", "train", "batch/v1", spec={"template": template})
+    )
+
+    controller.patch(f"{jobs}/train", {"spec": {"suspend": True}})
+    controller.patch(f"{jobs}/train/status", {"status": {}})
+
+    assert controller.get(f"{jobs}/train")["spec"]["suspend"] is True
+    assert "train" in [one["metadata"]["name"] for one in controller.list("/apis/batch/v1/jobs")]
+
+
 @pytest.mark.parametrize("namespace", ["holdfast", "kube-node-lease"])
 def test_a_controller_reads_signs_of_life(
     controller: Api, installation: Installation, namespace: str
@@ -135,7 +152,7 @@ def test_a_controller_tells_events_of_nodes_and_of_jobs(controller: Api) -> None
         "/api/v1/namespaces",
         "/api/v1/namespaces/kube-system/configmaps",
         "/apis/apps/v1/deployments",
-        "/apis/batch/v1/namespaces/default/jobs",
+        "/apis/batch/v1/namespaces/default/cronjobs",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
         "/apis/karpenter.sh/v1/nodeclaims",
