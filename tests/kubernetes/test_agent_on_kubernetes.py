@@ -141,7 +141,7 @@ def test_a_killed_agent_goes_on_where_it_was(agent: Agent, is_forgetful: bool) -
 def test_a_reboot_frees_the_node_that_no_controller_keeps(agent: Agent) -> None:
     agent.start()
     agent.log(XID.format("b9", 79))
-    until(lambda: agent.label and agent.condition(Condition.NVIDIA_TERMINATE))
+    until(lambda: agent.label and agent.condition(Condition.NVIDIA_TERMINATE) and agent.events)
     agent.end()
     (agent.folder / "boot_id").write_text("boot-2\n", encoding="utf-8")
     (agent.folder / "kmsg").write_text("", encoding="utf-8")

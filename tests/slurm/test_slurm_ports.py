@@ -210,12 +210,12 @@ def test_a_mark_that_somebody_takes_away_again_and_again_is_not_fought_for(backe
 def test_no_job_is_requeued_on_a_node_that_does_not_answer(backed: Backed) -> None:
     slurm = backed.slurm
     job = slurm.submit("-N1", "-w", "node1", script="srun sleep 60")
-    slurm.until(lambda: slurm.jobs()[job] == "RUNNING")
+    slurm.until(lambda: f"{job}.0" in slurm.run("squeue", "-h", "-s", "-j", job))  # it is launched
     backed.cluster.snapshot()
     backed.cluster.put("node1", quarantined(phase=Phase.DRAINING))
     slurm.machines["node1"].cut_off()
     slurm.until(lambda: "NOT_RESPONDING" in slurm.state("node1"))
-    backed.cluster.snapshot()
+    stays(lambda: backed.view() is not None, 2.5)  # longer than an answer of Slurm is kept
 
     assert backed.view().running_jobs == (job,)
     backed.cluster.drain("node1")
