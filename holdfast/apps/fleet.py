@@ -1,16 +1,18 @@
 """What commands see of the nodes that one Holdfast looks after, wherever they are."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
+from holdfast.decisions.lifecycle import deep_check_status, health_status
 from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault, Finding
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheckStatus, HealthStatus
-from holdfast.model.nodes import Breaker, Course, PastFault, Phase
+from holdfast.model.nodes import Breaker, Course, NodeView, PastFault, Phase
 from holdfast.model.requests import Request
 
 NO_RUN: Final = "no run is going on; start one with: holdfast run -- COMMAND"
@@ -71,6 +73,49 @@ class NodeStatus:
     history: tuple[PastFault, ...]
     incidents: tuple[str, ...]
     """Names of its incidents, oldest first."""
+
+
+def node_status(
+    view: NodeView, *, run: str, notices: tuple[Finding, ...], incidents: tuple[str, ...]
+) -> NodeStatus:
+    """A node of a cluster, from what the core sees of it; which jobs it bears is not known here."""
+    record = view.record
+    conditions = {fault.condition: fault.reason for fault in view.faults}
+    if record.course is not None:
+        conditions[record.course.condition] = record.course.reason
+    return NodeStatus(
+        run=run,
+        is_active=True,
+        name=view.name,
+        provider_id=view.provider_id,
+        boot_id=view.boot_id,
+        phase=record.phase,
+        phase_since=record.phase_since,
+        health_status=health_status(record),
+        deep_check_status=deep_check_status(view),
+        job="",
+        rank=None,
+        powered_on=view.powered_on,
+        heartbeat_at=view.heartbeat_at,
+        replaces=view.replaces,
+        held=view.held,
+        course=record.course,
+        request=view.request,
+        conditions=conditions,
+        faults=view.faults,
+        notices=notices,
+        history=record.history,
+        incidents=incidents,
+    )
+
+
+def incidents_by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
+    """Names of the incidents of each node, also of one that took over; empty for any other."""
+    found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    for one in incidents:
+        for node in {one.node, one.successor} - {""}:
+            found[node] += (one.id,)
+    return found
 
 
 class Fleet(Protocol):

@@ -1,8 +1,6 @@
 """The nodes of a Kubernetes cluster, as commands see them."""
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.views import heard, is_managed, leaving_view, node_view, record_of
 from holdfast.adapters.kubernetes.wishes import ask, hold
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus
-from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.apps.fleet import NodeStatus, incidents_by_node, node_status
 from holdfast.model.incidents import Incident
-from holdfast.model.nodes import Breaker, NodeView
+from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
 NAMESPACE = "HOLDFAST_NAMESPACE"
@@ -73,7 +70,7 @@ class KubernetesFleet:
         found = {state.name: (state, word_of(state, self._conventions, now)) for state in states}
         managed = {name: one for name, one in found.items() if is_managed(*one)}
         renewed = self._heartbeats.of(list(managed))
-        incidents = _by_node(self.incidents())
+        incidents = incidents_by_node(self.incidents())
         listed = [
             self._status(state, word, renewed[name], incidents[name], now)
             for name, (state, word) in sorted(managed.items())
@@ -129,7 +126,8 @@ class KubernetesFleet:
         record = record_of(state, word, now)
         heard_at = renewed_at or heard(state, word, record, now, None)
         view = node_view(state, word, record, heard_at=heard_at)
-        return self._shown(view, word, incidents)
+        notices = word.report.notices if word.report is not None else ()
+        return node_status(view, run=self._name, notices=notices, incidents=incidents)
 
     def _leaving(
         self,
@@ -139,45 +137,9 @@ class KubernetesFleet:
     ) -> list[NodeStatus]:
         """Nodes whose object is gone, and whose replacement is on the way."""
         return [
-            self._shown(leaving_view(name, one), Word(), incidents[name])
+            node_status(
+                leaving_view(name, one), run=self._name, notices=(), incidents=incidents[name]
+            )
             for name, one in sorted(memory.leaving.items())
             if name not in found
         ]
-
-    def _shown(self, view: NodeView, word: Word, incidents: tuple[str, ...]) -> NodeStatus:
-        record = view.record
-        conditions = {fault.condition: fault.reason for fault in view.faults}
-        if record.course is not None:
-            conditions[record.course.condition] = record.course.reason
-        return NodeStatus(
-            run=self._name,
-            is_active=True,
-            name=view.name,
-            provider_id=view.provider_id,
-            boot_id=view.boot_id,
-            phase=record.phase,
-            phase_since=record.phase_since,
-            health_status=health_status(record),
-            deep_check_status=deep_check_status(view),
-            job="",
-            rank=None,
-            powered_on=view.powered_on,
-            heartbeat_at=view.heartbeat_at,
-            replaces=view.replaces,
-            held=view.held,
-            course=record.course,
-            request=view.request,
-            conditions=conditions,
-            faults=view.faults,
-            notices=word.report.notices if word.report is not None else (),
-            history=record.history,
-            incidents=incidents,
-        )
-
-
-def _by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
-    found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    for one in incidents:
-        for node in {one.node, one.successor} - {""}:
-            found[node] += (one.id,)
-    return found

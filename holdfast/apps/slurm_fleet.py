@@ -1,7 +1,5 @@
 """The nodes of a Slurm cluster, as commands see them."""
 
-from collections import defaultdict
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -9,13 +7,12 @@ from holdfast.adapters.slurm.commands import Slurm
 from holdfast.adapters.slurm.reports import Reports
 from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
 from holdfast.adapters.slurm.state import FILE, SlurmStore
-from holdfast.adapters.slurm.views import Known, heard_at, known_nodes, node_view, record_of
+from holdfast.adapters.slurm.views import heard_at, known_nodes, node_view, record_of
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus
-from holdfast.decisions.lifecycle import health_status
+from holdfast.apps.fleet import NodeStatus, incidents_by_node, node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.incidents import Incident
-from holdfast.model.nodes import Breaker, NodeView
+from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request, Verb
 
 
@@ -69,13 +66,16 @@ class SlurmFleet:
         self._reports.look(now)
         memory = self._store.read()
         known = known_nodes(self._slurm.nodes(), self._reports.heard(), memory)
-        incidents = _by_node(self.incidents())
+        incidents = incidents_by_node(self.incidents())
         listed = []
         for name, one in known.items():
             record = record_of(one, now)
             heard = heard_at(one, record, now, None)
             view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
-            listed.append(self._shown(view, one, incidents[name]))
+            notices = one.heard.report.notices if one.heard is not None else ()
+            listed.append(
+                node_status(view, run=self.name, notices=notices, incidents=incidents[name])
+            )
         return listed
 
     def placement(self) -> tuple[str, ...]:
@@ -117,40 +117,3 @@ class SlurmFleet:
     def shown_ranks(self) -> str:
         """See ``Fleet.shown_ranks``."""
         return "nodes of a cluster go by their names"
-
-    def _shown(self, view: NodeView, known: Known, incidents: tuple[str, ...]) -> NodeStatus:
-        record = view.record
-        conditions = {fault.condition: fault.reason for fault in view.faults}
-        if record.course is not None:
-            conditions[record.course.condition] = record.course.reason
-        return NodeStatus(
-            run=self.name,
-            is_active=True,
-            name=view.name,
-            provider_id=view.provider_id,
-            boot_id=view.boot_id,
-            phase=record.phase,
-            phase_since=record.phase_since,
-            health_status=health_status(record),
-            deep_check_status=None,
-            job="",
-            rank=None,
-            powered_on=view.powered_on,
-            heartbeat_at=view.heartbeat_at,
-            replaces=view.replaces,
-            held=view.held,
-            course=record.course,
-            request=view.request,
-            conditions=conditions,
-            faults=view.faults,
-            notices=known.heard.report.notices if known.heard is not None else (),
-            history=record.history,
-            incidents=incidents,
-        )
-
-
-def _by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
-    found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    for one in incidents:
-        found[one.node] += (one.id,)
-    return found
