@@ -26,6 +26,9 @@ from holdfast.testing.fakes import FakeEvents
 CRD = Path(__file__).parents[2] / "deploy/kubernetes/crds/incidents.holdfast.dev.yaml"
 NAMESPACE = "holdfast"
 GROUP = "node.kubernetes.io/instance-type"
+HOME = f"/api/v1/namespaces/{NAMESPACE}"
+FURNITURE = (f"{HOME}/serviceaccounts/default", f"{HOME}/configmaps/kube-root-ca.crt")
+"""What controllers put into every namespace, a moment after it is made."""
 
 
 def api_of(cluster: Cluster, token: str = "") -> Api:
@@ -43,6 +46,14 @@ def install(cluster: Cluster) -> None:
         with suppress(AlreadyExists):
             api.create("/api/v1/namespaces", namespace)
         until(lambda: is_served(api, "/apis/holdfast.dev/v1/incidents"))
+        until(lambda: all(is_there(api, path) for path in FURNITURE))
+
+
+def is_there(api: Api, path: str) -> bool:
+    try:
+        return bool(api.get(path))
+    except NotFound:
+        return False
 
 
 def is_served(api: Api, collection: str) -> bool:

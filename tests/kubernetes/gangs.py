@@ -1,11 +1,18 @@
 """Training jobs of other kinds than PyTorchJob, as people submit them."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from machines import REPLACE_XID, Fleet
 from training import PODS, Training
 
-from holdfast.model.names import Labels
+from holdfast.model.names import APP_MAX_RETRY_COUNT, Labels
+
+SETTINGS = """
+[nodes]
+drain_timeout = "20s"
+max_unavailable = 2
+"""
 
 
 def pods(name: str = "trainer", **spec: Any) -> dict[str, Any]:
@@ -14,7 +21,7 @@ def pods(name: str = "trainer", **spec: Any) -> dict[str, Any]:
     return {
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
+            "terminationGracePeriodSeconds": 10,
             "nodeSelector": {Labels().node_health_status: "Schedulable"},
             "containers": [container],
             **spec,
@@ -39,10 +46,14 @@ class Gang(Training):
         body = {
             "apiVersion": self.api_version,
             "kind": self.kind,
-            "metadata": {"name": self.name, "annotations": self.annotations},
+            "metadata": {
+                "name": self.name,
+                "annotations": self.annotations,
+                "labels": self.labels,
+            },
             "spec": {**self.body(), **spec},
         }
-        self.api.create(self.collection, body)
+        self.api.create(self.collection, self.placed(body))
 
     @property
     def job(self) -> dict[str, Any]:
@@ -59,6 +70,11 @@ class Gang(Training):
             for pod in self.api.list(PODS)
             if pod["metadata"]["labels"].get(self.pod_label) == self.name
         }
+
+    @property
+    def running(self) -> list[str]:
+        """Names of pods that run."""
+        return [name for name, pod in self.pods.items() if pod["status"]["phase"] == "Running"]
 
 
 class Indexed(Gang):
@@ -122,3 +138,37 @@ class Mpi(Gang):
             for name, pod in sorted(self.pods.items())
             if "-worker-" in name and pod["status"]["phase"] == "Running"
         ]
+
+
+Kind = TypeVar("Kind", bound=Gang)
+
+
+def submitted(
+    fleet: Fleet, kind: type[Kind], retries: int = 2, name: str = "llama", **spec: Any
+) -> Kind:
+    """A job of two ranks with devices on two of three nodes, with its controller."""
+    fleet.start("a", "b", "c")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b", "c")
+    job = kind(fleet.cluster, fleet.api, name)
+    job.annotations[APP_MAX_RETRY_COUNT] = str(retries)
+    job.submit(**spec)
+    job.until_running(1)
+    return job
+
+
+def resumes_elsewhere(fleet: Fleet, job: Gang) -> None:
+    """A node of the job is condemned, and the job goes on without it."""
+    bad = job.nodes[1]
+    before = {pod["metadata"]["uid"] for pod in job.pods.values()}
+
+    fleet.machines[bad].log(REPLACE_XID)
+    job.until_running(2)
+
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in job.pods.values())
+    assert bad not in job.nodes
+    assert len(job.nodes) == 2
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (1, 0)
+    (touch,) = fleet.until_recovered(bad).jobs
+    assert (touch.job, touch.attempt) == (f"{job.kind.lower()}/default/{job.name}", 1)
+    assert touch.resumed_at is not None

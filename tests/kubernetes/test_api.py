@@ -416,6 +416,14 @@ def test_an_error_of_the_server_is_repeated_where_that_is_harmless(
     assert len(server.asked) == 10
 
 
+def test_a_webhook_that_is_down_is_told_at_once(server: ScriptedServer, api: Api) -> None:
+    message = 'Internal error occurred: failed calling webhook "vjobset.kb.io": connection refused'
+    server.answers.append(refuse(500, "InternalError", message))
+
+    with pytest.raises(ApiError):
+        api.patch(NODE, {})
+
+
 def test_trying_again_ends_in_time(server: ScriptedServer) -> None:
     server.answers.extend([break_off()] * 1000)
     api = client(Server(url=server.url), timeout=timedelta(seconds=1))
@@ -619,6 +627,20 @@ def test_a_client_may_show_a_certificate(authority: Authority) -> None:
     assert api.get(NODE) == {}
     with pytest.raises(Unreachable):
         stranger.get(NODE)
+    api.close()
+    server.end()
+
+
+def test_a_token_that_takes_longer_than_there_is_time_breaks_nothing() -> None:
+    server = ScriptedServer()
+
+    def token() -> str:
+        time.sleep(2 * SHORT.total_seconds())
+        return "late"
+
+    api = client(Server(url=server.url, token=token), SHORT)
+    with suppress(Unreachable):
+        assert api.get(NODE) == {}
     api.close()
     server.end()
 

@@ -9,6 +9,8 @@ from real_cluster import until
 
 from holdfast.adapters.kubernetes.checks import check_job, job_name, job_object
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
+from holdfast.adapters.telemetry.check_summary import summary_text
+from holdfast.model.deep_checks import RESULT_VARIABLE, CheckSummary
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import a_record
@@ -32,8 +34,8 @@ def begin(one, **changes) -> str:
     """A check begins as the engine begins it; the name of its pod."""
     record = a_record(Phase.CHECKING, **changes)
     one.cluster.put("node-1", record)
-    one.cluster.begin_check("node-1", record.phase_since.isoformat())
-    one.cluster.begin_check("node-1", record.phase_since.isoformat())
+    one.cluster.begin_check("node-1", record.phase_since.isoformat(), ())
+    one.cluster.begin_check("node-1", record.phase_since.isoformat(), ())
     until(lambda: running(one))
     return running(one)[0]
 
@@ -68,6 +70,16 @@ def test_a_check_that_ends_badly_has_failed_and_says_how(one) -> None:
     assert check.detail == "it ended with exit code 3"
 
 
+def test_a_check_tells_what_it_measured_whether_it_was_passed_or_not(one) -> None:
+    pod = begin(one)
+    said = CheckSummary(summary="failed: disk: it is slow", measured={"disk_mb_per_s": 8.5})
+    one.real.nodes.finish(pod, namespace=NAMESPACE, exit_code=1, message=summary_text(said))
+
+    check = one.seen("node-1", lambda view: view.check).check
+
+    assert (check.detail, check.measured) == (said.summary, said.measured)
+
+
 def test_the_result_is_that_of_the_present_phase(one) -> None:
     pod = begin(one)
     one.real.nodes.finish(pod, namespace=NAMESPACE)
@@ -93,7 +105,7 @@ def test_without_an_image_there_is_no_check(installed, cluster) -> None:
         controlled(cluster) as one,
         pytest.raises(BackendError, match="set the image of the check"),
     ):
-        one.cluster.begin_check("node-1", "c")
+        one.cluster.begin_check("node-1", "c", ())
 
 
 def test_a_check_has_one_try_and_tolerates_our_taint() -> None:
@@ -108,7 +120,9 @@ def test_a_check_has_one_try_and_tolerates_our_taint() -> None:
     assert container["image"] == "checker:1"
     assert container["command"] == ["check", "--deep"]
     assert container["resources"] == {"limits": {"x.com/gpu": "8"}}
-    assert container["env"] == [{"name": "NODE_NAME", "value": "node-1"}]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    assert environment == {"NODE_NAME": "node-1", RESULT_VARIABLE: "/dev/termination-log"}
+    assert container["terminationMessagePath"] == "/dev/termination-log"
     assert "serviceAccountName" not in job_object("n", "c", CHECK)["spec"]["template"]["spec"]
 
 

@@ -27,6 +27,7 @@ PENDING_REBOOT = "UnschedulablePendingReboot"
 PENDING_REPLACEMENT = "UnschedulablePendingReplacement"
 TAINTED = ["Unschedulable:NoSchedule"]
 NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 STATE = "/api/v1/namespaces/holdfast/configmaps/holdfast-state"
 
 
@@ -377,10 +378,11 @@ def test_a_node_that_the_node_controller_has_given_up_was_heard_at_its_last_leas
     one.join("node-1")
     one.seen("node-1")
     one.cluster.put("node-1", a_record())
+    until(lambda: any(lease["metadata"]["name"] == "node-1" for lease in one.api.list(LEASES)))
     one.real.nodes.hang("node-1")
     renewed = datetime(2026, 1, 2, tzinfo=UTC)
     lease = {"spec": {"renewTime": renewed.isoformat(timespec="microseconds")}}
-    one.api.patch("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1", lease)
+    one.api.patch(f"{LEASES}/node-1", lease)
     unknown = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-03T00:00:00Z"}]
     one.real.plane.request("PATCH", f"{NODES}/node-1/status", {"status": {"conditions": unknown}})
 

@@ -15,10 +15,12 @@ from machines import Fleet, a_fleet, stays
 from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.settings import CheckSettings
-from holdfast.model.names import HealthStatus, Labels
+from holdfast.model.deep_checks import RESULT_VARIABLE
+from holdfast.model.names import RECORD, HealthStatus, Labels
 
 DEEP = Labels().deep_health_check_status
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+WORK = "/api/v1/namespaces/default/pods"
 BROKEN_STRESS = "echo 'stress-ng: fail: [9] cpu: matrixprod: value mismatch' >&2; exit 2"
 
 
@@ -74,6 +76,9 @@ class Kubelets:
             return
         [container] = spec["containers"]
         given = {one["name"]: one["value"] for one in container["env"]}
+        assert given[RESULT_VARIABLE] == container["terminationMessagePath"]
+        left = self.folder / f"{pod}.message"
+        given[RESULT_VARIABLE] = str(left)
         done = subprocess.run(
             [sys.executable, "-m", *container["command"]],
             env={**os.environ, **given, "PATH": self._path(node)},
@@ -86,7 +91,7 @@ class Kubelets:
             pod,
             namespace=NAMESPACE,
             exit_code=done.returncode,
-            message=self.said[node] if done.returncode else "",
+            message=left.read_text(encoding="utf-8") if left.is_file() else "",
         )
 
     def _path(self, node: str) -> str:
@@ -169,3 +174,23 @@ def test_a_check_that_never_reports_back_has_failed_at_its_deadline(fleet, kubel
     until(lambda: fleet.orders)
 
     assert fleet.is_marked("a")
+
+
+def test_an_idle_node_is_checked_again_by_schedule_and_a_busy_one_is_not(fleet, kubelets) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    pod = {"nodeName": "b", "containers": [{"name": "c", "image": "none"}]}
+    fleet.api.create(WORK, {"metadata": {"name": "work"}, "spec": pod})
+    fleet.control(settings=kubelets.settings('deep_check_every = "3s"'))
+
+    until(lambda: len(checks(fleet, "a")) >= 2)
+
+    assert all(check["passed"] for check in checks(fleet, "a"))
+    assert checks(fleet, "a")[-1]["measured"]["cpu_ops_per_s"] > 0
+    assert len(checks(fleet, "b")) == 1
+    assert fleet.orders == []
+
+
+def checks(fleet: Fleet, node: str) -> list[dict[str, Any]]:
+    annotations = (fleet.node(node) or {"metadata": {}})["metadata"].get("annotations") or {}
+    return json.loads(annotations.get(RECORD, "{}")).get("checks", [])

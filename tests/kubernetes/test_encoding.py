@@ -21,6 +21,7 @@ from node_objects import (
 )
 
 from holdfast.adapters.kubernetes.encoding import (
+    asking_patch,
     compact,
     node_patch,
     parsed,
@@ -37,7 +38,9 @@ from holdfast.model.names import (
     RECORD,
     REPORT,
     REQUEST,
+    Condition,
     HealthStatus,
+    Reason,
 )
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
@@ -360,6 +363,40 @@ def test_a_deep_check_can_only_be_asked_for_where_there_is_one(text) -> None:
     assert "image" in said.rejected[0].expected
 
 
+def test_the_label_of_a_check_in_progress_asks_for_one_on_a_node_that_takes_work() -> None:
+    node = put(a_node_object(), a_record())
+    labels(node)[DEEP] = "InProgress"
+
+    said = word(node)
+
+    assert (said.request.verb, said.is_label_request) == (Verb.DEEP_CHECK, True)
+    assert word(node).request.id == said.request.id
+    after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
+    assert DEEP not in labels(after)
+    assert word(after).request is None
+    refused = word(node, NO_CHECK)
+    assert refused.request is None
+    assert "image" in refused.rejected[0].expected
+
+
+@pytest.mark.parametrize("phase", [one for one in Phase if one is not Phase.SCHEDULABLE])
+def test_once_a_check_is_taken_up_its_label_asks_for_no_other(phase) -> None:
+    course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
+    node = put(a_node_object(), a_record(phase, course=course))
+    labels(node)[DEEP] = "InProgress"
+
+    assert word(node).request is None
+
+
+def test_clearing_a_request_leaves_the_check_of_an_unknown_node_alone() -> None:
+    node = a_node_object(labels={HEALTH: "UnschedulablePendingReboot", DEEP: "Passed"})
+    said = word(node)
+
+    after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
+
+    assert labels(after)[DEEP] == "Passed"
+
+
 def test_clearing_takes_the_request_of_that_name_alone() -> None:
     node = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT, id="r-1"))})
 
@@ -515,3 +552,12 @@ def test_a_report_with_faults_is_read() -> None:
 def test_a_request_by_annotation_is_whole() -> None:
     with pytest.raises(ValueError, match="Request"):
         parsed(Request, "{}")
+
+
+def test_a_request_of_ours_is_read_again_and_takes_no_place_of_a_persons() -> None:
+    ours = a_request(Verb.DEEP_CHECK, reason=Reason.JOBS_KEEP_FAILING, why="jobs died here")
+    node = a_node_object()
+    asked = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT))})
+
+    assert word(merged(node, asking_patch(state_of(node), word(node), ours))).request == ours
+    assert asking_patch(state_of(asked), word(asked), ours) is None

@@ -7,20 +7,16 @@ from pathlib import Path
 import pytest
 from conftest import built
 from controlled import api_of, install, installed, is_served  # noqa: F401 - a fixture
-from gangs import Gang, Indexed, Mpi, Set
+from gangs import SETTINGS, Gang, Indexed, Mpi, Set, resumes_elsewhere, submitted
 from job_sets import run_jobset
 from machines import REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, connected, until
+from trainers import PREPARED, Train, run_trainer
+from training import ON
 
-from holdfast.model.names import APP_MAX_RETRY_COUNT, Labels
+from holdfast.model.names import Labels
 from holdfast.testing.control_plane import ControlPlane
 from tools.control_plane import module_files
-
-SETTINGS = """
-[nodes]
-drain_timeout = "20s"
-max_unavailable = 2
-"""
 
 
 @pytest.fixture(scope="session")
@@ -35,35 +31,6 @@ def job_sets(
 def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # noqa: F811
     with a_fleet(cluster, tmp_path) as fleet:
         yield fleet
-
-
-def submitted(fleet: Fleet, kind: type[Gang], retries: int = 2) -> Gang:
-    """A job of two ranks on two of three nodes, with its controller."""
-    fleet.start("a", "b", "c")
-    fleet.control(settings=SETTINGS)
-    fleet.until_schedulable("a", "b", "c")
-    job = kind(fleet.cluster, fleet.api)
-    job.annotations[APP_MAX_RETRY_COUNT] = str(retries)
-    job.submit()
-    job.until_running(1)
-    return job
-
-
-def resumes_elsewhere(fleet: Fleet, job: Gang) -> None:
-    """A node of the job is condemned, and the job goes on without it."""
-    bad = job.nodes[1]
-    before = {pod["metadata"]["uid"] for pod in job.pods.values()}
-
-    fleet.machines[bad].log(REPLACE_XID)
-    job.until_running(2)
-
-    assert before.isdisjoint(pod["metadata"]["uid"] for pod in job.pods.values())
-    assert bad not in job.nodes
-    assert len(job.nodes) == 2
-    assert (job.record["hardware_retries"], job.record["app_retries"]) == (1, 0)
-    (touch,) = fleet.until_recovered(bad).jobs
-    assert (touch.job, touch.attempt) == (f"{job.kind.lower()}/default/llama", 1)
-    assert touch.resumed_at is not None
 
 
 def test_a_fault_restarts_the_whole_indexed_job_on_other_nodes(fleet: Fleet) -> None:
@@ -142,25 +109,31 @@ def mpi_fleet(
         cluster.kubectl("create", "--filename", crd)
         with closing(api_of(cluster)) as api:
             until(lambda: is_served(api, Mpi.collection))
-        plane.run(name, operator, "--lock-namespace=default")
+        plane.run(name, operator, "--kube-api-qps=500", "--kube-api-burst=1000")
         install(cluster)
         with a_fleet(cluster, tmp_path) as fleet:
             yield fleet
 
 
 def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> None:
-    job = submitted(mpi_fleet, Mpi, retries=0)
+    fleet = mpi_fleet
+    job = submitted(fleet, Mpi, retries=1)
 
-    resumes_elsewhere(mpi_fleet, job)
+    resumes_elsewhere(fleet, job)
 
     assert job.environment("llama-worker-0")["HOLDFAST_ATTEMPT"] == "2"
+    fleet.cluster.nodes.finish("llama-worker-1")
+    until(lambda: job.pods["llama-worker-1"]["status"]["phase"] == "Succeeded")
+    fleet.cluster.nodes.finish("llama-worker-0", exit_code=3)
+    job.until_running(3)
+    assert len(job.nodes) == 2
     (launcher,) = [name for name in job.pods if "launcher" in name]
-    mpi_fleet.cluster.nodes.finish(launcher, exit_code=3)
+    fleet.cluster.nodes.finish(launcher, exit_code=3)
     until(lambda: "Failed" in job.conditions)
     until(lambda: job.phase == "failed")
     assert job.pods == {}
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
+    assert failed["message"].startswith("1 application retries are spent; last: RankExited on")
 
 
 def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Fleet) -> None:
@@ -180,3 +153,103 @@ def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Flee
     fleet.carries_out = True
     job.until_running(2)
     assert sorted(job.nodes) == ["a", "spare-1"]
+
+
+@pytest.fixture(scope="session")
+def trainer(
+    request: pytest.FixtureRequest,
+    job_sets: None,
+    control_plane: ControlPlane,
+    binaries: Mapping[str, Path],
+) -> None:
+    """Kubeflow's trainer runs from now on."""
+    run_trainer(control_plane, built(request, "trainer")["trainer"], binaries)
+
+
+@pytest.mark.usefixtures("trainer")
+def test_a_fault_restarts_the_whole_train_job_on_other_nodes(fleet: Fleet) -> None:
+    job = submitted(fleet, Train)
+
+    resumes_elsewhere(fleet, job)
+
+    for pod in job.pods.values():
+        assert pod["metadata"]["annotations"]["holdfast.dev/attempt"] == "2"
+
+
+@pytest.mark.usefixtures("trainer")
+def test_a_train_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet) -> None:
+    job = submitted(fleet, Train, retries=0, annotations=ON)
+    until(lambda: any("on TrainJob llama" in text for _, text in job.events))  # of its JobSet
+    fleet.cluster.nodes.finish(min(job.pods), exit_code=3)
+
+    until(lambda: "Failed" in job.conditions)
+    until(lambda: job.phase == "failed")
+    until(lambda: job.pods == {})
+    (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
+    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
+
+
+@pytest.mark.usefixtures("trainer")
+def test_what_prepares_a_train_job_runs_again_before_it_restarts(fleet: Fleet) -> None:
+    fleet.start("a", "b", "c")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b", "c")
+    job = Train(fleet.cluster, fleet.api)
+    job.submit(runtimeRef={"name": PREPARED})
+
+    prepared(fleet, job, attempt=1)
+    fleet.cluster.nodes.finish(min(job.running), exit_code=3)
+    until(lambda: job.phase != "running")
+    prepared(fleet, job, attempt=2)
+
+    assert job.record["attempts"][0]["failure"]["evidence"].endswith("with exit code 3")
+
+
+def prepared(fleet: Fleet, job: Gang, attempt: int) -> None:
+    """Its initializer runs alone and ends well, and then both nodes train."""
+    found: list[str] = []
+
+    def is_alone() -> bool:
+        found[:] = job.running
+        return ["initializer" in name for name in found] == [True]
+
+    until(is_alone)
+    fleet.cluster.nodes.finish(found[0])
+    job.until_running(attempt)
+    assert ["node" in name for name in job.running] == [True, True]
+
+
+@pytest.mark.usefixtures("job_sets")
+def test_a_job_set_of_which_a_job_has_ended_restarts_with_all_of_them(fleet: Fleet) -> None:
+    job = submitted(fleet, Set)
+    done, other = sorted(job.pods)
+    fleet.cluster.nodes.finish(done)
+    until(lambda: job.job["status"]["replicatedJobsStatus"][0]["succeeded"] == 1)
+
+    fleet.cluster.nodes.finish(other, exit_code=3)
+    job.until_running(2)
+
+    assert len(job.running) == 2
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 1)
+
+
+def test_an_index_that_has_ended_is_not_run_again_and_its_node_may_fail(fleet: Fleet) -> None:
+    job = submitted(fleet, Indexed)
+    done, other = sorted(job.pods)
+    (left, node) = (job.pods[name]["spec"]["nodeName"] for name in (done, other))
+    fleet.cluster.nodes.finish(done)
+    until(lambda: job.job["status"].get("completedIndexes") == "0")
+
+    fleet.machines[left].log(REPLACE_XID)
+    fleet.until_recovered(left)
+    assert (job.phase, job.record["attempt"]) == ("running", 1)
+    assert other in job.pods
+
+    fleet.machines[node].log(REPLACE_XID)
+    job.until_running(2)
+    (again,) = job.running
+    assert job.pods[again]["spec"]["nodeName"] not in (left, node)
+    fleet.cluster.nodes.finish(again)
+    until(lambda: "Complete" in job.conditions)
+    until(lambda: job.phase == "succeeded")
+    assert job.record["hardware_retries"] == 1

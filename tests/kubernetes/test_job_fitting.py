@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from job_objects import LABELS, a_pod, a_state
 
-from holdfast.adapters.kubernetes.jobs.fitting import fits, rooms
+from holdfast.adapters.kubernetes.jobs.fitting import fits, promised, rooms
 from holdfast.adapters.kubernetes.jobs.objects import group_of
 from holdfast.adapters.kubernetes.nodes import Conventions, trimmed
 
@@ -93,6 +93,16 @@ def test_room_is_what_other_jobs_leave() -> None:
     found = rooms(a_state(workers=3).groups, nodes, others, LABELS)
 
     assert found == {"a": 1, "d": 1, "e": 1}
+
+
+def test_what_is_promised_to_another_job_is_taken_where_it_could_go() -> None:
+    nodes = {one.name: one for one in (a_node("a"), a_node("b", zone="x"), a_node("c", zone="x"))}
+    elsewhere = a_state(pods={"containers": [], "nodeSelector": {"zone": "x"}}).groups
+    found = {"a": 1, "b": 1, "c": 1, "gone": 1}
+
+    assert promised(found, elsewhere, 1, nodes, LABELS) == {"a": 1, "b": 0, "c": 1, "gone": 1}
+    assert promised(found, elsewhere, 9, nodes, LABELS) == {"a": 1, "b": 0, "c": 0, "gone": 0}
+    assert promised(found, elsewhere, -1, nodes, LABELS) == found
 
 
 def test_pods_that_take_no_device_have_room_for_all_of_them() -> None:

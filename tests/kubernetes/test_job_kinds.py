@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, IndexedJobs
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
-from holdfast.adapters.kubernetes.jobs.kinds import KINDS, JobKind
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.mpi_job import MPIJobs
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, pod_state
+from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import Labels
@@ -72,16 +74,17 @@ def test_a_suspension_is_read_as_it_is_written(kind: JobKind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 def test_a_failure_is_read_as_it_is_written_and_keeps_what_else_is_said(kind: JobKind) -> None:
-    job = {"metadata": metadata(), "status": {"conditions": true("Suspended")}}
+    before = {"conditions": true("Suspended")}
+    job = {"metadata": metadata(), "status": before, **kind.suspension(is_suspended=True)}
 
-    failed = {**job, **kind.failed(job, "Spent", "all retries are spent", NOW)}
+    status = kind.failed(job, "Spent", "all retries are spent", NOW)["status"]
 
+    failed = {**job, "status": {**before, **status}}
     ending = kind.trimmed(failed, LABELS).ending
     assert ending is not None
     assert (ending.outcome, ending.reason) == (JobPhase.FAILED, "all retries are spent")
-    assert failed["status"]["conditions"][0] == true("Suspended")[0]
-    again = kind.failed(failed, "Spent", "all retries are spent", NOW)
-    assert again["status"]["conditions"] == failed["status"]["conditions"]
+    assert failed["status"]["conditions"][0] == before["conditions"][0]
+    assert kind.failed(failed, "Spent", "all retries are spent", NOW)["status"] == status
 
 
 def test_an_indexed_job_has_as_many_ranks_as_pods_at_once() -> None:
@@ -135,8 +138,17 @@ def test_a_job_that_cannot_be_restarted_as_a_whole_is_left_alone(
     assert expected in rejection.expected
 
 
-def test_a_job_that_a_schedule_made_is_restarted() -> None:
-    assert wishes_of(indexed(owner="CronJob"), LABELS).auto_resume
+@pytest.mark.parametrize("owner", ["CronJob", "Workflow"])
+def test_a_job_whose_owner_only_made_it_is_restarted(owner: str) -> None:
+    assert wishes_of(indexed(owner=owner), LABELS).auto_resume
+
+
+@pytest.mark.parametrize(
+    ("indexes", "expected"),
+    [(None, set()), ("", set()), ("0", {0}), ("0,2-4,7", {0, 2, 3, 4, 7}), ("9-10", {9, 10})],
+)
+def test_the_indexes_that_have_ended_are_read(indexes: str | None, expected: set[int]) -> None:
+    assert indexed(status={"completedIndexes": indexes}).completed == expected
 
 
 @pytest.mark.parametrize(
@@ -211,7 +223,6 @@ def test_every_pod_of_a_job_set_has_a_rank_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("job", "owner", "expected"),
     [
-        (replicated("node", 2, 2, dependsOn=[{"name": "init", "status": "Complete"}]), "", "depe"),
         (replicated("node", 2, 2, job={"completions": 4}), "", "as many completions"),
         (replicated("node", 2, 2, job={"completionMode": "NonIndexed"}), "", "Indexed"),
         (replicated("node", 2, 2), "TrainJob", "on TrainJob up"),
@@ -237,6 +248,45 @@ def test_marks_are_added_to_the_pods_of_a_job_set_and_nothing_else_changes() -> 
         assert pods["metadata"].pop("annotations") == {"mine": "1", "attempt": "2"}
         pods["metadata"]["annotations"] = {"mine": "1"}
     assert jobs == job["spec"]["replicatedJobs"]
+
+
+def test_all_jobs_of_a_set_are_made_anew_by_one_more_restart() -> None:
+    for restarts, status in ((1, {}), (1, {"restarts": 0}), (4, {"restarts": 3})):
+        patch = JobSets().renewed(a_job_set(status=status))
+
+        assert patch == {"status": {"restarts": restarts}}
+
+
+def a_train_job(**spec: Any) -> JobState:
+    return TrainJobs().trimmed({"metadata": metadata(), "spec": spec}, LABELS)
+
+
+def test_a_train_job_is_what_its_job_set_says() -> None:
+    resumed = {"type": "Suspended", "status": "False", "lastTransitionTime": AT}
+    jobs = (replicated("init", 1, 1), replicated("node", 1, 4, job={"completions": 4}))
+    whole = a_job_set(*jobs, owner="TrainJob", status={"conditions": [resumed]})
+    body = JobSets().trimmed({**whole, "metadata": {**whole["metadata"], "uid": "u-2"}}, LABELS)
+
+    state = a_train_job().embodied(body)
+
+    assert (state.key, state.uid, state.ranks) == ("trainjob/team/llama", "u-1", 5)
+    assert (state.started_at, state.is_stop_seen) == (body.started_at, False)
+    assert wishes_of(state, LABELS).auto_resume
+    pod = a_pod_of_a_set(3, 1, 2)
+    pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-uid"] = "u-2"
+    member = TrainJobs().member(pod)
+    assert member is not None
+    assert state.owns(pod_state(pod, member))
+    assert not a_train_job().owns(pod_state(pod, member))
+
+
+def test_a_train_job_whose_job_set_cannot_restart_as_a_whole_is_left_alone() -> None:
+    body = JobSets().trimmed(a_job_set(replicated("node", 1, 2, job={"completions": 4})), LABELS)
+
+    wishes = wishes_of(a_train_job().embodied(body), LABELS)
+
+    assert not wishes.auto_resume
+    assert "as many completions" in wishes.rejected[0].expected
 
 
 def test_a_job_set_runs_since_it_was_let_go() -> None:

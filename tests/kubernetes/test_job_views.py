@@ -345,3 +345,63 @@ def test_what_came_first_decides_between_a_failure_and_a_deletion(
     (rank,) = view(a_state(workers=0), [pod]).ranks
 
     assert rank.is_evicted == is_evicted
+
+
+def test_a_job_that_its_operator_is_about_to_start_anew_is_left_alone_until_then() -> None:
+    going = replace(a_state(record=a_record()), is_restarting=True)
+    held = replace(a_state(record=a_record(JobPhase.STOPPING), **STOPPED), is_restarting=True)
+
+    assert record_now(going) is None
+    assert record_now(held) == a_record(JobPhase.STOPPING)
+
+
+# ranks that have ended well
+
+
+def done(rank: int, node: str = "") -> RankView:
+    return RankView(rank=rank, node=node, exit_code=0)
+
+
+def test_a_rank_that_has_ended_well_is_not_lost_when_its_pod_is_gone() -> None:
+    state = a_state(record=a_record(placement=("a", "b")))
+    gone = a_pod(0, node="a", phase="Succeeded")
+
+    found = view(state, [a_pod(1, node="b")], lost={0: gone})
+
+    assert found.ranks == (done(0, "a"), RankView(rank=1, node="b"))
+
+
+@pytest.mark.parametrize(
+    ("others", "placement"),
+    [
+        ([a_pod(1, node="b")], ("b",)),
+        ([a_pod(1, node="a")], ("a",)),
+        ([a_pod(1, node="a", phase="Pending")], ("a",)),
+        ([a_pod(1, node="a", phase="Succeeded")], ()),
+    ],
+    ids=["elsewhere", "on the same node", "about to run there", "ended as well"],
+)
+def test_a_node_on_which_all_ranks_have_ended_well_is_not_needed_any_more(
+    others, placement
+) -> None:
+    state = a_state(record=a_record(placement=("a",)))
+
+    found = view(state, [a_pod(0, node="a", phase="Succeeded"), *others])
+
+    assert found.record.placement == placement
+
+
+def test_a_rank_that_its_operator_counts_as_ended_needs_no_pod() -> None:
+    state = replace(a_state(record=a_record(), workers=2), completed=frozenset((0, 2)))
+
+    found = view(state, [a_pod(1, node="b"), a_pod(2, node="c", uid="again")])
+
+    assert found.ranks == (done(0), RankView(rank=1, node="b"), done(2, "c"))
+    assert found.spec.nodes == 3
+
+
+def test_a_job_that_waits_needs_no_room_for_ranks_that_have_ended() -> None:
+    stopped = a_state(record=a_record(JobPhase.WAITING), workers=2, **STOPPED)
+
+    assert view(stopped, []).spec.nodes == 3
+    assert view(replace(stopped, completed=frozenset((0,))), []).spec.nodes == 2

@@ -3,8 +3,9 @@
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
+from controlled import GROUP
 from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.api import Api
@@ -20,6 +21,10 @@ ON = {Labels().enable_job_auto_resume: "true", Labels().job_max_retry_count: "2"
 class Training:
     """One job."""
 
+    collection: ClassVar[str] = JOBS
+    kind: ClassVar[str] = "PyTorchJob"
+    pod_label: ClassVar[str] = "training.kubeflow.org/job-name"
+
     cluster: Cluster
     api: Api
     name: str = "llama"
@@ -27,6 +32,8 @@ class Training:
     annotations: dict[str, str] = field(default_factory=lambda: dict(ON))
 
     labels: dict[str, str] = field(default_factory=dict)
+    group: str = ""
+    """Where its pods have to go; empty: anywhere."""
 
     def submit(self, **spec: Any) -> None:
         container = {
@@ -35,7 +42,7 @@ class Training:
             "resources": {"limits": {"nvidia.com/gpu": 8}},
         }
         pods = {
-            "terminationGracePeriodSeconds": 1,
+            "terminationGracePeriodSeconds": 10,
             "nodeSelector": {Labels().node_health_status: "Schedulable"},
             "containers": [container],
         }
@@ -56,7 +63,13 @@ class Training:
                 **spec,
             },
         }
-        self.api.create(JOBS, body)
+        self.api.create(JOBS, self.placed(body))
+
+    def placed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The job with its pods kept to its group."""
+        chosen = {Labels().node_health_status: "Schedulable"}
+        wanted = {**chosen, GROUP: self.group} if self.group else chosen
+        return json.loads(json.dumps(body), object_hook=lambda d: wanted if d == chosen else d)
 
     @property
     def job(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import random
 import socket
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -30,7 +30,7 @@ from holdfast.adapters.kubernetes.watch import Watch
 
 __all__ = ["Api", "Json", "Page", "Params", "Patch", "RateLimit", "Server", "Watch", "in_cluster"]
 
-Params = Mapping[str, str | int]
+Params = Mapping[str, str | int | Sequence[str]]
 """Query of a call; switches are spelled ``"true"``."""
 
 TIMEOUT: Final = timedelta(seconds=10)
@@ -46,7 +46,6 @@ _LONGEST_PAUSE_S: Final = 2.0
 _SHORTEST_S: Final = 0.001  # a socket takes 0 for "do not wait at all"
 _PIECE: Final = 1 << 20
 _GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for the format of gzip
-_TRANSIENT: Final = frozenset((500, 502, 503, 504))
 
 
 class Patch(StrEnum):
@@ -204,15 +203,39 @@ class Api:
             stall: the longest time without any event; ask for bookmarks, which come every minute.
 
         """
-        request = _Request(verb="GET", path=path, params={**(params or {}), "watch": "true"})
-        headers = self._headers_of(request)
+        return Watch(*self.opened(path, {**(params or {}), "watch": "true"}, stall))
+
+    def opened(
+        self,
+        path: str,
+        params: Params,
+        stall: timedelta,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[str, socket.socket, http.client.HTTPResponse]:
+        """Open an answer that goes on, for ``Stream`` and the like; tried once only.
+
+        Args:
+            path: of what is read.
+            params: its query.
+            stall: the longest time without any byte.
+            status: that of an answer to go on with; any other is a refusal.
+            headers: beside those of all calls.
+
+        Returns:
+            the call's name, the socket and the answer.
+
+        """
+        request = _Request(verb="GET", path=path, params=params)
+        sent = {**self._headers_of(request), **(headers or {})}
         self._wait_for_limit()
         connection = self._connections.open(self._timeout_s)
         opened = connection.sock  # the connection forgets it if the server means to close
         try:
-            self._send(connection, request, headers)
+            self._send(connection, request, sent)
             response = connection.getresponse()
-            if response.status != 200:
+            if response.status != status:
                 body = _read(opened, response, time.monotonic() + self._timeout_s)
                 raise _refusal(request, response, body)
         except (OSError, http.client.HTTPException) as error:
@@ -222,7 +245,7 @@ class Api:
             connection.close()
             raise
         opened.settimeout(stall.total_seconds())
-        return Watch(str(request), opened, response)
+        return str(request), opened, response
 
     def close(self) -> None:
         """Close the connections that are idle; the next call opens a new one."""
@@ -273,7 +296,7 @@ class Api:
 
     def _attempt(self, request: _Request, deadline: float) -> Json:
         headers = self._headers_of(request)
-        connection = self._connections.take(deadline - time.monotonic())
+        connection = self._connections.take(max(deadline - time.monotonic(), _SHORTEST_S))
         opened = connection.sock
         try:
             opened.settimeout(max(deadline - time.monotonic(), _SHORTEST_S))
@@ -303,7 +326,7 @@ class Api:
     ) -> None:
         target = self._connections.prefix + quote(request.path)
         if request.params:
-            target += "?" + urlencode(request.params)
+            target += "?" + urlencode(request.params, doseq=True)
         connection.request(request.verb, target, body=request.body, headers=headers)
 
     def _no_answer(self, error: Exception) -> str:
@@ -326,7 +349,7 @@ def _wait(error: Unreachable | ApiError, request: _Request, pause_s: float) -> f
         if isinstance(error, Throttled) and error.is_disruption_budget:
             return None
         return error.after.total_seconds() + jittered_s
-    return jittered_s if error.status in _TRANSIENT and request.repeatable else None
+    return jittered_s if error.is_transient and request.repeatable else None
 
 
 def _read(opened: socket.socket, response: http.client.HTTPResponse, deadline: float) -> bytes:

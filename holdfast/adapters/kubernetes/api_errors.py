@@ -34,6 +34,11 @@ _EXCERPT: Final = 300
 """Characters of an answer that is not the API server's own, for example that of a proxy."""
 
 
+_TRANSIENT: Final = frozenset((500, 502, 503, 504))
+_WEBHOOK: Final = "failed calling webhook"
+"""How the API server words that it asked in vain whether an object may be written."""
+
+
 class Unreachable(BackendError):
     """No usable answer came; whether a write was done is known only if ``sent`` is False."""
 
@@ -59,6 +64,11 @@ class ApiError(BackendError):
         self.reason = reason
         self.message = message
         self.after = after
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether another try may well end otherwise; hardly so where a webhook is down."""
+        return self.status in _TRANSIENT and _WEBHOOK not in self.message
 
 
 class Unauthorized(ApiError):

@@ -1,9 +1,10 @@
 """Deep health checks: Jobs that are pinned to their node."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import AlreadyExists, Json, NotFound
@@ -11,11 +12,29 @@ from holdfast.adapters.kubernetes.encoding import digest
 from holdfast.adapters.kubernetes.nodes import time_of
 from holdfast.adapters.kubernetes.reflector import Reflector
 from holdfast.adapters.kubernetes.settings import CheckSettings
+from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.model.deep_checks import (
+    KINDS_VARIABLE,
+    PEER_VARIABLE,
+    RESULT_VARIABLE,
+    TOKEN_VARIABLE,
+    CheckSummary,
+    Outcome,
+)
 from holdfast.model.errors import BackendError
-from holdfast.model.nodes import CheckResult
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
 
 KEPT: Final = timedelta(days=1)
 """How long a Job that has ended remains, with the log of its pod."""
+
+_TERMINATION_MESSAGE: Final = "/dev/termination-log"
+"""What a container writes there becomes part of its status, 4 KiB at most."""
+
+_INDEX: Final = "JOB_COMPLETION_INDEX"
+"""Says to the two ends of a test which they are, as in the pods of an indexed Job."""
+
+_TOKEN_BYTES: Final = 32
 
 _LABELS: Final = {
     "app.kubernetes.io/managed-by": "holdfast",
@@ -36,19 +55,90 @@ class CheckJob:
     message: str
 
 
+class PairIds(NamedTuple):
+    """Names one test between two nodes."""
+
+    node: str
+    """That measures."""
+
+    partner: str
+    """That listens."""
+
+    test_id: str
+
+    @property
+    def listens(self) -> str:
+        """The Job on the node that listens."""
+        return f"holdfast-pair-{digest(*self)}-0"
+
+    @property
+    def measures(self) -> str:
+        """The Job on the node that measures."""
+        return f"holdfast-pair-{digest(*self)}-1"
+
+
 def job_name(node: str, check_id: str) -> str:
     """The Job of one check."""
     return f"holdfast-check-{digest(node, check_id)}"
 
 
-def job_object(node: str, check_id: str, settings: CheckSettings) -> Json:
-    """The Job to create. It ends at the first failure: a node that fails once is not fit."""
+def jobs_of(node: str, record: NodeRecord) -> tuple[str, ...]:
+    """The Jobs that are waited for while a node is as its record says."""
+    if record.phase is not Phase.CHECKING:
+        return ()
+    if record.pairing is None:
+        return (job_name(node, record.phase_since.isoformat()),)
+    ids = _pair_ids(node, record.pairing)
+    return (ids.listens, ids.measures) if ids is not None else ()
+
+
+def _pair_ids(node: str, pairing: Pairing | None) -> PairIds | None:
+    if pairing is None or pairing.began_at is None:
+        return None
+    return PairIds(node, pairing.partner, pairing.began_at.isoformat())
+
+
+def job_object(
+    node: str, check_id: str, settings: CheckSettings, kinds: tuple[DeepCheck, ...] = ()
+) -> Json:
+    """The Job of the check of one node."""
+    more = {KINDS_VARIABLE: " ".join(kinds)} if kinds else {}
+    return _job(job_name(node, check_id), node, settings.command, settings, more)
+
+
+def pair_objects(
+    ids: PairIds, address: str, token: str, settings: CheckSettings
+) -> tuple[Json, Json]:
+    """The Jobs of a test between two nodes: the one that listens, the one that measures.
+
+    They are in the network of their nodes: what is tested is that, and its address is known.
+    """
+    both = {PEER_VARIABLE: address, TOKEN_VARIABLE: token}
+    listens, measures = (
+        _job(name, node, settings.pair_command, settings, {_INDEX: str(rank), **both})
+        for rank, (name, node) in enumerate(((ids.listens, ids.partner), (ids.measures, ids.node)))
+    )
+    for job in (listens, measures):
+        job["spec"]["template"]["spec"]["hostNetwork"] = True
+    return listens, measures
+
+
+def _job(
+    name: str,
+    node: str,
+    command: Sequence[str],
+    settings: CheckSettings,
+    variables: Mapping[str, str],
+) -> Json:
+    """A Job that ends at the first failure: a node that fails once is not fit."""
+    given = {"NODE_NAME": node, RESULT_VARIABLE: _TERMINATION_MESSAGE, **variables}
     container: Json = {
         "name": "check",
         "image": settings.image,
-        "command": list(settings.command),
-        "env": [{"name": "NODE_NAME", "value": node}],
+        "command": list(command),
+        "env": [{"name": key, "value": value} for key, value in given.items()],
         "resources": {"limits": dict(settings.resources)},
+        "terminationMessagePath": _TERMINATION_MESSAGE,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     pod: Json = {
@@ -62,7 +152,7 @@ def job_object(node: str, check_id: str, settings: CheckSettings) -> Json:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": job_name(node, check_id), "labels": _LABELS},
+        "metadata": {"name": name, "labels": _LABELS},
         "spec": {
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": int(KEPT.total_seconds()),
@@ -97,7 +187,7 @@ class DeepChecks:
         self._settings = settings
         self._namespace = namespace
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        self._details: dict[str, str] = {}
+        self._said: dict[str, CheckSummary] = {}
         selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
         self._reflector = Reflector(
             api,
@@ -112,34 +202,70 @@ class DeepChecks:
         """What keeps the copy up to date; its owner starts and stops it."""
         return self._reflector
 
-    def begin(self, node: str, check_id: str) -> None:
+    def begin(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...] = ()) -> None:
         """Start a check, unless it was started already."""
+        if self._find(job_name(node, check_id)) is None:
+            self._create(job_object(node, check_id, self._settings, kinds))
+
+    def begin_pair(self, ids: PairIds, address: str) -> None:
+        """Start a test between two nodes, unless it was started already.
+
+        Whoever was interrupted between its two Jobs has left the token in the first.
+        """
+        if self._find(ids.measures) is not None:
+            return
+        new, _ = pair_objects(ids, address, secrets.token_hex(_TOKEN_BYTES), self._settings)
+        listens = self._create(new)
+        if listens is None:
+            listens = self._api.get(f"{self._folder}/{ids.listens}")
+        self._create(pair_objects(ids, address, _token_of(listens), self._settings)[1])
+
+    def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
+        """How the test ended that is stored with a node; None while it runs."""
+        ids = _pair_ids(node, record.pairing)
+        job = self._find(ids.measures) if ids is not None else None
+        if ids is None or job is None or job.passed is None or job.ended_at is None:
+            return None
+        said = self._said_by(job)
+        passed: bool | None = job.passed
+        if said.outcome not in (None, Outcome.PASSED, Outcome.FAILED) or not said.summary:
+            passed = None
+        return PairOutcome(
+            partner=ids.partner,
+            passed=passed,
+            ended_at=job.ended_at,
+            detail="" if passed else said.summary or job.message or "its pod was lost",
+            measured=said.measured,
+            bounds=said.bounds,
+        )
+
+    def _create(self, new: Json) -> Json | None:
+        """Create a Job; None if it is there already."""
         if not self._settings.image:
             raise BackendError("there is no deep health check: set the image of the check")
-        if self._key(node, check_id) in self._reflector.objects():
-            return
         try:
-            new = job_object(node, check_id, self._settings)
-            self._reflector.learn(self._api.create(self._folder, new, repeatable=True))
+            created = self._api.create(self._folder, new, repeatable=True)
         except AlreadyExists:
-            return
+            return None
+        self._reflector.learn(created)
+        return created
 
     def result(self, node: str, check_id: str) -> CheckResult | None:
         """How a check ended; None while it runs."""
-        job = self._reflector.objects().get(self._key(node, check_id))
+        job = self._find(job_name(node, check_id))
         if job is None or job.passed is None or job.ended_at is None:
             return None
-        detail = "" if job.passed else self._detail(job)
-        return CheckResult(passed=job.passed, ended_at=job.ended_at, detail=detail)
+        said = self._said_by(job)
+        return CheckResult(
+            passed=job.passed,
+            ended_at=job.ended_at,
+            detail="" if job.passed else said.summary or job.message,
+            measured=said.measured,
+            bounds=said.bounds,
+        )
 
-    def end_others(self, expected: Mapping[str, str]) -> None:
-        """End the checks that still run though nobody waits for them.
-
-        Args:
-            expected: ``node -> check_id`` of those that are waited for.
-
-        """
-        waited_for = {job_name(node, check_id) for node, check_id in expected.items()}
+    def end_others(self, waited_for: Collection[str]) -> None:
+        """End the Jobs that still run though nobody waits for them: their names are others."""
         for job in self._reflector.objects().values():
             if job.passed is None and job.name not in waited_for:
                 try:
@@ -148,23 +274,30 @@ class DeepChecks:
                 except NotFound:
                     continue
 
-    def _key(self, node: str, check_id: str) -> str:
-        return f"{self._namespace}/{job_name(node, check_id)}"
+    def _find(self, job: str) -> CheckJob | None:
+        return self._reflector.objects().get(f"{self._namespace}/{job}")
 
-    def _detail(self, job: CheckJob) -> str:
-        """What the check said last, which only its pod knows."""
-        if job.uid not in self._details:
+    def _said_by(self, job: CheckJob) -> CheckSummary:
+        """What the check said of itself, which only its pod knows."""
+        if job.uid not in self._said:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
             said = [_last_words(pod) for pod in pods]
-            self._details[job.uid] = next(filter(None, said), job.message)
-        return self._details[job.uid]
+            self._said[job.uid] = next(filter(None, said), CheckSummary())
+        return self._said[job.uid]
 
 
-def _last_words(pod: Json) -> str:
+def _token_of(job: Json) -> str:
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
+
+
+def _last_words(pod: Json) -> CheckSummary | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended is not None:
-            lines = str(ended.get("message", "")).strip().splitlines()
-            return lines[-1] if lines else f"it ended with exit code {ended.get('exitCode')}"
-    return ""
+            said = read_summary(str(ended.get("message", "")))
+            if said.summary:
+                return said
+            return replace(said, summary=f"it ended with exit code {ended.get('exitCode')}")
+    return None

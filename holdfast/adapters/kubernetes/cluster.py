@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import Json, NotFound
-from holdfast.adapters.kubernetes.checks import DeepChecks
+from holdfast.adapters.kubernetes.checks import DeepChecks, PairIds
 from holdfast.adapters.kubernetes.copies import Copy, NodeCopies
 from holdfast.adapters.kubernetes.drain import Drainer
-from holdfast.adapters.kubernetes.encoding import Word, node_patch, request_patch
+from holdfast.adapters.kubernetes.encoding import Word, asking_patch, node_patch, request_patch
 from holdfast.adapters.kubernetes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.idleness import IdleNodes
 from holdfast.adapters.kubernetes.nodes import UNKNOWN, Conventions, NodeState
 from holdfast.adapters.kubernetes.pods import Owner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
@@ -19,7 +20,9 @@ from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.succession import Leaving, is_same_machine, undecided
 from holdfast.adapters.kubernetes.upkeep import Upkeep
 from holdfast.adapters.kubernetes.views import (
+    group_of,
     heard,
+    instance_type_of,
     is_fenced,
     is_followed,
     leaving_view,
@@ -27,11 +30,13 @@ from holdfast.adapters.kubernetes.views import (
     node_view,
     record_of,
 )
+from holdfast.decisions.pair_schedule import Pool, in_need
 from holdfast.model.actions import TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
-from holdfast.model.names import Labels
+from holdfast.model.names import DeepCheck, Labels
 from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
@@ -60,6 +65,9 @@ class Surroundings:
     stops_itself: Callable[[str], bool] = lambda _pod: False
     """Whether a pod, as ``namespace/name``, is left to what stops its job as a whole."""
 
+    is_check_due: Callable[[str, NodeRecord, datetime], bool] | None = None
+    """Whether a node of a group is to be checked as soon as it is idle; None if none ever is."""
+
 
 class KubernetesCluster:
     """A ``ClusterBackend``; works from ``start`` to ``stop``."""
@@ -76,6 +84,7 @@ class KubernetesCluster:
         self._memory = ClusterMemory(api, settings.namespace, changed)
         self._checks = DeepChecks(api, settings.namespace, settings.check, changed)
         self._heartbeats = Heartbeats(api, settings.namespace)
+        self._idle = IdleNodes(api)
         self._upkeep = Upkeep(
             self._nodes, self._memory, self._checks, self._conventions, around.events
         )
@@ -180,13 +189,31 @@ class KubernetesCluster:
         with suppress(NotFound):
             self._nodes.write(node, self._around.clock.now(), patch)
 
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``; without an image there is none."""
+        if not self._conventions.can_check:
+            return False
+
+        def patch(state: NodeState, word: Word) -> Json | None:
+            return asking_patch(state, word, request)
+
+        self._nodes.write(node, self._around.clock.now(), patch)
+        return True
+
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``."""
         self._drainer.drain(node)
 
-    def begin_check(self, node: str, check_id: str) -> None:
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
         """See ``ClusterBackend.begin_check``."""
-        self._checks.begin(node, check_id)
+        self._checks.begin(node, check_id, kinds)
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.begin_pair``."""
+        state = self._nodes.state(partner)
+        if state is None or not state.address:
+            raise BackendError(f"the node {partner} has no InternalIP at which it can be reached")
+        self._checks.begin_pair(PairIds(node, partner, test_id), state.address)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``; the Node object is deleted if it is still there."""
@@ -214,12 +241,18 @@ class KubernetesCluster:
         views, records = [], {}
         oldest = now - self._around.fresh
         states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
+        needy = in_need(
+            (_pool(copy.state), copy.word.record)
+            for copy in copies.values()
+            if copy.word.record is not None and copy.word.record.phase is Phase.CHECKING
+        )
         waiting = undecided(states, memory.leaving)
         for name, copy in copies.items():
             view = copy.view
             if name in waiting:
                 continue
-            if view is not None and view.heartbeat_at is not None and view.heartbeat_at > oldest:
+            is_lendable = bool(needy) and _pool(copy.state) in needy
+            if view is not None and not is_lendable and self._is_fresh(view, oldest, now):
                 views.append(view)
             elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
                 records[name] = _record(copy, memory.leaving.get(name))
@@ -227,18 +260,41 @@ class KubernetesCluster:
             [name for name, record in records.items() if needs_leases(copies[name].state, record)]
         )
         self._follow(copies, records)
+        due = {
+            name
+            for name, record in records.items()
+            if self._is_due(group_of(copies[name].state), record, now)
+            or (record.phase is Phase.SCHEDULABLE and _pool(copies[name].state) in needy)
+        }
+        idle = self._idle.one_of(due)
         for name, record in records.items():
             copy = copies[name]
             heard_at = heard(copy.state, copy.word, record, now, leased.get(name))
-            copy.view = self._view(name, copy, record, heard_at)
+            copy.view = self._view(name, copy, record, heard_at, is_idle=name == idle)
             views.append(copy.view)
-            if not _is_settled(copy, record):
+            if name in due or not _is_settled(copy, record):
                 copy.view = None
         return views
 
+    def _is_fresh(self, view: NodeView, oldest: datetime, now: datetime) -> bool:
+        """Whether a view may be used again as it is."""
+        is_heard = view.heartbeat_at is not None and view.heartbeat_at > oldest
+        return is_heard and not self._is_due(view.group, view.record, now)
+
+    def _is_due(self, group: str, record: NodeRecord, now: datetime) -> bool:
+        is_due = self._around.is_check_due
+        return is_due is not None and is_due(group, record, now)
+
     def _view(
-        self, name: str, copy: Copy, record: NodeRecord, heard_at: datetime | None
+        self,
+        name: str,
+        copy: Copy,
+        record: NodeRecord,
+        heard_at: datetime | None,
+        *,
+        is_idle: bool,
     ) -> NodeView:
+        is_checked = record.phase is Phase.CHECKING and record.pairing is None
         check_id = record.phase_since.isoformat()
         return node_view(
             copy.state,
@@ -246,7 +302,9 @@ class KubernetesCluster:
             record,
             heard_at=heard_at,
             jobs=self._drainer.jobs(name) if is_followed(record) else (),
-            check=self._checks.result(name, check_id) if record.phase is Phase.CHECKING else None,
+            check=self._checks.result(name, check_id) if is_checked else None,
+            pair=self._checks.pair_outcome(name, record),
+            is_idle=is_idle,
         )
 
     def _follow(self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord]) -> None:
@@ -275,6 +333,10 @@ class KubernetesCluster:
         if known is None:
             raise BackendError(f"the node {node} is gone, so it is not replaced")
         return replace(known, record=record)
+
+
+def _pool(state: NodeState) -> Pool:
+    return (group_of(state), instance_type_of(state))
 
 
 def _record(copy: Copy, leaving: Leaving | None) -> NodeRecord:

@@ -17,6 +17,7 @@ from holdfast.model.names import (
     RECORD,
     REPORT,
     REQUEST,
+    DeepCheckStatus,
     HealthStatus,
 )
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -64,7 +65,7 @@ class Word:
     report: NodeReport | None = None
     request: Request | None = None
     is_label_request: bool = False
-    """The request is a value of the health label."""
+    """The request is a value of one of HyperPod's labels."""
 
     held: str = ""
     is_damaged: bool = False
@@ -104,7 +105,9 @@ def word_of(state: NodeState, conventions: Conventions, now: datetime) -> Word:
     record = _record(state, rejected)
     report = _report(state, rejected)
     annotated = _annotated_request(state, conventions, now, rejected)
-    labelled = _labelled_request(state, record, conventions, now, rejected)
+    labelled = _labelled_request(state, record, conventions, now, rejected) or _labelled_check(
+        state, record, conventions, now, rejected
+    )
     hold = None if state.hold is None else state.hold.strip() or "no reason given"
     return Word(
         record=record,
@@ -141,18 +144,8 @@ def _marks_patch(
     state: NodeState, word: Word, record: NodeRecord, text: str, conventions: Conventions
 ) -> Json | None:
     """As ``node_patch``; ``text`` is that of the record."""
-    labels = conventions.labels
-    view = NodeView(
-        name=state.name,
-        provider_id=state.provider_id,
-        boot_id=boot_id(state, word),
-        record=record,
-    )
     is_cordoned = _is_cordoned_by_us(state, record)
-    wanted_labels = _changes(
-        (labels.node_health_status, state.health, health_status(record)),
-        (labels.deep_health_check_status, state.deep_check, deep_check_status(view)),
-    )
+    wanted_labels = _label_changes(state, word, record, conventions)
     wanted_annotations = _changes(
         (RECORD, state.record, text),
         (AGENT_MARK, state.agent_mark, None),
@@ -169,6 +162,25 @@ def _marks_patch(
     return _versioned(state, wanted_labels, wanted_annotations, spec)
 
 
+def _label_changes(
+    state: NodeState, word: Word, record: NodeRecord | None, conventions: Conventions
+) -> Json:
+    """What has to become of HyperPod's labels, so that they say what the record says."""
+    labels, deep_check = conventions.labels, state.deep_check
+    if record is not None:
+        view = NodeView(
+            name=state.name,
+            provider_id=state.provider_id,
+            boot_id=boot_id(state, word),
+            record=record,
+        )
+        deep_check = deep_check_status(view)
+    return _changes(
+        (labels.node_health_status, state.health, _expected(record)),
+        (labels.deep_health_check_status, state.deep_check, deep_check),
+    )
+
+
 def request_patch(
     state: NodeState, word: Word, request_id: str, conventions: Conventions
 ) -> Json | None:
@@ -176,9 +188,15 @@ def request_patch(
     if word.request is None or word.request.id != request_id:
         return None
     if word.is_label_request:
-        key = conventions.labels.node_health_status
-        return _versioned(state, _changes((key, state.health, _expected(word.record))), {}, {})
+        return _versioned(state, _label_changes(state, word, word.record, conventions), {}, {})
     return _versioned(state, {}, {REQUEST: None}, {})
+
+
+def asking_patch(state: NodeState, word: Word, request: Request) -> Json | None:
+    """The merge patch that writes a request on a node; None if it bears one."""
+    if word.request is not None:
+        return None
+    return _versioned(state, {}, {REQUEST: compact(request)}, {})
 
 
 def strays(state: NodeState, word: Word, conventions: Conventions) -> bool:
@@ -275,6 +293,30 @@ def _labelled_request(
         return None
     return Request(
         id=_id(state, record, value), verb=verb, requested_at=now, requested_by=_LABEL_AUTHOR
+    )
+
+
+def _labelled_check(
+    state: NodeState,
+    record: NodeRecord | None,
+    conventions: Conventions,
+    now: datetime,
+    rejected: list[Rejection],
+) -> Request | None:
+    """``InProgress`` on a node that takes work is the wish for a deep health check."""
+    value = DeepCheckStatus.IN_PROGRESS
+    if record is None or record.phase is not Phase.SCHEDULABLE or state.deep_check != value:
+        return None
+    if not conventions.can_check:
+        key = conventions.labels.deep_health_check_status
+        expected = "nothing new; to have a check, set the image of the check"
+        rejected.append(Rejection(key=key, value=value, expected=expected))
+        return None
+    return Request(
+        id=_id(state, record, value),
+        verb=Verb.DEEP_CHECK,
+        requested_at=now,
+        requested_by=_LABEL_AUTHOR,
     )
 
 

@@ -27,18 +27,23 @@ from holdfast.model.events import (
     Event,
     InputRejected,
     NodeCheckBegun,
+    NodeCheckFailed,
+    NodeCheckPassed,
     NodeDraining,
+    NodePairTested,
     NodeQuarantined,
     NodeReassigned,
     NodeRejoined,
     NodeReleased,
     NodeReplaced,
+    NodeSuspected,
     NodeVanished,
     RepairHeldBack,
     RepairOrdered,
     RepairOverdue,
     RepairPostponed,
 )
+from holdfast.model.names import Reason
 from holdfast.ports.clock import Clock
 
 NAMESPACE: Final = "default"
@@ -87,7 +92,11 @@ KINDS: Final[Mapping[type[Event], Kind]] = {
     NodeRejoined: Kind("NodeRejoined", "Normal", "it is released if it is found fit"),
     NodeReplaced: Kind("NodeReplaced", "Normal", "its object is removed"),
     NodeVanished: Kind("NodeVanished", "Warning", "nothing is ordered for it"),
+    NodeSuspected: Kind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
     NodeCheckBegun: Kind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
+    NodePairTested: Kind("DeepHealthCheckPairTested", "Normal"),
+    NodeCheckPassed: Kind("DeepHealthCheckPassed", "Normal"),
+    NodeCheckFailed: Kind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
     NodeReleased: Kind("NodeReleased", "Normal", "pods can be placed on it"),
     InputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
 }

@@ -116,6 +116,7 @@ def read_kubeconfig(files: list[Path], context: str = "") -> Server:
         tls_server_name=cluster.text("tls-server-name"),
         proxy=_proxy(cluster),
         insecure=cluster.content.get("insecure-skip-tls-verify") is True,
+        namespace=chosen.text("namespace") or "default",
         **_identity(user, cluster),
     )
     if not server.url.startswith(("http://", "https://")):

@@ -34,6 +34,7 @@ _OFF: Final = frozenset(
         "node.kubernetes.io/out-of-service",  # a person: so it is, and pods may go elsewhere
     )
 )
+_REACHABLE: Final = "InternalIP"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Taint = tuple[tuple[str, str], ...]
@@ -98,6 +99,9 @@ class NodeState:
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
     """All of them; only jobs that wait for a node ask."""
 
+    address: str = field(default="", compare=False)
+    """Where other nodes reach it; only tests between nodes ask."""
+
     devices: Mapping[str, int] = field(default_factory=dict, compare=False)
     """What its kubelet gives to pods of resources that have a domain, such as GPUs."""
 
@@ -137,6 +141,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         is_unschedulable=bool(spec.get("unschedulable")),
         taints=taints,
         labels={intern(key): intern(value) for key, value in labels.items()},
+        address=_address(status),
         devices={
             intern(name): int(amount)
             for name, amount in (status.get("allocatable") or {}).items()
@@ -155,6 +160,12 @@ def time_of(text: object) -> datetime | None:
 
 def _condition(conditions: Sequence[Json], kind: str) -> Json:
     return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def _address(status: Json) -> str:
+    """Where other nodes reach a node; empty if nobody says."""
+    addresses = status.get("addresses") or ()
+    return next((one["address"] for one in addresses if one.get("type") == _REACHABLE), "")
 
 
 def _group(labels: Mapping[str, str], group_labels: Sequence[str]) -> str:

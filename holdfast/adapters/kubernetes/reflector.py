@@ -190,7 +190,7 @@ class Reflector(Generic[T]):
 
     def _follow(self) -> None:
         """Apply events until the watch ends."""
-        params: dict[str, str | int] = {
+        params: Params = {
             **self._params,
             "resourceVersion": self._copy.version,
             "allowWatchBookmarks": "true",

@@ -65,6 +65,9 @@ class Server:
     insecure: bool = False
     """Trust any certificate."""
 
+    namespace: str = "default"
+    """Where a person means objects to be who names no other namespace."""
+
 
 class TokenFile:
     """A token that the kubelet or a person replaces now and then; read once a minute at most."""
@@ -127,11 +130,13 @@ def in_cluster(
             "automountServiceAccountToken"
         )
     token = TokenFile(account / "token")
+    own = account / "namespace"
     return Server(
         url=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         ca_file=account / "ca.crt",
         token=token,
         token_refused=token.refused,
+        namespace=own.read_text(encoding="utf-8").strip() if own.is_file() else "default",
     )
 
 

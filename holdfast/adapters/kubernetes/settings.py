@@ -19,6 +19,12 @@ class CheckSettings:
     """What the container runs; the node passes if it ends with 0, and its last line says why not
     otherwise."""
 
+    pair_command: tuple[str, ...] = (
+        "holdfast", "check", "pair", "--rank-from", "kubernetes", "--wait", "5m",
+    )  # fmt: skip
+    """What the containers of a test between two nodes run, one on each. In the one that measures,
+    whose ``JOB_COMPLETION_INDEX`` is 1, the test passes if it ends with 0."""
+
     service_account: str = ""
     """Of its pod; the namespace's default if left out."""
 
@@ -67,6 +73,16 @@ class KubernetesSettings:
 
     check: CheckSettings = field(default_factory=CheckSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
+    capture_stacks: bool = False
+    """Whether a job that hangs by its log rules has its stacks captured before it is restarted:
+    ``py-spy dump`` in its pods, 10 s at most. Needs py-spy in the job's image, and for the
+    controller the right to run commands in pods, which the chart gives it then."""
+
+    read_heartbeats: bool = False
+    """Whether jobs may name a file that their ranks touch as they get on. The controller then runs
+    ``stat`` in their pods, up to 16 of a job and at most twice a minute for the usual timeout of
+    10 minutes, and the chart gives it the right to run commands in pods."""
+
     requests_per_second: float = 400.0
     """How many requests the API server gets in the long run. 100 nodes a second take 300."""
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json, NotFound
-from holdfast.adapters.kubernetes.checks import DeepChecks
+from holdfast.adapters.kubernetes.checks import DeepChecks, jobs_of
 from holdfast.adapters.kubernetes.copies import Copy, NodeCopies
 from holdfast.adapters.kubernetes.encoding import Rejection, Word, node_patch
 from holdfast.adapters.kubernetes.nodes import Conventions, NodeState
@@ -72,9 +72,10 @@ class Upkeep:
         for name, uid in memory.retired.items():
             self._try(f"removing {name}", partial(self._clear, name, uid))
         waited_for = {
-            name: copy.word.record.phase_since.isoformat()
+            job
             for name, copy in copies.items()
-            if copy.word.record is not None and copy.word.record.phase is Phase.CHECKING
+            if copy.word.record is not None
+            for job in jobs_of(name, copy.word.record)
         }
         self._try("ending checks", partial(self._checks.end_others, waited_for))
 

@@ -7,12 +7,13 @@ from holdfast.adapters.kubernetes.encoding import Word, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes import UNKNOWN, NodeState
 from holdfast.adapters.kubernetes.succession import Leaving
 from holdfast.model.health import Urgency
-from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which it is the agent's word in the present boot that counts."""
 
 _TRUE: Final = "True"
+_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 
 def is_managed(state: NodeState, word: Word) -> bool:
@@ -36,6 +37,16 @@ def record_of(state: NodeState, word: Word, first_seen: datetime) -> NodeRecord:
     )
 
 
+def group_of(state: NodeState) -> str:
+    """The name of the instance group that a node belongs to; empty if it belongs to none."""
+    return state.group.partition("=")[2]
+
+
+def instance_type_of(state: NodeState) -> str:
+    """The instance type of a node; empty if nobody has told it."""
+    return state.labels.get(_INSTANCE_TYPE, "")
+
+
 def node_view(
     state: NodeState,
     word: Word,
@@ -44,6 +55,8 @@ def node_view(
     heard_at: datetime | None,
     jobs: tuple[str, ...] = (),
     check: CheckResult | None = None,
+    pair: PairOutcome | None = None,
+    is_idle: bool = False,
 ) -> NodeView:
     """The node as the core sees it."""
     report = word.report if is_present(word.report, state) else None
@@ -51,6 +64,8 @@ def node_view(
         name=state.name,
         provider_id=state.provider_id,
         record=record,
+        group=group_of(state),
+        instance_type=instance_type_of(state),
         boot_id=boot_id(state, word),
         faults=() if report is None else report.faults,
         heartbeat_at=heard_at,
@@ -58,7 +73,9 @@ def node_view(
         request=word.request,
         held=word.held,
         running_jobs=jobs,
+        is_idle=is_idle,
         check=check,
+        pair=pair,
         replaces=state.replaces or "",
     )
 

@@ -2,7 +2,11 @@ module holdfast/controlplane/mpi-operator
 
 go 1.26.0
 
-tool github.com/kubeflow/mpi-operator/cmd/mpi-operator
+require (
+	github.com/kubeflow/mpi-operator v0.6.0
+	k8s.io/apiserver v0.31.1
+	k8s.io/client-go v0.31.1
+)
 
 require (
 	github.com/NYTimes/gziphandler v1.1.1 // indirect
@@ -38,7 +42,6 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/josharian/intern v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/kubeflow/mpi-operator v0.6.0 // indirect
 	github.com/mailru/easyjson v0.7.7 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect
@@ -85,8 +88,6 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.31.1 // indirect
 	k8s.io/apimachinery v0.31.1 // indirect
-	k8s.io/apiserver v0.31.1 // indirect
-	k8s.io/client-go v0.31.1 // indirect
 	k8s.io/component-base v0.31.1 // indirect
 	k8s.io/klog v1.0.0 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect

@@ -1,9 +1,12 @@
 // The training operator's own reconcilers, without the webhooks, which would need certificates
-// that a kubelet mounts, and without leader election.
+// that a kubelet mounts, and without leader election. Arguments name the kinds to reconcile, such as
+// PyTorchJob; without any, all.
 package main
 
 import (
 	"log"
+	"os"
+	"slices"
 
 	kubeflowv1 "github.com/kubeflow/training-operator/pkg/apis/kubeflow.org/v1"
 	"github.com/kubeflow/training-operator/pkg/config"
@@ -40,7 +43,10 @@ func main() {
 		HealthProbeBindAddress: "0",
 	})
 	must(err)
-	for _, setUp := range controllerv1.SupportedSchemeReconciler {
+	for kind, setUp := range controllerv1.SupportedSchemeReconciler {
+		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], string(kind)) {
+			continue
+		}
 		must(setUp(manager, common.GenNonGangSchedulerSetupFunc(), 1))
 	}
 	must(manager.Start(ctrl.SetupSignalHandler()))

@@ -8,13 +8,21 @@ from typing import Final
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.jobs.fitting import rooms
+from holdfast.adapters.kubernetes.jobs.fitting import promised, rooms
 from holdfast.adapters.kubernetes.jobs.follower import KindFollower
-from holdfast.adapters.kubernetes.jobs.kinds import KINDS, JobKind
+from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_hang
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
-from holdfast.adapters.kubernetes.jobs.records import FAILED, record_patch, release_patch
+from holdfast.adapters.kubernetes.jobs.records import (
+    FAILED,
+    is_restart,
+    record_patch,
+    release_patch,
+)
+from holdfast.adapters.kubernetes.jobs.renewal import renew
 from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, record_of
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes, wishes_of
 from holdfast.adapters.kubernetes.pods import Owner
@@ -65,11 +73,22 @@ class KubernetesJobs:
         self._cluster = cluster
         self._labels = Labels(settings.label_prefix)
         words = LastWords()
-        self._followers = tuple(
-            KindFollower(api, kind, self._labels, words, around.changed) for kind in kinds
-        )
+        followers: dict[str, KindFollower] = {}
+        for kind in kinds:  # one that has pods comes before one whose body it is
+            body = followers[kind.body.plural] if kind.body is not None else None
+            followers[kind.plural] = KindFollower(
+                api, kind, self._labels, words, around.changed, body
+            )
+        self._followers = tuple(followers.values())
         self._attempts = AttemptPods(words)
         self._workloads = Workloads(api)
+        self._hangs = HangWatch(
+            api,
+            around.clock,
+            around.changed,
+            captures_stacks=settings.capture_stacks,
+            reads_heartbeats=settings.read_heartbeats,
+        )
         self._jobs: dict[str, _Job] = {}
         self._pods: frozenset[str] = frozenset()
         self._told: set[tuple[str, str, str]] = set()
@@ -78,16 +97,19 @@ class KubernetesJobs:
         """Begin to read; returns at once."""
         for follower in self._followers:
             follower.start()
+        self._hangs.start()
 
     def close(self) -> None:
         """End the threads; calls in progress are waited for."""
+        self._hangs.stop()
         for follower in self._followers:
             follower.stop()
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Why something is not kept up to date at the moment."""
-        return tuple(follower.error for follower in self._followers if follower.error)
+        errors = tuple(follower.error for follower in self._followers if follower.error)
+        return errors + self._hangs.errors
 
     def owner(self, job: str) -> Owner | None:
         """The object of a job, for Events; None if there is none of that name."""
@@ -111,7 +133,9 @@ class KubernetesJobs:
         """See ``JobBackend.jobs``; who may act lets go of jobs first that want to be left alone."""
         now = self._around.clock.now()
         self._jobs = dict(self._read(now))
-        if self._around.may_act():
+        may_act = self._around.may_act()
+        self._hangs.follow(self._watched() if may_act else ())
+        if may_act:
             self._reject()
             for job in self._jobs.values():
                 self._let_go(job)
@@ -129,6 +153,7 @@ class KubernetesJobs:
         """See ``JobBackend.put``; the job is suspended, or let go, with the same write."""
         known = self._known(job)
         state = known.state
+        renews = is_restart(record)
         for _ in range(_TRIES):
             whole = self._api.get(state.path)
             fresh = known.kind.trimmed(whole, self._labels)
@@ -140,6 +165,9 @@ class KubernetesJobs:
                 self._fail(known, whole, record)
                 continue
             try:
+                if renews:
+                    whole, renews = renew(self._api, known.kind, whole, state, record), False
+                    fresh = known.kind.trimmed(whole, self._labels)
                 patch = record_patch(whole, fresh, known.kind, record, known.wishes)
                 known.follower.learn(self._api.patch(state.path, patch))
             except Conflict:
@@ -232,31 +260,31 @@ class KubernetesJobs:
                 fenced=[pod for pod in job.pods if self._is_stuck(pod)],
                 rooms=self._rooms(job) if record.phase is JobPhase.WAITING else None,
             )
-        lost = self._attempts.lost(state.uid, record.attempt, job.pods)
-        counts = {node: self._counts(node) for node in nodes_of(record, job.pods, lost)}
-        return job_view(state, job.wishes, record, job.pods, lost=lost, counts=counts)
+        pods = [pod for pod in job.pods if pod.member.part == state.part]
+        lost = self._attempts.lost(state.uid, record.attempt, pods)
+        counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
+        view = job_view(state, job.wishes, record, pods, lost=lost, counts=counts)
+        return with_hang(view, self._hangs.hang(state.uid))
+
+    def _watched(self) -> Iterable[Watched]:
+        found = (
+            watched(one.state, one.wishes, one.record, one.pods) for one in self._jobs.values()
+        )
+        return (one for one in found if one is not None)
 
     def _rooms(self, job: _Job) -> Mapping[str, int]:
         """What there is beside all other jobs, those included whose pods have no node yet."""
         others = [one for one in self._jobs.values() if one is not job and one.record is not None]
-        found = rooms(
-            job.state.groups,
-            self._cluster.node_states().values(),
-            (pod for one in others for pod in one.pods),
-            self._labels,
-        )
+        nodes = self._cluster.node_states()
+        pods = (pod for one in others for pod in one.pods)
+        found = rooms(job.state.groups, nodes.values(), pods, self._labels)
         for name in job.record.placement if job.record is not None else ():
             if name not in found and self._cluster.is_watched(name):
                 found[name] = 1  # its object went with the machine that is being replaced
-        promised = sum(
-            one.state.ranks - sum(1 for pod in one.pods if pod.node)
-            for one in others
-            if one.record is not None and one.record.phase is JobPhase.STARTING
-        )
-        for name in sorted(found):
-            taken = min(found[name], max(promised, 0))
-            promised -= taken
-            found[name] -= taken
+        for one in others:
+            if one.record is not None and one.record.phase is JobPhase.STARTING:
+                missing = one.state.ranks - sum(1 for pod in one.pods if pod.node)
+                found = promised(found, one.state.groups, missing, nodes, self._labels)
         return found
 
     def _counts(self, node: str) -> bool:
@@ -306,7 +334,7 @@ class KubernetesJobs:
         found = {
             (key, one.key, one.value): one.expected
             for key, job in self._jobs.items()
-            for one in job.wishes.rejected
+            for one in (*job.wishes.rejected, *self._hangs.rejected(job.state.uid))
         }
         for (job, key, value), expected in sorted(found.items()):
             if (job, key, value) not in self._told:

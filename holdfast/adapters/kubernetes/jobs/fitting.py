@@ -62,6 +62,24 @@ def rooms(
     return found
 
 
+def promised(
+    found: Mapping[str, int],
+    groups: Sequence[Group],
+    ranks: int,
+    nodes: Mapping[str, NodeState],
+    labels: Labels,
+) -> dict[str, int]:
+    """What is left of ``found`` once so many ranks of another job have their nodes."""
+    left = dict(found)
+    for name in sorted(left):
+        node = nodes.get(name)
+        if node is None or all(fits(group.pods, node, labels) for group in groups):
+            taken = min(left[name], max(ranks, 0))
+            left[name] -= taken
+            ranks -= taken
+    return left
+
+
 def fits(pods: Json, node: NodeState, labels: Labels) -> bool:
     """Whether a pod with this ``spec`` may go to a node."""
     ours = (labels.node_health_status, labels.deep_health_check_status, labels.deep_health_check)

@@ -1,14 +1,14 @@
 """The jobs of one kind and their pods, as they were last read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.copies import STALE
-from holdfast.adapters.kubernetes.jobs.kinds import JobKind
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
-from holdfast.adapters.kubernetes.jobs.pods import LastWords
+from holdfast.adapters.kubernetes.jobs.pods import LastWords, Numbers
 from holdfast.adapters.kubernetes.reflector import Reflector
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
@@ -18,7 +18,17 @@ _PODS: Final = "/api/v1/pods"
 
 
 class KindFollower:
-    """Reads one kind, from ``start`` to ``stop``. A kind that is not installed has no jobs."""
+    """Reads one kind, from ``start`` to ``stop``. A kind that is not installed has no jobs.
+
+    Args:
+        api: to read from.
+        kind: the kind.
+        labels: of the cluster.
+        words: that are told the ends of all pods.
+        changed: called from any thread when anything has changed.
+        body: of the kind that has the pods of this one, if it has none itself.
+
+    """
 
     def __init__(
         self,
@@ -27,39 +37,45 @@ class KindFollower:
         labels: Labels,
         words: LastWords,
         changed: Callable[[], None],
+        body: "KindFollower | None" = None,
     ) -> None:
         self.kind = kind
         self._words = words
+        self._body = body
+        self._numbers = Numbers()
         self._jobs = Reflector(
             api,
             f"/apis/{kind.api_version}/{kind.plural}",
             trim=lambda job: kind.trimmed(job, labels),
             changed=changed,
         )
-        self._pods = Reflector(
-            api,
-            _PODS,
-            trim=self._trimmed,
-            changed=changed,
-            params={"labelSelector": kind.pod_selector},
-        )
+        self._reflectors: list[Reflector[JobState] | Reflector[PodState | None]] = [self._jobs]
+        if body is None:
+            self._pods = Reflector(
+                api,
+                _PODS,
+                trim=self._trimmed,
+                changed=changed,
+                params={"labelSelector": kind.pod_selector},
+            )
+            self._reflectors.append(self._pods)
 
     def start(self) -> None:
         """Begin to read; returns at once."""
-        self._jobs.start()
-        self._pods.start()
+        for reflector in self._reflectors:
+            reflector.start()
 
     def stop(self) -> None:
         """End the threads."""
-        self._jobs.stop()
-        self._pods.stop()
+        for reflector in self._reflectors:
+            reflector.stop()
 
     @property
     def error(self) -> str:
         """Why it is not kept up to date at the moment; empty if it is, or is not installed."""
         if self._jobs.is_missing:
             return ""
-        return "; ".join(one.error for one in (self._jobs, self._pods) if one.error)
+        return "; ".join(one.error for one in self._reflectors if one.error)
 
     def jobs(self) -> Mapping[str, JobState]:
         """By ``namespace/name``; none until jobs and pods were both read.
@@ -68,23 +84,26 @@ class KindFollower:
             BackendError: what is known is too old.
 
         """
-        if self._jobs.is_missing or not (self._jobs.synced and self._pods.synced):
+        if self._jobs.is_missing or not all(one.synced for one in self._reflectors):
             return {}
-        for reflector in (self._jobs, self._pods):
+        for reflector in self._reflectors:
             if reflector.error and reflector.age > STALE:
                 raise BackendError(
                     f"nothing was heard of {self.kind.plural} for "
                     f"{format_duration(reflector.age)}: {reflector.error}"
                 )
-        return self._jobs.objects()
+        jobs = self._jobs.objects()
+        return jobs if self._body is None else dict(_embodied(jobs, self._body.jobs()))
 
     def pods(self) -> Mapping[str, list[PodState]]:
         """By ``namespace/name`` of their job."""
+        if self._body is not None:
+            return self._body.pods()
         found: dict[str, list[PodState]] = {}
         for pod in self._pods.objects().values():
             if pod is not None:
                 found.setdefault(f"{pod.namespace}/{pod.member.job}", []).append(pod)
-        return found
+        return self._numbers.given(found)
 
     def learn(self, job: Json) -> None:
         """Take over the API server's answer to a write."""
@@ -97,3 +116,13 @@ class KindFollower:
         state = pod_state(pod, member)
         self._words.note(state)
         return state
+
+
+def _embodied(
+    jobs: Mapping[str, JobState], bodies: Mapping[str, JobState]
+) -> Iterator[tuple[str, JobState]]:
+    """The jobs for which something was made already."""
+    for name, job in jobs.items():
+        body = bodies.get(name)
+        if body is not None and body.controller is not None and body.controller.uid == job.uid:
+            yield name, job.embodied(body)

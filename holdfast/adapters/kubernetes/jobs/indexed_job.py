@@ -5,23 +5,20 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.jobs.objects import (
+from holdfast.adapters.kubernetes.jobs.conditions import (
     FAILED,
-    QUEUE,
-    JobState,
-    Member,
-    annotated,
+    SUSPENDED,
     condition_of,
     ending_of,
-    group_of,
-    owner_of,
+    with_failure,
 )
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
 from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.adapters.kubernetes.nodes import time_of
 from holdfast.model.names import Labels
 
-KIND: Final = "Job"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 _JOB: Final = "batch.kubernetes.io/job-name"
@@ -31,41 +28,32 @@ _FAILURE: Final = ("FailureTarget", FAILED)
 """Conditions of a job that has failed, in the order in which its controller sets them."""
 
 
-class IndexedJobs:
+class IndexedJobs(JobKind):
     """See ``JobKind``. A pod's index is its rank.
 
     The containers of a job cannot be changed, so the attempt reaches them as an annotation only;
     ``fieldRef`` makes a variable of it. What fails in a pod counts against ``backoffLimit``, too.
     """
 
+    kind: Final = "Job"
     api_version: Final = "batch/v1"
     plural: Final = "jobs"
     pod_selector: Final = f"{_JOB},{INDEX},!{SET}"
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
         """See ``JobKind.trimmed``."""
-        metadata, status = job["metadata"], job.get("status") or {}
-        spec: Json = job.get("spec") or {}
+        status, spec = job.get("status") or {}, job.get("spec") or {}
         template = spec.get("template") or {}
         policy = (template.get("spec") or {}).get("restartPolicy") or ""
         return JobState(
-            kind=KIND,
-            api_version=self.api_version,
-            plural=self.plural,
-            namespace=metadata["namespace"],
-            name=metadata["name"],
-            uid=metadata["uid"],
-            resource_version=metadata.get("resourceVersion", ""),
-            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+            **described(self, job, labels),
             started_at=time_of(status.get("startTime")),
             is_suspended=spec.get("suspend") is True,
             is_stop_seen=_is_stopped(job),
-            is_leaving=bool(metadata.get("deletionTimestamp")),
             ending=ending_of(job, "Complete"),
             groups=(group_of(spec.get("parallelism", 1), template, policy),),
-            queue=(metadata.get("labels") or {}).get(QUEUE),
-            obstacle=_obstacle(job),
-            **annotated(job, labels),
+            obstacle=_obstacle(spec),
+            completed=_completed(status.get("completedIndexes") or ""),
         )
 
     def member(self, pod: Json) -> Member | None:
@@ -98,24 +86,29 @@ class IndexedJobs:
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""
-        status, at = job.get("status") or {}, stamp(now)
-        told = {"status": "True", "reason": reason, "message": message}
-        times = {"lastProbeTime": at, "lastTransitionTime": at}
-        kept = [one for one in status.get("conditions") or () if one.get("type") not in _FAILURE]
-        conditions = [*kept, *({"type": kind, **told, **times} for kind in _FAILURE)]
-        return {"status": {"conditions": conditions, "startTime": status.get("startTime") or at}}
+        status, times = job.get("status") or {}, ("lastProbeTime", "lastTransitionTime")
+        conditions = with_failure(job, reason, message, now, kinds=_FAILURE, times=times)
+        started_at = status.get("startTime") or stamp(now)
+        return {"status": {"conditions": conditions, "startTime": started_at}}
 
 
-def _obstacle(job: Json) -> str | None:
-    spec = job.get("spec") or {}
+def _obstacle(spec: Json) -> str | None:
     if spec.get("completionMode") != INDEXED or spec.get("completions") != spec.get("parallelism"):
         return "a Job of completionMode Indexed, with as many completions as parallelism"
-    return owner_of(job)
+    return None
+
+
+def _completed(indexes: str) -> frozenset[int]:
+    """Numbers in text such as ``0,2-4``."""
+    spans = (one.partition("-") for one in indexes.split(",") if one)
+    return frozenset(
+        index for first, _, last in spans for index in range(int(first), int(last or first) + 1)
+    )
 
 
 def _is_stopped(job: Json) -> bool:
     """Whether its controller is done with all pods; before, it cannot be failed."""
     status = job.get("status") or {}
     uncounted = any((status.get("uncountedTerminatedPods") or {}).values())
-    is_suspended = condition_of(job, "Suspended") is not None
+    is_suspended = condition_of(job, SUSPENDED) is not None
     return is_suspended and not status.get("terminating") and not uncounted

@@ -5,58 +5,44 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
-from holdfast.adapters.kubernetes.jobs.objects import (
+from holdfast.adapters.kubernetes.jobs.conditions import (
     FAILED,
-    QUEUE,
-    JobState,
-    Member,
-    annotated,
+    SUSPENDED,
+    changed_at,
     condition_of,
     ending_of,
-    group_of,
-    owner_of,
+    with_failure,
 )
-from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
+from holdfast.adapters.kubernetes.jobs.templates import with_stamps
 from holdfast.model.names import Labels
-
-KIND: Final = "JobSet"
 
 _UID: Final = "jobset.sigs.k8s.io/jobset-uid"
 _JOB: Final = "jobset.sigs.k8s.io/job-global-index"
 _JOBS: Final = "jobset.sigs.k8s.io/global-replicas"
-_SUSPENDED: Final = "Suspended"
 
 
-class JobSets:
+class JobSets(JobKind):
     """See ``JobKind``.
 
     Pods of Jobs with several each are counted across: all with index 0 come first. Containers
     cannot be changed, so that the attempt reaches them as an annotation only.
     """
 
+    kind: Final = "JobSet"
     api_version: Final = "jobset.x-k8s.io/v1alpha2"
     plural: Final = "jobsets"
     pod_selector: Final = SET
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
         """See ``JobKind.trimmed``."""
-        metadata, spec = job["metadata"], job.get("spec") or {}
         return JobState(
-            kind=KIND,
-            api_version=self.api_version,
-            plural=self.plural,
-            namespace=metadata["namespace"],
-            name=metadata["name"],
-            uid=metadata["uid"],
-            resource_version=metadata.get("resourceVersion", ""),
-            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
-            started_at=_resumed_at(job),
-            is_suspended=spec.get("suspend") is True,
-            is_stop_seen=condition_of(job, _SUSPENDED) is not None,
-            is_leaving=bool(metadata.get("deletionTimestamp")),
+            **described(self, job, labels),
+            started_at=changed_at(job, SUSPENDED),  # at first it does not say since when it runs
+            is_suspended=(job.get("spec") or {}).get("suspend") is True,
+            is_stop_seen=condition_of(job, SUSPENDED) is not None,
             ending=ending_of(job, "Completed"),
             groups=tuple(
                 group_of(
@@ -65,9 +51,7 @@ class JobSets:
                 )
                 for replicated in _replicated(job)
             ),
-            queue=(metadata.get("labels") or {}).get(QUEUE),
             obstacle=_obstacle(job),
-            **annotated(job, labels),
         )
 
     def member(self, pod: Json) -> Member | None:
@@ -94,18 +78,18 @@ class JobSets:
         stamped = [_stamped(replicated, annotations) for replicated in _replicated(job)]
         return {"spec": {"replicatedJobs": stamped}} if stamped else {}
 
+    def renewed(self, job: Json) -> Json:
+        """See ``JobKind.renewed``.
+
+        Jobs of an earlier restart than that of the set are made anew by its controller, those that
+        have ended included. Its own limit of restarts is kept by another number.
+        """
+        return {"status": {"restarts": ((job.get("status") or {}).get("restarts") or 0) + 1}}
+
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""
-        condition = {
-            "type": FAILED,
-            "status": "True",
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": stamp(now),
-        }
-        conditions = (job.get("status") or {}).get("conditions") or ()
-        kept = [one for one in conditions if one.get("type") != FAILED]
-        return {"status": {"conditions": [*kept, condition], "terminalState": FAILED}}
+        conditions = with_failure(job, reason, message, now)
+        return {"status": {"conditions": conditions, "terminalState": FAILED}}
 
 
 def _replicated(job: Json) -> Sequence[Json]:
@@ -120,28 +104,14 @@ def _job_of(replicated: Json) -> Json:
 def _stamped(replicated: Json, annotations: dict[str, str]) -> Json:
     """All of it, as a merge patch replaces a list as a whole."""
     template, spec = replicated.get("template") or {}, _job_of(replicated)
-    pods = spec.get("template") or {}
-    metadata = pods.get("metadata") or {}
-    added = stamped_template(pods, annotations, {})["metadata"]["annotations"]
-    marked = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}
-    spec = {**spec, "template": {**pods, "metadata": marked}}
+    spec = {**spec, "template": with_stamps(spec.get("template") or {}, annotations, {})}
     return {**replicated, "template": {**template, "spec": spec}}
 
 
-def _resumed_at(job: Json) -> datetime | None:
-    """A set that was never suspended does not say since when it runs."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    found = (one for one in conditions if one.get("type") == _SUSPENDED)
-    return next((time_of(one.get("lastTransitionTime")) for one in found), None)
-
-
 def _obstacle(job: Json) -> str | None:
-    """Jobs that others wait for do not run again, so that ranks would be missed for ever."""
     for replicated in _replicated(job):
         spec = _job_of(replicated)
         counts = {spec.get(key, 1) for key in ("completions", "parallelism")}
         if spec.get("completionMode", INDEXED) != INDEXED or len(counts) > 1:
             return "Jobs of completionMode Indexed, with as many completions as parallelism"
-        if replicated.get("dependsOn"):
-            return "a JobSet whose Jobs start together, without dependsOn"
-    return owner_of(job)
+    return None

@@ -5,58 +5,47 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED, condition_of, ending_of
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import (
     BY_NAME,
-    QUEUE,
     JobState,
     Member,
-    annotated,
-    condition_of,
-    ending_of,
+    described,
     group_of,
-    owner_of,
 )
 from holdfast.adapters.kubernetes.jobs.pytorch_job import INDEX, JOB, OPERATOR, failure
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.adapters.kubernetes.nodes import time_of
 from holdfast.model.names import Labels, PodPhase
-
-KIND: Final = "MPIJob"
 
 _CONTROLLER: Final = "mpi-operator"
 _ROLE: Final = "training.kubeflow.org/job-role"
 _LAUNCHER: Final = "Launcher"
 
 
-class MPIJobs:
+class MPIJobs(JobKind):
     """See ``JobKind``. The launcher has rank 0, worker i has rank i + 1.
 
     The operator makes the launcher's Job only once, so that the attempt reaches the workers alone.
     """
 
+    kind: Final = "MPIJob"
     api_version: Final = "kubeflow.org/v2beta1"
     plural: Final = "mpijobs"
     pod_selector: Final = f"{OPERATOR}={_CONTROLLER}"
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
         """See ``JobKind.trimmed``."""
-        metadata, status = job["metadata"], job.get("status") or {}
+        status = job.get("status") or {}
         policy = (job.get("spec") or {}).get("runPolicy") or {}
         # An evicted worker makes it say Failed as well; it goes on all the same.
         has_ended = bool(status.get("completionTime"))
         return JobState(
-            kind=KIND,
-            api_version=self.api_version,
-            plural=self.plural,
-            namespace=metadata["namespace"],
-            name=metadata["name"],
-            uid=metadata["uid"],
-            resource_version=metadata.get("resourceVersion", ""),
-            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+            **described(self, job, labels),
             started_at=time_of(status.get("startTime")),
             is_suspended=policy.get("suspend") is True,
-            is_stop_seen=condition_of(job, "Suspended") is not None,
-            is_leaving=bool(metadata.get("deletionTimestamp")),
+            is_stop_seen=condition_of(job, SUSPENDED) is not None,
             ending=ending_of(job, PodPhase.SUCCEEDED.value) if has_ended else None,
             groups=tuple(
                 group_of(
@@ -66,9 +55,6 @@ class MPIJobs:
                 )
                 for name, replica in _replicas(job)
             ),
-            queue=(metadata.get("labels") or {}).get(QUEUE),
-            obstacle=owner_of(job),
-            **annotated(job, labels),
         )
 
     def member(self, pod: Json) -> Member | None:

@@ -2,17 +2,22 @@
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, Protocol
 
 from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.containers import Exit, earliest_exit, main_container
 from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
-from holdfast.model.jobs import Ending, JobPhase
+from holdfast.model.jobs import Ending
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
+    HEARTBEAT_FILE,
+    HEARTBEAT_TIMEOUT,
     JOB_RECORD,
     JOB_STATUS,
+    LOG_MONITORING,
+    LOG_MONITORING_CONFIG_MAP,
     Labels,
     PodPhase,
 )
@@ -20,14 +25,14 @@ from holdfast.model.names import (
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label of a job that Kueue suspends and lets go."""
 
-FAILED: Final = PodPhase.FAILED.value
-"""Condition of a job that has failed for good; it is called like the phase of a pod."""
-
 BY_NAME: Final = "*"
 """In place of the uid of a pod's job where nothing but its name is written on the pod."""
 
-_SCHEDULE: Final = "CronJob"
-"""Kind of the owner that leaves its jobs alone once they are there."""
+UNNUMBERED: Final = -1
+"""In place of the rank of a pod to which its operator gives no number."""
+
+_PASSIVE: Final = ("CronJob", "Workflow")
+"""Kinds of owners that leave their jobs alone once they are there."""
 
 _DISRUPTED: Final = "DisruptionTarget"
 """Pod condition: somebody is about to end the pod, and the reason says who."""
@@ -35,14 +40,38 @@ _DISRUPTED: Final = "DisruptionTarget"
 _TOO_MUCH: Final = "TerminationByKubelet"
 """Reason of that condition where the node is short of something, or shuts down."""
 
-_SIGNALS: Final = range(129, 193)
-"""Exit codes with which a runtime, like a shell, tells of a signal: 128 and its number."""
-
 _ENDED: Final = (-signal.SIGTERM, -signal.SIGKILL)
 """How containers end whose pod is deleted."""
 
 _GRACE_S: Final = 30  # Kubernetes' default
-_GENERIC_FAILURE: Final = 1
+
+
+class Named(Protocol):
+    """What the objects of a kind are called."""
+
+    @property
+    def kind(self) -> str:
+        """Such as ``PyTorchJob``."""
+        ...
+
+    @property
+    def api_version(self) -> str:
+        """Such as ``kubeflow.org/v1``."""
+        ...
+
+    @property
+    def plural(self) -> str:
+        """The collection's name in addresses."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """The object that made a job, and starts and stops it."""
+
+    kind: str
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +120,25 @@ class JobState:
     auto_resume: str | None
     max_retries: str | None
     max_app_retries: str | None
+    log_rules: str | None
+    log_rules_from: str | None
+    heartbeat_file: str | None
+    heartbeat_timeout: str | None
+    controller: Controller | None
     obstacle: str | None = None
-    """What it would have to be to be restarted as a whole; None if it can be."""
+    """What it would have to be to be restarted as a whole; None if it can be, by itself."""
+
+    body: str = ""
+    """uid of the object that was made for it and has its pods; empty if it has them itself."""
+
+    part: str = ""
+    """Which of its pods are of its present run, where its operator calls those of each another."""
+
+    is_restarting: bool = False
+    """Its operator is about to start it anew by itself."""
+
+    completed: frozenset[int] = frozenset()
+    """Ranks that have ended well, which its operator never runs again."""
 
     @property
     def key(self) -> str:
@@ -107,23 +153,23 @@ class JobState:
     def owns(self, pod: "PodState") -> bool:
         """Whether a pod with its name is of it, and not of one of that name before."""
         is_named = pod.owner == BY_NAME and pod.created_at >= self.created_at
-        return is_named or pod.owner == self.uid
+        return is_named or pod.owner == (self.body or self.uid)
+
+    def embodied(self, body: "JobState") -> "JobState":
+        """The same job with what only the object says that was made for it."""
+        return replace(
+            self,
+            body=body.uid,
+            groups=body.groups,
+            is_stop_seen=body.is_stop_seen,
+            started_at=body.started_at,
+            obstacle=self.obstacle or body.obstacle,
+        )
 
     @property
     def ranks(self) -> int:
         """How many there are in the whole job."""
         return sum(group.ranks for group in self.groups)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """How a container ended."""
-
-    code: int
-    """Negative for a signal."""
-
-    at: datetime | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +180,16 @@ class Member:
     """Name of the object, in the pod's namespace."""
 
     rank: int
+    """Or ``UNNUMBERED``."""
+
     container: str
     """The one that trains; empty if all do."""
 
     owner: str = ""
     """uid of the job, where the pod was made by a part of it; or ``BY_NAME``."""
+
+    part: str = ""
+    """See ``JobState.part``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +205,9 @@ class PodState:
     member: Member
     node: str
     """Empty until it has one."""
+
+    container: str
+    """The one that trains, or is most likely to."""
 
     phase: str
     created_at: datetime
@@ -178,6 +232,25 @@ class PodState:
         return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
+def described(kind: Named, job: Json, labels: Labels) -> dict[str, Any]:
+    """The fields of a ``JobState`` that are found at the same places in all kinds."""
+    metadata = job["metadata"]
+    return {
+        "kind": kind.kind,
+        "api_version": kind.api_version,
+        "plural": kind.plural,
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resource_version": metadata.get("resourceVersion", ""),
+        "created_at": time_of(metadata.get("creationTimestamp")) or EPOCH,
+        "is_leaving": bool(metadata.get("deletionTimestamp")),
+        "queue": (metadata.get("labels") or {}).get(QUEUE),
+        "controller": _controller(metadata),
+        **annotated(job, labels),
+    }
+
+
 def annotated(job: Json, labels: Labels) -> dict[str, str | None]:
     """The fields of a ``JobState`` that are annotations."""
     found: Mapping[str, str] = job["metadata"].get("annotations") or {}
@@ -187,6 +260,10 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | None]:
         "auto_resume": found.get(labels.enable_job_auto_resume),
         "max_retries": found.get(labels.job_max_retry_count),
         "max_app_retries": found.get(APP_MAX_RETRY_COUNT),
+        "log_rules": found.get(LOG_MONITORING),
+        "log_rules_from": found.get(LOG_MONITORING_CONFIG_MAP),
+        "heartbeat_file": found.get(HEARTBEAT_FILE),
+        "heartbeat_timeout": found.get(HEARTBEAT_TIMEOUT),
     }
 
 
@@ -206,38 +283,12 @@ def group_of(ranks: object, template: Json, restart_policy: str = "") -> Group:
     )
 
 
-def condition_of(job: Json, kind: str) -> Json | None:
-    """A condition of a job that is True; None if there is none."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return next(
-        (c for c in conditions if c.get("type") == kind and c.get("status") == "True"), None
-    )
-
-
-def owner_of(job: Json) -> str | None:
-    """What a job would have to be instead, if another object starts and stops it."""
-    for owner in job["metadata"].get("ownerReferences") or ():
-        if owner.get("controller") and owner.get("kind") != _SCHEDULE:
-            return f"on {owner.get('kind')} {owner.get('name')}, to which it belongs"
-    return None
-
-
-def ending_of(job: Json, succeeded: str) -> Ending | None:
-    """How a job has ended, by its conditions: ``succeeded`` is the type of the good one."""
-    for kind, outcome in ((succeeded, JobPhase.SUCCEEDED), (FAILED, JobPhase.FAILED)):
-        condition = condition_of(job, kind)
-        if condition is not None:
-            reason = str(condition.get("message") or condition.get("reason") or kind)
-            return Ending(outcome=outcome, reason=reason)
-    return None
-
-
 def pod_state(pod: Json, member: Member) -> PodState:
     """The state of a pod; ``pod`` is the object as the API server gives it."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owners: Sequence[Json] = metadata.get("ownerReferences") or ()
     phase = status.get("phase", "")
-    exit_ = _exit(status, member.container, has_ended=phase == PodPhase.FAILED)
+    exit_ = earliest_exit(status, member.container, has_ended=phase == PodPhase.FAILED)
     return PodState(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -245,6 +296,7 @@ def pod_state(pod: Json, member: Member) -> PodState:
         owner=member.owner or next((str(o["uid"]) for o in owners if o.get("controller")), ""),
         member=member,
         node=spec.get("nodeName") or "",
+        container=member.container or main_container(pod),
         phase=phase,
         created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
         is_terminating=bool(metadata.get("deletionTimestamp")),
@@ -266,33 +318,15 @@ def devices(pods: Json) -> dict[str, int]:
     return total
 
 
+def _controller(metadata: Json) -> Controller | None:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") not in _PASSIVE:
+            return Controller(kind=owner["kind"], name=owner["name"], uid=owner["uid"])
+    return None
+
+
 def _containers(spec: Json) -> Sequence[Json]:
     return spec.get("containers") or ()
-
-
-def _exit(status: Json, container: str, *, has_ended: bool) -> Exit | None:
-    """The earliest end that is told, as the others may only follow from it."""
-    found = []
-    for one in status.get("containerStatuses") or ():
-        if container and one.get("name") != container:
-            continue
-        now = (one.get("state") or {}).get("terminated")
-        before = (one.get("lastState") or {}).get("terminated")
-        told = now if has_ended or (now and now.get("exitCode")) else before
-        if told:
-            found.append(_exit_of(told))
-    if not found and has_ended:
-        found.append(Exit(code=_GENERIC_FAILURE, at=None, reason=status.get("reason") or ""))
-    return min(found, key=lambda one: one.at or EPOCH, default=None)
-
-
-def _exit_of(told: Json) -> Exit:
-    code = told.get("exitCode") or 0
-    return Exit(
-        code=128 - code if code in _SIGNALS else code,
-        at=time_of(told.get("finishedAt")),
-        reason="" if told.get("reason") in ("Error", "Completed", None) else told["reason"],
-    )
 
 
 def _evicted(metadata: Json, status: Json, exit_: Exit | None) -> str:

@@ -3,10 +3,11 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final
 
-from holdfast.adapters.kubernetes.jobs.objects import PodState
+from holdfast.adapters.kubernetes.jobs.objects import UNNUMBERED, PodState
 from holdfast.model.names import PodPhase
 
 _LAST_WORDS: Final = 4096
@@ -32,6 +33,37 @@ class LastWords:
         """The end of a pod if it was told, else what was known before."""
         with self._lock:
             return self._ended.get(pod.uid, pod)
+
+
+class Numbers:
+    """Gives ranks to pods that their operator does not number, and keeps them while they live."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, dict[str, int]] = {}
+
+    def given(self, jobs: Mapping[str, list[PodState]]) -> Mapping[str, list[PodState]]:
+        """The pods of all jobs with their ranks; a new one takes the lowest that is free."""
+        lacking = {
+            job: pods
+            for job, pods in jobs.items()
+            if any(pod.member.rank == UNNUMBERED for pod in pods)
+        }
+        self._ranks = {job: self._of(job, pods) for job, pods in lacking.items()}
+        return {**jobs, **{job: self._numbered(job, pods) for job, pods in lacking.items()}}
+
+    def _numbered(self, job: str, pods: list[PodState]) -> list[PodState]:
+        ranks = self._ranks[job]
+        return [replace(pod, member=replace(pod.member, rank=ranks[pod.uid])) for pod in pods]
+
+    def _of(self, job: str, pods: list[PodState]) -> dict[str, int]:
+        before = self._ranks.get(job, {})
+        ranks = {pod.uid: before.get(pod.uid, pod.member.rank) for pod in pods}
+        taken = set(ranks.values())
+        free = (rank for rank in count(1) if rank not in taken)
+        for pod in sorted(pods, key=lambda one: (one.created_at, one.name)):
+            if ranks[pod.uid] == UNNUMBERED:
+                ranks[pod.uid] = next(free)
+        return ranks
 
 
 @dataclass(slots=True)

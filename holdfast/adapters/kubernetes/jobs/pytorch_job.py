@@ -5,22 +5,19 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.jobs.objects import (
-    FAILED,
-    QUEUE,
-    JobState,
-    Member,
-    annotated,
+from holdfast.adapters.kubernetes.jobs.conditions import (
+    SUSPENDED,
     condition_of,
     ending_of,
-    group_of,
+    with_failure,
 )
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
 from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.adapters.kubernetes.nodes import time_of
 from holdfast.model.names import Labels, PodPhase
 
-KIND: Final = "PyTorchJob"
 MASTER: Final = "Master"
 CONTAINER: Final = "pytorch"
 
@@ -31,30 +28,23 @@ INDEX: Final = "training.kubeflow.org/replica-index"
 _CONTROLLER: Final = "pytorchjob-controller"
 
 
-class PyTorchJobs:
+class PyTorchJobs(JobKind):
     """See ``JobKind``. Node rank 0 is the master; the operator gives worker i rank i + 1."""
 
+    kind: Final = "PyTorchJob"
     api_version: Final = "kubeflow.org/v1"
     plural: Final = "pytorchjobs"
     pod_selector: Final = f"{OPERATOR}={_CONTROLLER}"
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
         """See ``JobKind.trimmed``."""
-        metadata, status = job["metadata"], job.get("status") or {}
+        status = job.get("status") or {}
         policy = (job.get("spec") or {}).get("runPolicy") or {}
         return JobState(
-            kind=KIND,
-            api_version=self.api_version,
-            plural=self.plural,
-            namespace=metadata["namespace"],
-            name=metadata["name"],
-            uid=metadata["uid"],
-            resource_version=metadata.get("resourceVersion", ""),
-            created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+            **described(self, job, labels),
             started_at=time_of(status.get("startTime")),
             is_suspended=policy.get("suspend") is True,
-            is_stop_seen=condition_of(job, "Suspended") is not None,
-            is_leaving=bool(metadata.get("deletionTimestamp")),
+            is_stop_seen=condition_of(job, SUSPENDED) is not None,
             ending=ending_of(job, PodPhase.SUCCEEDED.value),
             groups=tuple(
                 group_of(
@@ -64,8 +54,6 @@ class PyTorchJobs:
                 )
                 for _, replica in _replicas(job)
             ),
-            queue=(metadata.get("labels") or {}).get(QUEUE),
-            **annotated(job, labels),
         )
 
     def member(self, pod: Json) -> Member | None:
@@ -106,18 +94,9 @@ class PyTorchJobs:
 
 def failure(job: Json, reason: str, message: str, now: datetime) -> Json:
     """The status of a job of Kubeflow that has failed; see ``JobKind.failed``."""
-    status = job.get("status") or {}
-    at = stamp(now)
-    condition = {
-        "type": FAILED,
-        "status": "True",
-        "reason": reason,
-        "message": message,
-        "lastUpdateTime": at,
-        "lastTransitionTime": at,
-    }
-    kept = [one for one in status.get("conditions") or () if one.get("type") != FAILED]
-    return {"status": {"conditions": [*kept, condition], "completionTime": at}}
+    times = ("lastUpdateTime", "lastTransitionTime")
+    conditions = with_failure(job, reason, message, now, times=times)
+    return {"status": {"conditions": conditions, "completionTime": stamp(now)}}
 
 
 def _replicas(job: Json) -> Iterator[tuple[str, Json]]:

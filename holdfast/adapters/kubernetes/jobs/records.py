@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.encoding import compact
-from holdfast.adapters.kubernetes.jobs.kinds import JobKind
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes
 from holdfast.kit.units import format_duration
@@ -60,9 +60,14 @@ def record_patch(
     is_suspended = _SUSPENDED.get(record.phase)
     if is_suspended is not None and state.queue is None:
         patch |= kind.suspension(is_suspended=is_suspended)
-    if record.phase is JobPhase.STARTING and record.attempt > 1:
-        _merge(patch, kind.stamped(job, *_stamps(record, is_queued=state.queue is not None)))
+    if is_restart(record) and kind.body is None:
+        _merge(patch, kind.stamped(job, *stamps(record, is_queued=state.queue is not None)))
     return patch
+
+
+def is_restart(record: JobRecord) -> bool:
+    """Whether an attempt begins that is not the first."""
+    return record.phase is JobPhase.STARTING and record.attempt > 1
 
 
 def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
@@ -126,7 +131,7 @@ def _past(one: AttemptRecord, resumed_at: datetime | None) -> str:
     return f"attempt {one.attempt}: {failure.kind}: {failure.reason}{where}, {', '.join(took)}"
 
 
-def _stamps(record: JobRecord, *, is_queued: bool) -> tuple[dict[str, str], dict[str, str]]:
+def stamps(record: JobRecord, *, is_queued: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Annotations and environment of the pods of an attempt.
 
     Kueue takes a job whose containers have changed for another one, and stops it.

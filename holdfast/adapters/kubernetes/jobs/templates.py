@@ -21,6 +21,18 @@ def stamped_template(
     return patch
 
 
+def with_stamps(template: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
+    """A template with these annotations and variables, where it has to be written as a whole."""
+    patch = stamped_template(template, annotations, environment)
+    metadata = template.get("metadata") or {}
+    marked = {**(metadata.get("annotations") or {}), **annotations}
+    return {
+        **template,
+        "metadata": {**metadata, "annotations": marked},
+        "spec": {**(template.get("spec") or {}), **patch.get("spec", {})},
+    }
+
+
 def _stamped(container: Json, environment: dict[str, str]) -> Json:
     kept = [one for one in container.get("env") or () if one.get("name") not in environment]
     added = [{"name": name, "value": value} for name, value in environment.items()]

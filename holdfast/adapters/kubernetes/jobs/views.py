@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.jobs.objects import Exit, JobState, PodState
+from holdfast.adapters.kubernetes.jobs.containers import Exit
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
 from holdfast.model.names import PodPhase
@@ -54,8 +55,10 @@ def record_of(
         return record
     if is_queued and record.phase in (JobPhase.STOPPING, JobPhase.STARTING):
         return record  # what Kueue is asked for is written after the record
-    if state.is_suspended or (record.phase is JobPhase.RUNNING and state.is_stop_seen):
-        return None  # in the second case its operator has not heard yet that it may run again
+    if state.is_suspended or state.is_restarting:
+        return None
+    if record.phase is JobPhase.RUNNING and state.is_stop_seen:
+        return None  # its operator has not heard yet that it may run again
     is_new_run = state.started_at is not None and state.started_at > record.phase_since
     if record.phase in HELD or (record.phase is JobPhase.RUNNING and is_new_run):
         return _begun_by_others(state, record, seen_at)
@@ -71,6 +74,7 @@ def _begun_by_others(state: JobState, before: JobRecord, seen_at: datetime) -> J
         attempt=before.attempt + 1,
         placement=(),
         started_at=began,
+        running_at=None,
         start_after=None,
         kills=0,
         reason="",
@@ -104,7 +108,7 @@ def job_view(
     """
     spec = JobSpec(
         name=state.key,
-        nodes=state.ranks,
+        nodes=state.ranks - (len(state.completed) if record.phase in HELD else 0),
         max_retries=wishes.max_retries,
         max_app_retries=wishes.max_app_retries,
         grace=max((group.grace for group in state.groups), default=JobSpec(name="", nodes=0).grace),
@@ -126,11 +130,18 @@ def job_view(
     began = (record.started_at or record.phase_since).replace(microsecond=0)
     ranks_now = {pod.member.rank: _rank(pod, began) for pod in pods if _has_started(pod)}
     ranks_now |= {rank: _lost(pod) for rank, pod in lost.items()}
+    for rank in state.completed:
+        known = ranks_now.get(rank)
+        ranks_now[rank] = _done(rank, known.node if known is not None else "")
     ordered = sorted((*pods, *lost.values()), key=lambda pod: pod.member.rank)
     where = dict.fromkeys((*record.placement, *(pod.node for pod in ordered if pod.node)))
+    done = {rank for rank, view in ranks_now.items() if view.exit_code == 0}
+    left = {pod.node for pod in ordered} - {p.node for p in ordered if p.member.rank not in done}
     return JobView(
         spec=spec,
-        record=replace(record, placement=tuple(node for node in where if counts[node])),
+        record=replace(
+            record, placement=tuple(node for node in where if counts[node] and node not in left)
+        ),
         ranks=tuple(ranks_now[rank] for rank in sorted(ranks_now)),
         ending=state.ending,
     )
@@ -151,7 +162,7 @@ def _rank(pod: PodState, began: datetime) -> RankView:
     """A pod that is there; what happened before the attempt began is not of it."""
     exit_ = pod.exit
     if pod.phase == PodPhase.SUCCEEDED:
-        return RankView(rank=pod.member.rank, node=pod.node, exit_code=0)
+        return _done(pod.member.rank, pod.node)
     if exit_ is not None and (pod.has_ended or exit_.at is None or exit_.at >= began):
         return _ended(pod, exit_)
     if pod.evicted:
@@ -159,7 +170,13 @@ def _rank(pod: PodState, began: datetime) -> RankView:
     return RankView(rank=pod.member.rank, node=pod.node)
 
 
+def _done(rank: int, node: str) -> RankView:
+    return RankView(rank=rank, node=node, exit_code=0)
+
+
 def _lost(pod: PodState) -> RankView:
+    if pod.phase == PodPhase.SUCCEEDED:
+        return _done(pod.member.rank, pod.node)
     return _ended(pod, pod.exit) if pod.has_ended and pod.exit is not None else _evicted(pod)
 
 

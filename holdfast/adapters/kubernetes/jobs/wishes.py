@@ -1,12 +1,26 @@
 """What people ask for with the annotations of a job: pure."""
 
+import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.encoding import Rejection, parsed, shown
+from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
+from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
+from holdfast.decisions.log_rules import LogRule
+from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
-from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, Labels
+from holdfast.model.names import (
+    APP_MAX_RETRY_COUNT,
+    HEARTBEAT_FILE,
+    HEARTBEAT_TIMEOUT,
+    JOB_RECORD,
+    LOG_MONITORING,
+    LOG_MONITORING_CONFIG_MAP,
+    Labels,
+)
 
 MAX_RETRIES: Final = 1
 """Where a job does not say; HyperPod's command line writes this."""
@@ -17,6 +31,11 @@ MAX_APP_RETRIES: Final = 3
 _MOST: Final = 1000
 """More restarts than that are a slip of the pen."""
 
+_LONGEST_PATH: Final = 256
+_TIMEOUTS: Final = (timedelta(seconds=1), timedelta(days=7))
+"""The shortest and the longest."""
+
+_CONFIG_MAP: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _SWITCH: Final = {"true": True, "false": False}
 
 
@@ -31,6 +50,13 @@ class Wishes:
     is_damaged: bool = False
     """There is a record that cannot be read, so nothing is to be done with the job."""
 
+    log_rules: tuple[LogRule, ...] = ()
+    log_rules_from: str = ""
+    """Name of the ConfigMap that has the rules instead; empty if there is none."""
+
+    heartbeat: Heartbeat | None = None
+    """By which file it shows that it gets on; None for by none."""
+
     rejected: tuple[Rejection, ...] = ()
 
 
@@ -41,9 +67,9 @@ def wishes_of(state: JobState, labels: Labels) -> Wishes:
     if is_on is None:
         key = labels.enable_job_auto_resume
         rejected.append(_rejection(key, state.auto_resume, '"true" or "false"'))
-    elif is_on and state.obstacle:
+    elif is_on and (obstacle := state.obstacle or _belonging(state)):
         key, is_on = labels.enable_job_auto_resume, False
-        rejected.append(_rejection(key, state.auto_resume, state.obstacle))
+        rejected.append(_rejection(key, state.auto_resume, obstacle))
     retries = _count(labels.job_max_retry_count, state.max_retries, MAX_RETRIES, rejected)
     app_retries = _count(APP_MAX_RETRY_COUNT, state.max_app_retries, MAX_APP_RETRIES, rejected)
     record = None
@@ -54,14 +80,59 @@ def wishes_of(state: JobState, labels: Labels) -> Wishes:
             rejected.append(
                 _rejection(JOB_RECORD, state.record, "what the controller wrote; remove it")
             )
+    log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
+    heartbeat = _heartbeat(state, rejected) if is_on else None
     return Wishes(
         auto_resume=bool(is_on),
         max_retries=retries,
         max_app_retries=app_retries,
         record=record,
         is_damaged=state.record is not None and record is None,
+        log_rules=log_rules,
+        log_rules_from=log_rules_from,
+        heartbeat=heartbeat,
         rejected=tuple(rejected),
     )
+
+
+def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[LogRule, ...], str]:
+    text, name = state.log_rules, (state.log_rules_from or "").strip()
+    if name and (text is not None or not _CONFIG_MAP.fullmatch(name)):
+        expected = "the name of a ConfigMap" if text is None else f"nothing beside {LOG_MONITORING}"
+        rejected.append(_rejection(LOG_MONITORING_CONFIG_MAP, name, expected))
+        name = ""
+    if text is None:
+        return (), name
+    rules, mistakes = rules_of(text, LOG_MONITORING)
+    rejected.extend(mistakes)
+    return rules, ""
+
+
+def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
+    path, text = state.heartbeat_file, state.heartbeat_timeout
+    if path is None:
+        if text is not None:
+            rejected.append(_rejection(HEARTBEAT_TIMEOUT, text, f"a {HEARTBEAT_FILE} beside it"))
+        return None
+    if not path.startswith("/") or not path.isprintable() or len(path) > _LONGEST_PATH:
+        expected = f"a path from the root on, of at most {_LONGEST_PATH} characters"
+        rejected.append(_rejection(HEARTBEAT_FILE, path, expected))
+        return None
+    shortest, longest = _TIMEOUTS
+    try:
+        timeout = DEFAULT_TIMEOUT if text is None else parse_duration(text.strip())
+        if shortest <= timeout <= longest:
+            return Heartbeat(path=path, timeout=timeout)
+    except ValueError:
+        pass
+    rejected.append(_rejection(HEARTBEAT_TIMEOUT, text, "a duration from 1s to 7d, such as 10m"))
+    return None
+
+
+def _belonging(state: JobState) -> str | None:
+    """Where the annotation would have to be instead, if another object starts and stops the job."""
+    owner = state.controller
+    return f"on {owner.kind} {owner.name}, to which it belongs" if owner is not None else None
 
 
 def _count(key: str, value: str | None, default: int, rejected: list[Rejection]) -> int:

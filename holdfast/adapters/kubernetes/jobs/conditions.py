@@ -1,0 +1,69 @@
+"""How a job stands, by the conditions that its operator, or we, set on it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.model.jobs import Ending, JobPhase
+from holdfast.model.names import PodPhase
+
+FAILED: Final = PodPhase.FAILED.value
+"""Condition of a job that has failed for good; it is called like the phase of a pod."""
+
+SUSPENDED: Final = "Suspended"
+
+
+def conditions_of(job: Json) -> Sequence[Json]:
+    """All of them."""
+    return (job.get("status") or {}).get("conditions") or ()
+
+
+def condition_of(job: Json, kind: str) -> Json | None:
+    """A condition of a job that is True; None if there is none."""
+    return next(
+        (c for c in conditions_of(job) if c.get("type") == kind and c.get("status") == "True"), None
+    )
+
+
+def changed_at(job: Json, kind: str) -> datetime | None:
+    """Since when a condition is as it is; None if there is none."""
+    found = (c for c in conditions_of(job) if c.get("type") == kind)
+    return next((time_of(c.get("lastTransitionTime")) for c in found), None)
+
+
+def ending_of(job: Json, succeeded: str = "") -> Ending | None:
+    """How a job has ended, by its conditions: ``succeeded`` is the type of the good one, if any."""
+    for kind, outcome in ((succeeded, JobPhase.SUCCEEDED), (FAILED, JobPhase.FAILED)):
+        condition = condition_of(job, kind)
+        if condition is not None:
+            reason = str(condition.get("message") or condition.get("reason") or kind)
+            return Ending(outcome=outcome, reason=reason)
+    return None
+
+
+def with_failure(
+    job: Json,
+    reason: str,
+    message: str,
+    now: datetime,
+    *,
+    kinds: Sequence[str] = (FAILED,),
+    times: Sequence[str] = ("lastTransitionTime",),
+) -> list[Json]:
+    """The conditions of a job that has failed.
+
+    Args:
+        job: the whole object.
+        reason: in one word.
+        message: for people.
+        now: what its ``times`` are set to.
+        kinds: of the conditions by which its operator takes it for failed.
+        times: fields of a condition of this kind of job.
+
+    """
+    told = {"status": "True", "reason": reason, "message": message}
+    kept = [one for one in conditions_of(job) if one.get("type") not in kinds]
+    return [*kept, *({"type": kind, **told, **dict.fromkeys(times, stamp(now))} for kind in kinds)]

@@ -1,0 +1,330 @@
+"""Which jobs hang, by what their pods print and by the file that they touch."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.api_errors import ApiError
+from holdfast.adapters.kubernetes.encoding import Rejection
+from holdfast.adapters.kubernetes.jobs.hang_rules import Read, rules_of
+from holdfast.adapters.kubernetes.jobs.heartbeat_file import Heartbeat, HeartbeatFile
+from holdfast.adapters.kubernetes.jobs.log_judge import LogJudge
+from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
+from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
+from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.decisions.log_rules import Hang, LogRule
+from holdfast.model.errors import BackendError
+from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase
+from holdfast.ports.clock import Clock
+
+RULES_KEY: Final = "log-monitoring"
+"""What a ConfigMap calls the rules that it holds."""
+
+FIRST_RANKS: Final = 8
+LAST_RANKS: Final = 8
+"""Of a job with more ranks than these together, the others' logs are not read: frameworks print
+their progress on the first rank or, as Megatron does, on the last."""
+
+MOST_LOGS: Final = 512
+"""Logs that are followed at once; each takes a thread, a connection and 0.12 MiB."""
+
+_TICK_S: Final = 1.0
+"""As HyperPod's agent does."""
+
+_AGAIN: Final = timedelta(seconds=30)
+"""After a ConfigMap could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """An attempt that is to be watched."""
+
+    job: JobState
+    attempt: int
+    started_at: datetime
+    rules: tuple[LogRule, ...]
+    rules_from: str
+    """Name of the ConfigMap that has the rules instead; empty if there is none."""
+
+    heartbeat: Heartbeat | None = None
+    pods: tuple[PodState, ...]
+    """Those that run, in the order of their ranks."""
+
+    @property
+    def followed(self) -> Sequence[PodState]:
+        """Those that are looked at."""
+        if len(self.pods) <= FIRST_RANKS + LAST_RANKS:
+            return self.pods
+        return self.pods[:FIRST_RANKS] + self.pods[-LAST_RANKS:]
+
+    def is_same(self, other: "Watched | None") -> bool:
+        """Whether what was found out about one holds for the other."""
+        return other is not None and (
+            (self.attempt, self.rules, self.rules_from, self.heartbeat)
+            == (other.attempt, other.rules, other.rules_from, other.heartbeat)
+        )
+
+
+def watched(
+    state: JobState, wishes: Wishes, record: JobRecord | None, pods: Iterable[PodState]
+) -> Watched | None:
+    """What of a job is to be watched; None while it does not run, or asks for nothing."""
+    asks = wishes.log_rules or wishes.log_rules_from or wishes.heartbeat
+    if record is None or record.phase is not JobPhase.RUNNING or not asks:
+        return None
+    running = [pod for pod in pods if pod.phase == PodPhase.RUNNING and not pod.is_terminating]
+    return Watched(
+        job=state,
+        attempt=record.attempt,
+        started_at=record.phase_since,
+        rules=wishes.log_rules,
+        rules_from=wishes.log_rules_from,
+        heartbeat=wishes.heartbeat,
+        pods=tuple(sorted(running, key=lambda pod: pod.member.rank)),
+    )
+
+
+def with_hang(view: JobView, hang: Hang | None) -> JobView:
+    """The view of a job that hangs, or does not."""
+    if hang is None:
+        return view
+    return replace(
+        view, hung_since=hang.since, hung_reason=hang.reason, hung_evidence=hang.evidence
+    )
+
+
+def heard_until(known: Sequence[datetime | None], wanted: int) -> datetime | None:
+    """Until when all that a job has printed is known; None if of some log nothing is.
+
+    Args:
+        known: the same of each log that is followed.
+        wanted: how many logs should be.
+
+    """
+    times = [at for at in known if at is not None]
+    return min(times) if times and len(times) == wanted else None
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What is known of an attempt."""
+
+    asked: Watched
+    judge: LogJudge | None = None
+    """None until there are rules."""
+
+    again_at: datetime | None = None
+    """When rules that cannot be had are asked for again."""
+
+    rejected: tuple[Rejection, ...] = ()
+    logs: dict[str, PodLog] = field(default_factory=dict)
+    """By uid of the pod."""
+
+    heartbeats: HeartbeatFile | None = None
+    hang: Hang | None = None
+    stacks: StackCapture | None = None
+    stacks_until: datetime | None = None
+    """For so long the hang is not told."""
+
+    told: int = 0
+    """Rejections that others have been woken for."""
+
+
+class HangWatch:
+    """Follows logs and heartbeats from ``start`` to ``stop``, in threads of its own.
+
+    Silence is a hang only when all logs that are followed have been asked anew, and had no more. A
+    hang is told once the stacks of the ranks have been captured, if they are to be.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        changed: Callable[[], None],
+        *,
+        captures_stacks: bool,
+        reads_heartbeats: bool,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._changed = changed
+        self._captures_stacks = captures_stacks
+        self._reads_heartbeats = reads_heartbeats
+        self._matcher = LineMatcher()
+        self._lock = threading.Lock()
+        self._attempts: dict[str, _Attempt] = {}
+        self._ended: list[PodLog] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hangs", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._over.set()
+        self._thread.join()
+        asking = [one.heartbeats for one in self._attempts.values() if one.heartbeats is not None]
+        self.follow(())
+        for log in self._ended:
+            log.join()
+        for heartbeats in asking:
+            heartbeats.join()
+        self._matcher.close()
+
+    def follow(self, wanted: Iterable[Watched]) -> None:
+        """These attempts, and no others, are to be watched from now on."""
+        asked = {one.job.uid: one for one in wanted}
+        with self._lock:
+            for uid, attempt in tuple(self._attempts.items()):
+                if not attempt.asked.is_same(asked.get(uid)):
+                    self._end(attempt, attempt.logs)
+                    del self._attempts[uid]
+            for uid, one in asked.items():
+                if uid not in self._attempts:
+                    self._attempts[uid] = self._begun(one)
+                self._attempts[uid].asked = one
+
+    def hang(self, uid: str) -> Hang | None:
+        """Why a job hangs; None if it does not."""
+        attempt = self._attempts.get(uid)
+        return attempt.hang if attempt is not None else None
+
+    def rejected(self, uid: str) -> tuple[Rejection, ...]:
+        """What cannot be used of a job's rules, beside what the job itself shows."""
+        attempt = self._attempts.get(uid)
+        if attempt is None:
+            return ()
+        judge, heartbeat = attempt.judge, attempt.asked.heartbeat
+        found = attempt.rejected + (judge.rejected if judge is not None else ())
+        if heartbeat is None or self._reads_heartbeats:
+            return found
+        expected = "nothing, as the controller's kubernetes.read_heartbeats is false; use a probe"
+        return (*found, Rejection(key=HEARTBEAT_FILE, value=heartbeat.path, expected=expected))
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why logs or heartbeats are not read at the moment; one stands for all."""
+        with self._lock:
+            attempts = tuple(self._attempts.values())
+            errors = [log.error for one in attempts for log in one.logs.values() if log.error]
+        errors += [one.heartbeats.error for one in attempts if one.heartbeats is not None]
+        wanted = sum(len(one.asked.followed) for one in attempts)
+        if wanted > MOST_LOGS:
+            errors.insert(0, f"{wanted} logs should be followed, more than {MOST_LOGS} are not")
+        return tuple([error for error in errors if error][:1])
+
+    def _run(self) -> None:
+        while not self._over.wait(_TICK_S):
+            for uid in tuple(self._attempts):
+                attempt = self._attempts.get(uid)
+                if attempt is not None:
+                    self._look_at(attempt)
+
+    def _look_at(self, attempt: _Attempt) -> None:
+        now = self._clock.now()
+        if attempt.judge is None and (attempt.again_at is None or now >= attempt.again_at):
+            self._prepare(attempt, now)
+        judge, before = attempt.judge, attempt.hang
+        hang = None
+        if judge is not None:
+            with self._lock:
+                self._open_logs(attempt, judge)
+            hang = self._verdict(attempt, judge, now)
+        if attempt.heartbeats is not None:
+            attempt.heartbeats.ask(attempt.asked.followed)
+            hang = hang or attempt.heartbeats.hang()
+        attempt.hang = self._with_stacks(attempt, hang, now)
+        told = len(self.rejected(attempt.asked.job.uid))
+        if (attempt.hang, told) != (before, attempt.told):
+            attempt.told = told
+            self._changed()
+
+    def _begun(self, asked: Watched) -> _Attempt:
+        attempt = _Attempt(asked)
+        heartbeat = asked.heartbeat
+        if heartbeat is not None and self._reads_heartbeats:
+            attempt.heartbeats = HeartbeatFile(self._api, self._clock, heartbeat, asked.started_at)
+        return attempt
+
+    def _prepare(self, attempt: _Attempt, now: datetime) -> None:
+        """Get the rules, and see whether they can be used."""
+        asked = attempt.asked
+        try:
+            rules, attempt.rejected = self._rules(asked)
+            if rules:
+                attempt.judge = LogJudge(self._matcher, self._clock, rules, asked.started_at)
+        except BackendError:
+            pass
+        attempt.again_at = now + _AGAIN
+
+    def _rules(self, asked: Watched) -> Read:
+        name = asked.rules_from
+        if not name:
+            return asked.rules, ()
+        try:
+            found = self._api.get(f"/api/v1/namespaces/{asked.job.namespace}/configmaps/{name}")
+        except ApiError as error:
+            return (), (_unusable(name, f"a ConfigMap that can be read: {error}"),)
+        text = (found.get("data") or {}).get(RULES_KEY)
+        if text is None:
+            return (), (_unusable(name, f"a ConfigMap with the key {RULES_KEY}"),)
+        return rules_of(text, f"{RULES_KEY} of ConfigMap {name}")
+
+    def _open_logs(self, attempt: _Attempt, judge: LogJudge) -> None:
+        """Of all pods that run, and of no others."""
+        if self._attempts.get(attempt.asked.job.uid) is not attempt:
+            return  # it is over
+        wanted = {pod.uid: pod for pod in attempt.asked.followed}
+        self._end(attempt, attempt.logs.keys() - wanted.keys())
+        room = MOST_LOGS - sum(len(one.logs) for one in self._attempts.values())
+        for uid in [uid for uid in wanted if uid not in attempt.logs][: max(room, 0)]:
+            pod = wanted[uid]
+            attempt.logs[uid] = log = PodLog(
+                self._api, self._clock, pod, partial(judge.take, pod.member.rank)
+            )
+            log.start()
+
+    def _verdict(self, attempt: _Attempt, judge: LogJudge, now: datetime) -> Hang | None:
+        due = judge.due
+        logs = tuple(attempt.logs.values())
+        known_until = heard_until([log.known_until for log in logs], len(attempt.asked.followed))
+        if due is not None and now >= due:
+            for log in logs:
+                if log.known_until is None or log.known_until < due:
+                    log.check()
+        return judge.hang(known_until)
+
+    def _with_stacks(self, attempt: _Attempt, hang: Hang | None, now: datetime) -> Hang | None:
+        if hang is None or not self._captures_stacks:
+            return hang
+        asked = attempt.asked
+        if attempt.stacks is None or attempt.stacks_until is None:
+            attempt.stacks = StackCapture(self._api, asked.job, asked.attempt, asked.followed)
+            attempt.stacks_until = now + LIMIT
+            attempt.stacks.start()
+        told = attempt.stacks.told
+        if not told and now < attempt.stacks_until:
+            return None
+        told = told or f"no stacks within {LIMIT.total_seconds():g} s"
+        return replace(hang, evidence=f"{hang.evidence}; {told}")
+
+    def _end(self, attempt: _Attempt, pods: Iterable[str]) -> None:
+        for uid in tuple(pods):
+            log = attempt.logs.pop(uid)
+            log.stop()
+            self._ended.append(log)
+        self._ended = [log for log in self._ended if log.is_alive]
+
+
+def _unusable(config_map: str, expected: str) -> Rejection:
+    return Rejection(key=LOG_MONITORING_CONFIG_MAP, value=config_map, expected=expected)

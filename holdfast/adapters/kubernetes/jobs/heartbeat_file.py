@@ -1,0 +1,120 @@
+"""When the ranks of an attempt last touched the file by which they show that they get on."""
+
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.jobs.objects import PodState
+from holdfast.adapters.kubernetes.pod_exec import run_in_pod
+from holdfast.decisions.log_rules import Hang
+from holdfast.kit.units import format_duration
+from holdfast.model.errors import BackendError
+from holdfast.model.names import HEARTBEAT_STOPPED
+from holdfast.ports.clock import Clock
+
+DEFAULT_TIMEOUT: Final = timedelta(minutes=10)
+"""Where a job does not say; the default of NCCL's own watchdog in PyTorch, too."""
+
+_LIMIT: Final = timedelta(seconds=5)
+"""A rank that has not answered by then has not answered."""
+
+_SIZE: Final = 64
+"""Bytes of an answer."""
+
+_ANSWER: Final = re.compile(r"(-?[0-9]{1,10})?", re.ASCII)
+"""Seconds, up to 300 years of them."""
+
+_SCRIPT: Final = '[ -e "$1" ] || exit 0; echo $(($(date +%s) - $(stat -c %Y "$1")))'
+"""Nothing where there is no file. Both times are the node's, so that its clock does not matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """What a job promises: this file is touched so often."""
+
+    path: str
+    timeout: timedelta
+
+
+class HeartbeatFile:
+    """Asks the ranks of one attempt in threads of its own. The heartbeat of any counts for all.
+
+    Silence is a hang from the first heartbeat of the attempt on, and only if every rank that was
+    asked has answered.
+    """
+
+    def __init__(self, api: Api, clock: Clock, heartbeat: Heartbeat, started_at: datetime) -> None:
+        self._api = api
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._started_at = started_at
+        # Four times within the timeout, so that a hang is told at most a quarter of it late.
+        self._pause = min(max(heartbeat.timeout / 4, timedelta(seconds=1)), timedelta(seconds=30))
+        self._asked_at: datetime | None = None
+        self._thread: threading.Thread | None = None
+        self._hang: Hang | None = None
+        self.error = ""
+        """Why a rank could not be asked the last time; empty if all could."""
+
+    def ask(self, pods: Sequence[PodState]) -> None:
+        """Begin to ask, unless it was done lately or still goes on; returns at once."""
+        now = self._clock.now()
+        is_lately = self._asked_at is not None and now < self._asked_at + self._pause
+        if not pods or is_lately or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._asked_at = now
+        self._thread = threading.Thread(
+            target=self._run, args=(tuple(pods), now), name="heartbeats", daemon=True
+        )
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until what is being asked has been answered, 5 s at most."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def hang(self) -> Hang | None:
+        """Why the job hangs; None if it does not."""
+        return self._hang
+
+    def _run(self, pods: Sequence[PodState], now: datetime) -> None:
+        with ThreadPoolExecutor(max_workers=len(pods)) as pool:
+            answers = list(pool.map(self._age, pods))
+        errors = [answer for answer in answers if isinstance(answer, str)]
+        ages = [answer for answer in answers if isinstance(answer, timedelta)]
+        self.error = errors[0] if errors else ""
+        last = now - min(ages) if ages else None
+        if last is None or last < self._started_at or errors:
+            self._hang = None
+        else:
+            self._hang = self._silence(last, now)
+
+    def _silence(self, last: datetime, now: datetime) -> Hang | None:
+        timeout = self._heartbeat.timeout
+        if now - last < timeout:
+            return None
+        at = last.isoformat(timespec="seconds").replace("+00:00", "Z")
+        evidence = (
+            f"no rank has touched {self._heartbeat.path} for {format_duration(timeout)}; "
+            f"the last one did at {at}"
+        )
+        return Hang(reason=HEARTBEAT_STOPPED, since=last, evidence=evidence)
+
+    def _age(self, pod: PodState) -> timedelta | str | None:
+        """How old a rank's file is, None if there is none, or why that is not known."""
+        command = ("sh", "-c", _SCRIPT, "sh", self._heartbeat.path)
+        try:
+            output = run_in_pod(
+                self._api, pod.path, pod.container, command, within=_LIMIT, limit=_SIZE
+            )
+        except BackendError as error:
+            return str(error)
+        text = output.text.strip()
+        if output.error or not _ANSWER.fullmatch(text):
+            return f"the heartbeat of {pod.name} cannot be read: {output.error or text}"
+        return timedelta(seconds=int(text)) if text else None

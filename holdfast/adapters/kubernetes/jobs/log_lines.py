@@ -1,0 +1,120 @@
+"""The lines of a log from its bytes, each once however often the log is opened: pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+LINE_LIMIT: Final = 4096
+"""Bytes of a line that are looked at; what follows is left out."""
+
+_STAMP_BYTES: Final = 40
+_STAMP: Final = re.compile(
+    r"(2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ", re.ASCII
+)
+_SET_BACK: Final = timedelta(seconds=1)
+"""Lines of standard output and error are out of order by less."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stamp:
+    """When a line was written, by the clock of its node."""
+
+    second: datetime
+    nanosecond: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log."""
+
+    stamp: Stamp
+    text: str
+
+
+class Splitter:
+    """Makes lines of the pieces of one answer. Lines without a stamp are no lines of the log."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self.has_foreign = False
+        """There was a line without a stamp: the kubelet's word on why it cannot read the log."""
+
+        self.has_lines = False
+
+    def lines(self, piece: bytes) -> Iterator[Line]:
+        """The lines that end with this piece."""
+        *ended, rest = piece.split(b"\n")
+        for one in ended:
+            whole = bytes(self._rest) + one
+            self._rest.clear()
+            line = _line(whole[: LINE_LIMIT + _STAMP_BYTES])
+            if line is not None:
+                self.has_lines = True
+                yield line
+            elif whole:
+                self.has_foreign = True
+        self._rest += rest[: max(0, LINE_LIMIT + _STAMP_BYTES - len(self._rest))]
+
+
+class Position:
+    """How far a log was read, over several answers that each begin in a second already read."""
+
+    def __init__(self) -> None:
+        self._at: Stamp | None = None
+        self._count = 0
+        """Lines with this stamp that were read."""
+
+        self._begin: Stamp | None = None
+        self._to_skip = 0
+
+    @property
+    def since(self) -> datetime | None:
+        """From when on to read; None for all."""
+        return self._at.second if self._at is not None else None
+
+    def opened(self) -> None:
+        """Another answer begins."""
+        self._begin, self._to_skip = self._at, self._count
+
+    def fresh(self, lines: Sequence[Line]) -> list[Line]:
+        """Those that were not read before; only the beginning of an answer can have been."""
+        old = 0
+        for line in lines:
+            if not self._is_old(line.stamp):
+                self._begin = None
+                break
+            old += 1
+        return list(lines[old:])
+
+    def read(self, lines: Sequence[Line]) -> None:
+        """These were read."""
+        for line in lines:
+            at = self._at
+            if at is None or line.stamp > at or at.second - line.stamp.second > _SET_BACK:
+                self._at, self._count = line.stamp, 1
+            elif line.stamp == at:
+                self._count += 1
+
+    def _is_old(self, stamp: Stamp) -> bool:
+        if self._begin is None or stamp > self._begin:
+            return False
+        if stamp == self._begin:
+            self._to_skip -= 1
+            return self._to_skip >= 0
+        return True
+
+
+def _line(whole: bytes) -> Line | None:
+    text = whole.decode(errors="replace")
+    match = _STAMP.match(text)
+    if match is None:
+        return None
+    second, fraction, zone = match.groups()
+    try:
+        at = datetime.fromisoformat(second + zone.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    stamp = Stamp(at, int((fraction or "0").ljust(9, "0")))
+    return Line(stamp, text[match.end() :].removesuffix("\r"))

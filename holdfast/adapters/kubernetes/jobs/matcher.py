@@ -1,0 +1,111 @@
+"""Matching that no regular expression can stall."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.kubernetes.jobs import matching
+from holdfast.decisions.log_rules import Hit, LogRule
+from holdfast.model.errors import BackendError
+
+PATIENCE_S: Final = 30.0
+"""A process that does not answer for so long is ended; it limits itself to a few seconds."""
+
+_PIECE: Final = 1 << 16
+
+Hits = Sequence[tuple[int, Hit]]
+"""Lines that are something to a rule, by their index."""
+
+
+class LineMatcher:
+    """Matches lines with the patterns of rules, from any thread, until ``close``.
+
+    HyperPod's rules are Python's regular expressions, and some of those take for ever; while
+    Python matches, none of its other threads runs, not even the one that renews the lease. So one
+    child process does it for all jobs, with a limit of processor time for each rule. It is started
+    with the first rule and takes 10 MiB.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+
+    def match(self, rules: Sequence[LogRule], lines: Sequence[str]) -> list[Hits | str]:
+        """For each rule its hits, or what was expected instead of its patterns.
+
+        Raises:
+            BackendError: there is no answer; the next call begins anew.
+
+        """
+        wanted = [
+            {
+                "pattern": rule.pattern,
+                "stop": rule.stop_pattern,
+                "number": rule.threshold is not None,
+            }
+            for rule in rules
+        ]
+        request = json.dumps({"rules": wanted, "lines": lines}).encode()
+        with self._lock:
+            try:
+                answers = json.loads(self._asked(request + b"\n"))
+            except (OSError, ValueError) as error:
+                self._end()
+                raise BackendError(f"the process that matches log rules failed: {error}") from error
+        return [one if isinstance(one, str) else [_hit(*hit) for hit in one] for one in answers]
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._is_closed = True
+            self._end()
+
+    def _asked(self, request: bytes) -> bytes:
+        if self._is_closed:
+            raise BackendError("log rules are not matched any more")
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", Path(matching.__file__)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for us, and it ends with us
+            )
+        process = self._process
+        assert process.stdin is not None  # noqa: S101 - they are pipes
+        assert process.stdout is not None  # noqa: S101
+        process.stdin.write(request)
+        process.stdin.flush()
+        answer = bytearray()
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN)
+        deadline = time.monotonic() + PATIENCE_S
+        while not answer.endswith(b"\n"):
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise TimeoutError("it does not answer")
+            piece = os.read(process.stdout.fileno(), _PIECE)
+            if not piece:
+                raise BrokenPipeError("it has ended")
+            answer += piece
+        return bytes(answer)
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.kill()
+        with suppress(OSError), process:  # closes the pipes, and waits
+            pass
+
+
+def _hit(index: int, is_match: Any, number: float | None, is_stop: Any) -> tuple[int, Hit]:
+    return index, Hit(is_match=is_match, number=number, is_stop=is_stop)

@@ -1,0 +1,129 @@
+"""The log of a pod, followed while the pod runs."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.jobs.log_lines import Position, Splitter
+from holdfast.adapters.kubernetes.jobs.objects import PodState
+from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.adapters.kubernetes.watch import Stream
+from holdfast.model.errors import BackendError
+from holdfast.ports.clock import Clock
+
+_ANSWER: Final = timedelta(seconds=10)
+"""For the next bytes of what is there already."""
+
+_SILENCE: Final = timedelta(hours=1)
+"""A log may be silent; after that it is opened anew. That the API server is gone is noticed within
+15 s, see ``server``."""
+
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 30.0
+
+
+class PodLog:
+    """Reads the log of a pod in a thread of its own, from its beginning until ``stop``.
+
+    What was missed while the API server or the kubelet was away is read afterwards, nothing twice.
+    """
+
+    def __init__(
+        self, api: Api, clock: Clock, pod: PodState, take: Callable[[Sequence[str]], None]
+    ) -> None:
+        """Prepare; ``take`` gets lines as they come, and may raise ``BackendError``."""
+        self._api = api
+        self._clock = clock
+        self._path = f"{pod.path}/log"
+        self._container = pod.container
+        self._take = take
+        self._position = Position()
+        self._lock = threading.Lock()
+        self._stream: Stream | None = None
+        self._followed: Stream | None = None
+        """The same, unless it is to be read to its end."""
+
+        self._is_asked = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"log of {pod.name}", daemon=True)
+        self.known_until: datetime | None = None
+        """All that was printed until then has been taken."""
+
+        self.error = ""
+        """Why it cannot be read at the moment; empty if it can."""
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End soon; returns at once."""
+        self._over.set()
+        with self._lock:
+            if self._stream is not None:
+                self._stream.close()
+
+    def join(self) -> None:
+        """Wait for the end, after ``stop``."""
+        self._thread.join()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
+
+    def check(self) -> None:
+        """See whether there is nothing new indeed: ``known_until`` moves on soon if so.
+
+        A stream in which nothing comes may as well be dead, somewhere beyond the API server.
+        """
+        with self._lock:
+            if self._followed is not None:
+                self._followed.close()
+                self._is_asked = True
+
+    def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while not self._over.is_set():
+            asked_at, has_lines = self._clock.now(), False
+            try:
+                self._read(follow=False)
+                self.known_until, self.error = asked_at, ""
+                has_lines = self._read(follow=True)
+            except BackendError as error:
+                self.error = str(error)
+            pause_s = _FIRST_PAUSE_S if has_lines else min(2 * pause_s, _LONGEST_PAUSE_S)
+            if not self._is_asked:
+                self._over.wait(pause_s)
+            self._is_asked = False
+
+    def _read(self, *, follow: bool) -> bool:
+        """Take what comes, until the end of the answer; returns whether anything was new."""
+        params = {"timestamps": "true", "container": self._container}
+        params |= {"follow": "true"} if follow else {}
+        if self._position.since is not None:
+            params["sinceTime"] = stamp(self._position.since)
+        has_news = False
+        splitter = Splitter()
+        stall = _SILENCE if follow else _ANSWER
+        with Stream(*self._api.opened(self._path, params, stall)) as stream:
+            self._opened(stream, stream if follow else None)
+            try:
+                while not self._over.is_set() and (piece := stream.read()):
+                    lines = self._position.fresh(list(splitter.lines(piece)))
+                    if lines:
+                        self._take([line.text for line in lines])
+                        self._position.read(lines)
+                        has_news = True
+            finally:
+                self._opened(None, None)
+        if splitter.has_foreign and not splitter.has_lines:
+            raise BackendError(f"{self._path}: the node cannot read it at the moment")
+        return has_news
+
+    def _opened(self, stream: Stream | None, followed: Stream | None) -> None:
+        self._position.opened()
+        with self._lock:
+            self._stream, self._followed = stream, followed

@@ -1,0 +1,119 @@
+"""Ray's ``RayJob``, as its KubeRay operator 1.4 and later runs it."""
+
+import re
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.jobs.conditions import FAILED, SUSPENDED
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, Member, described
+from holdfast.adapters.kubernetes.jobs.ray_cluster import (
+    POD,
+    RayClusters,
+    groups_of,
+    obstacle_of,
+    stamped_spec,
+)
+from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.model.jobs import Ending, JobPhase
+from holdfast.model.names import Labels
+
+_CLUSTERS: Final = RayClusters()
+_CLUSTER: Final = re.compile(r"(?P<job>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
+"""What the operator calls the cluster of a job: Kubernetes' random names have no other letters."""
+
+_COMPLETE: Final = "Complete"
+_ANEW: Final = ("Retrying", "")
+"""Deployment states of a job whose cluster its operator replaces by another."""
+
+_SUCCEEDED: Final = "SUCCEEDED"
+_STOPPED: Final = "STOPPED"
+
+
+class RayJobs(JobKind):
+    """See ``JobKind``. Its ranks are those of its cluster; what submits it is none.
+
+    With each start it gets another cluster, so that its pods are told by that cluster's name; those
+    of the one before may still be there. What its driver comes to is told by Ray alone, and counts
+    against its own ``backoffLimit``.
+    """
+
+    kind: Final = "RayJob"
+    api_version: Final = "ray.io/v1"
+    plural: Final = "rayjobs"
+    pod_selector: Final = POD
+
+    def trimmed(self, job: Json, labels: Labels) -> JobState:
+        """See ``JobKind.trimmed``."""
+        spec, status = job.get("spec") or {}, job.get("status") or {}
+        deployment = status.get("jobDeploymentStatus") or ""
+        cluster = spec.get("rayClusterSpec") or {}
+        return JobState(
+            **described(self, job, labels),
+            started_at=time_of(status.get("startTime")),
+            is_suspended=spec.get("suspend") is True,
+            is_stop_seen=deployment == SUSPENDED,
+            part=status.get("rayClusterName") or "",
+            is_restarting=deployment in _ANEW,
+            ending=_ending(status),
+            groups=groups_of(cluster),
+            obstacle=_obstacle(spec) or obstacle_of(cluster),
+        )
+
+    def member(self, pod: Json) -> Member | None:
+        """See ``JobKind.member``."""
+        member = _CLUSTERS.member(pod)
+        found = _CLUSTER.fullmatch(member.job) if member is not None else None
+        if member is None or found is None:
+            return None
+        return replace(member, job=found["job"], owner=BY_NAME, part=member.job)
+
+    def suspension(self, *, is_suspended: bool) -> Json:
+        """See ``JobKind.suspension``."""
+        return {"spec": {"suspend": is_suspended}}
+
+    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
+        """See ``JobKind.stamped``."""
+        cluster = (job.get("spec") or {}).get("rayClusterSpec") or {}
+        return {"spec": {"rayClusterSpec": stamped_spec(cluster, annotations, environment)}}
+
+    def failed(
+        self,
+        job: Json,  # noqa: ARG002 - it has no conditions that would have to be kept
+        reason: str,
+        message: str,
+        now: datetime,
+    ) -> Json:
+        """See ``JobKind.failed``."""
+        return {
+            "status": {
+                "jobDeploymentStatus": FAILED,
+                "jobStatus": FAILED.upper(),
+                "reason": reason,
+                "message": message,
+                "endTime": stamp(now),
+            }
+        }
+
+
+def _ending(status: Json) -> Ending | None:
+    deployment, outcome = status.get("jobDeploymentStatus"), status.get("jobStatus")
+    if deployment not in (_COMPLETE, FAILED):
+        return None
+    reason = str(status.get("message") or status.get("reason") or outcome)
+    if outcome == _SUCCEEDED:
+        return Ending(outcome=JobPhase.SUCCEEDED, reason=reason)
+    is_stopped = outcome == _STOPPED
+    return Ending(outcome=JobPhase.CANCELLED if is_stopped else JobPhase.FAILED, reason=reason)
+
+
+def _obstacle(spec: Json) -> str | None:
+    """What its operator does not suspend."""
+    if not spec.get("rayClusterSpec") or not spec.get("shutdownAfterJobFinishes"):
+        return "a RayJob with a rayClusterSpec of its own and shutdownAfterJobFinishes: true"
+    if spec.get("submissionMode") == "InteractiveMode":
+        return "a RayJob of submissionMode K8sJobMode or HTTPMode"
+    return None

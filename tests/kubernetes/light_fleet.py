@@ -1,0 +1,121 @@
+"""A fleet of a hundred machines on two cores: their agents are played, too."""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+from machines import Fleet, Machine
+
+from holdfast.adapters.kubernetes.api import Patch
+from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.model.health import Fault, Remedy, Severity
+from holdfast.model.names import REPORT, Condition, Reason
+from holdfast.model.report import NodeReport
+from holdfast.testing.kubelet import PodServer
+
+AT_ONCE = 4
+_REASONS = {Remedy.REPLACE: Reason.XID_REPLACE, Remedy.REBOOT: Reason.XID_REBOOT}
+_CONDITIONS = {
+    Remedy.REPLACE: Condition.NVIDIA_TERMINATE,
+    Remedy.REBOOT: Condition.NVIDIA_REBOOT,
+}
+_ORDER = """printf '{"action":"%s","node":"%s","token":"%s","refused":false}\\n' \
+"$HOLDFAST_ACTION" "$HOLDFAST_NODE" "$HOLDFAST_TOKEN" >> "$0" """
+
+
+class LightFleet(Fleet):
+    """Machines whose agents say what a test has them say."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.held: set[str] = set()
+        """Groups of machines for which there is no replacement at present."""
+
+        self.logs: PodServer
+        self.frozen: set[str] = set()
+        """Groups whose new machines start no pods."""
+
+        self.boots: dict[str, str] = {}
+
+    def start_groups(self, groups: dict[str, Sequence[str]]) -> None:
+        """Machines that are there from the beginning, by their group."""
+        (first, *others) = [(name, group) for group, names in groups.items() for name in names]
+        self.join(*first)  # alone: msgspec crashes if threads see a type for the first time at once
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda one: self.join(*one), others))
+
+    def breaks(self, name: str, remedy: Remedy) -> None:
+        """The agent of a machine finds something that calls for a remedy."""
+        now = datetime.now(UTC)
+        self._report(
+            name,
+            Fault(
+                family="xid",
+                condition=_CONDITIONS[remedy],
+                reason=_REASONS[remedy],
+                severity=Severity.FATAL,
+                remedy=remedy,
+                message=f"played: {_REASONS[remedy]}",
+                since=now,
+                seen_at=now,
+            ),
+        )
+
+    def falls_silent(self, name: str) -> None:
+        """The node controller gives up on a node whose lease is old.
+
+        Its word is played: had it to find out by itself, it would give up on all nodes of a test
+        that gets no time to renew their leases.
+        """
+        before = (datetime.now(UTC) - timedelta(minutes=5)).isoformat().replace("+00:00", "Z")
+        metadata = {"name": name, "namespace": "kube-node-lease"}
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {"holderIdentity": name, "renewTime": before},
+        }
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+        self.api.patch(path, lease, Patch.APPLY)
+        ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        change = {"status": {"conditions": [ready]}}
+        self.api.patch(f"/api/v1/nodes/{name}/status", change, Patch.STRATEGIC)
+
+    def _boot(self, machine: Machine, boot_id: str) -> None:
+        self.boots[machine.name] = boot_id
+        if machine.group in self.frozen:
+            self.cluster.nodes.hang(machine.name)
+        self._report(machine.name)
+
+    def _report(self, name: str, *faults: Fault) -> None:
+        said = NodeReport(
+            node=name,
+            boot_id=self.boots[name],
+            sequence=1 + len(faults),
+            reported_at=datetime.now(UTC),
+            faults=faults,
+        )
+        annotations = {REPORT: compact(said)}
+        self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
+
+    def _own(self) -> None:
+        """Carry out several orders at once."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            while not self._over.wait(0.05):
+                for order in self.orders:
+                    machine = self.machines.get(order["node"])
+                    is_new = order["token"] not in self.done
+                    if is_new and machine is not None and machine.group not in self.held:
+                        self.done.append(order["token"])
+                        pool.submit(self._carry_out, order["action"], machine)
+
+    def _command(self) -> str:
+        argv = json.dumps(["sh", "-c", _ORDER, str(self.folder / "orders")])
+        return f"""
+            [provider]
+            replace = "command"
+            [provider.command]
+            reboot = {argv}
+            replace = {argv}
+        """

@@ -1,0 +1,140 @@
+"""The KubeRay operator at work, and jobs for it."""
+
+import json
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from gangs import Gang, pods
+from training import PODS
+
+from holdfast.testing.control_plane import ControlPlane
+from tools.control_plane import module_files
+
+
+class Dashboard(ThreadingHTTPServer):
+    """Plays the dashboards of all Ray clusters: the operator's way to them leads through here."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.status = "RUNNING"
+        self.submitted: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: Dashboard
+
+    def do_GET(self) -> None:
+        """What has become of a job."""
+        submission = self.path.rpartition("/")[2]
+        if submission in self.server.submitted:
+            self._answer(200, {"status": self.server.status, "submission_id": submission})
+        else:
+            self._answer(404, {})
+
+    def do_POST(self) -> None:
+        """A job is submitted, or stopped."""
+        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
+        if "submission_id" in asked:
+            self.server.status = "RUNNING"
+            self.server.submitted.append(asked["submission_id"])
+        self._answer(200, asked)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+@contextmanager
+def run_ray(
+    plane: ControlPlane, operator: Path, binaries: Mapping[str, Path]
+) -> Iterator[Dashboard]:
+    """With its CRDs. The operator finds the dashboards by a proxy, as it has no DNS here."""
+    module = module_files("ray-operator", "github.com/ray-project/kuberay/ray-operator")
+    kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
+    subprocess.run([*kubectl, "create", "--kustomize", module / "config/crd"], check=True)
+    crds = [f"crd/{name}.ray.io" for name in ("rayclusters", "rayjobs", "rayservices")]
+    subprocess.run([*kubectl, "wait", "--for=condition=Established", *crds], check=True)
+    with Dashboard() as dashboard:
+        threading.Thread(target=dashboard.serve_forever, daemon=True).start()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        plane.run("ray-operator", "env", f"HTTP_PROXY={dashboard.url}", operator,
+                  "--metrics-addr=0", f"--health-probe-bind-address=127.0.0.1:{port}",
+                  "--reconcile-concurrency=4", "--enable-leader-election=false")  # fmt: skip
+        try:
+            yield dashboard
+        finally:
+            plane.stop("ray-operator")
+            dashboard.shutdown()
+
+
+class RayCluster(Gang):
+    """A head without a device and two workers."""
+
+    collection = "/apis/ray.io/v1/namespaces/default/rayclusters"
+    api_version = "ray.io/v1"
+    kind = "RayCluster"
+
+    def body(self) -> dict[str, Any]:
+        head = pods(containers=[{"name": "ray-head", "image": "none"}])
+        worker = {"groupName": "gpu", "replicas": 2, "minReplicas": 0, "maxReplicas": 4}
+        for one in (head, template := pods("ray-worker")):
+            del one["spec"]["restartPolicy"]
+        return {
+            "headGroupSpec": {"rayStartParams": {}, "template": head},
+            "workerGroupSpecs": [{**worker, "rayStartParams": {}, "template": template}],
+        }
+
+    @property
+    def pods(self) -> dict[str, dict[str, Any]]:
+        return {
+            pod["metadata"]["name"]: pod
+            for pod in self.api.list(PODS)
+            if pod["metadata"]["labels"].get("ray.io/cluster", "").startswith(self.name)
+        }
+
+    @property
+    def nodes(self) -> list[str]:
+        """Of the workers."""
+        return [
+            pod["spec"]["nodeName"]
+            for name, pod in sorted(self.pods.items())
+            if "-worker-" in name and pod["status"]["phase"] == "Running"
+        ]
+
+
+class RayJob(RayCluster):
+    """A job on a cluster of its own."""
+
+    collection = "/apis/ray.io/v1/namespaces/default/rayjobs"
+    kind = "RayJob"
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "entrypoint": "python train.py",
+            "submissionMode": "HTTPMode",
+            "shutdownAfterJobFinishes": True,
+            "rayClusterSpec": super().body(),
+        }
+
+    @property
+    def state(self) -> str:
+        return self.job["status"].get("jobDeploymentStatus", "")

@@ -1,0 +1,52 @@
+"""What the console shows of a cluster of Kubernetes, and what becomes of a wish."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from controlled import installed  # noqa: F401 - a fixture
+from machines import Fleet, a_fleet
+from real_cluster import Cluster, until
+
+from holdfast.api.console_source import Act, NothingThere, Wish
+from holdfast.apps.api.console import ConsoleSource
+from holdfast.apps.cli.where import Where
+from holdfast.apps.clock import SystemClock
+
+
+@pytest.fixture
+def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # noqa: F811
+    with a_fleet(cluster, tmp_path) as fleet:
+        yield fleet
+
+
+def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
+    fleet.start("a", "b")
+    fleet.control(settings='[nodes]\nmax_unavailable = 1\ndrain_timeout = "0s"')
+    fleet.until_schedulable("a", "b")
+    where = Where(kubeconfig=fleet.cluster.plane.kubeconfig())
+    with closing(ConsoleSource(where, SystemClock())) as source:
+        tables = source.look()
+        [name] = tables["fleets"]
+        rows = {row["name"]: row for row in tables["nodes"].values()}
+        assert {(row["name"], row["look"], row["group"]) for row in rows.values()} == {
+            ("a", "healthy", "p5"),
+            ("b", "healthy", "p5"),
+        }
+        assert "asks to be looked after" in tables["notes"]["jobs"]["message"]
+
+        source.ask(Wish(act=Act.HOLD, fleet=name, node="b", why="vendor"), "ada")
+        source.ask(Wish(act=Act.REBOOT, fleet=name, node="a"), "ada")
+        until(
+            lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
+        )
+
+        assert source.look()["nodes"][f"{name} b"]["held"] == "vendor (ada)"
+        [past] = source.look()["incidents"].values()
+        assert (past["node"], past["remedy"], "ada" in past["message"]) == ("a", "reboot", True)
+        assert [one["id"] for one in source.node(name, "a")["incidents"]] == [past["id"]]
+        assert source.goodput() == {"jobs": [], "causes": []}
+        with pytest.raises(NothingThere):
+            source.ask(Wish(act=Act.REBOOT, fleet=name, node="c"), "ada")
+    assert [order["action"] for order in fleet.orders] == ["reboot"]

@@ -1,0 +1,142 @@
+"""What ``kubectl describe`` tells of a job that loses nodes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.adapters.kubernetes.jobs.notices import job_notice
+from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.model.events import (
+    AttemptKilled,
+    AttemptStarted,
+    AttemptStopped,
+    JobFinished,
+    JobRetried,
+    JobWaits,
+    NodeSuspected,
+)
+from holdfast.model.jobs import FailureKind, JobPhase
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LLAMA = "pytorchjob/default/llama"
+OWNER = Owner(
+    api_version="kubeflow.org/v1", kind="PyTorchJob", namespace="default", name="llama", uid="u"
+)
+STOPPED = {"job": LLAMA, "attempt": 2, "node": "gpu-7", "evidence": "NVRM: Xid 79"}
+NODES = tuple(f"gpu-{number}" for number in range(10))
+TOOK = {
+    "stopped_in": timedelta(seconds=1.2),
+    "waited": timedelta(seconds=30),
+    "started_in": timedelta(seconds=4),
+}
+
+TOLD = [
+    (
+        AttemptStarted(job=LLAMA, attempt=1, nodes=("gpu-1", "gpu-2")),
+        ("Normal", "Running", f"{LLAMA}: attempt 1 runs on gpu-1, gpu-2"),
+    ),
+    (
+        AttemptStopped(kind=FailureKind.HARDWARE, reason="XidReplace", **STOPPED),
+        (
+            "Warning",
+            "NodeFault",
+            f"{LLAMA}: attempt 2 is stopped: XidReplace on gpu-7: NVRM: Xid 79",
+        ),
+    ),
+    (
+        AttemptStopped(kind=FailureKind.REQUESTED, reason="RebootRequested", **STOPPED),
+        (
+            "Normal",
+            "NodeWithdrawn",
+            f"{LLAMA}: attempt 2 is stopped: RebootRequested on gpu-7: NVRM: Xid 79",
+        ),
+    ),
+    (
+        AttemptStopped(
+            kind=FailureKind.APPLICATION,
+            reason="RankExited",
+            **{**STOPPED, "evidence": "node rank 3 ended with exit code 1"},
+        ),
+        (
+            "Warning",
+            "ApplicationFailure",
+            f"{LLAMA}: attempt 2 is stopped: RankExited on gpu-7: node rank 3 ended with exit "
+            "code 1",
+        ),
+    ),
+    (
+        AttemptKilled(job=LLAMA, attempt=2),
+        (
+            "Warning",
+            "PodsRemoved",
+            f"{LLAMA}: attempt 2: ranks outlived the grace period and were killed; pods on "
+            "machines that are gone are removed",
+        ),
+    ),
+    (
+        JobRetried(
+            job=LLAMA,
+            kind=FailureKind.HARDWARE,
+            reason="XidReplace",
+            hardware_retries=1,
+            app_retries=0,
+            max_retries=2,
+            max_app_retries=3,
+        ),
+        (
+            "Normal",
+            "JobRestarting",
+            f"{LLAMA} is restarted (hardware: XidReplace); retries so far: 1 of 2 hardware, 0 of "
+            "3 application; its pods are made anew when there is room",
+        ),
+    ),
+    (
+        JobWaits(job=LLAMA, why="waiting for nodes: there is room for 7 of 8 ranks"),
+        (
+            "Normal",
+            "JobWaiting",
+            f"{LLAMA}: waiting for nodes: there is room for 7 of 8 ranks",
+        ),
+    ),
+    (
+        AttemptStarted(job=LLAMA, attempt=3, nodes=NODES, **TOOK),
+        (
+            "Normal",
+            "Running",
+            f"{LLAMA}: attempt 3 runs on gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7 "
+            "and 2 more; remediated in 35.2s: stopped in 1.2s, waited 30s, started in 4s",
+        ),
+    ),
+    (
+        JobFinished(job=LLAMA, outcome=JobPhase.FAILED, reason="2 hardware retries are spent"),
+        (
+            "Warning",
+            "RestartsSpent",
+            f"{LLAMA} failed: 2 hardware retries are spent; it is not restarted any more",
+        ),
+    ),
+    (
+        JobFinished(job=LLAMA, outcome=JobPhase.SUCCEEDED, reason="done"),
+        ("Normal", "JobSucceeded", f"{LLAMA} succeeded: done"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda one: type(one).__name__)
+def test_a_job_tells_why_it_was_restarted_where_and_how_long_it_took(event, told) -> None:
+    notice = job_notice(event, OWNER, NOW)
+
+    assert notice is not None
+    assert (notice.kind.type, notice.kind.reason, notice.message) == told
+    assert (notice.about, notice.at) == (OWNER, NOW)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        JobFinished(job=LLAMA, outcome=JobPhase.CANCELLED, reason="cancelled by request"),
+        NodeSuspected(node="gpu-7", failures=3, evidence="", is_checked=True),
+    ],
+)
+def test_what_is_not_about_a_job_or_was_asked_for_is_not_told_on_it(event) -> None:
+    assert job_notice(event, OWNER, NOW) is None

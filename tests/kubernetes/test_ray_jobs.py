@@ -1,0 +1,103 @@
+"""Jobs and clusters of Ray that lose nodes, with the real operator.
+
+Each cluster has a name of its own, as the operator takes one that follows another for the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from conftest import built
+from controlled import installed  # noqa: F401 - a fixture
+from gangs import resumes_elsewhere, submitted
+from machines import Fleet, a_fleet, stays
+from rays import Dashboard, RayCluster, RayJob, run_ray
+from real_cluster import Cluster, until
+
+from holdfast.testing.control_plane import ControlPlane
+
+
+@pytest.fixture(scope="module")
+def dashboard(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: Mapping[str, Path]
+) -> Iterator[Dashboard]:
+    """The KubeRay operator runs meanwhile."""
+    name = "ray-operator"
+    with run_ray(control_plane, built(request, name)[name], binaries) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture
+def fleet(
+    dashboard: Dashboard,
+    installed,  # noqa: F811
+    cluster: Cluster,
+    tmp_path: Path,
+) -> Iterator[Fleet]:
+    with a_fleet(cluster, tmp_path) as fleet:
+        yield fleet
+
+
+def test_a_fault_restarts_a_ray_job_on_another_cluster(fleet: Fleet, dashboard: Dashboard) -> None:
+    job = submitted(fleet, RayJob)
+    until(lambda: job.state == "Running")
+
+    resumes_elsewhere(fleet, job)
+
+    for pod in job.pods:
+        assert job.environment(pod)["HOLDFAST_ATTEMPT"] == "2"
+    assert "InvalidInput" not in fleet.cluster.kubectl("get", "events")  # nor on its cluster
+    until(lambda: len(dashboard.submitted) == 2)
+    dashboard.status = "SUCCEEDED"
+    until(lambda: job.state == "Complete")
+    until(lambda: job.phase == "succeeded")
+
+
+def test_a_ray_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet) -> None:
+    job = submitted(fleet, RayJob, retries=0)
+    fleet.cluster.nodes.finish(max(job.pods), exit_code=3)
+
+    until(lambda: job.state == "Failed")
+    until(lambda: job.phase == "failed")
+    until(lambda: job.pods == {})
+    assert job.job["status"]["message"].startswith("0 application retries are spent; last: Rank")
+
+
+def test_a_ray_job_that_its_operator_starts_anew_is_in_another_attempt(
+    fleet: Fleet, dashboard: Dashboard
+) -> None:
+    earlier = len(dashboard.submitted)
+    job = submitted(fleet, RayJob, backoffLimit=1)
+    until(lambda: len(dashboard.submitted) == earlier + 1)  # its state is Running before that
+    before = job.pods
+
+    dashboard.status = "FAILED"
+    job.until_running(2)
+    assert not before.keys() & job.pods.keys()
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 0)
+    until(lambda: len(dashboard.submitted) == earlier + 2)
+
+    dashboard.status = "FAILED"
+    until(lambda: job.phase == "failed")
+    assert job.job["status"]["failed"] == 2
+
+
+def test_a_fault_restarts_a_ray_cluster_as_a_whole(fleet: Fleet) -> None:
+    job = submitted(fleet, RayCluster, name="moves")
+
+    resumes_elsewhere(fleet, job)
+
+    for pod in job.pods:
+        assert job.environment(pod)["HOLDFAST_ATTEMPT"] == "2"
+
+
+def test_a_ray_cluster_whose_restarts_are_spent_stays_down_and_says_why(fleet: Fleet) -> None:
+    job = submitted(fleet, RayCluster, retries=0, name="spent")
+    fleet.cluster.nodes.finish(max(job.pods), exit_code=3)
+
+    until(lambda: "Failed" in job.conditions)
+    until(lambda: job.phase == "failed")
+    until(lambda: job.pods == {})
+    stays(lambda: job.is_suspended and "Failed" in job.conditions, 0.5)
+    (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
+    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")

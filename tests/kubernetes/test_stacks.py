@@ -1,0 +1,186 @@
+"""Stacks of ranks that hang, through a real API server."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from controlled import api_of
+from job_objects import a_state
+from real_cluster import Cluster, until
+
+from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.api_errors import Forbidden
+from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.stacks import COMMAND, SIZE, StackCapture
+from holdfast.adapters.kubernetes.pod_exec import Output, run_in_pod
+from holdfast.testing.kubelet import PodServer
+
+NAMESPACE = "/api/v1/namespaces/default"
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Iterator[Api]:
+    api = api_of(cluster)
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def kubelet(cluster: Cluster) -> Iterator[PodServer]:
+    cluster.nodes.join("a")
+    with PodServer(cluster.plane) as kubelet:
+        kubelet.serve("a")
+        yield kubelet
+
+
+@pytest.fixture
+def pods(api: Api, kubelet: PodServer) -> list[PodState]:
+    spec = {"nodeName": "a", "containers": [{"name": "train", "image": "none"}]}
+    paths = [f"{NAMESPACE}/pods/p{rank}" for rank in (0, 1)]
+    for rank in (0, 1):
+        api.create(f"{NAMESPACE}/pods", {"metadata": {"name": f"p{rank}"}, "spec": spec})
+    until(lambda: all(api.get(path)["status"].get("phase") == "Running" for path in paths))
+    return [
+        pod_state(api.get(path), Member(job="j", rank=rank, container=""))
+        for rank, path in enumerate(paths)
+    ]
+
+
+def ran(api: Api, pod: PodState, *command: str, limit: int = 10**6) -> Output:
+    return run_in_pod(api, pod.path, pod.container, command, within=SECOND, limit=limit)
+
+
+@pytest.mark.parametrize("size", [0, 1, 124, 125, 999, 1000, 70_000])
+def test_what_a_command_says_is_read_whatever_its_size(
+    api: Api, kubelet: PodServer, pods: list[PodState], size: int
+):
+    kubelet.run = lambda pod, command: (f"{pod} {command}".ljust(size, "é"), "", 0)
+
+    found = ran(api, pods[1], "sh", "-c", "a & b? c=%20")
+
+    assert found == Output("p1 ['sh', '-c', 'a & b? c=%20']".ljust(size, "é"), "")
+
+
+def test_a_command_that_fails_says_why(api: Api, kubelet: PodServer, pods: list[PodState]):
+    kubelet.run = lambda pod, command: ("half", "no such thing\n", 3)
+
+    found = ran(api, pods[0], "x")
+
+    assert found.text == "half"
+    assert found.error.endswith("exit status 3: no such thing")
+
+
+def test_no_more_is_kept_than_was_asked_for(api: Api, kubelet: PodServer, pods: list[PodState]):
+    kubelet.run = lambda pod, command: ("x" * 5000, "y" * 5000, 1)
+
+    found = ran(api, pods[0], "x", limit=1500)
+
+    assert found.text == "x" * 1500
+    assert found.error.endswith(": " + "y" * 1500)
+
+
+def test_a_command_that_does_not_end_is_left(api: Api, kubelet: PodServer, pods: list[PodState]):
+    over = threading.Event()
+    kubelet.run = lambda pod, command: ("", "", int(over.wait(30)))
+
+    assert ran(api, pods[0], "x") == Output("", "no end within 1 s")
+    over.set()
+
+
+def test_a_node_that_hangs_up_is_told(api: Api, kubelet: PodServer, pods: list[PodState]):
+    def dies(pod: str, command: Sequence[str]):
+        raise ConnectionResetError
+
+    kubelet.run = dies
+
+    assert "/pods/p0/exec" in ran(api, pods[0], "x").error
+
+
+def captured(api: Api, pods: Sequence[PodState]) -> str:
+    """The job is a pod: Kubernetes removes what belongs to a job that is not there."""
+    owner = {"uid": pods[0].uid} if pods else {}
+    job = replace(a_state(), api_version="v1", kind="Pod", name="p0", **owner)
+    capture = StackCapture(api, job, 3, pods)
+    capture.start()
+    until(lambda: capture.told)
+    return capture.told
+
+
+def test_the_stacks_of_all_ranks_are_kept_beside_the_job(
+    api: Api, kubelet: PodServer, pods: list[PodState]
+):
+    kubelet.run = lambda pod, command: (f"{pod}: in all_reduce", "", 0)
+
+    assert captured(api, pods) == "stacks are in ConfigMap p0-stacks-attempt-3"
+
+    found = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")
+    assert found["data"] == {"p0": "p0: in all_reduce", "p1": "p1: in all_reduce"}
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Pod", "p0")
+
+
+def test_stacks_that_are_there_already_stay(api: Api, kubelet: PodServer, pods: list[PodState]):
+    kubelet.run = lambda pod, command: ("first", "", 0)
+    captured(api, pods)
+    kubelet.run = lambda pod, command: ("second", "", 0)
+
+    assert captured(api, pods) == "stacks are in ConfigMap p0-stacks-attempt-3"
+    found = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")
+    assert found["data"] == {"p0": "first", "p1": "first"}
+
+
+def test_stacks_of_some_ranks_are_better_than_none(
+    api: Api, kubelet: PodServer, pods: list[PodState]
+):
+    kubelet.run = lambda pod, command: ("x" * SIZE if pod == "p1" else "", "denied", 1)
+
+    captured(api, pods)
+
+    (text,) = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")["data"].values()
+    assert text.startswith("x" * (SIZE // 2) + "\ncommand terminated")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(("", "sh: py-spy: not found", 127), "py-spy: not found"), (("", "", 0), "no Python process")],
+)
+def test_why_there_are_no_stacks_is_told(
+    api: Api, kubelet: PodServer, pods: list[PodState], answer, why: str
+):
+    kubelet.run = lambda pod, command: answer
+
+    told = captured(api, pods)
+
+    assert told.startswith("no stacks: p0: ")
+    assert why in told
+    assert captured(api, []) == "no stacks: no pod runs"
+
+
+def test_without_the_right_to_run_commands_the_right_that_is_missing_is_told(
+    cluster: Cluster, kubelet: PodServer, pods: list[PodState]
+):
+    account = {"metadata": {"name": "nobody"}}
+    cluster.plane.request("POST", f"{NAMESPACE}/serviceaccounts", account)
+    api = api_of(cluster, cluster.plane.service_account_token("default", "nobody"))
+
+    with pytest.raises(Forbidden):
+        ran(api, pods[0], "x")
+    assert "pods/exec" in captured(api, pods)
+    api.close()
+
+
+def test_every_python_process_is_looked_at(tmp_path: Path):
+    played = tmp_path / "py-spy"
+    played.write_text("#!/bin/sh\necho played $*\n", encoding="utf-8")
+    played.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    done = subprocess.run(COMMAND, env=environment, capture_output=True, check=False)
+
+    assert f"played dump --pid {os.getpid()}" in done.stdout.decode().splitlines()
