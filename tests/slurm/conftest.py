@@ -5,19 +5,30 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from final_states import FinalStates
 from slurm_fleet_at_work import Fleet
 
 from holdfast.model.errors import BackendError
 from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
+from tools.slurm_versions import VERSION, CannotGet, provide
 
 
 @pytest.fixture(scope="session")
-def programs() -> SlurmPrograms:
-    """The Slurm of this machine; skips where there is none."""
+def programs(request: pytest.FixtureRequest) -> SlurmPrograms:
+    """The Slurm of this machine, or the newer one for ``on_both_versions``.
+
+    Skips where it cannot be had.
+    """
     try:
-        return installed_slurm()
-    except BackendError as error:
+        return provide() if getattr(request, "param", "") == VERSION else installed_slurm()
+    except (BackendError, CannotGet) as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def final(programs: SlurmPrograms) -> FinalStates:
+    """What becomes of nodes and jobs in the end, to be compared with what was recorded."""
+    return FinalStates(programs.version)
 
 
 @pytest.fixture
@@ -35,8 +46,8 @@ def fleet(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @contextmanager
-def a_fleet(slurm: SlurmCluster, folder: Path) -> Iterator[Fleet]:
-    fleet = Fleet(slurm, folder)
+def a_fleet(slurm: SlurmCluster, folder: Path, *, dcgm: str = "") -> Iterator[Fleet]:
+    fleet = Fleet(slurm, folder, dcgm=dcgm)
     fleet.start_agents()
     try:
         yield fleet

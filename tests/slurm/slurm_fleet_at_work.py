@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.adapters.slurm.state import FILE, SlurmStore
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import NodeRecord
 from holdfast.testing.slurm_cluster import SlurmCluster
 from holdfast.testing.slurm_machine import Machine
+from tools.slurm_versions import VERSION
+
+on_both_versions = pytest.mark.parametrize("programs", ["installed", VERSION], indirect=True)
+"""A test that runs on the Slurm of this machine and on the newer one."""
+
+on_newer_version = pytest.mark.parametrize("programs", [VERSION], indirect=True)
+"""One that runs on the newer Slurm alone, as what it shows is not there before."""
 
 XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=1, name=python, something"
 REPLACE_XID = XID.format(74)
@@ -31,6 +40,17 @@ _ORDER = """
 import os, sys
 with open(sys.argv[1], "a", encoding="utf-8") as orders:
     orders.write(os.environ["HOLDFAST_ACTION"] + " " + os.environ["HOLDFAST_NODE"] + chr(10))
+"""
+
+_DCGMI = """\
+#!/bin/sh
+[ "$1" = policy ] || exit 1
+while [ ! -e {folder}/ecc ]; do sleep 0.2; done
+rm {folder}/ecc
+echo 'Timestamp: Thu Nov 20 12:00:00 2025'
+echo 'A double-bit ECC error has violated policy manager values.'
+echo 'DBE error count: 1'
+sleep 3600
 """
 
 
@@ -58,13 +78,17 @@ class Controller:
 class Fleet:
     """Everything together."""
 
-    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+    def __init__(self, slurm: SlurmCluster, folder: Path, *, dcgm: str = "") -> None:
+        """A fleet; the node ``dcgm`` has DCGM, and its agent reads that alone."""
         self.slurm = slurm
+        self._dcgm = dcgm
         self.machines = slurm.machines
         self.folder = folder
         self.shared = folder / "shared"
         self.shared.mkdir()
         self.state_dir = folder / "state"
+        self.tools = ""
+        """Where controllers look for programs first."""
         self.controllers: list[Controller] = []
 
     # Nodes
@@ -75,6 +99,19 @@ class Fleet:
             machine.start("agent", self._agent(machine))
         self.until(lambda: len([*self.shared.glob("node*.json")]) == len(self.machines))
 
+    def break_memory(self) -> None:
+        """Let DCGM tell of an error in the memory of a GPU of its node."""
+        (self.folder / "ecc").touch()
+
+    def _sources(self, machine: Machine) -> str:
+        if machine.name != self._dcgm:
+            return "logs_only = true"
+        program = self.folder / "bin/dcgmi"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(_DCGMI.format(folder=self.folder), encoding="utf-8")
+        program.chmod(0o755)
+        return f'command_path = "{program.parent}"'
+
     def _agent(self, machine: Machine) -> Sequence[str | Path]:
         config = machine.root / "agent.toml"
         config.write_text(
@@ -83,7 +120,7 @@ class Fleet:
             root = "{machine.root}"
             report_dir = "{machine.root}/run"
             log_files = []
-            logs_only = true
+            {self._sources(machine)}
             heartbeat = "100ms"
             [slurm]
             report_dir = "{self.shared}"
@@ -108,7 +145,14 @@ class Fleet:
     # Controllers
 
     def control(
-        self, *, nodes: str = "", provider: str = BY_SLURM, wait: bool = True
+        self,
+        *,
+        nodes: str = "",
+        slurm: str = "",
+        provider: str = BY_SLURM,
+        drain: str = "20s",
+        unavailable: int = 2,
+        wait: bool = True,
     ) -> Controller:
         folder = self.folder / f"controller-{len(self.controllers)}"
         folder.mkdir()
@@ -117,21 +161,23 @@ class Fleet:
             f"""
             platform = "slurm"
             [nodes]
-            drain_timeout = "20s"
-            max_unavailable = 2
+            drain_timeout = "{drain}"
+            max_unavailable = {unavailable}
             {nodes}
             [slurm]
             report_dir = "{self.shared}"
             state_dir = "{self.state_dir}"
             conf = "{self.slurm.conf}"
             poll = "300ms"
+            {slurm}
             {provider}
             """,
             encoding="utf-8",
         )
         argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
                 "--listen", "0"]  # fmt: skip
-        environment = {**os.environ, "PATH": self.slurm.environment["PATH"]}
+        path = f"{self.tools}:{self.slurm.environment['PATH']}"
+        environment = {**os.environ, "PATH": path}
         with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:
             process = subprocess.Popen(argv, stdout=log, stderr=errors, env=environment)
         self.controllers.append(Controller(process, folder))

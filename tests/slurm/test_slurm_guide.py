@@ -17,12 +17,15 @@ GUIDE = (Path(__file__).parents[2] / "docs/howto/run-on-slurm.md").read_text(enc
 
 
 def test_both_files_of_the_guide_are_configurations() -> None:
-    agent, controller = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
+    agent, controller, *more = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
 
     assert parse_table(tomllib.loads(agent), AgentConfig).slurm is not None
     config = parse_table(tomllib.loads(controller), ControllerConfig)
     assert config.platform is PlatformName.SLURM
     assert config.slurm is not None
+    for part in map(tomllib.loads, more):
+        slurm = {**tomllib.loads(controller)["slurm"], **part["slurm"]}
+        assert parse_table({**tomllib.loads(controller), "slurm": slurm}, ControllerConfig)
 
 
 def test_a_node_is_called_as_its_host_up_to_the_first_dot(monkeypatch, tmp_path: Path) -> None:
@@ -50,8 +53,8 @@ def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
         ('[slurm]\nreport_dir = "{}"\nstate_dir = "/proc/x"', "slurm.state_dir: /proc/x"),
         ('[slurm]\nreport_dir = "{}"\npoll = "0s"', "poll must be longer than 0s"),
         (
-            '[nodes]\ndeep_check_on_start = true\n[slurm]\nreport_dir = "{}"',
-            "nodes.deep_check_on_start: there is no deep health check on Slurm",
+            '[slurm]\nreport_dir = "{}"\n[slurm.check]\ncommand = []',
+            "slurm.check: command: there is nothing to run",
         ),
     ],
 )

@@ -9,11 +9,14 @@ from holdfast.adapters.slurm.reasons import our_reason, word_of
 from holdfast.adapters.slurm.reports import Heard
 from holdfast.adapters.slurm.state import Memory, Remembered
 from holdfast.adapters.slurm.text import NodeFacts
+from holdfast.adapters.slurm.verdicts import faults_of
 from holdfast.adapters.slurm.views import (
     Known,
     closing_reason,
+    has_leftovers,
     heard_at,
     held_by,
+    is_lost,
     is_to_open,
     known_nodes,
     node_view,
@@ -24,9 +27,10 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_course, a_record
+from holdfast.testing.builders import NOW, a_course, a_fault, a_record
 
 EARLIER = NOW - timedelta(minutes=1)
+LATER = NOW + timedelta(hours=1)
 AWAY = [Phase.REBOOTING, Phase.REPLACING]
 
 
@@ -79,7 +83,7 @@ def test_what_somebody_else_has_closed_is_left_to_them(phase, state, reason, was
 
     if node.is_closed:
         assert closing_reason(node, record_in(phase)) is None
-        assert not is_to_open(node, record_in(phase), was_closed=was_closed)
+        assert not is_to_open(node, record_in(phase), LATER, was_closed=was_closed)
         assert "cabling" in held_by(node, "") or "replace" in held_by(node, "")
 
 
@@ -88,20 +92,34 @@ def test_a_node_is_never_both_closed_and_opened(phase, state, reason, was_closed
     node, record = facts(state, reason), record_in(phase)
 
     is_closed = closing_reason(node, record) is not None
-    assert not (is_closed and is_to_open(node, record, was_closed=was_closed))
+    assert not (is_closed and is_to_open(node, record, LATER, was_closed=was_closed))
 
 
 def test_a_node_is_opened_if_whoever_closed_it_was_ours() -> None:
     free = a_record(Phase.SCHEDULABLE)
     ours = facts("IDLE+FAIL", our_reason(record_in(Phase.REBOOTING)))
 
-    assert is_to_open(ours, free, was_closed=False)
-    assert is_to_open(facts("IDLE+FAIL"), free, was_closed=True)
-    assert not is_to_open(facts("IDLE+FAIL"), free, was_closed=False)
-    assert is_to_open(facts("DOWN", "Node unexpectedly rebooted"), free, was_closed=True)
-    assert not is_to_open(facts("DOWN", "Not responding"), free, was_closed=False)
-    assert not is_to_open(facts("IDLE", "holdfast: x"), free, was_closed=True)
-    assert not is_to_open(ours, record_in(Phase.REPLACING), was_closed=True)
+    assert is_to_open(ours, free, LATER, was_closed=False)
+    assert is_to_open(facts("IDLE+FAIL"), free, LATER, was_closed=True)
+    assert not is_to_open(facts("IDLE+FAIL"), free, LATER, was_closed=False)
+    assert is_to_open(facts("DOWN", "Node unexpectedly rebooted"), free, LATER, was_closed=True)
+    assert not is_to_open(facts("DOWN", "Not responding"), free, LATER, was_closed=False)
+    assert not is_to_open(facts("IDLE", "holdfast: x"), free, LATER, was_closed=True)
+    assert not is_to_open(ours, record_in(Phase.REPLACING), LATER, was_closed=True)
+
+
+@pytest.mark.parametrize("reason", ["Node unexpectedly rebooted", ""])
+def test_slurm_may_take_a_node_down_for_its_repair_shortly_after_its_release(reason: str) -> None:
+    """24.11 does not say why where our release has left a blank reason."""
+    free = a_record(Phase.SCHEDULABLE)
+    taken, released = facts("DOWN", reason), free.phase_since
+    soon, late = released + timedelta(seconds=59), released + timedelta(minutes=1)
+
+    assert is_to_open(taken, free, soon, was_closed=False)
+    assert not is_to_open(taken, free, late, was_closed=False)
+    assert not is_to_open(facts("DOWN", "Not responding"), free, soon, was_closed=False)
+    assert not is_to_open(facts("IDLE+FAIL"), free, soon, was_closed=False)
+    assert not is_to_open(taken, record_in(Phase.REPLACING), soon, was_closed=False)
 
 
 def test_another_word_of_ours_is_put_in_place_of_the_last() -> None:
@@ -270,3 +288,64 @@ def test_a_view_has_what_is_known() -> None:
     assert view.held == "bob has closed it in Slurm: cabling"
     silent = replace(one, heard=None)
     assert node_view(silent, record, Memory(), heard=None, jobs=(), now=NOW).boot_id == ""
+
+
+# What a machine that came back may bring with it
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "slurmd", "are_left"),
+    [
+        (Phase.JOINING, "IDLE+FAIL+COMPLETING", "boot-1", True),
+        (Phase.JOINING, "IDLE+FAIL", "boot-1", False),
+        (Phase.DRAINING, "MIXED+FAIL+COMPLETING", "boot-1", False),
+        (Phase.JOINING, "IDLE+FAIL+COMPLETING", "boot-2", False),  # it is the one from before
+        (Phase.JOINING, "IDLE+FAIL+COMPLETING", "", False),  # it was never away
+        (Phase.JOINING, "IDLE+FAIL+COMPLETING+NOT_RESPONDING", "boot-1", False),
+    ],
+)
+def test_jobs_of_the_boot_before_are_left_over_once_another_slurmd_answers(
+    phase, state, slurmd, are_left
+) -> None:
+    record = a_record(phase, course=a_course())
+    before = Remembered(record=record, machine="m1", slurmd=slurmd)
+
+    assert has_leftovers(known(facts(state, slurmd="boot-2"), heard(), before)) is are_left
+
+
+@pytest.mark.parametrize(
+    ("phase", "state", "ago", "heard_ago", "lost"),
+    [
+        (Phase.JOINING, "DOWN+NOT_RESPONDING", 120, 0, True),
+        (Phase.JOINING, "DOWN+NOT_RESPONDING", 119, 0, False),
+        (Phase.JOINING, "IDLE+FAIL", 120, 0, False),
+        (Phase.REPLACING, "DOWN+NOT_RESPONDING", 120, 0, False),
+        (Phase.JOINING, "DOWN+NOT_RESPONDING", 120, 120, False),
+    ],
+)
+def test_a_machine_whose_agent_alone_is_back_is_lost_for_slurm(
+    phase, state, ago, heard_ago, lost
+) -> None:
+    since = NOW - timedelta(seconds=ago)
+    record = a_record(phase, course=a_course(), phase_since=since)
+    word = heard(at=NOW - timedelta(seconds=heard_ago))
+    one = known(facts(state), word, Remembered(record=record, machine="m1"))
+
+    assert is_lost(one, NOW) is lost
+
+
+@pytest.mark.parametrize(
+    ("machine", "boot", "counts"), [("m1", "b1", True), ("m2", "b1", False), ("m1", "b2", False)]
+)
+def test_a_verdict_holds_for_one_machine_in_one_boot(machine, boot, counts) -> None:
+    fault = a_fault()
+    said = NodeReport(node="n1.check", boot_id=boot, sequence=0, reported_at=NOW, faults=(fault,))
+    verdict = Heard(report=said, machine=machine)
+
+    assert faults_of(verdict, heard()) == ((fault,) if counts else ())
+    assert faults_of(None, heard()) == faults_of(verdict, None) == ()
+    view = node_view(
+        replace(known(facts(), heard()), verdict=verdict), a_record(), Memory(),
+        heard=NOW, jobs=(), now=NOW,
+    )  # fmt: skip
+    assert view.faults == ((fault,) if counts else ())

@@ -4,20 +4,28 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
+from typing import Final
 
+from holdfast.adapters.slurm.checks import DeepChecks, wanted_of
 from holdfast.adapters.slurm.commands import Slurm
+from holdfast.adapters.slurm.job_views import NodeState
+from holdfast.adapters.slurm.preparation import Preparation
+from holdfast.adapters.slurm.reasons import our_reason
 from holdfast.adapters.slurm.reports import Heard, Reports
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.slurm.state import Memory, SlurmStore
-from holdfast.adapters.slurm.text import JobFacts
+from holdfast.adapters.slurm.text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.upkeep import ENTRY, REPORT, Upkeep
+from holdfast.adapters.slurm.verdicts import verdict_name
 from holdfast.adapters.slurm.views import (
     Known,
     closing_reason,
     heard_at,
     is_followed,
+    is_renewed,
     is_to_open,
     known_nodes,
     node_view,
@@ -26,11 +34,17 @@ from holdfast.adapters.slurm.views import (
     request_of,
 )
 from holdfast.adapters.slurm.watch import FolderWatch, NodeWatch
+from holdfast.decisions.pair_schedule import Pool, in_need
 from holdfast.model.actions import TripBreaker
 from holdfast.model.errors import BackendError
-from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, Phase
+from holdfast.model.events import CallFailed
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
+
+_UNREADY: Final = "its machine is new, and the command after_replacement has not succeeded yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +60,15 @@ class Surroundings:
 
     may_act: Callable[[], bool]
     """Whether this process may change the cluster just now; a reader never may."""
+
+    is_check_due: Callable[[str, NodeRecord, datetime], bool] | None = None
+    """Whether a node of a partition is to be checked once it is idle; None if none ever is."""
+
+    stops_itself: Callable[[str], bool] = lambda _: False
+    """Whether a job is stopped by the job loop, so that the node loop leaves it alone."""
+
+    has_left: Callable[[str, str], bool] = lambda _job, _node: False
+    """Whether a job has nothing to lose on a node that it still holds."""
 
 
 class SlurmCluster:
@@ -64,13 +87,17 @@ class SlurmCluster:
         self._nodes = NodeWatch(self._slurm, settings, around.clock, around.changed)
         self._news = FolderWatch(settings.report_dir, store.log, self._look, around.changed)
         self._upkeep = Upkeep(
-            partial(self._mark, was_closed=False), store, around.clock, around.events
+            partial(self._mark, was_closed=False), self._clear, store, around.clock, around.events
         )
+        self._checks = DeepChecks(settings, around.clock, around.events)
+        self._preparation = Preparation(settings, around.changed)
+        self._troubles: dict[str, str] = {}
         self._began = around.clock.now()
         self._first_seen: dict[str, NodeRecord] = {}
         self._known: dict[str, Known] = {}
         self._jobs: dict[str, list[JobFacts]] = {}
         self._unmoved: set[str] = set()
+        self._needy: frozenset[Pool] = frozenset()
 
     def start(self) -> None:
         """Begin to read; returns at once."""
@@ -92,39 +119,92 @@ class SlurmCluster:
         """Why something is not kept up to date at the moment."""
         return tuple(error for error in (self._nodes.error, self._report_error) if error)
 
+    def node_state(self, node: str) -> NodeState:
+        """How a node is, for all that is known, as jobs need it."""
+        known = self._known.get(node)
+        record = None if known is None else self._record(known)
+        return NodeState(facts=self._nodes.facts().get(node), record=record)
+
+    def idle_nodes(self) -> frozenset[str]:
+        """Nodes that Slurm calls idle, and nothing else."""
+        facts = self._nodes.facts()
+        return frozenset(name for name, one in facts.items() if one.is_idle)
+
     def snapshot(self) -> ClusterView:
         """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
         facts = self._nodes.facts()
         heard = self._heard()
         memory = self._store.read()
         self._known = known_nodes(facts, heard, memory)
-        if self._around.may_act() and self._upkeep.run(facts, self._known, self._damaged(memory)):
-            self._nodes.spoil()
+        self._check_up(facts, memory)
         now = self._around.clock.now()
         records = {name: self._record(known) for name, known in self._known.items()}
         self._first_seen = {
             name: records[name] for name, one in self._known.items() if one.remembered is None
         }
+        self._needy = in_need((self._pool(name), record) for name, record in records.items())
         self._count([name for name, record in records.items() if is_followed(record)])
-        views = [
-            node_view(
-                known,
-                records[name],
-                memory,
-                heard=heard_at(
-                    known, records[name], now, self._nodes.answered_at(name) or self._began
-                ),
-                jobs=tuple(job.id for job in self._jobs.get(name, ())),
-                now=now,
-            )
-            for name, known in self._known.items()
-        ]
+        views = [self._view(one, records[name], memory, now) for name, one in self._known.items()]
         return ClusterView(
             nodes=tuple(views),
             breaker=memory.breaker,
             offenders=memory.offenders,
             unreadable=memory.unreadable,
         )
+
+    def _view(self, known: Known, record: NodeRecord, memory: Memory, now: datetime) -> NodeView:
+        name, facts = known.name, known.facts
+        view = node_view(
+            known,
+            record,
+            memory,
+            heard=heard_at(known, record, now, self._nodes.answered_at(name) or self._began),
+            jobs=tuple(job.id for job in self._jobs.get(name, ())),
+            now=now,
+            check=self._checks.result(name, record),
+            pair=self._checks.pair_outcome(name, record),
+        )
+        if view.heartbeat_at is not None and is_renewed(record) and not self._is_prepared(known):
+            # As if it began to join just now: what the site does takes as long as it takes.
+            joins = replace(record, phase_since=now)
+            return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
+        if facts is not None and facts.is_idle:
+            is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._needy
+            return replace(view, is_idle=is_lendable or self._is_due(facts.partition, record, now))
+        return view
+
+    def _is_due(self, partition: str, record: NodeRecord, now: datetime) -> bool:
+        is_due = self._around.is_check_due
+        return is_due is not None and is_due(partition, record, now)
+
+    def _pool(self, node: str) -> Pool:
+        facts = self._known[node].facts
+        return ("" if facts is None else facts.partition, "")
+
+    def _is_prepared(self, known: Known) -> bool:
+        """Whether the site has done what it does for a machine that is new."""
+        node, machine = known.name, known.machine
+        if self._preparation.is_done(node, machine):
+            return True
+        if self._around.may_act():
+            self._preparation.begin(node, machine)
+            trouble = self._preparation.error(node, machine)
+            if trouble and self._troubles.get(node) != trouble:
+                what = f"the command after the replacement of {node}"
+                self._around.events.emit(CallFailed(what=what, error=trouble))
+            self._troubles[node] = trouble
+        return False
+
+    def _check_up(self, facts: Mapping[str, NodeFacts], memory: Memory) -> None:
+        """Follow deep health checks, and put marks right."""
+        if not self._around.may_act():
+            return
+        found = (wanted_of(name, one.record) for name, one in memory.nodes.items())
+        expected = [one for one in found if one is not None]
+        self._checks.look(expected)
+        opened = self._checks.opened(expected)
+        if self._upkeep.run(facts, self._known, self._damaged(memory), opened):
+            self._nodes.spoil()
 
     def put(self, node: str, record: NodeRecord) -> None:
         """See ``ClusterBackend.put``; a node that somebody else has closed is left to them."""
@@ -134,9 +214,7 @@ class SlurmCluster:
         )
         stored = remembered(known, record)
         self._store.put_node(node, stored)
-        self._known[node] = Known(
-            name=node, facts=known.facts, heard=known.heard, remembered=stored
-        )
+        self._known[node] = replace(known, remembered=stored)
         if known.facts is not None and (was_closed or record.phase is not Phase.SCHEDULABLE):
             self._mark(node, record, was_closed=was_closed)
 
@@ -150,32 +228,47 @@ class SlurmCluster:
         if asked is not None and asked.id == request_id:
             self._mark(node, known.remembered.record, was_closed=True)
 
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``."""
+        if node not in self._store.read().requests:
+            self._store.ask(node, request)
+        return True
+
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``: batch jobs are requeued, which ends all of their steps.
 
-        Others are left alone. Of a node that does not answer none is requeued: a step that runs on
-        there must not meet the next one of its job.
+        Others are left alone, and those that the job loop stops. Of a node that does not answer
+        none is requeued: a step that runs on there must not meet the next one of its job.
         """
         known = self._known.get(node)
         if known is None or known.facts is None or not known.facts.is_heard:
             return
         for job in self._jobs.get(node, ()):
+            if self._around.stops_itself(job.id):
+                continue
             is_asked = job.state == "RUNNING" and job.id not in self._unmoved
             if is_asked and not self._slurm.requeue(job.id):
                 self._unmoved.add(job.id)
 
-    def begin_check(self, node: str, check_id: str) -> None:
-        """See ``ClusterBackend.begin_check``.
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - the record has both
+        """See ``ClusterBackend.begin_check``."""
+        self._begin(node)
 
-        Raises:
-            BackendError: always; requests for one are not taken, so none is waited for.
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:  # noqa: ARG002 - the record has both
+        """See ``ClusterBackend.begin_pair``."""
+        self._begin(node)
 
-        """
-        raise BackendError(f"{node}: there is no deep health check on Slurm ({check_id})")
+    def _begin(self, node: str) -> None:
+        """Begin what the record of a node says is under way."""
+        wanted = wanted_of(node, self._record(self._of(node)))
+        if wanted is not None:
+            self._checks.begin(wanted, [self._nodes.read_one(one) for one in wanted.nodes])
+            self._nodes.spoil()
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""
         self._reports.forget(node)
+        self._reports.forget(verdict_name(node))
         self._look()
         self._store.forget_node(node)
 
@@ -200,13 +293,18 @@ class SlurmCluster:
 
         What was read of it a moment ago may be so no more: a person may have closed it since.
         """
-        facts = self._slurm.nodes(node)[node]
+        facts = self._nodes.read_one(node)
         reason = closing_reason(facts, record)
         if reason is not None:
             self._slurm.close_node(node, reason)
-        elif is_to_open(facts, record, was_closed=was_closed):
+        elif is_to_open(facts, record, self._around.clock.now(), was_closed=was_closed):
             self._slurm.open_node(node)
         self._nodes.spoil()
+
+    def _clear(self, node: str, record: NodeRecord) -> None:
+        """Let Slurm forget the jobs that ended with the machine before."""
+        self._slurm.down_node(node, our_reason(record))
+        self._mark(node, record, was_closed=False)
 
     def _record(self, known: Known) -> NodeRecord:
         if known.remembered is None and known.name in self._first_seen:
@@ -218,7 +316,8 @@ class SlurmCluster:
         found: dict[str, list[JobFacts]] = defaultdict(list)
         for job in self._slurm.jobs_on(followed) if followed else ():
             for node in job.nodes:
-                found[node].append(job)
+                if not self._around.has_left(job.id, node):
+                    found[node].append(job)
         self._jobs = found
         self._unmoved &= {job.id for jobs in found.values() for job in jobs}
 

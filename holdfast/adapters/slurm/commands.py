@@ -2,10 +2,11 @@
 
 import getpass
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from holdfast.adapters.slurm.text import (
@@ -32,6 +33,9 @@ _CANNOT_BE_REQUEUED: Final = (
     "Job is pending execution",
     "already completing or completed",
 )
+
+_SHOWN: Final = 80
+"""Characters of a command line that are told; formats and lists of nodes are longer."""
 
 _BATCH: Final = 200
 """Nodes in one command line."""
@@ -76,15 +80,28 @@ class Slurm:
         self._call("scontrol", "update", f"nodename={node}", "state=fail", f"reason={reason}")
 
     def open_node(self, node: str) -> None:
-        """Give a node to jobs; one that is given to them already stays as it is."""
-        self._try(("scontrol", "update", f"nodename={node}", "state=resume"), _IS_SO_ALREADY)
+        """Give a node to jobs; one that is given to them already stays as it is.
+
+        Since 24.11 a reason outlives its state, and Slurm's next one would be added to it.
+        """
+        argv = ("scontrol", "update", f"nodename={node}", "state=resume", "reason= ")
+        self._try(argv, _IS_SO_ALREADY)
+
+    def down_node(self, node: str, reason: str) -> None:
+        """Take a node down, with all that Slurm believes to be on it."""
+        self._call("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
+
+    def drain_node(self, node: str, reason: str) -> None:
+        """Keep a node from jobs until a person resumes it."""
+        self._call("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
 
     def requeue(self, job: str) -> bool:
         """End a job and let it wait for nodes again; whether Slurm does that with such a job."""
         return self._try(("scontrol", "requeue", job), _CANNOT_BE_REQUEUED)
 
-    def _call(self, *argv: str) -> str:
-        done = run(argv, timeout=self._timeout, environment=self._environment)
+    def _call(self, *argv: str, variables: Mapping[str, str] = MappingProxyType({})) -> str:
+        environment = {**self._environment, **variables}
+        done = run(argv, timeout=self._timeout, environment=environment)
         if done.status:
             raise BackendError(_complaint(argv, done))
         return done.output
@@ -100,6 +117,7 @@ class Slurm:
 def _complaint(argv: Sequence[str], done: Outcome) -> str:
     said = " ".join(done.errors.split()) or f"it ended with {done.status}"
     what = " ".join(argv)
+    what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
     if any(one in said for one in _DENIED):
         return f"{what}: {said}: {_person()} may not do that; {_GRANT}"
     return f"{what}: {said}"

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from holdfast.model.health import Remedy
-from holdfast.model.names import SlurmReason
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import DeepCheckStatus, SlurmReason
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.requests import Verb
+
+DEFERRED: Final = "(deferred)"
+"""Ends a reason of ours where the jobs on the node run on until they end."""
 
 _VERBS: Final = {SlurmReason.REBOOT: Verb.REBOOT, SlurmReason.REPLACE: Verb.REPLACE}
 _NOT_LETTERS: Final = re.compile(r"[^a-z]+")
@@ -24,8 +27,14 @@ _SLURMS_OWN: Final = (
     "Low Cores",
     "Low CPUs",
     "Low TmpDisk",
+    "Prolog error",
+    "Epilog error",
 )
 """How reasons begin that slurmctld gives by itself, for what a repair may change."""
+
+_REBOOT_HELPS: Final = ("Kill task failed", "Duplicate jobid", "batch job complete failure")
+"""The same where it drains a node for good: processes that do not end, or that nobody knows of.
+Without us, such nodes wait for a person."""
 
 
 class Author(StrEnum):
@@ -35,7 +44,7 @@ class Author(StrEnum):
     SLURM = "slurm"
     HOLDFAST = "holdfast"
     REQUEST = "request"
-    """A person's, and a request to us."""
+    """A person's, or slurmctld's, and a request to us."""
 
     OTHER = "other"
     """A person's or another program's."""
@@ -54,7 +63,7 @@ class Word:
 
 def word_of(text: str) -> Word:
     """Read a reason: its leading token counts, to the letter."""
-    text = text.strip()
+    text = text.strip().removeprefix(":").strip()  # Slurm adds to a reason that is blank, too
     if not text or text == "none":
         return Word("", Author.NOBODY)
     token, _, rest = text.partition(" ")
@@ -62,6 +71,8 @@ def word_of(text: str) -> Word:
         return Word(text, Author.HOLDFAST)
     if token in _VERBS:
         return Word(text, Author.REQUEST, verb=_VERBS[SlurmReason(token)])
+    if text.startswith(_REBOOT_HELPS):
+        return Word(text, Author.REQUEST, verb=Verb.REBOOT)
     if text.startswith(_SLURMS_OWN):
         return Word(text, Author.SLURM)
     letters = _NOT_LETTERS.sub("", text.lower())
@@ -72,12 +83,14 @@ def word_of(text: str) -> Word:
 def our_reason(record: NodeRecord) -> str:
     """What we say of a node that is kept from jobs, with what is done about it in front."""
     course = record.course
-    if course is None:
-        return f"{SlurmReason.OURS} checking"
-    if record.phase in (Phase.JOINING, Phase.CHECKING):
-        return f"{SlurmReason.OURS} checking after {course.reason}"
+    if course is None or record.phase in (Phase.JOINING, Phase.CHECKING):
+        after = "" if course is None else f" after {course.reason}"
+        is_deep = record.phase is Phase.CHECKING
+        deep = f" (deep health check {DeepCheckStatus.IN_PROGRESS})" if is_deep else ""
+        return f"{SlurmReason.OURS} checking{after}{deep}"
     if course.remedy is Remedy.NONE:
         return f"{SlurmReason.OURS} {course.reason}"
     is_replaced = course.remedy is Remedy.REPLACE
     action = SlurmReason.REPLACE if is_replaced else SlurmReason.REBOOT
-    return f"{action} {SlurmReason.OURS} {course.reason}"
+    when = f" {DEFERRED}" if course.urgency is Urgency.DEFERRED else ""
+    return f"{action} {SlurmReason.OURS} {course.reason}{when}"

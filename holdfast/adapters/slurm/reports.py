@@ -81,7 +81,7 @@ class Reports:
         return frozenset(name for name, file in self._files.items() if file.heard is None)
 
     def forget(self, node: str) -> None:
-        """Remove the report of a node that is gone."""
+        """Remove the report of a node that is gone, or a verdict on it."""
         try:
             (self._folder / f"{node}{_SUFFIX}").unlink(missing_ok=True)
         except OSError as error:

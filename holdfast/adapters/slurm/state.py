@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeVar
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.incidents import Incident
+from holdfast.model.jobs import JobRecord
 from holdfast.model.nodes import Breaker, NodeRecord
 from holdfast.model.requests import Request
 
@@ -27,6 +29,12 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE offenders (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
 """
+_JOBS: Final = "CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, body TEXT NOT NULL)"
+"""Added since the first release; what does not know it leaves it alone."""
+
+_BUSY_S: Final = 10.0
+_BUSY_PAUSE_S: Final = 0.02
+
 _BREAKER: Final = "breaker"
 _PLACES: Final = "places"
 
@@ -44,6 +52,26 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RememberedJob:
+    """What is known of one job beside what Slurm knows."""
+
+    record: JobRecord
+    user: str
+    """Its owner; another one means that Slurm has given its number again."""
+
+    restarts: int
+    """``BatchJob.restarts`` of the run that the present attempt is."""
+
+    machines: Mapping[str, str]
+    """``NodeFacts.slurmd`` of the nodes of the present or last attempt while it ran."""
+
+    nodes: int = 1
+    max_retries: int = 0
+    notes: tuple[str, ...] = ()
+    """What its owner was told about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """Where a controller found what it needs; commands beside it look there, too."""
 
@@ -57,12 +85,16 @@ class Memory:
     """All that matters in every round, as it is in the file; the store keeps it so."""
 
     nodes: dict[str, Remembered] = field(default_factory=dict)
+    jobs: dict[str, RememberedJob] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     holds: dict[str, str] = field(default_factory=dict)
     breaker: Breaker = field(default_factory=Breaker)
     offenders: frozenset[str] = frozenset()
     unreadable: frozenset[str] = frozenset()
     """Nodes whose entry is damaged."""
+
+    unreadable_jobs: frozenset[str] = frozenset()
+    """Jobs whose entry is damaged: nothing is done with them."""
 
 
 class SlurmStore:
@@ -80,10 +112,24 @@ class SlurmStore:
         with self._errors_named():
             if path is not None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self._path, timeout=10.0, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+            self._write_ahead()
             self._db.execute("PRAGMA synchronous = FULL")
             self._set_up()
+
+    def _write_ahead(self) -> None:
+        """Let others read while one writes; whoever comes while that begins is not waited for."""
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > deadline:
+                    raise
+                time.sleep(_BUSY_PAUSE_S)
+            else:
+                return
 
     def _set_up(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")  # two controllers may start at once
@@ -92,6 +138,7 @@ class SlurmStore:
             for statement in _SCHEMA.split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        self._db.execute(_JOBS)
         self._db.execute("COMMIT")
         if version not in (0, _VERSION):
             self._db.close()
@@ -132,6 +179,16 @@ class SlurmStore:
         ):
             self._delete(table, name)
             known.pop(name, None)
+
+    def put_job(self, job: str, remembered: RememberedJob) -> None:
+        """Store what is known of a job."""
+        self._put("jobs", job, _dump(remembered))
+        self._memory.jobs[job] = remembered
+
+    def forget_job(self, job: str) -> None:
+        """Forget a job."""
+        self._delete("jobs", job)
+        self._memory.jobs.pop(job, None)
 
     def ask(self, node: str, request: Request) -> None:
         """Record a request; an earlier one for the node that was not taken up is dropped."""
@@ -200,6 +257,13 @@ class SlurmStore:
             except ValueError:
                 unreadable.add(name)
         found.unreadable = frozenset(unreadable)
+        damaged = set()
+        for name, body in self._read("SELECT name, body FROM jobs"):
+            try:
+                found.jobs[name] = from_plain(RememberedJob, json.loads(body))
+            except ValueError:
+                damaged.add(name)
+        found.unreadable_jobs = frozenset(damaged)
         for name, body in self._read("SELECT name, body FROM requests"):
             found.requests[name] = self._load(Request, body)
         for name, body in self._read("SELECT name, body FROM holds"):

@@ -11,13 +11,14 @@ from holdfast.adapters.slurm.reasons import Word, word_of
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """The same text in every version since 22.05."""
 
-JOBS_FORMAT: Final = "%A|%T|%N"
+JOBS_FORMAT: Final = "%i|%T|%N"
 
 _REASON: Final = re.compile(r" Reason=(.*?) \[([^\[\]]*@\d{4}-\d\d-\d\dT[\d:]+)\]")
 _NAME: Final = "NodeName="
 _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 
 _CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
+_IDLE: Final = frozenset(("IDLE",))
 _DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
 _ASLEEP: Final = frozenset(
     ("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "POWER_UP", "POWERING_UP")
@@ -42,6 +43,11 @@ class NodeFacts:
     """Names one start of its slurmd in one boot; another after every reboot."""
 
     instance_id: str = ""
+    address: str = ""
+    """Where slurmctld looks for its slurmd."""
+
+    partition: str = ""
+    """The first of those that it is in."""
 
     @property
     def is_closed(self) -> bool:
@@ -54,6 +60,11 @@ class NodeFacts:
         return not self.state & (_DEAF | _ASLEEP)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether Slurm calls it idle, and nothing else."""
+        return self.state == _IDLE
+
+    @property
     def is_asleep(self) -> bool:
         """Whether Slurm's power saving has switched it off, or is about to switch it."""
         return bool(self.state & _ASLEEP)
@@ -64,6 +75,8 @@ class JobFacts:
     """One job that holds nodes."""
 
     id: str
+    """As ``scontrol`` takes it: ``7``, or ``7_2`` for a task of an array."""
+
     state: str
     nodes: tuple[str, ...]
 
@@ -91,7 +104,8 @@ def parse_jobs(text: str) -> list[JobFacts]:
         parts = line.strip().split("|")
         if len(parts) != 3:
             raise ValueError(f"squeue said {line[:100]!r}")
-        jobs.append(JobFacts(parts[0], parts[1], expand(parts[2])))
+        leader = parts[0].partition("+")[0]  # a heterogeneous job is one
+        jobs.append(JobFacts(leader, parts[1], expand(parts[2])))
     return jobs
 
 
@@ -110,6 +124,8 @@ def _node(line: str) -> NodeFacts:
         reason_set,
         f"{_value(line, ' BootTime=')}/{_value(line, ' SlurmdStartTime=')}",
         _value(line, " InstanceId="),
+        _value(line, " NodeAddr="),
+        _value(line, " Partitions=").partition(",")[0],
     )
 
 

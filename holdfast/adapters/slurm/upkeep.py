@@ -1,14 +1,21 @@
 """What has to be put right without a decision, before each round of who leads."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from holdfast.adapters.slurm.reasons import Author
 from holdfast.adapters.slurm.state import SlurmStore
 from holdfast.adapters.slurm.text import NodeFacts
-from holdfast.adapters.slurm.views import Known, closing_reason, is_to_open, request_of
+from holdfast.adapters.slurm.views import (
+    Known,
+    closing_reason,
+    has_leftovers,
+    is_lost,
+    is_to_open,
+    request_of,
+)
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected
 from holdfast.model.names import SlurmReason
@@ -17,7 +24,9 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
 Mark = Callable[[str, NodeRecord], None]
-"""Closes or opens a node to match its record."""
+"""Does something with a node, by its record."""
+
+Trouble = InputRejected | CallFailed
 
 _AGAIN_S: Final = 5.0
 """The same thing is put right no more often, so that there is no fight with who puts it wrong."""
@@ -42,19 +51,33 @@ class Upkeep:
     What fails is told, and tried again later; a round is made all the same.
     """
 
-    def __init__(self, mark: Mark, store: SlurmStore, clock: Clock, events: EventSink) -> None:
+    def __init__(
+        self, mark: Mark, clear: Mark, store: SlurmStore, clock: Clock, events: EventSink
+    ) -> None:
+        """Put right with these.
+
+        Args:
+            mark: closes or opens a node to match its record.
+            clear: ends on a closed node what Slurm takes for running there.
+            store: what is remembered.
+            clock: the time.
+            events: is told of what cannot be used, and of calls that failed.
+
+        """
         self._mark = mark
+        self._clear = clear
         self._store = store
         self._clock = clock
         self._events = events
         self._done_at: dict[str, float] = {}
-        self._told: set[InputRejected] = set()
+        self._told: set[Trouble] = set()
 
     def run(
         self,
         facts: Mapping[str, NodeFacts],
         known: Mapping[str, Known],
         damaged: Mapping[str, str],
+        opened: Collection[str],
     ) -> bool:
         """Put right what is found wrong; whether any node was changed.
 
@@ -62,15 +85,18 @@ class Upkeep:
             facts: all nodes of Slurm.
             known: those that are ours to look after.
             damaged: nodes of which something cannot be read: ``REPORT`` or ``ENTRY``.
+            opened: nodes whose deep health check is about to begin: they stay open.
 
         """
         limit = time.monotonic() - _AGAIN_S
         self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
-        self._tell(set(_mistakes(facts, known, damaged)))
+        lost = (one for one in known.values() if is_lost(one, self._clock.now()))
+        self._tell({*_mistakes(facts, known, damaged), *map(_unreached, lost)})
         memory = self._store.read()
         for name in memory.nodes.keys() - known.keys() - memory.unreadable:
             self._try(f"forgetting {name}", partial(self._store.forget_node, name))
-        mends = [mend for one in known.values() for mend in self._mends(one)]
+        marked = [one for name, one in known.items() if name not in opened]
+        mends = [mend for one in marked for mend in self._mends(one)]
         for what, act in mends[:_AT_ONCE]:
             self._try(what, act)
         return bool(mends)
@@ -80,13 +106,18 @@ class Upkeep:
         if facts is None or before is None or request_of(facts, self._clock.now()) is not None:
             return
         record = before.record
-        if closing_reason(facts, record) is not None or is_to_open(facts, record, was_closed=False):
+        if has_leftovers(known):
+            what = f"clearing what was to end on {known.name}"
+            yield what, partial(self._clear, known.name, record)
+        elif closing_reason(facts, record) is not None or is_to_open(
+            facts, record, self._clock.now(), was_closed=False
+        ):
             what = f"putting right the mark of {known.name}"
             yield what, partial(self._mark, known.name, record)
 
-    def _tell(self, found: set[InputRejected]) -> None:
+    def _tell(self, found: set[Trouble]) -> None:
         """Tell of what cannot be used, once while it is there."""
-        for one in sorted(found - self._told, key=lambda event: (event.node, event.key)):
+        for one in sorted(found - self._told, key=str):
             self._events.emit(one)
         self._told = found
 
@@ -98,6 +129,16 @@ class Upkeep:
         except BackendError as error:
             self._events.emit(CallFailed(what=what, error=str(error)))
         self._done_at[what] = time.monotonic()
+
+
+def _unreached(known: Known) -> CallFailed:
+    address = "" if known.facts is None else known.facts.address
+    return CallFailed(
+        what=f"slurmctld's search for slurmd of {known.name} at {address}",
+        error="the agent of its machine is heard; if a new machine has another address, use a DNS"
+        " name as NodeAddr, or correct slurm.conf; delete a dynamic node of Slurm 22.05, scontrol"
+        f" delete nodename={known.name}, and restart its slurmd",
+    )
 
 
 def _mistakes(

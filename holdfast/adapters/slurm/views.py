@@ -3,19 +3,27 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.slurm.reasons import Author, our_reason
 from holdfast.adapters.slurm.reports import Heard
 from holdfast.adapters.slurm.state import Memory, Remembered
 from holdfast.adapters.slurm.text import NodeFacts
-from holdfast.model.health import Urgency
-from holdfast.model.nodes import NodeRecord, NodeView, Phase
+from holdfast.adapters.slurm.verdicts import faults_of, verdict_name
+from holdfast.model.health import Remedy, Urgency
+from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 from holdfast.model.requests import Request
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which it is the agent's word in the present boot that counts."""
+
+_PATIENCE: Final = timedelta(minutes=2)
+"""From the first word of an agent to that of slurmd, which are started by the same boot."""
+
+_REBOOTED: Final = "Node unexpectedly rebooted"
+_SETTLES: Final = timedelta(minutes=1)
+"""For so long after its release Slurm may take a node down for the reboot of its repair."""
 
 _MAINTENANCE: Final = frozenset(("MAINT", "MAINTENANCE"))
 _AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
@@ -31,6 +39,8 @@ class Known:
 
     heard: Heard | None
     remembered: Remembered | None
+    verdict: Heard | None = None
+    """What a check found on the node that was no job of ours."""
 
     @property
     def machine(self) -> str:
@@ -105,6 +115,8 @@ def node_view(
     heard: datetime | None,
     jobs: tuple[str, ...],
     now: datetime,
+    check: CheckResult | None = None,
+    pair: PairOutcome | None = None,
 ) -> NodeView:
     """The node as the core sees it."""
     report = known.heard.report if known.heard is not None else None
@@ -113,11 +125,14 @@ def node_view(
         provider_id=known.machine,
         record=record,
         boot_id="" if report is None else report.boot_id,
-        faults=() if report is None else report.faults,
+        faults=() if report is None else (*report.faults, *faults_of(known.verdict, known.heard)),
         heartbeat_at=heard,
         request=memory.requests.get(known.name) or request_of(known.facts, now),
         held=held_by(known.facts, memory.holds.get(known.name, "")),
         running_jobs=jobs,
+        group="" if known.facts is None else known.facts.partition,
+        check=check,
+        pair=pair,
     )
 
 
@@ -156,19 +171,66 @@ def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
     return None if "FAIL" in facts.state and is_said else wanted
 
 
-def is_to_open(facts: NodeFacts, record: NodeRecord, *, was_closed: bool) -> bool:
+def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_closed: bool) -> bool:
     """Whether a node is to be given to jobs again: whoever closed it was ours, or Slurm itself.
+
+    A node that was just released may be taken down by Slurm once more for the reboot of its repair:
+    slurmctld judges by boot times that slurmd tells to a second or so.
 
     Args:
         facts: the node.
         record: its new record.
+        now: the present time.
         was_closed: whether it was ours to keep from jobs until now.
 
     """
     if record.phase is not Phase.SCHEDULABLE or not facts.is_closed:
         return False
+    if _is_down_for_boot(facts) and now - record.phase_since < _SETTLES:
+        return True
     ours = (Author.HOLDFAST, *((Author.NOBODY, Author.SLURM) if was_closed else ()))
     return facts.word.author in ours
+
+
+def _is_down_for_boot(facts: NodeFacts) -> bool:
+    """Whether Slurm took a node down as it has booted.
+
+    24.11 says so only where there was no reason before, and our release leaves a blank one. Nobody
+    else can take a node down without a reason.
+    """
+    text = facts.word.text
+    return text.startswith(_REBOOTED) or (not text and "DOWN" in facts.state)
+
+
+def is_renewed(record: NodeRecord) -> bool:
+    """Whether the machine of a node that joins has replaced another."""
+    course = record.course
+    is_replaced = course is not None and course.remedy is Remedy.REPLACE
+    return record.phase is Phase.JOINING and is_replaced
+
+
+def is_lost(known: Known, now: datetime) -> bool:
+    """Whether a machine has come back for its agent, and not for Slurm.
+
+    A new machine often has another address, and that of a static node is what slurm.conf says.
+    """
+    facts, heard, before = known.facts, known.heard, known.remembered
+    if facts is None or heard is None or before is None or facts.is_heard:
+        return False
+    since = before.record.phase_since
+    joins = before.record.phase is Phase.JOINING and now - since >= _PATIENCE
+    return joins and heard.at is not None and heard.at > since
+
+
+def has_leftovers(known: Known) -> bool:
+    """Whether Slurm waits for jobs to end on a machine that has booted since they ran there.
+
+    For those of a machine that was replaced it may wait for ever.
+    """
+    facts, before = known.facts, known.remembered
+    if facts is None or before is None or before.record.phase is not Phase.JOINING:
+        return False
+    return "COMPLETING" in facts.state and bool(before.slurmd) and _is_back(known)
 
 
 def _is_back(known: Known) -> bool:
@@ -195,6 +257,7 @@ def known_nodes(
             facts=facts.get(name),
             heard=heard.get(name),
             remembered=memory.nodes.get(name),
+            verdict=heard.get(verdict_name(name)),
         )
         for name in sorted(names - memory.unreadable)
     }

@@ -4,12 +4,14 @@ import os
 import select
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.slurm.commands import Slurm
+from holdfast.adapters.slurm.reasons import word_of
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.slurm.text import NodeFacts
 from holdfast.model.errors import BackendError
@@ -34,6 +36,7 @@ class NodeWatch:
         self._is_stale = False
         self._read_at: datetime | None = None
         self._answered: dict[str, datetime] = {}
+        self._left: dict[str, str] = {}
         self._stopped = threading.Event()
         self.error = ""
         """Why nothing can be read just now."""
@@ -80,7 +83,7 @@ class NodeWatch:
         with self._lock:
             self._is_stale = False
             try:
-                facts = self._slurm.nodes()
+                facts = {name: self._freed(one) for name, one in self._slurm.nodes().items()}
             except BackendError as error:
                 self.error = str(error)
                 raise
@@ -89,9 +92,36 @@ class NodeWatch:
             self._facts, self._read_at, self.error = facts, now, ""
         return facts
 
+    def read_one(self, node: str) -> NodeFacts:
+        """A node as it is at this moment.
+
+        Raises:
+            BackendError: it cannot be read.
+
+        """
+        facts = self._slurm.nodes(node)[node]
+        with self._lock:
+            return self._freed(facts)
+
     def answered_at(self, node: str) -> datetime | None:
         """When its slurmd was last known to answer."""
         return self._answered.get(node)
+
+    def _freed(self, one: NodeFacts) -> NodeFacts:
+        """A node without a reason that was left over when Slurm added its own to it.
+
+        Since 24.11 the reason of a node that is given to jobs again stays where it is, without a
+        meaning; of one that then goes down by itself it says ``old reason : Not responding``.
+        """
+        text = one.word.text
+        if text and not one.is_closed:
+            self._left[one.name] = text
+            return one
+        left = self._left.get(one.name)
+        if left is not None and text.startswith(f"{left} :"):
+            return replace(one, word=word_of(text[len(left) :]))
+        self._left.pop(one.name, None)
+        return one
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -1,0 +1,143 @@
+"""Nodes that are kept: for a job that is resumed, and as a spare pool."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from holdfast.adapters.slurm.job_commands import JobCommands
+from holdfast.adapters.slurm.job_text import BatchJob, Reservation, joined
+from holdfast.adapters.slurm.job_views import NodeState
+
+JOB: Final = "HOLDFAST_"
+SPARE: Final = "HOT_SPARE_"
+"""What the names of reservations begin with; the second as in Slurm's own nonstop plugin."""
+
+_DURATION: Final = timedelta(minutes=30)
+"""Of a job's reservation; renewed at half time. If no controller is left, Slurm ends it."""
+
+
+class ClusterNodes(Protocol):
+    """The nodes of the cluster."""
+
+    def node_state(self, node: str) -> NodeState:
+        """How a node is, for all that is known."""
+        ...
+
+    def idle_nodes(self) -> frozenset[str]:
+        """Nodes that Slurm calls idle, and nothing else."""
+        ...
+
+
+class Reservations:
+    """Those of one cluster; ``look`` before each use."""
+
+    def __init__(self, slurm: JobCommands, nodes: ClusterNodes, spares: Mapping[str, int]) -> None:
+        self._slurm = slurm
+        self._nodes = nodes
+        self._spares = spares
+        self._all: dict[str, Reservation] = {}
+
+    def look(self) -> None:
+        """Read them."""
+        self._all = self._slurm.reservations()
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The jobs that have one."""
+        return frozenset(name.removeprefix(JOB) for name in self._all if name.startswith(JOB))
+
+    def of(self, job: str) -> tuple[str, ...]:
+        """The nodes that are kept for a job."""
+        kept = self._all.get(JOB + job)
+        return () if kept is None else kept.nodes
+
+    def free(self, partition: str) -> tuple[str, ...]:
+        """Where a job of a partition could go: spare nodes, then those that are idle."""
+        spares = [name for name in self._spare_nodes(partition) if self._is_good(name)]
+        return (*spares, *self._idle(partition))
+
+    def make(self, job: BatchJob, had: Iterable[str]) -> str:
+        """Keep nodes for a job that is resumed.
+
+        Args:
+            job: which.
+            had: the nodes that it had; it gets those again that are good.
+
+        Returns:
+            The name of the reservation; empty if no node is good.
+
+        """
+        name, needed = JOB + job.id, max(job.wants, len(job.nodes))
+        candidates = dict.fromkeys((*had, *self.of(job.id)))
+        chosen = [node for node in candidates if self._is_good(node)][:needed]
+        if len(chosen) < needed and not job.pinned:
+            more = (node for node in self.free(job.partition) if node not in chosen)
+            chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
+        if not chosen:
+            return ""
+        if name not in self._all:
+            self._slurm.reserve(name, chosen, job.user, _DURATION)
+        elif set(self._all[name].nodes) != set(chosen):
+            self._slurm.update_reservation(name, f"nodes={joined(chosen)}")
+        self._all[name] = Reservation(name=name, nodes=tuple(chosen), ends_at=None)
+        self._give(job.partition, chosen)
+        return name
+
+    def renew(self, job: str, now: datetime) -> None:
+        """Keep the nodes of a job for longer, if that is due."""
+        kept = self._all[JOB + job]
+        if kept.ends_at is not None and kept.ends_at < now + _DURATION / 2:
+            minutes = _DURATION.total_seconds() / 60
+            self._slurm.update_reservation(kept.name, f"endtime=now+{minutes:.0f}minutes")
+
+    def end(self, job: str, holder: BatchJob | None) -> None:
+        """Keep nothing for a job any more. One that runs in its reservation runs on."""
+        name = JOB + job
+        if holder is not None and holder.reservation == name and not holder.is_over:
+            self._slurm.update_job(job, "reservationname=")
+        self._slurm.end_reservation(name)
+        self._all.pop(name, None)
+
+    def keep_spares(self) -> None:
+        """Make the spare pool as large as it is to be, as far as nodes are idle."""
+        for partition, count in self._spares.items():
+            name = SPARE + partition
+            kept = self._all.get(name)
+            has = 0 if kept is None else len(kept.nodes)
+            can_have = has + (len(self._idle(partition)) if has < count else 0)
+            size = min(count, can_have)
+            if size > 0 and kept is None:
+                self._slurm.keep_spares(name, partition, size)
+            elif size != has and size > 0:
+                self._slurm.update_reservation(name, f"nodecnt={size}")
+            if size != has:
+                self.look()
+        for name in [one for one in self._all if one.startswith(SPARE)]:
+            if name.removeprefix(SPARE) not in self._spares:
+                self._slurm.end_reservation(name)
+                del self._all[name]
+
+    def _give(self, partition: str, used: Iterable[str]) -> None:
+        """Let go of spare nodes that a job was given; the others are taken again at once."""
+        name = SPARE + partition
+        spares = self._all.get(name)
+        if spares is not None and set(spares.nodes) & set(used):
+            self._slurm.end_reservation(name)
+            del self._all[name]
+            left = len(set(spares.nodes) - set(used))
+            if left:
+                self._slurm.keep_spares(name, partition, left)
+            self.look()
+
+    def _spare_nodes(self, partition: str) -> tuple[str, ...]:
+        spares = self._all.get(SPARE + partition)
+        return () if spares is None else spares.nodes
+
+    def _idle(self, partition: str) -> list[str]:
+        idle = self._nodes.idle_nodes()
+        for kept in self._all.values():
+            idle -= set(kept.nodes)
+        return sorted(idle & self._slurm.partition_nodes(partition)) if idle else []
+
+    def _is_good(self, node: str) -> bool:
+        return self._nodes.node_state(node).is_good

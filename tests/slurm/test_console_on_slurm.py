@@ -1,0 +1,36 @@
+"""What the console shows of a cluster of Slurm, and what becomes of a wish."""
+
+from contextlib import closing
+
+from slurm_fleet_at_work import Fleet
+
+from holdfast.api.console_source import Act, Wish
+from holdfast.apps.api.console import ConsoleSource
+from holdfast.apps.cli.where import Where
+from holdfast.apps.clock import SystemClock
+
+
+def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
+    fleet.control()
+    job = fleet.run_job("-N1", "--comment=auto-resume=1")
+    with closing(ConsoleSource(Where(state_dir=fleet.state_dir), SystemClock())) as source:
+        fleet.until(lambda: source.look()["jobs"])
+        tables = source.look()
+        [row] = tables["jobs"].values()
+        assert job in row["name"]
+        assert source.job(row["name"])["ranks"][0]["node"] == "node1"
+        assert tables["nodes"]["slurm node1"]["job"] == row["name"]
+        looks = {one["name"]: one["look"] for one in tables["nodes"].values()}
+        assert looks == dict.fromkeys(fleet.machines, "healthy")
+
+        source.ask(Wish(act=Act.HOLD, fleet="slurm", node="node3", why="vendor"), "ada")
+        source.ask(Wish(act=Act.REBOOT, fleet="slurm", node="node2"), "ada")
+        fleet.until(
+            lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
+        )
+
+        assert source.look()["nodes"]["slurm node3"]["held"] == "vendor (ada)"
+        [past] = source.look()["incidents"].values()
+        assert (past["node"], "ada" in past["message"]) == ("node2", True)
+        assert source.node("slurm", "node2")["incidents"][0]["id"] == past["id"]
+        assert [one["job"] for one in source.goodput()["jobs"]] == [row["name"]]

@@ -1,0 +1,119 @@
+"""Deep health checks as jobs, on a real Slurm: nobody gets a node before it has passed."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from slurm_fleet_at_work import Fleet, on_both_versions, stays
+
+from holdfast.adapters.slurm.check_commands import PREFIX
+from holdfast.apps.main import run
+from holdfast.model.names import Reason, SlurmReason
+from holdfast.testing.slurm_cluster import SlurmCluster
+
+CHECK = """
+import json, os, pathlib, sys, time
+folder, node = pathlib.Path(sys.argv[1]), os.environ["NODE_NAME"]
+with open(folder / "runs", "a") as runs:
+    runs.write(node + chr(10))
+while (folder / f"hold-{node}").exists():
+    time.sleep(0.05)
+bad = (folder / f"bad-{node}").exists()
+said = {"summary": "failed: disk: too slow" if bad else "passed", "measured": {"disk_mb_per_s": 7}}
+pathlib.Path(os.environ["HOLDFAST_CHECK_RESULT"]).write_text(json.dumps(said))
+sys.exit(int(bad))
+"""
+
+
+@pytest.fixture
+def slurm(programs) -> Iterator[SlurmCluster]:
+    with SlurmCluster(programs, nodes=("node1", "node2", "node3"), gpus=2) as cluster:
+        yield cluster
+
+
+def checked(fleet: Fleet, *command: str) -> str:
+    """The provider, and a check that does what the files of the fleet say."""
+    argv = list(command) or [sys.executable, "-c", CHECK, str(fleet.folder)]
+    return f"{fleet.by_command()}\n[slurm.check]\ncommand = {json.dumps(argv)}"
+
+
+def made(fleet: Fleet, node: str) -> int:
+    return (fleet.folder / "runs").read_text(encoding="utf-8").split().count(node)
+
+
+def left(fleet: Fleet) -> list[str]:
+    """Reservations of checks."""
+    said = fleet.scontrol("-o", "show", "reservation")
+    return re.findall(rf"{PREFIX}\w+", said)
+
+
+def ask(fleet: Fleet, capsys, node: str) -> None:
+    assert run(["check", "deep", node, "--yes", "--state-dir", str(fleet.state_dir)]) == 0
+    capsys.readouterr()
+
+
+@on_both_versions
+def test_a_node_that_joins_is_checked_first_whatever_becomes_of_the_controller(
+    fleet: Fleet,
+) -> None:
+    hold = fleet.folder / "hold-node1"
+    hold.touch()
+    settings = {"nodes": "deep_check_on_start = true", "provider": checked(fleet), "wait": False}
+    first = fleet.control(**settings)
+    fleet.until(lambda: fleet.phase("node2") == fleet.phase("node3") == "schedulable")
+    job = fleet.slurm.submit("-N1", "-w", "node1", script="true")
+
+    fleet.until(lambda: fleet.slurm.state("node1") == {"ALLOCATED", "FAIL"} and not left(fleet))
+    assert fleet.reason("node1").startswith(f"{SlurmReason.OURS} checking")
+    first.kill()
+    fleet.control(**settings)
+    stays(lambda: fleet.slurm.jobs()[job] == "PENDING", 1.0)
+    hold.unlink()
+
+    fleet.until(lambda: fleet.slurm.jobs()[job] == "COMPLETED")
+    assert [made(fleet, node) for node in fleet.machines] == [1, 1, 1]
+    record = fleet.record("node1")
+    assert [(one.passed, one.measured) for one in record.checks] == [(True, {"disk_mb_per_s": 7})]
+    assert fleet.orders == []
+
+
+def test_a_node_that_fails_or_never_reports_back_is_replaced_and_checked_again(
+    fleet: Fleet,
+) -> None:
+    (fleet.folder / "bad-node1").touch()
+    (fleet.folder / "hold-node2").touch()
+    nodes = 'deep_check_on_start = true\ndeep_check_timeout = "8s"'
+    fleet.control(nodes=nodes, provider=checked(fleet), wait=False)
+    fleet.until(lambda: len(fleet.orders) == 2)
+
+    reasons = {one.node: one.reason for one in fleet.incidents}
+    assert reasons == {"node1": Reason.CHECK_FAILED, "node2": Reason.CHECK_NEVER_ENDED}
+    assert sorted(fleet.orders) == [["replace", "node1"], ["replace", "node2"]]
+    assert fleet.reason("node1") == f"{SlurmReason.REPLACE} {SlurmReason.OURS} {reasons['node1']}"
+    fleet.until(lambda: not left(fleet) and "RUNNING" not in fleet.slurm.jobs().values())
+    for name in ("bad-node1", "hold-node2"):
+        (fleet.folder / name).unlink()
+    for node in ("node1", "node2"):
+        fleet.machines[node].renew()
+    fleet.until_recovered("node1")
+    fleet.until_recovered("node2")
+    fleet.until(lambda: all(fleet.is_idle(node) for node in fleet.machines))
+    assert made(fleet, "node1") == 2
+    fleet.until(lambda: not left(fleet))
+
+
+def test_a_check_that_cannot_be_run_is_told_and_is_not_the_nodes_fault(
+    fleet: Fleet, capsys, monkeypatch
+) -> None:
+    monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])
+    controller = fleet.control(provider=checked(fleet, "/no/such/check"))
+    ask(fleet, capsys, "node1")
+
+    fleet.until(lambda: "it ended with 127" in controller.log)
+
+    assert "deep health check of node1" in controller.log
+    fleet.until(lambda: {"IDLE", "FAIL"} <= fleet.slurm.state("node1"))
+    stays(lambda: fleet.phase("node1") == "checking" and not fleet.orders, 1.0)
+    assert controller.log.count("it ended with 127") == 1

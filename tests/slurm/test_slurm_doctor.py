@@ -1,0 +1,262 @@
+"""What would make auto-resume fail is found, each trap by a cluster that is in it."""
+
+import json
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slurm_fleet_at_work import on_both_versions
+from supervised_cluster import Supervised, skip_without_compiler
+
+from holdfast.adapters.slurm.examined import Agent, Examined
+from holdfast.adapters.slurm.leadership import FileLock
+from holdfast.adapters.slurm.traps import TRAPS, Severity, examine
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+
+SOUND = Examined(
+    settings={
+        "JobRequeue": "1",
+        "MaxBatchRequeue": "11",
+        "Prolog[0]": "/etc/slurm/prolog",
+        "SchedulerParameters": "permit_job_expansion,nohold_on_prolog_fail",
+        "ReturnToService": "2",
+        "SlurmdTimeout": "300 sec",
+        "KillWait": "120 sec",
+        "KillOnBadExit": "1",
+        "UnkillableStepTimeout": "50 sec",
+        "MessageTimeout": "10 sec",
+        "RequeueExit": "(null)",
+        "JobFileAppend": "1",
+        "PrivateData": "cloud",
+        "RebootProgram": "/sbin/reboot",
+        "ResumeProgram": "/r",
+        "SuspendProgram": "/s",
+        "SuspendTime": "3600 sec",
+        "AuthInfo": "socket=/run/munge.sock,cred_expire=30",
+    },
+    nodes={"n1": {"State": "MIXED+FAIL", "NodeAddr": "n1"}},
+    reservations=("HOT_SPARE_dev",),
+    plugin="optional /x/holdfast_auto_resume.so supervisor=/usr/bin/holdfast",
+    agents={"n1": Agent(age=timedelta(minutes=1), skew=timedelta(seconds=1))},
+    is_controlled=True,
+    replace="ec2-autoscaling",
+    reboot="slurm-reboot",
+    max_retries=10,
+)
+EXPANDS = "permit_job_expansion"
+
+
+def with_settings(**settings: str) -> Examined:
+    return replace(SOUND, settings={**SOUND.settings, **settings})
+
+
+def with_nodes(**values: str) -> Examined:
+    return replace(SOUND, nodes={"n1": {**SOUND.nodes["n1"], **values}})
+
+
+PLANTED: list[tuple[str, Examined]] = [
+    ("slurmctld-away", replace(SOUND, trouble="Unable to contact slurm controller")),
+    ("munge", replace(SOUND, has_munge=False)),
+    ("plugin-missing", replace(SOUND, plugin="")),
+    ("plugin-missing", replace(SOUND, plugin="", has_plugstack=False)),
+    ("plugin-does-not-load", replace(SOUND, has_option=False)),
+    ("plugin-required", replace(SOUND, plugin=SOUND.plugin.replace("optional", "required"))),
+    ("supervisor-missing", replace(SOUND, has_supervisor=False)),
+    ("controller-away", replace(SOUND, is_controlled=False)),
+    ("agents-missing", replace(SOUND, agents={})),
+    ("agents-silent", replace(SOUND, agents={
+        "n1": Agent(age=timedelta(minutes=1, microseconds=1), skew=timedelta())})),
+    ("clocks", replace(SOUND, agents={
+        "n1": Agent(age=timedelta(), skew=timedelta(seconds=1, microseconds=1))})),
+    ("job-requeue", with_settings(JobRequeue="0")),
+    ("max-batch-requeue", with_settings(MaxBatchRequeue="10")),
+    ("prolog-holds-jobs", with_settings(SchedulerParameters=EXPANDS)),
+    ("prolog-holds-jobs", with_settings(SchedulerParameters=EXPANDS, Prolog="/etc/prolog")),
+    ("job-expansion", with_settings(SchedulerParameters="nohold_on_prolog_fail,no_permit")),
+    ("other-retries", replace(SOUND, max_retries=11)),
+    ("other-retries", replace(SOUND, plugin=f"{SOUND.plugin} --max-retries=3")),
+    ("other-retries", replace(SOUND, plugin=f"{SOUND.plugin} --max-retries=10 --max-retries=3")),
+    ("return-to-service", with_settings(ReturnToService="1")),
+    ("slurmd-timeout", with_settings(SlurmdTimeout="301 sec")),
+    ("slurmd-timeout", with_settings(SlurmdTimeout="0 sec")),
+    ("kill-wait", with_settings(KillWait="121 sec")),
+    ("kill-on-bad-exit", with_settings(KillOnBadExit="0")),
+    ("unkillable-steps", with_settings(UnkillableStepTimeout="49 sec")),
+    ("requeue-exit", with_settings(RequeueExit="75")),
+    ("job-file-append", with_settings(JobFileAppend="0")),
+    ("private-nodes", with_settings(PrivateData="cloud,nodes")),
+    ("gpus-missing", with_nodes(State="IDLE+INVALID_REG")),
+    ("reboot-program", with_settings(RebootProgram="(null)")),
+    ("power-saving", replace(with_settings(SuspendTime="INFINITE"), replace="slurm-power")),
+    ("power-saving", replace(with_settings(ResumeProgram="(null)"), replace="slurm-power")),
+    ("power-saving", replace(with_settings(SuspendProgram="(null)"), replace="slurm-power")),
+    ("fixed-addresses", with_nodes(NodeAddr="10.0.0.1")),
+    ("cred-expire", with_settings(AuthInfo="(null)")),
+    ("cred-expire", with_settings(AuthInfo="cred_expire=31")),
+    ("no-spares", replace(SOUND, reservations=("HOLDFAST_7",))),
+]  # fmt: skip
+
+
+def test_a_sound_cluster_is_in_no_trap() -> None:
+    assert examine(SOUND) == []
+
+
+@pytest.mark.parametrize(("name", "cluster"), PLANTED, ids=[name for name, _ in PLANTED])
+def test_each_trap_is_found_where_it_is_set_and_no_other(name: str, cluster: Examined) -> None:
+    assert [one.trap for one in examine(cluster)] == [name]
+
+
+def test_every_trap_of_the_table_is_planted_here() -> None:
+    assert {name for name, _ in PLANTED} == {trap.name for trap in TRAPS}
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        replace(with_settings(RebootProgram="(null)"), reboot="ec2"),
+        with_settings(ResumeProgram="(null)", SuspendTime="INFINITE"),
+        with_nodes(NodeAddr="10.0.0.1", State="IDLE+CLOUD"),
+        with_nodes(NodeAddr="127.0.0.1"),
+        replace(with_nodes(NodeAddr="10.0.0.1"), replace=""),
+        replace(SOUND, agents=None, is_controlled=None),
+        with_settings(**{"Prolog[0]": "(null)", "SchedulerParameters": EXPANDS}),
+        replace(SOUND, max_retries=None, plugin=f"{SOUND.plugin} --max-retries=3"),
+        replace(SOUND, max_retries=3, plugin=f"{SOUND.plugin} --poll=3s --max-retries=3"),
+        with_settings(SlurmdTimeout="1 sec", KillWait="0 sec"),
+        replace(SOUND, agents={"n1": Agent(age=timedelta(), skew=-timedelta(days=1))}),
+    ],
+)  # fmt: skip
+def test_what_matters_only_to_others_is_no_trap(cluster: Examined) -> None:
+    assert examine(cluster) == []
+
+
+def test_of_a_cluster_that_does_not_answer_no_setting_is_judged() -> None:
+    assert [one.trap for one in examine(Examined(trouble="away"))] == ["slurmctld-away"]
+
+
+def test_of_many_nodes_a_few_are_named() -> None:
+    many = replace(SOUND, nodes={f"n{number}": {} for number in range(9)}, agents={})
+
+    assert [one.found for one in examine(many)] == ["no report of: n0, n1, n2, n3, n4 and 4 more"]
+
+
+SETTINGS = {
+    "ReturnToService": "2",
+    "KillOnBadExit": "1",
+    "JobFileAppend": "1",
+    "SchedulerParameters": "bf_interval=1,nohold_on_prolog_fail,permit_job_expansion",
+    "UnkillableStepTimeout": "60",
+    "MaxBatchRequeue": "20",
+}
+
+
+class Doctor:
+    """The doctor of a cluster, with the configuration of its controller."""
+
+    def __init__(self, cluster: Supervised, folder: Path) -> None:
+        self._cluster = cluster
+        self._config = folder / "controller.toml"
+        self.reports, self.state = folder / "reports", folder / "state"
+        for part in (self.reports, self.state):
+            part.mkdir()
+        self._config.write_text(
+            f"""
+            platform = "slurm"
+            [slurm]
+            report_dir = "{self.reports}"
+            state_dir = "{self.state}"
+            conf = "{cluster.slurm.conf}"
+            [provider]
+            replace = "slurm-power"
+            reboot = "slurm-reboot"
+            """,
+            encoding="utf-8",
+        )
+
+    def examine(self, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
+        done = self._cluster.cli(
+            "slurm", "doctor", f"--config={self._config}", "--output=json", *options
+        )
+        assert done.stderr == ""
+        return done.returncode, {one["trap"]: one for one in json.loads(done.stdout)}
+
+    def report(self, node: str, *, age_s: float = 0.0) -> None:
+        path = self.reports / f"{node}.json"
+        report = {"node": node, "boot_id": "b", "sequence": 1,
+                  "reported_at": "2026-01-01T00:00:00+00:00"}  # fmt: skip
+        path.write_text(json.dumps({"machine": "m", "report": report}), encoding="utf-8")
+        written = path.stat().st_mtime - age_s
+        os.utime(path, (written, written))
+
+
+def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
+    programs: SlurmPrograms, tmp_path: Path
+) -> None:
+    skip_without_compiler(programs)
+    settings = dict(SETTINGS)
+    if programs.is_old:
+        del settings["MaxBatchRequeue"]  # came later
+    with SlurmCluster(programs, nodes=("node1", "node2"), settings=settings) as slurm:
+        cluster = Supervised(slurm, programs, tmp_path)
+        doctor = Doctor(cluster, tmp_path)
+        code, found = doctor.examine()
+        assert code == ExitCode.FAILED
+        assert found.keys() == {
+            "plugin-missing", "controller-away", "agents-missing", "no-spares",
+        }  # fmt: skip
+
+        assert cluster.install().returncode == 0
+        slurm.run("scontrol", "create", "reservation", "reservationname=HOT_SPARE_dev",
+                  "nodes=node2", "users=root", "starttime=now", "duration=60")  # fmt: skip
+        doctor.report("node1", age_s=90)
+        doctor.report("node2")
+        lock = FileLock(doctor.state, may_take=True)
+        assert lock.is_held()
+        try:
+            code, found = doctor.examine()
+            assert found.keys() == {"agents-silent"}
+            assert found["agents-silent"]["severity"] == Severity.WARNING
+            assert code == ExitCode.OK
+            assert doctor.examine("--strict")[0] == ExitCode.FAILED
+        finally:
+            lock.close()
+
+        _break_plugin(cluster)
+        assert doctor.examine()[1].keys() >= {"plugin-does-not-load", "supervisor-missing"}
+
+        slurm.stop_controller()
+        assert doctor.examine()[1].keys() == {"slurmctld-away"}
+        slurm.start_controller()
+
+
+def _break_plugin(cluster: Supervised) -> None:
+    library = next((cluster.prefix / "usr/local/lib/holdfast").iterdir())
+    library.write_bytes(b"of another Slurm")
+    cluster.program.unlink()
+
+
+@on_both_versions
+def test_a_real_cluster_with_the_defaults_is_in_the_traps_of_its_settings(
+    programs: SlurmPrograms, tmp_path: Path
+) -> None:
+    planted: dict[str, str] = {
+        "JobRequeue": "0", "RequeueExit": "75", "PrivateData": "nodes", "KillWait": "200",
+        "SlurmdTimeout": "400", "UnkillableStepTimeout": "20", "MessageTimeout": "10",
+        "SuspendTime": "INFINITE",
+    }  # fmt: skip
+    with SlurmCluster(programs, nodes=("node1",), gpus=2, settings=planted) as slurm:
+        slurm.lose_gpus("node1", 1)
+        slurm.until(lambda: "INVALID_REG" in slurm.state("node1"))
+        cluster = Supervised(slurm, programs, tmp_path)
+        found = Doctor(cluster, tmp_path).examine()[1]
+
+    assert found.keys() >= {
+        "job-requeue", "requeue-exit", "private-nodes", "kill-wait", "slurmd-timeout",
+        "unkillable-steps", "power-saving", "gpus-missing", "return-to-service",
+        "kill-on-bad-exit", "job-file-append", "prolog-holds-jobs",
+    }  # fmt: skip
+    assert all(one["why"] and one["change"] for one in found.values())

@@ -1,0 +1,177 @@
+"""The job backend on a real Slurm cluster, one call after the other."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from slurm_fleet_at_work import stays
+
+from holdfast.adapters.slurm.job_commands import JobCommands
+from holdfast.adapters.slurm.job_views import HOLD, NodeState
+from holdfast.adapters.slurm.jobs import JobSurroundings, SlurmJobs
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.adapters.slurm.state import FILE, SlurmStore
+from holdfast.apps.clock import SystemClock
+from holdfast.model.errors import BackendError
+from holdfast.model.events import JobInputRejected
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
+from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.testing.fakes import FakeEvents
+from holdfast.testing.slurm_cluster import SlurmCluster
+
+
+class Nodes:
+    """All nodes are well looked after."""
+
+    def __init__(self, slurm: JobCommands) -> None:
+        self._slurm = slurm
+
+    def node_state(self, node: str) -> NodeState:
+        record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=datetime.now(UTC))
+        return NodeState(facts=self._slurm.nodes()[node], record=record)
+
+    def idle_nodes(self) -> frozenset[str]:
+        nodes = self._slurm.nodes().values()
+        return frozenset(one.name for one in nodes if one.state == {"IDLE"})
+
+
+class Port:
+    """A backend at work, and one job of two nodes that runs."""
+
+    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+        self.slurm, self.events = slurm, FakeEvents()
+        self.commands = JobCommands(slurm.conf, timedelta(seconds=15))
+        self.store = SlurmStore(folder / FILE)
+        self.jobs = SlurmJobs(
+            SlurmSettings(report_dir=folder, conf=slurm.conf),
+            self.store,
+            JobSurroundings(
+                clock=SystemClock(),
+                events=self.events,
+                changed=lambda: None,
+                may_act=lambda: True,
+                nodes=Nodes(self.commands),
+                step_of=lambda _: None,
+            ),
+        )
+        self.job = slurm.submit("-N2", "--comment=auto-resume=1 mode=fly", script="srun sleep 600")
+        self.until(lambda one: len(one.ranks) == 2)
+
+    def view(self) -> JobView:
+        (one,) = self.jobs.jobs()
+        return one
+
+    def until(self, is_so: Callable[[JobView], bool]) -> None:
+        self.slurm.until(lambda: any(is_so(one) for one in self.jobs.jobs()))
+
+    def put(self, phase: JobPhase, **changes: object) -> JobRecord:
+        record = replace(self.view().record, phase=phase, **changes)  # type: ignore[arg-type]
+        self.jobs.put(f"job/{self.job}", record)
+        return record
+
+    def stop(self) -> None:
+        now = datetime.now(UTC)
+        failure = Failure(kind=FailureKind.HARDWARE, reason="x", at=now, node="node1")
+        self.put(JobPhase.RUNNING)
+        self.put(JobPhase.STOPPING, failure=failure)
+        for _ in range(2):
+            self.jobs.stop(f"job/{self.job}")
+        assert self.found[2] > datetime.now(UTC) + HOLD / 2, "it is held at once"
+
+    @property
+    def found(self) -> tuple[str, int, datetime | None]:
+        one = self.commands.batch_jobs()[self.job]
+        return one.state, one.restarts, one.eligible_at
+
+
+@pytest.fixture
+def port(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Port]:
+    port = Port(slurm, tmp_path)
+    yield port
+    port.store.close()
+
+
+def test_a_job_is_stopped_held_and_let_go_once_however_often_that_is_asked(port: Port) -> None:
+    record = port.put(JobPhase.RUNNING)
+    assert port.view().record == record
+    (told, *_) = [one for one in port.events.told if isinstance(one, JobInputRejected)]
+    assert (told.job, told.key, told.value) == (f"job/{port.job}", "mode", "fly")
+
+    port.stop()
+    port.until(lambda one: one.is_stop_seen and not one.ranks)
+    state, restarts, eligible_at = port.found
+    assert (state, restarts) == ("PENDING", 1)
+    assert eligible_at is not None
+    assert eligible_at > datetime.now(UTC) + HOLD / 2
+
+    port.put(JobPhase.WAITING)
+    assert {*port.view().rooms} == {"node1", "node2", "node3", "node4"}
+    port.slurm.run("scontrol", "update", f"jobid={port.job}", "starttime=now+20")
+    port.until(lambda _: port.found[2] > datetime.now(UTC) + HOLD / 2)  # is set again
+
+    port.put(JobPhase.STARTING, attempt=2, placement=())
+    assert port.view().ranks == ()
+    for _ in range(2):
+        port.jobs.launch(f"job/{port.job}")
+    port.until(lambda one: len(one.ranks) == 2)
+    port.jobs.launch(f"job/{port.job}")
+    port.put(JobPhase.RUNNING)
+    assert port.found[:2] == ("RUNNING", 1)
+    assert {one.node for one in port.view().ranks} == {"node1", "node2"}
+    port.until(lambda _: "HOLDFAST" not in port.slurm.run("scontrol", "show", "reservation"))
+    assert port.found[:2] == ("RUNNING", 1)
+
+
+def test_a_stop_that_was_lost_is_asked_for_again(port: Port) -> None:
+    port.put(JobPhase.RUNNING)
+    port.put(JobPhase.STOPPING)  # and the controller was killed
+
+    port.until(lambda one: one.is_stop_seen)
+
+    assert port.found[:2] == ("PENDING", 1)
+
+
+def test_a_job_that_ended_well_is_not_run_again(port: Port) -> None:
+    record = port.put(JobPhase.RUNNING)
+    port.slurm.run("scancel", port.job)
+    port.slurm.until(lambda: port.found[0] == "CANCELLED")
+
+    port.jobs.put(f"job/{port.job}", replace(record, phase=JobPhase.STOPPING))
+    with suppress(BackendError):  # it was read before that
+        port.jobs.stop(f"job/{port.job}")
+
+    port.until(lambda one: one.ending is not None)
+    assert port.view().ending is not None
+    assert port.found[:2] == ("CANCELLED", 0)
+    port.put(JobPhase.CANCELLED)
+    assert port.jobs.jobs() == ()
+
+
+def test_a_job_that_has_failed_while_it_was_held_is_ended_and_may_be_requeued_by_its_owner(
+    port: Port,
+) -> None:
+    port.stop()
+    port.until(lambda one: one.is_stop_seen)
+    port.put(JobPhase.FAILED)  # all retries are spent
+
+    port.slurm.until(lambda: port.jobs.jobs() == () and port.found[:2] == ("CANCELLED", 1))
+    port.slurm.run("scontrol", "requeue", port.job)
+
+    stays(lambda: port.jobs.jobs() is not None and port.found[0] != "CANCELLED", 1.0)
+    assert port.found[1] == 2
+
+
+def test_who_wants_no_resume_any_more_gets_the_job_back(port: Port) -> None:
+    port.stop()
+    port.until(lambda one: one.is_stop_seen)
+
+    port.slurm.run("scontrol", "update", f"jobid={port.job}", "comment=auto-resume=0")
+
+    port.slurm.until(lambda: port.jobs.jobs() == () and port.found[0] == "RUNNING")
+    assert port.store.read().jobs == {}
+    assert "No reservations" in port.slurm.run("scontrol", "show", "reservation")
+    with pytest.raises(BackendError, match=f"there is no job/{port.job} any more"):
+        port.jobs.stop(f"job/{port.job}")

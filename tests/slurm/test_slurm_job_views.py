@@ -1,0 +1,325 @@
+"""From what Slurm says of a job to what the core gets to see."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.adapters.slurm.comment import Wish, parse
+from holdfast.adapters.slurm.job_text import BatchJob
+from holdfast.adapters.slurm.job_views import (
+    GIVEN_UP,
+    PATIENCE,
+    Case,
+    NodeState,
+    Run,
+    Terms,
+    gone_view,
+    is_wanted,
+    job_view,
+    run_of,
+)
+from holdfast.adapters.slurm.settings import RequeueJobs
+from holdfast.adapters.slurm.state import RememberedJob
+from holdfast.adapters.slurm.text import NodeFacts
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
+from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.testing.builders import NOW, a_course
+
+WISH = Wish(auto_resume=True)
+STEP = parse("auto-resume=1 mode=step")
+TERMS = Terms(max_retries=4, kill_wait=timedelta(seconds=3), off_after=timedelta(minutes=2))
+SLURMD = "boot1/start1"
+SEC = timedelta(seconds=1)
+
+
+def a_job(state: str = "RUNNING", **changes: object) -> BatchJob:
+    has_nodes = state in ("RUNNING", "COMPLETING", "CONFIGURING", "FAILED", "NODE_FAIL")
+    job = BatchJob(
+        id="7", state=state, why="", restarts=1, can_requeue=True, is_batch=True, eligible_at=None,
+        started_at=NOW if has_nodes else None, wants=2, nodes=("a", "b") if has_nodes else (),
+        pinned="", user="ann", partition="dev", reservation="", exit_status=0, comment="",
+    )  # fmt: skip
+    return replace(job, **changes)  # type: ignore[arg-type]
+
+
+def a_node(*state: str, slurmd: str = SLURMD, record: NodeRecord | None = None) -> NodeState:
+    from holdfast.adapters.slurm.reasons import word_of  # noqa: PLC0415 - for the reason alone
+
+    facts = NodeFacts("a", frozenset(state or ("IDLE",)), word_of(""), slurmd=slurmd)
+    return NodeState(
+        facts=facts, record=record or NodeRecord(phase=Phase.SCHEDULABLE, phase_since=NOW)
+    )
+
+
+def a_record(phase: JobPhase, **changes: object) -> JobRecord:
+    failure = Failure(kind=FailureKind.HARDWARE, reason="x", at=NOW, node="a")
+    record = JobRecord(
+        phase=phase, phase_since=NOW, attempt=2, placement=("a", "b"), started_at=NOW,
+        failure=failure if phase in (JobPhase.STOPPING, JobPhase.WAITING) else None,
+    )  # fmt: skip
+    return replace(record, **changes)  # type: ignore[arg-type]
+
+
+def remembered(phase: JobPhase, restarts: int = 1, user: str = "ann") -> RememberedJob:
+    return RememberedJob(
+        record=a_record(phase), user=user, restarts=restarts, machines={"a": SLURMD, "b": SLURMD}
+    )
+
+
+def view(
+    job: BatchJob,
+    phase: JobPhase,
+    *,
+    wish: Wish = WISH,
+    at: timedelta = 60 * SEC,
+    **nodes: NodeState,
+) -> JobView:
+    case = Case(
+        job=job, wish=wish, run=Run(record=a_record(phase), restarts=1),
+        machines={"a": SLURMD, "b": SLURMD},
+        nodes={"a": a_node(), "b": a_node(), **nodes},
+    )  # fmt: skip
+    return job_view(case, TERMS, None, None, NOW + at)
+
+
+# Which jobs, and in which attempt
+
+
+@pytest.mark.parametrize(
+    ("job", "wish", "setting", "wanted"),
+    [
+        (a_job(), WISH, RequeueJobs.NONE, True),
+        (a_job(), Wish(), RequeueJobs.NONE, False),
+        (a_job(), Wish(), RequeueJobs.ALL, True),
+        (a_job(can_requeue=False), Wish(), RequeueJobs.ALL, False),
+        (a_job(can_requeue=False), WISH, RequeueJobs.NONE, True),
+        (a_job(), Wish(auto_resume=False), RequeueJobs.ALL, False),
+        (a_job(is_batch=False), WISH, RequeueJobs.ALL, False),
+    ],
+)
+def test_only_batch_jobs_that_want_it_are_resumed(job, wish, setting, wanted) -> None:
+    assert is_wanted(job, wish, setting) is wanted
+
+
+@pytest.mark.parametrize(
+    ("job", "wish", "known", "phase", "attempt", "restarts"),
+    [
+        # begun by its owner
+        (a_job(restarts=0), WISH, None, JobPhase.STARTING, 1, 0),
+        (a_job("CONFIGURING", restarts=0), WISH, None, JobPhase.STARTING, 1, 0),
+        # requeued by Slurm before anybody looked
+        (a_job("PENDING", why="BeginTime"), WISH, None, JobPhase.STARTING, 1, 0),
+        (a_job("PENDING", why="BeginTime"), STEP, None, JobPhase.STARTING, 1, 0),
+        # ours
+        (a_job(), WISH, remembered(JobPhase.RUNNING), JobPhase.RUNNING, 2, 1),
+        (a_job("PENDING", restarts=2), WISH, remembered(JobPhase.WAITING), JobPhase.WAITING, 2, 1),
+        (a_job("PENDING", restarts=2), STEP, remembered(JobPhase.RUNNING), JobPhase.RUNNING, 2, 1),
+        (a_job(), STEP, remembered(JobPhase.STARTING), JobPhase.STARTING, 2, 1),
+        # started anew by others
+        (a_job(restarts=2), WISH, remembered(JobPhase.RUNNING), JobPhase.STARTING, 3, 2),
+        (a_job(restarts=2), WISH, remembered(JobPhase.WAITING), JobPhase.STARTING, 3, 2),
+        (a_job(restarts=2), WISH, remembered(JobPhase.FAILED), JobPhase.STARTING, 3, 2),
+        # another job of the same number
+        (
+            a_job(restarts=0),
+            WISH,
+            remembered(JobPhase.RUNNING, user="bob"),
+            JobPhase.STARTING,
+            1,
+            0,
+        ),
+    ],
+)
+def test_a_job_is_in_the_attempt_that_it_runs_in(
+    job, wish, known, phase, attempt, restarts
+) -> None:
+    run = run_of(job, wish, known, NOW)
+
+    assert run is not None
+    assert (run.record.phase, run.record.attempt, run.restarts) == (phase, attempt, restarts)
+
+
+@pytest.mark.parametrize(
+    ("job", "wish", "known"),
+    [
+        (a_job("PENDING", restarts=0), WISH, None),
+        (a_job("PENDING", why="Resources"), WISH, None),
+        (a_job("COMPLETING"), WISH, None),
+        (a_job("COMPLETED"), WISH, None),
+        (a_job(), STEP, None),
+        (a_job(), STEP, remembered(JobPhase.RUNNING)),
+        (a_job(), WISH, remembered(JobPhase.FAILED)),
+        (a_job("FAILED"), WISH, remembered(JobPhase.FAILED)),
+        (a_job("COMPLETED", restarts=2), WISH, remembered(JobPhase.FAILED)),
+        # requeued by its owner, after it had failed for good
+        (a_job("PENDING", restarts=2, why="BeginTime"), WISH, remembered(JobPhase.FAILED)),
+    ],
+)
+def test_others_are_left_alone(job, wish, known) -> None:
+    assert run_of(job, wish, known, NOW) is None
+
+
+def test_a_supervisor_that_asks_hands_its_job_over() -> None:
+    asks = parse("auto-resume=1 mode=step ask=requeue")
+
+    assert run_of(a_job(), asks, None, NOW) is not None
+    seen = view(a_job(), JobPhase.RUNNING, wish=asks)
+    assert [(one.is_lost, one.is_evicted) for one in seen.ranks] == [(True, False)]
+
+
+# While it runs
+
+
+def test_a_job_that_runs_has_a_rank_on_each_node() -> None:
+    seen = view(a_job(), JobPhase.RUNNING)
+
+    assert [(one.rank, one.node, one.exit_code) for one in seen.ranks] == [
+        (0, "a", None), (1, "b", None),
+    ]  # fmt: skip
+    assert (seen.spec.nodes, seen.spec.max_retries, seen.spec.max_app_retries) == (2, 4, 0)
+    assert seen.spec.grace == TERMS.kill_wait + PATIENCE
+    assert seen.record.placement == ("a", "b")
+    assert view(a_job(), JobPhase.RUNNING, wish=parse("max-retry=0")).spec.max_retries == 0
+
+
+def test_nodes_that_nobody_looks_after_do_not_count_unless_they_are_gone() -> None:
+    alone = NodeState(facts=a_node().facts, record=None)
+    gone = NodeState(facts=None, record=None)
+
+    assert view(a_job(), JobPhase.RUNNING, b=alone).record.placement == ("a",)
+    assert view(a_job(), JobPhase.RUNNING, b=gone).record.placement == ("a", "b")
+
+
+@pytest.mark.parametrize("job", [a_job("COMPLETING"), a_job("CONFIGURING"), a_job("PENDING")])
+def test_what_has_no_ranks_is_waited_for(job: BatchJob) -> None:
+    phase = JobPhase.STARTING if job.state == "PENDING" else JobPhase.RUNNING
+    seen = view(job, phase)
+
+    assert (seen.ranks, seen.ending) == ((), None)
+
+
+@pytest.mark.parametrize("state", ["PENDING", "COMPLETING"])
+@pytest.mark.parametrize(
+    ("b", "is_lost"),
+    [
+        (a_node(), False),
+        (a_node("IDLE", "NOT_RESPONDING"), True),
+        (a_node("DOWN"), True),
+        (a_node(slurmd="boot2/start2"), True),
+        (a_node(slurmd="boot1/start2"), False),
+        (a_node(slurmd="/"), False),
+        (NodeState(facts=None, record=None), True),
+    ],
+)
+def test_a_requeue_by_others_costs_a_retry_if_a_node_was_lost(state, b, is_lost) -> None:
+    (rank,) = view(a_job(state, restarts=2), JobPhase.RUNNING, b=b).ranks
+
+    assert (rank.is_lost, rank.is_evicted) == (is_lost, not is_lost)
+    assert rank.node == ("b" if is_lost else "a")
+
+
+def test_a_run_that_slurmctld_forgot_is_over() -> None:
+    assert view(a_job("PENDING"), JobPhase.RUNNING).ranks[0].is_evicted
+
+
+def test_a_program_that_failed_is_judged_and_slurms_own_failures_are_not_its() -> None:
+    (failed,) = view(a_job("FAILED", exit_status=3 << 8), JobPhase.RUNNING).ranks
+    assert (failed.exit_code, failed.is_lost) == (3, False)
+    (dead,) = view(a_job("NODE_FAIL"), JobPhase.RUNNING).ranks
+    (unlaunched,) = view(a_job("FAILED", why="JobLaunchFailure"), JobPhase.RUNNING).ranks
+    assert dead.is_lost
+    assert unlaunched.is_lost
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome"),
+    [
+        (a_job("COMPLETED"), JobPhase.SUCCEEDED),
+        (a_job("CANCELLED"), JobPhase.CANCELLED),
+        (a_job("TIMEOUT"), JobPhase.FAILED),
+        (a_job("OUT_OF_MEMORY"), JobPhase.FAILED),
+        (a_job("FAILED", can_requeue=False), JobPhase.FAILED),
+        (a_job("NODE_FAIL", can_requeue=False), JobPhase.FAILED),
+    ],
+)
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.WAITING])
+def test_slurms_word_for_the_end_is_the_end(job, outcome, phase) -> None:
+    ending = view(job, phase).ending
+
+    assert ending is not None
+    assert ending.outcome is outcome
+    assert job.state in ending.reason
+
+
+def test_a_job_that_slurm_forgot_has_failed() -> None:
+    ending = gone_view("7", a_record(JobPhase.RUNNING)).ending
+    assert ending is not None
+    assert ending.outcome is JobPhase.FAILED
+
+
+# While it is held: where something of it may run
+
+
+@pytest.mark.parametrize(
+    ("job", "seen"), [(a_job(), False), (a_job("COMPLETING"), False), (a_job("PENDING"), True)]
+)
+def test_a_stop_is_seen_when_the_job_waits_again(job, seen) -> None:
+    assert view(job, JobPhase.STOPPING).is_stop_seen is seen
+
+
+def test_a_job_that_died_is_let_go_only_when_it_waits_in_the_queue_again() -> None:
+    assert view(a_job("FAILED"), JobPhase.STOPPING).is_stop_seen
+    assert not view(a_job("FAILED"), JobPhase.WAITING).is_stop_seen
+    assert view(a_job("PENDING", restarts=2), JobPhase.WAITING).is_stop_seen
+
+
+def where(job: BatchJob, at: timedelta = 60 * SEC, **nodes: NodeState) -> list[tuple[str, bool]]:
+    seen = view(job, JobPhase.STOPPING, at=at, **nodes)
+    return [(one.node, one.is_fenced) for one in seen.ranks]
+
+
+def ordered(ago: timedelta) -> NodeRecord:
+    course = a_course(ordered_at=NOW - ago)
+    return NodeRecord(phase=Phase.REPLACING, phase_since=NOW, course=course)
+
+
+@pytest.mark.parametrize(
+    ("b", "may_run"),
+    [
+        (a_node(), False),
+        (a_node("DOWN"), False),
+        (a_node("IDLE", "NOT_RESPONDING"), True),
+        (a_node("DOWN", "NOT_RESPONDING"), True),
+        (a_node("DOWN", "NOT_RESPONDING", slurmd="/"), True),
+        (a_node("UNKNOWN", slurmd="/"), True),
+        (a_node("DOWN", "REBOOT_ISSUED"), True),
+        (a_node("IDLE", "POWERING_DOWN"), True),
+        (a_node("IDLE", "POWERED_DOWN"), False),
+        (a_node("DOWN", "NOT_RESPONDING", slurmd="boot2/start2"), False),
+        (a_node("DOWN", "NOT_RESPONDING", slurmd="boot1/start2"), False),
+        (NodeState(facts=None, record=None), False),
+        (a_node("DOWN", "NOT_RESPONDING", record=ordered(59 * SEC)), True),
+        (a_node("DOWN", "NOT_RESPONDING", record=ordered(60 * SEC)), False),
+    ],
+)
+def test_a_node_that_is_not_heard_may_run_ranks_until_it_is_off(b, may_run) -> None:
+    job = a_job("PENDING", restarts=2)
+
+    assert where(job, b=b) == ([("b", False)] if may_run else [])
+
+
+def test_what_slurm_waits_for_on_a_machine_that_booted_anew_will_never_come() -> None:
+    job = a_job("COMPLETING", restarts=2, nodes=("a", "b"))
+
+    assert where(job, b=a_node(slurmd="boot2/x")) == [("a", False), ("b", True)]
+    assert where(job, b=a_node("DOWN", slurmd="/")) == [("a", False), ("b", False)]
+
+
+def test_what_slurmctld_forgot_is_given_time_to_end() -> None:
+    forgotten, requeued = a_job("PENDING", restarts=1), a_job("PENDING", restarts=2)
+    over = TERMS.kill_wait + GIVEN_UP
+
+    assert [name for name, _ in where(forgotten, over - SEC)] == ["a", "b"]
+    assert where(forgotten, over) == []
+    assert where(requeued, SEC) == []
