@@ -1,17 +1,21 @@
 """The local adapters keep the contracts of the ports, with machines that are real processes."""
 
+import socket
 import sys
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.adapters.local import pair_check
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.pair_check import BYTES
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.summary import recoveries
@@ -24,7 +28,7 @@ from holdfast.model.jobs import (
     JobRecord,
     JobSpec,
 )
-from holdfast.model.nodes import Phase
+from holdfast.model.nodes import Pairing, Phase
 from holdfast.model.requests import Request, Verb
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,7 +49,7 @@ class Platform:
             nproc_per_node=1,
             checkpoint_dir=path,
         )
-        self.jobs = LocalJobs(self.run, self.machines, self.store, launch, clock)
+        self.jobs = LocalJobs(self.run, self.machines, self.store, lambda _: launch, clock)
         self.node = self.machines.add().name
         self.machines.boot_due()
 
@@ -178,3 +182,72 @@ def test_the_steps_that_are_lost_are_those_done_again():
 
     assert one.lost_steps == 7
     assert (one.stop_s, one.start_s) == (1, 5)
+
+
+# tests between two machines
+
+
+def paired(platform, *, began_at=NOW):
+    """Two machines, of which the first is tested with the second; their names."""
+    partner = platform.machines.add().name
+    platform.machines.boot_due()
+    pairing = Pairing(since=NOW, partner=partner, began_at=began_at)
+    record = replace(platform.view().record, phase=Phase.CHECKING, pairing=pairing)
+    platform.cluster.put(platform.node, record)
+    return platform.node, partner
+
+
+def outcome(platform):
+    end = time.monotonic() + 60
+    while (found := platform.view().pair) is None:
+        for machine in platform.machines.all():
+            machine.receive(datetime.now(UTC))
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def test_two_machines_that_reach_each_other_pass_and_tell_how_fast(platform):
+    node, partner = paired(platform)
+
+    for _ in range(2):
+        platform.cluster.begin_pair(node, partner, NOW.isoformat())
+    found = outcome(platform)
+
+    assert (found.passed, found.partner, found.detail) == (True, partner, "")
+    assert found.measured["pair_tcp_mb_per_s"] > 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [(b"x" * BYTES, "gave back something else"), (b"", "gave back something else")],
+)
+def test_bytes_that_come_back_wrong_or_not_at_all_are_told(sent, told, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            connection = listener.accept()[0]
+            with connection:
+                while connection.recv(1 << 16):
+                    pass
+                connection.sendall(sent)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        code = pair_check.main(["ask", str(listener.getsockname()[1])])
+        thread.join()
+
+    assert code == 1
+    assert told in capsys.readouterr().out
+
+
+def test_the_outcome_of_one_test_is_not_that_of_the_next(platform):
+    node, partner = paired(platform)
+    platform.cluster.begin_pair(node, partner, NOW.isoformat())
+    outcome(platform)
+
+    record = platform.view().record
+    later = replace(record.pairing, began_at=NOW + timedelta(seconds=1))
+    platform.cluster.put(node, replace(record, pairing=later))
+
+    assert platform.view().pair is None

@@ -1,7 +1,9 @@
+import contextlib
 import sqlite3
 
 import pytest
 
+from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.store import LocalStore
 from holdfast.model.errors import BackendError
 
@@ -20,8 +22,27 @@ def change(path, *statements) -> None:
     db.close()
 
 
+SECOND = (
+    "ALTER TABLE nodes DROP COLUMN instance_group",
+    "ALTER TABLE nodes DROP COLUMN launched_at",
+    "DROP TABLE groups",
+    "DROP TABLE leaving",
+    "DROP TABLE launches",
+    "PRAGMA user_version = 2",
+)
+"""What makes the third layout the second one."""
+
+
+def test_a_run_of_the_second_layout_is_read_and_has_no_groups(path) -> None:
+    change(path, *SECOND, "INSERT INTO nodes VALUES ('n1', 'i-1', '', '{}')")
+
+    with contextlib.closing(ClusterStore(path)) as store:
+        assert store.node_groups() == {"n1": ""}
+        assert (store.groups(), store.leaving()) == ({}, frozenset())
+
+
 def test_a_run_of_the_first_release_is_read_and_can_be_held(path) -> None:
-    change(path, "DROP TABLE holds", "PRAGMA user_version = 1")
+    change(path, *SECOND, "DROP TABLE holds", "PRAGMA user_version = 1")
 
     store = LocalStore(path)
 

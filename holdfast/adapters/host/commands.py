@@ -5,12 +5,13 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from holdfast.model.errors import BackendError
 
@@ -33,9 +34,15 @@ class Result:
 
 
 def run_command(
-    argv: Sequence[str], *, timeout: timedelta, directory: Path | None = None
+    argv: Sequence[str],
+    *,
+    timeout: timedelta,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Result:
     """Run ``argv`` in a session of its own, in ``directory``, and take what it writes.
+
+    ``environment`` is added to that of this process.
 
     A command that hangs in the kernel cannot be ended; then this does not return before it does.
 
@@ -51,7 +58,7 @@ def run_command(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C", **(environment or {})},
             cwd=directory,
         )
     except OSError as error:
@@ -103,3 +110,49 @@ def _outputs(
 
 def _text(output: bytes) -> str:
     return output.decode("utf-8", errors="replace")
+
+
+class Companion:
+    """A command that runs beside."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        """Watch it."""
+        self._process = process
+        self._output = output
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def said(self) -> str:
+        """The beginning of what it wrote so far."""
+        return _text(os.pread(self._output.fileno(), _BLOCK, 0)).strip()
+
+
+@contextlib.contextmanager
+def beside(argv: Sequence[str]) -> Iterator[Companion]:
+    """Have ``argv`` run meanwhile; it is killed in the end, with all that it started.
+
+    Raises:
+        BackendError: it cannot be started.
+
+    """
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except OSError as error:
+            raise BackendError(f"cannot start {argv[0]}: {error.strerror}") from error
+        with process:
+            try:
+                yield Companion(process, output)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)

@@ -46,6 +46,12 @@ def is_efa(device: Path) -> bool:
     return read_small(device / "device/vendor") == _EFA_VENDOR
 
 
+def efa_devices(root: Path) -> list[str]:
+    """The names of the EFA devices of a machine."""
+    devices = root / "sys/class/infiniband"
+    return [name for name in names_in(devices) if is_efa(devices / name)]
+
+
 class Ports:
     """Reads the ports of a machine and remembers when their links were down."""
 

@@ -1,15 +1,19 @@
 """Deep health checks of local machines: a process on the machine, watched like a rank."""
 
+import json
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.local.machine import Machine
 from holdfast.adapters.local.machines import LocalMachines
-from holdfast.model.nodes import CheckResult, NodeRecord, Phase
+from holdfast.adapters.local.ports import free_port
+from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.clock import Clock
 
 _TASK: Final = "check/"
+_PAIR: Final = "pair/"
 
 
 class LocalChecks:
@@ -38,11 +42,44 @@ class LocalChecks:
         if task.name != _TASK + record.phase_since.isoformat() or task.exit_code is None:
             return None
         log = machine.directory.path / "check.log"
-        said = (
-            log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-        )
+        said = _lines(log)
         return CheckResult(
             passed=task.exit_code == 0,
             ended_at=task.ended_at or self._clock.now(),
             detail=said[-1] if said else f"the check ended with exit code {task.exit_code}",
         )
+
+    def begin_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:
+        """Start the test of that name, unless it was started already."""
+        task = _PAIR + test_id
+        if machine.task is not None and machine.task.name == task:
+            return
+        port = str(free_port())
+        for one, role in ((partner, "serve"), (machine, "ask")):
+            log = one.directory.path / "pair.log"
+            one.kill_task(self._clock.now())
+            log.unlink(missing_ok=True)
+            argv = [sys.executable, "-m", "holdfast.adapters.local.pair_check", role, port]
+            one.launch(task, argv, dict(os.environ), log)
+
+    def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
+        """How the test ended that is stored with the node; None before."""
+        machine, pairing = self._machines.get(node), record.pairing
+        if machine is None or machine.task is None or pairing is None or pairing.began_at is None:
+            return None
+        task = machine.task
+        if task.name != _PAIR + pairing.began_at.isoformat() or task.exit_code is None:
+            return None
+        said = _lines(machine.directory.path / "pair.log")[-1:]
+        has_passed = task.exit_code == 0 and bool(said)
+        return PairOutcome(
+            partner=pairing.partner,
+            passed=has_passed,
+            ended_at=task.ended_at or self._clock.now(),
+            detail="" if has_passed else "".join(said) or f"it ended with {task.exit_code}",
+            measured=json.loads(said[0]) if has_passed else {},
+        )
+
+
+def _lines(log: Path) -> list[str]:
+    return log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []

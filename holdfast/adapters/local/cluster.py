@@ -13,8 +13,10 @@ from holdfast.kit.serial import from_plain
 from holdfast.model.actions import TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
-from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
 from holdfast.model.report import NodeReport
+from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
 
 POLL: Final = timedelta(milliseconds=500)
@@ -49,6 +51,7 @@ class LocalCluster:
         requests = self._store.requests()
         holds = self._store.holds()
         running = self._running_jobs()
+        groups = self._store.node_groups()
         views = []
         for name, (provider_id, replaces, record) in self._store.nodes().items():
             machine = self._machines.get(name)
@@ -60,6 +63,7 @@ class LocalCluster:
                     name=name,
                     provider_id=provider_id,
                     record=record,
+                    group=groups.get(name, ""),
                     boot_id=machine.boot_id if machine is not None else "",
                     faults=report.faults if report is not None and is_on else (),
                     heartbeat_at=heartbeat.seen_at if heartbeat is not None else None,
@@ -67,7 +71,9 @@ class LocalCluster:
                     request=requests.get(name),
                     held=holds.get(name, ""),
                     running_jobs=running.get(name, ()),
+                    is_idle=record.phase is Phase.SCHEDULABLE and name not in running,
                     check=self._checks.result(name, record),
+                    pair=self._checks.pair_outcome(name, record),
                     replaces=replaces,
                 )
             )
@@ -100,14 +106,26 @@ class LocalCluster:
         """See ``ClusterBackend.clear_request``."""
         self._store.clear_request(node, request_id)
 
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``."""
+        if node not in self._store.requests():
+            self._store.ask(node, request)
+        return True
+
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``: the job loop stops jobs on a draining node by itself."""
 
-    def begin_check(self, node: str, check_id: str) -> None:
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - there is one check
         """See ``ClusterBackend.begin_check``."""
         machine = self._machines.get(node)
         if machine is not None and machine.power is Power.ON:
             self._checks.begin(machine, check_id)
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.begin_pair``."""
+        one, other = self._machines.get(node), self._machines.get(partner)
+        if one is not None and other is not None and one.power is other.power is Power.ON:
+            self._checks.begin_pair(one, other, test_id)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""

@@ -2,8 +2,8 @@
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -37,19 +37,30 @@ class Launch:
     hang_timeout: timedelta | None = None
     """Without a new step for so long, the job hangs; None if that is not watched."""
 
+    directory: Path = field(default_factory=Path.cwd)
+    """Where its ranks begin."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """What they have in their environment besides."""
+
 
 class LocalJobs:
     """A ``JobBackend`` over the machines of one run."""
 
     def __init__(
-        self, run: RunDir, machines: LocalMachines, store: LocalStore, launch: Launch, clock: Clock
+        self,
+        run: RunDir,
+        machines: LocalMachines,
+        store: LocalStore,
+        launch: Callable[[str], Launch],
+        clock: Clock,
     ) -> None:
         self._run = run
         self._machines = machines
         self._store = store
         self._launch = launch
         self._clock = clock
-        self._advanced: tuple[int, Progress, datetime] | None = None
+        self._advanced: tuple[datetime, Progress, datetime] | None = None
         self._ports: dict[int, int] = {}
 
     def jobs(self) -> tuple[JobView, ...]:
@@ -77,14 +88,16 @@ class LocalJobs:
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``."""
         spec, record, _ = self._store.jobs()[job]
+        launch = self._launch(job)
         for rank, name in enumerate(record.placement):
             machine = self._machines.get(name)
             if machine is not None:
                 machine.launch(
                     _task(job, record.attempt, rank),
-                    self._launch.argv,
-                    self._environment(spec, record, rank),
+                    launch.argv,
+                    self._environment(spec, record, rank, launch),
                     self._run.log(record.attempt, rank),
+                    launch.directory,
                 )
 
     def stop(self, job: str) -> None:
@@ -124,27 +137,29 @@ class LocalJobs:
             ),
             first_step=progress.first,
             step=progress.last,
-            hung_since=self._hung_since(record, progress),
+            hung_since=self._hung_since(spec, record, progress),
             cancel_requested=cancel,
         )
 
-    def _hung_since(self, record: JobRecord, progress: Progress) -> datetime | None:
+    def _hung_since(self, spec: JobSpec, record: JobRecord, progress: Progress) -> datetime | None:
         """Since when no new step came, if that is longer than allowed."""
-        timeout = self._launch.hang_timeout
+        timeout = self._launch(spec.name).hang_timeout
         if timeout is None or record.phase is not JobPhase.RUNNING:
             return None
         now = self._clock.now()
         known = self._advanced
-        if known is None or known[:2] != (record.attempt, progress):
-            self._advanced = known = (record.attempt, progress, now)
+        if known is None or known[:2] != (record.phase_since, progress):
+            self._advanced = known = (record.phase_since, progress, now)
         return known[2] if now - known[2] >= timeout else None
 
-    def _environment(self, spec: JobSpec, record: JobRecord, rank: int) -> Mapping[str, str]:
+    def _environment(
+        self, spec: JobSpec, record: JobRecord, rank: int, launch: Launch
+    ) -> Mapping[str, str]:
         """What torchrun and the Kubeflow training operator give, and our own variables."""
-        port = str(self._port(record.attempt))
-        nproc = self._launch.nproc_per_node
+        port = str(self._port(record.attempt, launch))
+        nproc = launch.nproc_per_node
         return {
-            **os.environ,
+            **launch.environment,
             "PYTHONUNBUFFERED": "1",
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
@@ -159,14 +174,16 @@ class LocalJobs:
             "HOLDFAST_JOB": spec.name,
             "HOLDFAST_NODE": record.placement[rank],
             ATTEMPT_VARIABLE: str(record.attempt),
-            "HOLDFAST_CHECKPOINT_DIR": str(self._launch.checkpoint_dir),
+            "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
             "HOLDFAST_PROGRESS_FILE": str(self._run.progress(record.attempt)),
         }
 
-    def _port(self, attempt: int) -> int:
+    def _port(self, attempt: int, launch: Launch) -> int:
         """One port for an attempt, however often its launch is repeated."""
+        if launch.master_port is not None:
+            return launch.master_port
         if attempt not in self._ports:
-            self._ports = {attempt: self._launch.master_port or free_port()}
+            self._ports = {attempt: free_port()}
         return self._ports[attempt]
 
 

@@ -16,6 +16,8 @@
             agent/               report.json and heartbeat of the node's agent
             processes.json       who runs on it
         retired/<node>/          what is left of a machine that was replaced
+    <home>/clusters/<name>/      the same for a cluster that is there without its job
+        earlier/<n>/             logs of the jobs before the present one
 """
 
 import os
@@ -120,6 +122,11 @@ class RunDir:
     def progress(self, attempt: int) -> Path:
         return self.path / "progress" / f"attempt-{attempt}"
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is a cluster that is there without its job."""
+        return self.path.parent.name == "clusters"
+
     def create(self) -> None:
         """Make the directories of a new run."""
         for directory in (self.nodes, self.retired, self.path / "progress"):
@@ -127,10 +134,15 @@ class RunDir:
         self.wake.touch()
 
 
+def cluster_dir(home: Path, name: str) -> RunDir:
+    """Where a cluster lies that is there without its job."""
+    return RunDir(home / "clusters" / name)
+
+
 def runs(home: Path) -> Iterator[RunDir]:
-    """All runs under ``home`` that have a state, by name."""
-    root = home / "runs"
-    if root.is_dir():
-        for path in sorted(root.iterdir()):
-            if (path / "state.db").is_file():
-                yield RunDir(path)
+    """All runs under ``home`` that have a state, by name; then all clusters."""
+    for root in (home / "runs", home / "clusters"):
+        if root.is_dir():
+            for path in sorted(root.iterdir()):
+                if (path / "state.db").is_file():
+                    yield RunDir(path)

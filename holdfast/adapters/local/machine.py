@@ -119,13 +119,29 @@ class Machine:
             self.task.exit_code = -signal.SIGKILL
             self.task.ended_at = now
 
-    def launch(self, task: str, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """Run ``argv`` as ``task``, in the present directory; a task that was launched stays."""
+    def launch(
+        self,
+        task: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        directory: Path | None = None,
+    ) -> None:
+        """Run ``argv`` as ``task``; a task that was launched stays.
+
+        Args:
+            task: its name.
+            argv: program and arguments.
+            env: its environment.
+            log: takes what it prints.
+            directory: where it begins; the present one if left out.
+
+        """
         if self.task is not None and self.task.name == task:
             return
         self.task = Task(task)
         self._order(
-            do="launch", task=task, argv=[*argv], log=str(log), cwd=str(Path.cwd()),
+            do="launch", task=task, argv=[*argv], log=str(log), cwd=str(directory or Path.cwd()),
             env={**env, MARK: self.provider_id},
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """The owner of the local machines: boots, reboots and replaces them."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -55,7 +56,9 @@ class LocalMachines:
         """Every machine that exists."""
         return tuple(self._machines.values())
 
-    def add(self, *, delay: timedelta | None = None, replaces: str = "") -> Machine:
+    def add(
+        self, *, delay: timedelta | None = None, replaces: str = "", group: str = ""
+    ) -> Machine:
         """Put a new, clean machine in place; it boots after ``delay``."""
         now = self._clock.now()
         provider_id = new_provider_id()
@@ -68,9 +71,23 @@ class LocalMachines:
         )
         machine.directory.create()
         record = NodeRecord(phase=Phase.JOINING, phase_since=now)
-        self._store.add_node(name, provider_id, replaces, record)
+        self._store.add_node(name, provider_id, replaces, record, group=group)
         self._machines[name] = machine
         return machine
+
+    def restore(self) -> None:
+        """Power is back: boot the machines that there were when it went away."""
+        now = self._clock.now()
+        for name, (provider_id, replaces, record) in self._store.nodes().items():
+            self._machines[name] = Machine(
+                provider_id=provider_id,
+                directory=self._run.node(name),
+                boots_at=now + self._delays.boot,
+                replaces=replaces,
+            )
+            if record.phase in (Phase.SCHEDULABLE, Phase.CHECKING):
+                joining = dataclasses.replace(record, phase=Phase.JOINING, phase_since=now)
+                self._store.put_node(name, joining)
 
     def reboot(self, node: NodeView, token: str) -> None:
         """See ``NodeProvider.reboot``."""
@@ -92,7 +109,7 @@ class LocalMachines:
         machine = self._machines.get(node.name)
         if machine is not None:
             machine.cut_power(self._clock.now())
-        self.add(delay=self._delays.replace, replaces=node.name)
+        self.add(delay=self._delays.replace, replaces=node.name, group=node.group)
         self._orders.add(token)
 
     def retire(self, node: str) -> None:

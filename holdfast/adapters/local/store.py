@@ -20,11 +20,12 @@ from holdfast.model.requests import Request
 
 T = TypeVar("T")
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE run (body TEXT NOT NULL);
 CREATE TABLE nodes (
-    name TEXT PRIMARY KEY, provider_id TEXT NOT NULL, replaces TEXT NOT NULL, record TEXT NOT NULL
+    name TEXT PRIMARY KEY, provider_id TEXT NOT NULL, replaces TEXT NOT NULL, record TEXT NOT NULL,
+    instance_group TEXT NOT NULL DEFAULT '', launched_at TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE jobs (
     name TEXT PRIMARY KEY, spec TEXT NOT NULL, record TEXT NOT NULL,
@@ -40,8 +41,17 @@ CREATE TABLE events (
 );
 """
 
+_CLUSTER: Final = """
+CREATE TABLE groups (name TEXT PRIMARY KEY, count INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE leaving (node TEXT PRIMARY KEY);
+CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL);
+"""
+"""What only a cluster has that is there without its job."""
+
 _UPGRADES: Final = {
     1: "CREATE TABLE IF NOT EXISTS holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);",
+    2: "ALTER TABLE nodes ADD COLUMN instance_group TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE nodes ADD COLUMN launched_at TEXT NOT NULL DEFAULT '';" + _CLUSTER,
 }
 """What makes each earlier layout the next one."""
 
@@ -104,12 +114,18 @@ class LocalStore:
         rows = self._read("SELECT name, provider_id, replaces, record FROM nodes ORDER BY name")
         return {name: (machine, old, _load(NodeRecord, text)) for name, machine, old, text in rows}
 
-    def add_node(self, name: str, provider_id: str, replaces: str, record: NodeRecord) -> None:
-        """Add a node; one of that name stays as it is."""
+    def add_node(
+        self, name: str, provider_id: str, replaces: str, record: NodeRecord, *, group: str = ""
+    ) -> None:
+        """Add a node that is launched now; one of that name stays as it is."""
         self._write(
-            "INSERT OR IGNORE INTO nodes VALUES (?, ?, ?, ?)",
-            name, provider_id, replaces, _dump(record),
+            "INSERT OR IGNORE INTO nodes VALUES (?, ?, ?, ?, ?, ?)",
+            name, provider_id, replaces, _dump(record), group, to_plain(record.phase_since),
         )  # fmt: skip
+
+    def node_groups(self) -> dict[str, str]:
+        """``node -> instance group``; empty for the nodes of a run."""
+        return dict(self._read("SELECT name, instance_group FROM nodes"))
 
     def put_node(self, name: str, record: NodeRecord) -> None:
         """Store the record of a node that was added."""
@@ -119,6 +135,7 @@ class LocalStore:
         """Forget a node, what was requested for it and why it was held."""
         self._write("DELETE FROM requests WHERE node = ?", name)
         self._write("DELETE FROM holds WHERE node = ?", name)
+        self._write("DELETE FROM leaving WHERE node = ?", name)
         self._write("DELETE FROM nodes WHERE name = ?", name)
 
     # Requests of people
@@ -244,7 +261,7 @@ def _create(path: Path) -> None:
     db = sqlite3.connect(unfinished, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        db.executescript(f"BEGIN; {_SCHEMA} {_CLUSTER} PRAGMA user_version = {_VERSION}; COMMIT;")
     finally:
         db.close()
     unfinished.rename(path)

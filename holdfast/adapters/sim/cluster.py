@@ -1,10 +1,13 @@
 """The nodes of the simulated platform."""
 
 from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.pairs import begin_pair, pair_outcome
 from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.actions import TripBreaker
 from holdfast.model.jobs import JobPhase
+from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.requests import Request
 
 
 class SimCluster:
@@ -37,15 +40,28 @@ class SimCluster:
             if found is not None and found.request is not None and found.request.id == request_id:
                 found.request = None
 
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``."""
+        with self._line.writing():
+            found = self._world.nodes.get(node)
+            if found is not None and found.request is None:
+                found.request = request
+        return True
+
     def drain(self, node: str) -> None:  # noqa: ARG002 - nothing is left to do
         """See ``ClusterBackend.drain``: the job loop stops jobs on a draining node by itself."""
         with self._line.writing():
             pass
 
-    def begin_check(self, node: str, check_id: str) -> None:
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - all are alike
         """See ``ClusterBackend.begin_check``."""
         with self._line.writing():
             self._world.begin_check(self._world.nodes[node], check_id)
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.begin_pair``."""
+        with self._line.writing():
+            begin_pair(self._world, node, partner, test_id)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""
@@ -90,7 +106,9 @@ def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeVie
         powered_on=machine.powered_on,
         request=node.request,
         running_jobs=running_jobs,
+        is_idle=record.phase is Phase.SCHEDULABLE and not running_jobs,
         check=node.check if node.check_id == check_id else None,
+        pair=pair_outcome(node),
         replaces=node.replaces,
     )
 
@@ -101,6 +119,8 @@ def _running_jobs(world: World) -> dict[str, tuple[str, ...]]:
     for name, job in world.jobs.items():
         for rank in job.living():
             running.setdefault(rank.node, set()).add(name)
+        for node in job.bound.values():
+            running.setdefault(node, set()).add(name)
         if job.record.phase is JobPhase.STARTING:
             for node in job.record.placement:
                 running.setdefault(node, set()).add(name)

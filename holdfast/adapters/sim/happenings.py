@@ -7,6 +7,7 @@ from holdfast.adapters.sim.scenario import (
     Asks,
     Breaks,
     Cancels,
+    Evicts,
     FallsSilent,
     Hangs,
     Happening,
@@ -16,6 +17,7 @@ from holdfast.adapters.sim.scenario import (
     RunsOut,
     Vanishes,
 )
+from holdfast.adapters.sim.scheduler import evict, is_scheduled
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT
 from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.nodes import Breaker
@@ -36,6 +38,10 @@ def happen(world: World, happening: Happening) -> None:
             jobs = sorted(world.jobs)
             if jobs:
                 world.jobs[jobs[happening.job % len(jobs)]].cancel_requested = True
+        case Evicts():
+            placed = [job for _, job in sorted(world.jobs.items()) if is_scheduled(job)]
+            if placed:
+                evict(world, placed[happening.job % len(placed)], happening.rank)
         case RunsOut():
             world.owner.out_until = world.now + happening.lasts
         case Outage():  # the controller's calls look at the clock

@@ -1,6 +1,7 @@
 """The jobs of the simulated platform."""
 
 from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.scheduler import follow, is_scheduled, remove_fenced, scheduled_view
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
 from holdfast.adapters.sim.world import World
 from holdfast.model.jobs import JobRecord, JobView
@@ -17,7 +18,7 @@ class SimJobs:
         """See ``JobBackend.jobs``."""
         with self._line.reading():
             return tuple(
-                job.view(self._world.now)
+                scheduled_view(self._world, job) if is_scheduled(job) else job.view(self._world.now)
                 for job in self._world.jobs.values()
                 if not job.record.phase.is_final
             )
@@ -28,12 +29,16 @@ class SimJobs:
             found = self._world.jobs[job]
             before = found.record
             found.put(record)
+            if is_scheduled(found):
+                follow(self._world, found, before)
             self._world.observer.job_put(found, before)
 
     def launch(self, job: str) -> None:
-        """See ``JobBackend.launch``."""
+        """See ``JobBackend.launch``; a scheduler has heard it with the record."""
         with self._line.writing():
             found = self._world.jobs[job]
+            if is_scheduled(found):
+                return
             launched = {one.rank for one in found.ranks if one.attempt == found.record.attempt}
             for rank, name in enumerate(found.record.placement):
                 node = self._world.nodes.get(name)
@@ -42,9 +47,11 @@ class SimJobs:
                     self._line.midway()
 
     def stop(self, job: str) -> None:
-        """See ``JobBackend.stop``."""
+        """See ``JobBackend.stop``; an operator has heard it with the record."""
         with self._line.writing():
             found = self._world.jobs[job]
+            if is_scheduled(found):
+                return
             for rank in found.living():
                 if not rank.is_terminated and found.training.heeds_sigterm:
                     rank.is_terminated = True
@@ -54,6 +61,9 @@ class SimJobs:
         """See ``JobBackend.kill``."""
         with self._line.writing():
             found = self._world.jobs[job]
+            if is_scheduled(found):
+                remove_fenced(self._world, found)
+                return
             for rank in found.living():
                 rank.is_killed = True
                 if rank.is_reachable:

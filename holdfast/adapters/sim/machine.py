@@ -27,6 +27,9 @@ class SimMachine:
 
     provider_id: str
     heartbeat: timedelta
+    number: int = 0
+    """Its place in the order in which machines came, from 0."""
+
     power: Power = Power.BOOTING
     boot: int = 1
     faults: dict[str, Fault] = field(default_factory=dict)

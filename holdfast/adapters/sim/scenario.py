@@ -131,6 +131,15 @@ class Cancels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evicts:
+    """Somebody takes a rank of a job away that a scheduler has placed."""
+
+    at: timedelta
+    job: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunsOut:
     """The provider has no machine to give."""
 
@@ -155,6 +164,7 @@ Happening = (
     | Asks
     | ResetsBreaker
     | Cancels
+    | Evicts
     | RunsOut
     | Outage
 )
@@ -215,6 +225,8 @@ class Training:
     """From SIGTERM to the end of a rank."""
 
     heeds_sigterm: bool = True
+    operator_time: timedelta = timedelta(0)
+    """Until an operator has heard that the job is to stop or to run; only where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +252,23 @@ class Hardware:
 
     failed_checks: tuple[bool | None, ...] = ()
     """Whether a deep health check fails; None if it never ends."""
+
+    pair_time: timedelta = timedelta(seconds=10)
+    """How long a test between two nodes takes."""
+
+    silent_pairs: tuple[bool | None, ...] = ()
+    """Whether a test between two nodes says nothing; None if it never ends."""
+
+    flawed: tuple[int, ...] = ()
+    """Machines, by the order in which they came, that fail tests with others, at times."""
+
+    flawed_links: tuple[tuple[int, int], ...] = ()
+    """Pairs of machines between which tests fail, at times."""
+
+    flaws_show: float = 0.5
+    """How often a flaw makes a test fail."""
+
+    flaws_seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

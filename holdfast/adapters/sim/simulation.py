@@ -11,6 +11,7 @@ from holdfast.adapters.sim.line import ControllerKilled, Line
 from holdfast.adapters.sim.provider import SimProvider
 from holdfast.adapters.sim.records import SimClock, SimEvents, SimIncidents
 from holdfast.adapters.sim.scenario import Happening, Outage, Scenario
+from holdfast.adapters.sim.scheduler import schedule
 from holdfast.adapters.sim.wear import wearing
 from holdfast.adapters.sim.world import Observer, World
 from holdfast.decisions.job_resume import ResumePolicy
@@ -116,6 +117,7 @@ class Simulation:
         if at is None:
             return False
         self.world.advance(at)
+        schedule(self.world)
         controller = self._controller
         if controller is None:
             return True

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import Crash, Training
-from holdfast.model.jobs import JobRecord, JobView, RankView
+from holdfast.model.jobs import JobPhase, JobRecord, JobView, Placing, RankView
 
 SIGTERM_EXIT = -15
 SIGKILL_EXIT = -9
@@ -24,6 +24,17 @@ class SimRank:
     ended_at: datetime | None = None
     is_terminated: bool = False
     is_killed: bool = False
+    is_evicted: bool = False
+    is_told: bool = True
+    """Whether its end, once it has ended, was told by its machine."""
+
+    @property
+    def is_lingering(self) -> bool:
+        """Whether a platform that asks its machine still takes it for running."""
+        if self.exit_code is None:
+            return True
+        is_back = self.machine.power is Power.ON and self.machine.boot != self.boot
+        return not self.is_told and not is_back
 
     @property
     def is_reachable(self) -> bool:
@@ -48,6 +59,15 @@ class SimJob:
     """The last checkpoint: where the next attempt resumes."""
 
     crashes_left: dict[Crash, int] = field(default_factory=dict)
+    is_released: bool = False
+    """Whether its operator wants its ranks placed; as all below, where a scheduler places them."""
+
+    is_stop_seen: bool = False
+    """Whether its operator has heard that it is to stop."""
+
+    bound: dict[int, str] = field(default_factory=dict)
+    """Nodes of ranks that have one and do not run yet."""
+
     _first_step: int = 0
     _runs_from: datetime | None = None
     """When the attempt does its first step; None before all its ranks run."""
@@ -77,6 +97,14 @@ class SimJob:
     def living(self) -> list[SimRank]:
         """Ranks of any attempt that have not ended."""
         return [one for one in self.ranks if one.exit_code is None]
+
+    def lingering(self) -> list[SimRank]:
+        """Ranks of any attempt that have not ended as far as their platform knows."""
+        return [one for one in self.ranks if one.is_lingering]
+
+    def places(self) -> list[str]:
+        """Nodes of the ranks that linger, and of those that are bound to one."""
+        return [*(one.node for one in self.lingering()), *self.bound.values()]
 
     def step(self, now: datetime) -> int | None:
         """The last step of the present attempt; None before its first."""
@@ -161,7 +189,20 @@ class SimJob:
         return steps * training.step_time + checkpoints * training.checkpoint_time
 
 
+def first_record(training: Training, now: datetime) -> JobRecord:
+    """The record of a job when it is submitted: where a scheduler places it, it has begun."""
+    if training.spec.placing is Placing.SCHEDULER:
+        return JobRecord(phase=JobPhase.STARTING, phase_since=now, attempt=1, started_at=now)
+    return JobRecord(phase=JobPhase.WAITING, phase_since=now)
+
+
 def new_job(training: Training, record: JobRecord) -> SimJob:
     """A job that was just submitted."""
     crashes_left = {crash: crash.times for crash in training.crashes}
-    return SimJob(training=training, record=replace(record), crashes_left=crashes_left)
+    is_released = training.spec.placing is Placing.SCHEDULER
+    return SimJob(
+        training=training,
+        record=replace(record),
+        crashes_left=crashes_left,
+        is_released=is_released,
+    )

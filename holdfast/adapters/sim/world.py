@@ -17,12 +17,12 @@ from holdfast.adapters.sim.scenario import (
     Scenario,
     Training,
 )
-from holdfast.adapters.sim.training import SIGKILL_EXIT, SimJob, SimRank, new_job
+from holdfast.adapters.sim.training import SIGKILL_EXIT, SimJob, SimRank, first_record, new_job
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import NODE_NAME_PREFIX
-from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, Phase
+from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.model.requests import Request
 
 T = TypeVar("T")
@@ -39,6 +39,8 @@ class SimNode:
     request: Request | None = None
     check_id: str = ""
     check: CheckResult | None = None
+    pair_id: str = ""
+    pair: PairOutcome | None = None
 
 
 class Observer:
@@ -52,6 +54,9 @@ class Observer:
 
     def launched(self, job: SimJob, rank: SimRank) -> None:
         """A rank was started."""
+
+    def pair_begun(self, node: SimNode, partner: SimNode) -> None:
+        """A test between two nodes was started."""
 
     def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
         """The provider was called, and gives this answer."""
@@ -80,6 +85,7 @@ class Owner:
     reboots: int = 0
     deliveries: int = 0
     checks: int = 0
+    pairs: int = 0
     out_until: datetime | None = None
     """No machine can be had before then."""
 
@@ -115,6 +121,7 @@ class World:
         self._wear_out = wear_out
         self._timers: list[tuple[datetime, int, Callable[[], None]]] = []
         self.numbers = count(1)
+        self._machines = count()
         for _ in range(scenario.nodes):
             self.add_node(self.new_machine())
         for training in scenario.trainings:
@@ -154,6 +161,7 @@ class World:
         """A machine that is booting."""
         machine = SimMachine(
             provider_id=provider_id or f"i-{next(self.numbers):017x}",
+            number=next(self._machines),
             heartbeat=self.hardware.heartbeat,
         )
         self.after(self.hardware.boot_time, self._booter(machine))
@@ -173,7 +181,9 @@ class World:
         if defect.relapses:
             machine.defects.append(defect)
         if defect.crashes:
-            self._end_ranks(lambda rank: rank.machine is machine, exit_code=134)
+            for job, rank in self.living_ranks():
+                if rank.machine is machine:
+                    self.end_rank(job, rank, 134)
 
         def note() -> None:
             if machine.boot == boot and machine.power is Power.ON:
@@ -190,7 +200,10 @@ class World:
 
     def cut(self, machine: SimMachine, power: Power) -> None:
         """Take the power, or the machine, away; what ran on it ends."""
-        self._end_ranks(lambda rank: rank.machine is machine, exit_code=SIGKILL_EXIT)
+        for job, rank in self.living_ranks():
+            if rank.machine is machine:
+                rank.is_told = False
+                self.end_rank(job, rank, SIGKILL_EXIT)
         machine.cut(power)
         self.has_news = True
 
@@ -278,8 +291,7 @@ class World:
 
     def _submitter(self, training: Training) -> Callable[[], None]:
         def submit() -> None:
-            record = JobRecord(phase=JobPhase.WAITING, phase_since=self.now)
-            self.jobs[training.spec.name] = new_job(training, record)
+            self.jobs[training.spec.name] = new_job(training, first_record(training, self.now))
             self.has_news = True
 
         return submit
@@ -327,11 +339,6 @@ class World:
             rank.end(exit_code, self.now)
             job.halt(self.now)
             self.has_news = True
-
-    def _end_ranks(self, is_one: Callable[[SimRank], bool], *, exit_code: int) -> None:
-        for job, rank in self.living_ranks():
-            if is_one(rank):
-                self.end_rank(job, rank, exit_code)
 
     def living_ranks(self) -> Iterable[tuple[SimJob, SimRank]]:
         """Every process that has not ended, with its job."""

@@ -76,6 +76,11 @@ class Front:
         """Leave the next calls without an answer for a while."""
         self.moods.setdefault(operation, deque()).extend([None] * times)
 
+    def forget(self) -> None:
+        """Be as at the beginning."""
+        for kept in (self.made, self.changes, self.moods, self.always):
+            kept.clear()
+
     def answer(self, operation: str, handler: "Handler", body: bytes) -> Answer:
         """What to say to a call."""
         self.made.append(operation)
@@ -116,6 +121,7 @@ class Front:
 class Handler(BaseHTTPRequestHandler):
     front: Front
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are written apart, which cost 40 ms a call
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 from aws_front import Cloud, Door, Front
 from moto.server import ThreadedMotoServer
+from werkzeug.serving import WSGIRequestHandler
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -14,6 +15,7 @@ CREDENTIALS = {
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
+    WSGIRequestHandler.disable_nagle_algorithm = True  # 40 ms a call otherwise
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -13,8 +13,8 @@ from aws_front import REGION, Cloud, Front, activities
 
 from holdfast.adapters.providers.settings import AwsSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider
-from holdfast.adapters.providers.webhook import signature
 from holdfast.kit.config import parse_table
+from holdfast.kit.posting import signature
 from holdfast.testing.builders import NOW, a_node
 from holdfast.testing.fakes import FakeClock
 
@@ -56,7 +56,7 @@ def test_every_example_is_a_configuration(block: str) -> None:
     parse_table(tomllib.loads(block)["provider"], ProviderConfig)
 
 
-@pytest.mark.parametrize("name", set(ProviderName) - {ProviderName.NONE})
+@pytest.mark.parametrize("name", sorted(set(ProviderName) - {ProviderName.NONE}))
 def test_every_provider_is_in_the_guide(name: ProviderName) -> None:
     assert f"| `{name}` |" in GUIDE
 

@@ -25,7 +25,7 @@ def test_without_a_word_nothing_is_repaired_by_itself() -> None:
     assert (config.replace, config.rebooter) == (ProviderName.NONE, ProviderName.NONE)
 
 
-@pytest.mark.parametrize("name", set(ProviderName) - {ProviderName.SLURM_REBOOT})
+@pytest.mark.parametrize("name", sorted(set(ProviderName) - {ProviderName.SLURM_REBOOT}))
 def test_who_replaces_also_reboots_if_it_can(name: ProviderName) -> None:
     table = {
         "replace": str(name),

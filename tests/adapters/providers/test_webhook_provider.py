@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.providers.settings import ProviderConfig, ProviderName, WebhookSettings
 from holdfast.adapters.providers.table import build_provider
-from holdfast.adapters.providers.webhook import pause_of
+from holdfast.kit.posting import pause_of
 from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import NOW, a_node
@@ -365,12 +365,12 @@ def test_certificates_that_cannot_be_read_are_told_at_the_start(
     ],
 )
 def test_retry_after_is_read_in_both_forms_and_bounded(text: str, expected: timedelta) -> None:
-    assert pause_of(text, NOW) == expected
+    assert pause_of(text, NOW, timedelta(seconds=30)) == expected
 
 
 @given(st.text(max_size=40))
 def test_whatever_retry_after_says_gives_a_pause(text: str) -> None:
-    assert timedelta(0) <= pause_of(text, NOW) <= timedelta(hours=1)
+    assert timedelta(0) <= pause_of(text, NOW, timedelta(seconds=30)) <= timedelta(hours=1)
 
 
 def test_the_secret_is_in_no_message(receiver: Receiver) -> None:

@@ -195,6 +195,21 @@ def test_the_command_ships_each_line_once(aws: Aws, tmp_path: Path) -> None:
     assert ("Holdfast/NodeHealth", "Xid", 1) in aws.published()
 
 
+def test_a_dry_run_counts_what_would_be_shipped_and_ships_nothing(
+    aws: Aws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "agent.log"
+    log.write_text(line("a") + "\n" + line("b") + "\n", encoding="utf-8")
+
+    for _ in range(2):
+        assert run(aws.argv(log, "--dry-run")) == 0
+        assert capsys.readouterr().out == f"would ship 2 lines to {GROUP}, {STREAM}\n"
+
+    assert aws.logs.describe_log_groups()["logGroups"] == []
+    assert run(aws.argv(log, "--once")) == 0
+    assert len(aws.lines()) == 2
+
+
 def test_metrics_may_be_left_out(aws: Aws, tmp_path: Path) -> None:
     log = tmp_path / "agent.log"
     log.write_text(line("a", action="reboot") + "\n", encoding="utf-8")

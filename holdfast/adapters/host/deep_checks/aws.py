@@ -6,12 +6,17 @@ from typing import Final
 
 from holdfast.adapters.host.commands import Result
 from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Verdict, missing_tool
-from holdfast.adapters.host.network import is_efa
+from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.small_files import names_in
+from holdfast.detectors.judgement import undecided
+from holdfast.detectors.nccom import judge_nccom, nccom_bandwidth
 from holdfast.detectors.network_tools import judge_fi_info
 from holdfast.detectors.neuron_state import judge_ls
 
 _SHORT: Final = timedelta(seconds=30)
+_COLLECTIVE: Final = timedelta(minutes=5)
+LARGE: Final = ("-b", "1GB", "-e", "1GB", "-d", "fp32", "-c")
+"""Messages of 1 GiB whose sums are checked, which takes this type of data."""
 
 
 def neuron(target: Target) -> Plan | Skip:
@@ -30,11 +35,26 @@ def neuron(target: Target) -> Plan | Skip:
     )
 
 
+def collectives(target: Target) -> Plan | Skip:
+    """Neuron's all-reduce between the cores of the node: right, and fast enough."""
+    cores = target.equipment.neuron_cores
+    if cores is None:
+        return Skip(why="no Neuron device whose cores are known is expected here")
+    program = target.machine.find("nccom-test")
+    if program is None:
+        return missing_tool("nccom-test")
+    return Plan(
+        argv=(program, "-r", str(cores), *LARGE, "allr"),
+        takes=timedelta(seconds=30),
+        timeout=_COLLECTIVE,
+        judge=_judge_collectives,
+    )
+
+
 def efa(target: Target) -> Plan | Skip:
     """All EFA devices that the node was given are there, and libfabric can use them."""
     expected = target.equipment.efa
-    devices = target.machine.root / "sys/class/infiniband"
-    if not expected and not any(is_efa(devices / name) for name in names_in(devices)):
+    if not expected and not efa_devices(target.machine.root):
         return Skip(why="no EFA device is expected or found here")
     program = target.machine.find("fi_info")
     if program is None:
@@ -50,6 +70,20 @@ def efa(target: Target) -> Plan | Skip:
 def _judge_neuron(expected: int | None, result: Result, now: datetime) -> Verdict:
     text = result.stdout if result.stdout.strip() else result.stderr
     return Verdict(judgement=judge_ls(text, now, expected=expected))
+
+
+def _judge_collectives(result: Result, now: datetime) -> Verdict:  # noqa: ARG001 - no findings
+    return nccom_verdict(result, "nccom_gb_per_s")
+
+
+def nccom_verdict(result: Result, measure: str) -> Verdict:
+    """What ``nccom-test`` says; ``measure`` is what its bandwidth is called."""
+    text = result.stdout + result.stderr
+    judgement = judge_nccom(text)
+    if result.status and not judgement.undecided:
+        judgement = undecided(f"nccom-test ended with {result.status}")
+    bandwidth = nccom_bandwidth(text)
+    return Verdict(judgement=judgement, measured={} if bandwidth is None else {measure: bandwidth})
 
 
 def _judge_efa(expected: int | None, result: Result, now: datetime) -> Verdict:

@@ -10,7 +10,7 @@ from holdfast.adapters.host.commands import Result
 from holdfast.adapters.host.machine import Machine
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.judgement import Judgement
-from holdfast.detectors.thresholds import Floors
+from holdfast.detectors.thresholds import Thresholds
 from holdfast.model.deep_checks import Level
 
 STRESS_TIME: Final = {
@@ -20,6 +20,9 @@ STRESS_TIME: Final = {
 }
 """How long each part of the machine is kept busy. HyperPod's deep health check takes 60 s."""
 
+PAIR_TIME: Final = timedelta(seconds=1)
+"""Long enough for one TCP connection to reach its speed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -27,11 +30,17 @@ class Target:
 
     machine: Machine
     equipment: Equipment
-    floors: Floors
+    thresholds: Thresholds
     level: Level
     stress_time: timedelta
     disk: Path
     """A directory on the disk that is written to."""
+
+    fabric_provider: str
+    """Libfabric's provider for the tests between nodes."""
+
+    pair_time: timedelta = PAIR_TIME
+    """How long latency and bandwidth are measured between nodes, each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +70,29 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """What takes more than one command."""
+
+    argv: tuple[str, ...]
+    """The first of them."""
+
+    takes: timedelta
+    make: Callable[[datetime], Verdict]
+    """Runs them all, bounded in time, and judges what they say. Raises BackendError if they say
+    nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
     """Why a part is not begun."""
 
     why: str
 
 
-Part = Callable[[Target], Plan | Skip]
+Work = Plan | Series
+"""What is done for a part that is begun."""
+
+Part = Callable[[Target], Work | Skip]
 
 
 def missing_tool(*names: str) -> Skip:

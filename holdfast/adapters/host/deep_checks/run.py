@@ -2,39 +2,46 @@
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.host.commands import Result, run_command
-from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Verdict
+from holdfast.adapters.host.deep_checks.contract import (
+    Plan,
+    Series,
+    Skip,
+    Target,
+    Verdict,
+    Work,
+)
 from holdfast.detectors.judgement import LONGEST_MESSAGE, is_fault
-from holdfast.detectors.thresholds import Floors, shortfalls
+from holdfast.detectors.thresholds import Thresholds, shortfalls
 from holdfast.model.deep_checks import Outcome, PartResult
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 
-def make_part(name: str, plan: Plan | Skip, target: Target, clock: Clock) -> PartResult:
+def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> PartResult:
     """Make one part and judge it; nothing that its tool does is an error."""
     if isinstance(plan, Skip):
         return PartResult(name=name, outcome=Outcome.SKIPPED, detail=plan.why)
     began = time.monotonic()
     try:
-        result = _run(plan)
+        verdict = plan.make(clock.now()) if isinstance(plan, Series) else _verdict(plan, clock)
     except (BackendError, OSError) as error:  # OSError: of the folder that it is run in
         took_s = time.monotonic() - began
-        is_fault_then = bool(plan.if_hung) and took_s >= plan.timeout.total_seconds()
+        is_fault_then = (
+            isinstance(plan, Plan) and bool(plan.if_hung) and took_s >= plan.timeout.total_seconds()
+        )
         return PartResult(
             name=name,
             outcome=Outcome.FAILED if is_fault_then else Outcome.UNKNOWN,
-            detail=plan.if_hung if is_fault_then else str(error),
+            detail=plan.if_hung if isinstance(plan, Plan) and is_fault_then else str(error),
             command=plan.argv,
             took_s=took_s,
         )
     took_s = time.monotonic() - began
-    verdict = plan.judge(result, clock.now())
-    outcome, detail = _outcome(verdict, target.floors)
-    if outcome is Outcome.UNKNOWN and result.status < 0:
-        detail = f"signal {-result.status} ended it; {detail}"
+    outcome, detail = _outcome(verdict, target.thresholds)
     return PartResult(
         name=name,
         outcome=outcome,
@@ -42,9 +49,32 @@ def make_part(name: str, plan: Plan | Skip, target: Target, clock: Clock) -> Par
         command=plan.argv,
         took_s=took_s,
         measured=verdict.measured,
+        bounds={
+            name: bound
+            for name, bound in target.thresholds.given.items()
+            if bound and name in verdict.measured
+        },
         facts=verdict.facts,
         findings=verdict.judgement.findings,
     )
+
+
+def _verdict(plan: Plan, clock: Clock) -> Verdict:
+    result = _run(plan)
+    verdict = plan.judge(result, clock.now())
+    judgement = verdict.judgement
+    if judgement.undecided and result.status:
+        why = f"{_end_of(result)}; {judgement.undecided}"
+        verdict = replace(verdict, judgement=replace(judgement, undecided=why))
+    return verdict
+
+
+def _end_of(result: Result) -> str:
+    """How a tool that said nothing of use ended, with its last words."""
+    if result.status < 0:
+        return f"signal {-result.status} ended it"
+    words = result.stderr.strip().rpartition("\n")[2]
+    return f"it ended with {result.status}" + (f": {words}" if words else "")
 
 
 def _run(plan: Plan) -> Result:
@@ -58,14 +88,14 @@ def _run(plan: Plan) -> Result:
         return run_command(plan.argv, timeout=plan.timeout, directory=Path(path))
 
 
-def _outcome(verdict: Verdict, floors: Floors) -> tuple[Outcome, str]:
+def _outcome(verdict: Verdict, thresholds: Thresholds) -> tuple[Outcome, str]:
     judgement = verdict.judgement
     faults = [finding.message for finding in judgement.findings if is_fault(finding)]
     if faults:
         return Outcome.FAILED, "; ".join(faults)
     if judgement.undecided:
         return Outcome.UNKNOWN, judgement.undecided
-    short = shortfalls(verdict.measured, floors)
+    short = shortfalls(verdict.measured, thresholds)
     if short:
         return Outcome.FAILED, "; ".join(short)
     return Outcome.PASSED, "; ".join(finding.message for finding in judgement.findings)

@@ -19,6 +19,7 @@ from holdfast.adapters.host.small_files import read_small
 from holdfast.detectors.judgement import undecided
 from holdfast.detectors.load_tests import judge_stress
 from holdfast.detectors.stress_rates import disk_rates, rounds_per_s
+from holdfast.detectors.thresholds import Thresholds, shortfalls
 
 MEMORY_SHARE: Final = 0.6
 """Of the memory that is free for us; what else runs on the node must not be killed for the test."""
@@ -121,19 +122,23 @@ def _plan(
         argv=(program, *options, "--timeout", str(seconds)),
         takes=timedelta(seconds=seconds),
         timeout=timedelta(seconds=seconds) + _GRACE,
-        judge=partial(_judge, seconds, rates),
+        judge=partial(_judge, seconds, rates, target.thresholds),
         directory=directory,
         if_hung=if_hung,
     )
 
 
-def _judge(seconds: int, rates: Rates, result: Result, now: datetime) -> Verdict:
+def _judge(
+    seconds: int, rates: Rates, thresholds: Thresholds, result: Result, now: datetime
+) -> Verdict:
     text = result.stdout + result.stderr
     judgement = judge_stress(text, now, seconds=seconds)
     if result.status and not judgement.findings and not judgement.undecided:
         judgement = undecided(f"it ended with {result.status} after it had said that it succeeded")
-    measured = rates(text)
-    if 0 in measured.values() and not judgement.findings:
+    every = rates(text)
+    measured = {name: rate for name, rate in every.items() if rate}
+    is_slow = bool(shortfalls(measured, thresholds))  # so slow that it had no time for the rest
+    if len(measured) < len(every) and not judgement.findings and not is_slow:
         judgement = undecided("no round was completed: give it more time with --stress-time")
     return Verdict(judgement=judgement, measured=measured)
 

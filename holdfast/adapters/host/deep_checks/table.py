@@ -6,8 +6,9 @@ What takes a moment comes first, so that a node that lacks a GPU is known at onc
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.adapters.host.deep_checks import aws, nvidia, stress
+from holdfast.adapters.host.deep_checks import aws, efa_loopback, nvidia, stress
 from holdfast.adapters.host.deep_checks.contract import Part
+from holdfast.model.names import DeepCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Row:
     """What it makes sure of."""
 
     part: Part
+    kind: DeepCheck = DeepCheck.STRESS
 
 
 ROWS: Final = (
@@ -29,6 +31,23 @@ ROWS: Final = (
     Row("cpu", "all processors compute right under load", stress.processors),
     Row("memory", "memory keeps what is written to it", stress.memory),
     Row("disk", "the disk keeps what is written to it, and in time", stress.disk),
-    Row("nccl", "collectives between the GPUs are right and fast", nvidia.collectives),
+    Row(
+        "efa-loopback",
+        "every EFA device reaches itself",
+        efa_loopback.efa_loopback,
+        DeepCheck.CONNECTIVITY,
+    ),
+    Row(
+        "nccl",
+        "collectives between the GPUs are right and fast",
+        nvidia.collectives,
+        DeepCheck.CONNECTIVITY,
+    ),
+    Row(
+        "nccom",
+        "collectives between the Neuron cores are right and fast",
+        aws.collectives,
+        DeepCheck.CONNECTIVITY,
+    ),
     Row("dcgm", "DCGM's diagnosis finds nothing", nvidia.diagnosis),
 )

@@ -1,0 +1,1 @@
+"""Checkpoints of training frameworks, as they lie on disk."""

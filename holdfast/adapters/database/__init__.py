@@ -1,0 +1,1 @@
+"""What people ask for, in SQLite or PostgreSQL."""

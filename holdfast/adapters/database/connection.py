@@ -1,0 +1,116 @@
+"""A database, opened: transactions that last, and errors that say what to do."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from holdfast.adapters.database.schema import migrate
+from holdfast.model.errors import BackendError, ConfigError, StorageFull
+from holdfast.ports.clock import Clock
+
+_PATIENCE_S: Final = 10
+"""For so long one process waits for the write of another."""
+
+_DISK_FULL: Final = ("database or disk is full", "No space left on device", "disk_full")
+_DAMAGED: Final = ("malformed", "not a database")
+
+
+class Database:
+    """One database. Every method raises ``BackendError`` if it cannot be used.
+
+    Args:
+        url: ``sqlite:////path/of/file`` or ``postgresql+psycopg://...``.
+        clock: for the record of the tables' versions.
+
+    Raises:
+        ConfigError: the URL is none, or what it needs is not installed.
+        BackendError: the database cannot be used.
+
+    """
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        try:
+            parsed = make_url(url)
+            options: dict[str, Any] = {"pool_pre_ping": True}
+            if parsed.get_backend_name() == "sqlite":
+                options = {"connect_args": {"timeout": _PATIENCE_S}}
+            self._engine = create_engine(parsed, **options)
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise ConfigError(
+                f"database: {error}; expected sqlite:////path or postgresql+psycopg://host/name"
+            ) from None
+        except ModuleNotFoundError as missing:
+            raise ConfigError(
+                f"database: {missing.name} is not installed, and {parsed.drivername} needs it: "
+                "pip install 'holdfast[postgresql]'"
+            ) from None
+        self._name = parsed.render_as_string(hide_password=True)
+        if parsed.get_backend_name() == "sqlite":
+            _prepare_sqlite(self._engine)
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            with self.writing() as connection:
+                migrate(connection, clock.now().isoformat())
+            failed.pop_all()
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One transaction that sees a single state and changes nothing."""
+        with self._errors_named(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction; it is on disk once the block has ended."""
+        with (
+            self._errors_named(),
+            self._engine.connect() as connection,
+            connection.execution_options(writes=True).begin(),
+        ):
+            yield connection
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            text = str(cause).strip() or type(cause).__name__
+            if any(words in text for words in _DISK_FULL):
+                raise StorageFull(f"no space is left for {self._name}") from error
+            if any(words in text for words in _DAMAGED):
+                raise BackendError(
+                    f"{self._name} is damaged ({text}); put back a copy of it, or move it away to "
+                    "begin anew"
+                ) from error
+            raise BackendError(f"{self._name}: {text}") from error
+        except BackendError as error:
+            raise type(error)(f"{self._name}: {error}") from error
+        except ValueError as error:
+            raise BackendError(f"{self._name} holds what cannot be read: {error}") from error
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """As SQLAlchemy advises: the driver must not begin transactions by itself."""
+
+    def connected(driver: sqlite3.Connection, _record: object) -> None:
+        driver.isolation_level = None
+        driver.execute("PRAGMA journal_mode = WAL")
+        driver.execute("PRAGMA foreign_keys = ON")
+        driver.execute("PRAGMA synchronous = FULL")  # an accepted request outlives a power cut
+
+    def begins(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begins)

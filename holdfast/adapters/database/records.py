@@ -1,0 +1,294 @@
+"""``ClusterRecords`` in a database."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Table, delete, insert, select, update
+
+from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.schema import (
+    CLUSTERS,
+    EVENTS,
+    GROUPS,
+    NODES,
+    REQUESTS,
+    TAGS,
+    TOKENS,
+    USED_WORDS,
+)
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.clusters import Happening, Member, WantedCluster, WantedGroup
+from holdfast.ports.cluster_records import Asked, Change, HeldCluster
+
+T = TypeVar("T")
+
+EVENTS_KEPT: Final = 10_000
+"""Of one cluster; older ones are forgotten. A batch over 3,000 nodes makes about as many."""
+
+
+class DatabaseRecords:
+    """See ``ClusterRecords``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, HeldCluster] = {}  # a cluster of 10,000 nodes takes long to read
+
+    def names(self) -> Sequence[str]:
+        """See ``ClusterRecords.names``."""
+        with self._database.reading() as connection:
+            return list(connection.execute(select(CLUSTERS.c.name).order_by("name")).scalars())
+
+    def load(self, name: str) -> HeldCluster | None:
+        """See ``ClusterRecords.load``."""
+        with self._database.reading() as connection:
+            asked = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name)
+            version = connection.execute(asked).scalar_one_or_none()
+            known = self._known.get(name)
+            if known is not None and known.version == version:
+                return known
+            held = _load(connection, name)
+        if held is None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = held
+        return held
+
+    def create(
+        self,
+        cluster: WantedCluster,
+        happenings: Sequence[Happening],
+        tags: Mapping[str, str],
+        asked: Asked,
+    ) -> bool:
+        """See ``ClusterRecords.create``."""
+        with self._database.writing() as connection:
+            if _load(connection, cluster.name, lock=True) is not None:
+                return False
+            row = {
+                "name": cluster.name,
+                "version": round(cluster.created_at.timestamp() * 1e6),  # no earlier one had it
+                "body": _dump(replace(cluster, groups=())),
+            }
+            connection.execute(insert(CLUSTERS).values(row))
+            _write_groups(connection, cluster)
+            _write_happenings(connection, cluster.name, happenings)
+            _write_tags(connection, cluster.name, tags)
+            _note(connection, cluster.name, asked)
+        return True
+
+    def change(
+        self,
+        name: str,
+        make: Callable[[HeldCluster], Change],
+        asked: Asked,
+        *,
+        nonce: str = "",
+        nonce_since: datetime | None = None,
+    ) -> Mapping[str, object] | None:
+        """See ``ClusterRecords.change``."""
+        with self._database.writing() as connection:
+            held = _load(connection, name, lock=True)
+            if held is None:
+                return None
+            if nonce_since is not None:
+                old = TOKENS.c.at < to_plain(nonce_since)
+                connection.execute(delete(TOKENS).where(old))
+            if nonce:
+                said = select(TOKENS.c.answer).where(
+                    TOKENS.c.cluster == name, TOKENS.c.token == nonce
+                )
+                answered = connection.execute(said).scalar_one_or_none()
+                if answered is not None:
+                    return _mapping(answered)
+            change = make(held)
+            _write(connection, held, change.cluster, change.members, change.happenings)
+            _note(connection, name, asked)
+            answer = json.dumps(to_plain(change.answer))
+            if nonce:
+                row = {"cluster": name, "token": nonce, "at": to_plain(asked.at), "answer": answer}
+                connection.execute(insert(TOKENS).values(row))
+        return _mapping(answer)
+
+    def save(
+        self,
+        held: HeldCluster,
+        cluster: WantedCluster | None,
+        members: Sequence[Member],
+        happenings: Sequence[Happening],
+    ) -> bool:
+        """See ``ClusterRecords.save``."""
+        name = held.cluster.name
+        with self._database.writing() as connection:
+            asked = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name).with_for_update()
+            if connection.execute(asked).scalar_one_or_none() != held.version:
+                return False
+            if cluster is None:
+                connection.execute(delete(CLUSTERS).where(CLUSTERS.c.name == name))
+            else:
+                _write(connection, held, cluster, members, happenings)
+        return True
+
+    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
+        """See ``ClusterRecords.use_once``."""
+        with self._database.writing() as connection:
+            old = USED_WORDS.c.at < to_plain(since)
+            connection.execute(delete(USED_WORDS).where(old))
+            asked = select(USED_WORDS.c.word).where(USED_WORDS.c.word == word)
+            if connection.execute(asked).scalar_one_or_none() is not None:
+                return False
+            connection.execute(insert(USED_WORDS).values(word=word, at=to_plain(at)))
+        return True
+
+    def give_back(self, word: str) -> None:
+        """See ``ClusterRecords.give_back``."""
+        with self._database.writing() as connection:
+            connection.execute(delete(USED_WORDS).where(USED_WORDS.c.word == word))
+
+    def happenings(self, name: str) -> Sequence[Happening]:
+        """See ``ClusterRecords.happenings``."""
+        asked = select(EVENTS.c.body).where(EVENTS.c.cluster == name).order_by(EVENTS.c.number)
+        with self._database.reading() as connection:
+            return [_read(Happening, text) for text in connection.execute(asked).scalars()]
+
+    def tags(self, name: str) -> Mapping[str, str]:
+        """See ``ClusterRecords.tags``."""
+        with self._database.reading() as connection:
+            return _tags(connection, name)
+
+    def tag(
+        self, name: str, make: Callable[[Mapping[str, str]], Mapping[str, str]], asked: Asked
+    ) -> Mapping[str, str] | None:
+        """See ``ClusterRecords.tag``."""
+        with self._database.writing() as connection:
+            if _load(connection, name, lock=True) is None:
+                return None
+            tags = make(_tags(connection, name))
+            connection.execute(delete(TAGS).where(TAGS.c.cluster == name))
+            _write_tags(connection, name, tags)
+            _note(connection, name, asked)
+        return dict(sorted(tags.items()))
+
+
+def _load(connection: Connection, name: str, *, lock: bool = False) -> HeldCluster | None:
+    asked = select(CLUSTERS.c.version, CLUSTERS.c.body).where(CLUSTERS.c.name == name)
+    row = connection.execute(asked.with_for_update() if lock else asked).one_or_none()
+    if row is None:
+        return None
+    version, body = row
+    groups = _bodies(connection, GROUPS, name, "position")
+    members = _bodies(connection, NODES, name, "logical_id")
+    cluster = replace(
+        _read(WantedCluster, body), groups=tuple(_read(WantedGroup, text) for text in groups)
+    )
+    found = tuple(_read(Member, text) for text in members)
+    in_order = sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id))
+    return HeldCluster(cluster=cluster, members=tuple(in_order), version=version)
+
+
+def _bodies(connection: Connection, table: Table, name: str, order: str) -> Sequence[str]:
+    asked = select(table.c.body).where(table.c.cluster == name).order_by(table.c[order])
+    return connection.execute(asked).scalars().all()
+
+
+def _write(
+    connection: Connection,
+    held: HeldCluster,
+    cluster: WantedCluster,
+    members: Sequence[Member],
+    happenings: Sequence[Happening],
+) -> None:
+    row = {"version": held.version + 1, "body": _dump(replace(cluster, groups=()))}
+    connection.execute(update(CLUSTERS).where(CLUSTERS.c.name == cluster.name).values(row))
+    if cluster.groups != held.cluster.groups:
+        connection.execute(delete(GROUPS).where(GROUPS.c.cluster == cluster.name))
+        _write_groups(connection, cluster)
+    before = {one.logical_id: one for one in held.members}
+    changed = [one for one in members if before.get(one.logical_id) != one]
+    gone = before.keys() - {one.logical_id for one in members}
+    stale = [*gone, *(one.logical_id for one in changed)]
+    for name in stale:
+        of = (NODES.c.cluster == cluster.name, NODES.c.logical_id == name)
+        connection.execute(delete(NODES).where(*of))
+    rows = [_node(cluster.name, one) for one in changed]
+    if rows:
+        connection.execute(insert(NODES), rows)
+    _write_happenings(connection, cluster.name, happenings)
+
+
+def _node(cluster: str, member: Member) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "logical_id": member.logical_id,
+        "instance_group": member.group,
+        "instance_id": member.machine.id if member.machine is not None else "",
+        "status": member.status,
+        "body": _dump(member),
+    }
+
+
+def _write_groups(connection: Connection, cluster: WantedCluster) -> None:
+    rows = [
+        {"cluster": cluster.name, "name": one.name, "position": number, "body": _dump(one)}
+        for number, one in enumerate(cluster.groups)
+    ]
+    if rows:
+        connection.execute(insert(GROUPS), rows)
+
+
+def _write_happenings(
+    connection: Connection, cluster: str, happenings: Sequence[Happening]
+) -> None:
+    ids = [one.id for one in happenings]
+    known = set(connection.execute(select(EVENTS.c.id).where(EVENTS.c.id.in_(ids))).scalars())
+    rows = [
+        {"cluster": cluster, "id": one.id, "body": _dump(one)}
+        for one in happenings
+        if one.id not in known
+    ]
+    if not rows:
+        return
+    connection.execute(insert(EVENTS), rows)
+    numbers = select(EVENTS.c.number).where(EVENTS.c.cluster == cluster)
+    last = connection.execute(numbers.order_by(EVENTS.c.number.desc()).offset(EVENTS_KEPT).limit(1))
+    oldest = last.scalar_one_or_none()
+    if oldest is not None:
+        old = (EVENTS.c.cluster == cluster, EVENTS.c.number <= oldest)
+        connection.execute(delete(EVENTS).where(*old))
+
+
+def _tags(connection: Connection, name: str) -> dict[str, str]:
+    asked = select(TAGS.c.key, TAGS.c.value).where(TAGS.c.cluster == name).order_by(TAGS.c.key)
+    return {row.key: row.value for row in connection.execute(asked)}
+
+
+def _write_tags(connection: Connection, cluster: str, tags: Mapping[str, str]) -> None:
+    rows = [{"cluster": cluster, "key": key, "value": value} for key, value in tags.items()]
+    if rows:
+        connection.execute(insert(TAGS), rows)
+
+
+def _note(connection: Connection, cluster: str, asked: Asked) -> None:
+    row = {
+        "at": to_plain(asked.at),
+        "cluster": cluster,
+        "person": asked.person,
+        "operation": asked.operation,
+        "body": json.dumps(to_plain(asked.request)),
+    }
+    connection.execute(insert(REQUESTS).values(row))
+
+
+def _dump(value: object) -> str:
+    return json.dumps(to_plain(value))
+
+
+def _read(kind: type[T], text: str) -> T:
+    return from_plain(kind, json.loads(text))
+
+
+def _mapping(text: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(text)
+    return found

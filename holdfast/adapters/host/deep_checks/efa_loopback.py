@@ -1,0 +1,118 @@
+"""Every EFA device of the node talks to itself: latency, bandwidth, and whether data stay whole."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.host.commands import beside
+from holdfast.adapters.host.deep_checks.contract import Series, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.network import efa_devices
+from holdfast.adapters.host.pingpong import RUNS, Fabric, converse, free_port
+from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement
+from holdfast.detectors.pingpong import Exchange
+from holdfast.detectors.thresholds import Thresholds, shortfalls
+from holdfast.model.errors import BackendError
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+FAMILY: Final = "efa-loopback"
+
+_TAKES: Final = timedelta(seconds=3)
+"""One device."""
+
+_HERE: Final = "127.0.0.1"
+
+
+def efa_loopback(target: Target) -> Series | Skip:
+    """Every EFA device reaches itself, fast enough."""
+    devices = efa_devices(target.machine.root)
+    if not devices:
+        return Skip(why="no EFA device is found here")
+    program = target.machine.find("fi_pingpong")
+    if program is None:
+        return missing_tool("fi_pingpong")
+    fabrics = {
+        device: Fabric(program=program, provider="efa", domain=f"{device}-rdm")
+        for device in devices
+    }
+    return Series(
+        argv=fabrics[devices[0]].client(RUNS[-1], 0, _HERE),
+        takes=_TAKES * len(devices),
+        make=partial(_make, fabrics, target.thresholds),
+    )
+
+
+def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> Verdict:
+    found = {device: _talk(fabric) for device, fabric in fabrics.items()}
+    good = [one for one in found.values() if one.mb_per_s is not None]
+    findings = [
+        _finding(device, why, now)
+        for device, one in found.items()
+        if (why := one.fault or "; ".join(shortfalls(_measured([one]), thresholds)))
+    ]
+    doubts = [f"{device}: {one.doubt}" for device, one in found.items() if one.doubt]
+    # What keeps all of them silent is a security group, or the driver: nothing that a device has.
+    if good:
+        silent = [(device, one) for device, one in found.items() if one.doubt and not one.is_killed]
+        findings += [_finding(device, one.doubt, now) for device, one in silent]
+        undecided = "; ".join(doubts)
+    else:
+        undecided = _silence(doubts)
+    return Verdict(
+        judgement=Judgement(findings=tuple(findings), undecided=undecided[:LONGEST_MESSAGE]),
+        measured=_measured(good),
+        facts={device: _summary(one) for device, one in found.items()},
+    )
+
+
+def _talk(fabric: Fabric) -> Exchange:
+    """The last run counts, if no run before it says that something is wrong."""
+    said = Exchange(doubt="nothing was run")
+    for run in RUNS:
+        port = free_port()
+        with beside(fabric.server(run, port)) as server:
+            try:
+                client = fabric.client(run, port, _HERE)
+                said = converse(client, is_over=lambda: server.has_ended)
+            except BackendError as error:
+                said = Exchange(doubt=f"{error}: messages do not arrive")
+            if said.doubt and (heard := server.said()):
+                said = replace(said, doubt=f"{said.doubt}; its server says: {heard[-200:]}")
+        if said.fault or said.doubt:
+            break
+    return said
+
+
+def _measured(good: list[Exchange]) -> dict[str, float]:
+    rates = [one.mb_per_s for one in good if one.mb_per_s is not None]
+    times = [one.us for one in good if one.us is not None]
+    if not rates or not times:
+        return {}
+    return {"efa_loopback_mb_per_s": min(rates), "efa_loopback_us": max(times)}
+
+
+def _summary(one: Exchange) -> str:
+    if one.mb_per_s is None or one.us is None:
+        return one.fault or one.doubt
+    return f"{one.mb_per_s:g} MB/s, {one.us:g} us"
+
+
+def _silence(doubts: list[str]) -> str:
+    if not doubts:
+        return ""
+    advice = "no EFA device reaches itself: does the security group allow all traffic to itself?"
+    return f"{advice} {doubts[0]}"
+
+
+def _finding(device: str, why: str, now: datetime) -> Finding:
+    return Finding(
+        family=FAMILY,
+        condition=Condition.NETWORK,
+        reason=Reason.EFA_LOOPBACK,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        message=f"{device}: {why}"[:LONGEST_MESSAGE],
+        observed_at=now,
+        device=device,
+    )

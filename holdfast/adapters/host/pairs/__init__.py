@@ -1,0 +1,1 @@
+"""Tests between two nodes: one side serves, the other asks and measures."""

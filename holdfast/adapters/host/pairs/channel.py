@@ -1,0 +1,160 @@
+"""A TCP connection between the two ends of a test, each of which has shown that it has the token.
+
+The one that listens sends a nonce, the other answers with its own and the HMAC of both, and gets
+another HMAC in return; the token itself never travels, and an answer is of no use a second time.
+After that, messages are lines of JSON, and blocks of bytes where a test asks for them. Nothing is
+encrypted: the bytes are worth nothing, and who may change packets may slow them as well.
+"""
+
+import hmac
+import json
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from holdfast.model.errors import BackendError
+
+PORT: Final = 20259
+"""Where ``holdfast check serve`` listens if nothing else is said."""
+
+SHORTEST_TOKEN: Final = 16
+"""Characters. ``openssl rand -hex 32`` gives 64."""
+
+STALL: Final = timedelta(seconds=10)
+"""If nothing moves for so long, the other end is taken for gone."""
+
+_GREETING: Final = b"holdfast-pair/1"
+_LONGEST_LINE: Final = 256 * 1024
+_NONCE_BYTES: Final = 32
+_LATE: Final = "the other end took too long"
+
+
+class Channel:
+    """One connection; whatever goes wrong with it is a BackendError."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take a connection over; it is closed by whoever gave it."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connection
+        self._unread = bytearray()
+        self._broken = ""
+        self.allow(STALL)
+
+    def allow(self, limit: timedelta, *, stall: timedelta = STALL) -> None:
+        """Give up after ``limit`` from now, and as soon as nothing moves for ``stall``."""
+        self._deadline = time.monotonic() + limit.total_seconds()
+        self._stall_s = stall.total_seconds()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send one message."""
+        self.write(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> dict[str, Any]:
+        """Wait for one message."""
+        line = self.read_line()
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise self.give_up("the other end sent something that is no message") from error
+        if not isinstance(message, dict):
+            raise self.give_up("the other end sent something that is no message")
+        return message
+
+    def write(self, data: bytes) -> None:
+        """Send all of ``data``."""
+        self._bound()
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def read(self, count: int) -> bytes:
+        """Wait for so many bytes."""
+        while len(self._unread) < count:
+            self._more()
+        data = bytes(self._unread[:count])
+        del self._unread[:count]
+        return data
+
+    def read_line(self) -> bytes:
+        """Wait for a line, which is given without its end."""
+        while (end := self._unread.find(b"\n")) < 0:
+            if len(self._unread) > _LONGEST_LINE:
+                raise self.give_up("the other end sent a line without an end")
+            self._more()
+        return self.read(end + 1)[:-1]
+
+    def _more(self) -> None:
+        self._bound()
+        try:
+            block = self._socket.recv(64 * 1024)
+        except OSError as error:
+            raise self._lost(error) from error
+        if not block:
+            raise self.give_up("the other end closed the connection")
+        self._unread += block
+
+    def _bound(self) -> None:
+        if self._broken:
+            raise BackendError(f"the connection is of no use any more: {self._broken}")
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise self.give_up(_LATE)
+        self._socket.settimeout(min(left, self._stall_s))
+
+    def _lost(self, error: OSError) -> BackendError:
+        if isinstance(error, TimeoutError):
+            is_late = time.monotonic() >= self._deadline
+            return self.give_up(_LATE if is_late else f"nothing moved for {self._stall_s:g} s")
+        return self.give_up(f"the connection broke: {error.strerror or error}")
+
+    def give_up(self, why: str) -> BackendError:
+        """Use it no more: half a test may be left in it."""
+        self._broken = why
+        return BackendError(why)
+
+
+def welcome(connection: socket.socket, token: str) -> Channel:
+    """Be the end that listens: let in who has the token.
+
+    Raises:
+        BackendError: the other end does not have it, or says nothing in time.
+
+    """
+    channel = Channel(connection)
+    nonce = secrets.token_hex(_NONCE_BYTES).encode()
+    channel.write(_GREETING + b" " + nonce + b"\n")
+    theirs, _, proof = channel.read_line().partition(b" ")
+    if not hmac.compare_digest(proof, _proof(token, b"asks", nonce, theirs)):
+        channel.write(b"refused\n")
+        raise BackendError("it does not have our token")
+    channel.write(_proof(token, b"serves", nonce, theirs) + b"\n")
+    return channel
+
+
+def knock(connection: socket.socket, token: str) -> Channel:
+    """Be the end that connects.
+
+    Raises:
+        BackendError: the other end is something else, or does not have the token.
+
+    """
+    channel = Channel(connection)
+    greeting, _, theirs = channel.read_line().partition(b" ")
+    if greeting != _GREETING:
+        raise BackendError("what listens there is not holdfast check serve, or another version")
+    nonce = secrets.token_hex(_NONCE_BYTES).encode()
+    channel.write(nonce + b" " + _proof(token, b"asks", theirs, nonce) + b"\n")
+    answer = channel.read_line()
+    if answer == b"refused":
+        raise BackendError("it refuses our token: both ends must be given the same")
+    if not hmac.compare_digest(answer, _proof(token, b"serves", theirs, nonce)):
+        raise BackendError("it cannot show that it has our token")
+    return channel
+
+
+def _proof(token: str, role: bytes, first: bytes, second: bytes) -> bytes:
+    return hmac.digest(token.encode(), b" ".join((role, first, second)), "sha256").hex().encode()

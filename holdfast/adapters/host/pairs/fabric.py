@@ -1,0 +1,117 @@
+"""``fi_pingpong`` of libfabric between two nodes, over each of their EFA devices."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from holdfast.adapters.host.commands import beside
+from holdfast.adapters.host.deep_checks.contract import Series, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.network import efa_devices
+from holdfast.adapters.host.pairs.channel import Channel
+from holdfast.adapters.host.pairs.contract import Peer, pair_finding
+from holdfast.adapters.host.pingpong import RUNS, TIMEOUT, Fabric, converse, free_port
+from holdfast.detectors.judgement import undecided, whole
+from holdfast.detectors.pingpong import Exchange
+from holdfast.model.errors import BackendError
+
+NAME: Final = "fi_pingpong"
+
+_EFA: Final = "efa"
+_TAKES: Final = timedelta(seconds=3)
+_RUN: Final = TIMEOUT + timedelta(seconds=20)
+"""One run with the waiting for its server."""
+
+
+def ask(target: Target, peer: Peer) -> Series | Skip:
+    """Measure from this side, if both sides can."""
+    fabrics = _fabrics(target)
+    if isinstance(fabrics, Skip):
+        return fabrics
+    peer.channel.allow(_RUN)
+    peer.channel.send({"do": NAME, "provider": target.fabric_provider, "devices": len(fabrics)})
+    answer = peer.channel.receive()
+    if why := str(answer.get("skip") or ""):
+        return Skip(why=f"{peer.host}: {why}")
+    return Series(
+        argv=fabrics[0].client(RUNS[-1], 0, peer.host),
+        takes=_TAKES * len(fabrics),
+        make=partial(_make, fabrics, peer),
+    )
+
+
+def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
+    """Start a server for each run that is asked for."""
+    fabrics = _fabrics(target)
+    why = fabrics.why if isinstance(fabrics, Skip) else _mismatch(target, fabrics, message)
+    channel.send({"skip": why})
+    if why or isinstance(fabrics, Skip):
+        return
+    for fabric in fabrics:
+        for run in RUNS:
+            channel.allow(_RUN, stall=_RUN)
+            port = free_port()
+            with beside(fabric.server(run, port)) as server:
+                channel.send({"port": port})
+                goes_on = channel.receive().get("goes_on")
+                channel.send({"said": server.said()[-500:]})
+            if not goes_on:
+                break
+
+
+def _fabrics(target: Target) -> list[Fabric] | Skip:
+    provider = target.fabric_provider
+    domains = [""]
+    if provider == _EFA:
+        domains = [f"{device}-rdm" for device in efa_devices(target.machine.root)]
+        if not domains:
+            return Skip(why="no EFA device is found")
+    program = target.machine.find("fi_pingpong")
+    if program is None:
+        return missing_tool("fi_pingpong")
+    return [Fabric(program=program, provider=provider, domain=domain) for domain in domains]
+
+
+def _mismatch(target: Target, fabrics: list[Fabric], message: Mapping[str, Any]) -> str:
+    if message.get("provider") != target.fabric_provider:
+        return f"it is configured for the provider {target.fabric_provider}"
+    if message.get("devices") != len(fabrics):
+        return f"it has {len(fabrics)} devices, and the other end {message.get('devices')}"
+    return ""
+
+
+def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> Verdict:
+    said = [_talk(fabric, peer) for fabric in fabrics]
+    names = [fabric.domain or fabric.provider for fabric in fabrics]
+    faults = [f"{name}: {one.fault}" for name, one in zip(names, said, strict=True) if one.fault]
+    if faults:
+        return Verdict(judgement=whole([pair_finding(why, now) for why in faults]))
+    doubts = [f"{name}: {one.doubt}" for name, one in zip(names, said, strict=True) if one.doubt]
+    if doubts:
+        return Verdict(judgement=undecided("; ".join(doubts)))
+    return Verdict(
+        judgement=whole([]),
+        measured={
+            "pair_fabric_mb_per_s": min(one.mb_per_s or 0.0 for one in said),
+            "pair_fabric_us": max(one.us or 0.0 for one in said),
+        },
+    )
+
+
+def _talk(fabric: Fabric, peer: Peer) -> Exchange:
+    said = Exchange(doubt="nothing was run")
+    for run in RUNS:
+        peer.channel.allow(_RUN)
+        port = int(peer.channel.receive().get("port", 0))
+        try:
+            said = converse(fabric.client(run, port, peer.host))
+        except BackendError as error:
+            said = Exchange(fault=f"{error}: messages do not arrive")
+        goes_on = not (said.fault or said.doubt)
+        peer.channel.send({"goes_on": goes_on})
+        heard = str(peer.channel.receive().get("said", ""))
+        if said.doubt and heard:
+            said = Exchange(doubt=f"{said.doubt}; the other end says: {heard}")
+        if not goes_on:
+            break
+    return said

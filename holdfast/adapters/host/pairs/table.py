@@ -1,0 +1,16 @@
+"""The tests between two nodes that need nothing but this program at both ends."""
+
+from typing import Final
+
+from holdfast.adapters.host.pairs import fabric, tcp
+from holdfast.adapters.host.pairs.contract import PairPart
+
+PARTS: Final = (
+    PairPart(name=tcp.NAME, what="one TCP connection is fast enough", ask=tcp.ask, serve=tcp.serve),
+    PairPart(
+        name=fabric.NAME,
+        what="libfabric's messages arrive whole and fast enough",
+        ask=fabric.ask,
+        serve=fabric.serve,
+    ),
+)

@@ -1,0 +1,114 @@
+"""Latency and bandwidth of one TCP connection, with nothing but this program at both ends.
+
+It says whether the network between two nodes works, not how fast a job can be on it: one connection
+carries less than the network can, and what EFA, InfiniBand or NVLink carry is not seen at all.
+"""
+
+import statistics
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from holdfast.adapters.host.deep_checks.contract import Series, Target, Verdict
+from holdfast.adapters.host.pairs.channel import Channel
+from holdfast.adapters.host.pairs.contract import Peer, pair_finding
+from holdfast.detectors.judgement import whole
+from holdfast.model.errors import BackendError
+
+NAME: Final = "tcp"
+
+_ROUNDS: Final = 200
+_LIMIT: Final = timedelta(seconds=70)
+"""For all of it, with what is still under way in the buffers of a slow link."""
+
+_LONGEST_S: Final = 20.0
+"""For which this end sends, whatever the other asks for."""
+
+_PING: Final = 64
+_BLOCK: Final = 64 * 1024
+_GOES_ON: Final = b"+"
+_ENDS: Final = b"."
+
+
+def ask(target: Target, peer: Peer) -> Series:
+    """Measure from this side."""
+    return Series(
+        argv=("tcp", peer.host),
+        takes=3 * target.pair_time,
+        make=partial(_make, peer.channel, target.pair_time.total_seconds()),
+    )
+
+
+def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
+    """Give back what comes, count what comes, and send."""
+    channel.allow(_LIMIT)
+    while (ping := channel.read(_PING))[:1] == _GOES_ON:
+        channel.write(ping)
+    channel.send({"bytes": _drain(channel)})
+    wanted = message.get("seconds", target.pair_time.total_seconds())
+    _fill(channel, min(float(wanted), _LONGEST_S))
+
+
+def _make(channel: Channel, seconds: float, now: datetime) -> Verdict:
+    channel.allow(_LIMIT)
+    try:
+        channel.send({"do": NAME, "seconds": seconds})
+        times = _round_trips(channel, seconds)
+        rates = [_rate_there(channel, seconds), _rate_back(channel)]
+    except BackendError as error:
+        return Verdict(judgement=whole([pair_finding(f"a TCP connection failed: {error}", now)]))
+    return Verdict(
+        judgement=whole([]),
+        measured={
+            "pair_tcp_us": statistics.median(times) * 1e6,
+            "pair_tcp_mb_per_s": min(rates) / 1e6,
+        },
+    )
+
+
+def _round_trips(channel: Channel, seconds: float) -> list[float]:
+    times: list[float] = []
+    end = time.monotonic() + seconds
+    while not times or (len(times) < _ROUNDS and time.monotonic() < end):
+        began = time.perf_counter()
+        channel.write(_GOES_ON * _PING)
+        channel.read(_PING)
+        times.append(time.perf_counter() - began)
+    channel.write(_ENDS * _PING)
+    return times
+
+
+def _rate_there(channel: Channel, seconds: float) -> float:
+    """Bytes by second, until the other end says that all have come."""
+    began = time.perf_counter()
+    sent = _fill(channel, seconds)
+    if channel.receive().get("bytes") != sent:
+        raise channel.give_up("the other end has not received what was sent")
+    return sent / (time.perf_counter() - began)
+
+
+def _rate_back(channel: Channel) -> float:
+    began = time.perf_counter()
+    received = _drain(channel)
+    return received / (time.perf_counter() - began)
+
+
+def _fill(channel: Channel, seconds: float) -> int:
+    """Send blocks for so long. Returns how many bytes."""
+    block, sent = _GOES_ON * _BLOCK, 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        channel.write(block)
+        sent += _BLOCK
+    channel.write(_ENDS * _BLOCK)
+    return sent + _BLOCK
+
+
+def _drain(channel: Channel) -> int:
+    """Take blocks up to the last one. Returns how many bytes."""
+    received = _BLOCK
+    while channel.read(_BLOCK)[:1] == _GOES_ON:
+        received += _BLOCK
+    return received

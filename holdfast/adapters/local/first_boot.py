@@ -1,0 +1,183 @@
+"""What a new machine does before its agent begins: its lifecycle scripts, once and never again.
+
+Follows HyperPod: the scripts are fetched, ``on_create`` is run in their directory with
+``SAGEMAKER_RESOURCE_CONFIG_PATH`` set, and ``provisioning.log`` holds what it wrote between markers
+that people search for. When the script has succeeded, this process becomes the agent; when it has
+not, the machine stays as it is until somebody takes it away.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import unquote, urlparse
+
+from holdfast.adapters.local.layout import NodeDir
+from holdfast.kit.files import write_atomically
+from holdfast.model.clusters import LifecycleScripts, MachineState
+
+SCRIPT_TIMEOUT_S: Final = 1800
+"""For so long a script may run. Field notes on HyperPod put a replacement, the script among it, at
+20 to 30 minutes."""
+
+_GRACE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """How the first boot of a machine went."""
+
+    state: MachineState
+    message: str = ""
+
+
+def prepare(directory: NodeDir, scripts: LifecycleScripts, resources: Mapping[str, object]) -> None:
+    """Tell a machine what to do at its first boot; one that has done it does nothing again.
+
+    Args:
+        directory: of the machine.
+        scripts: to run.
+        resources: the content of ``resource_config.json``.
+
+    """
+    config = directory.path / "opt" / "ml" / "config"
+    config.mkdir(parents=True, exist_ok=True)
+    write_atomically(config / "resource_config.json", json.dumps(resources, indent=2) + "\n")
+    wanted = {"source": scripts.source, "on_create": scripts.on_create}
+    write_atomically(directory.path / "first_boot.json", json.dumps(wanted))
+
+
+def provision_of(directory: NodeDir) -> Provision:
+    """How the first boot of a machine went; one without scripts has nothing to wait for."""
+    if not (directory.path / "first_boot.json").exists():
+        return Provision(MachineState.RUNNING)
+    try:
+        said = json.loads((directory.path / "provisioned.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Provision(MachineState.JOINING, "Its lifecycle script runs.")
+    state = MachineState.RUNNING if said["succeeded"] else MachineState.FAILED
+    return Provision(state, said["message"])
+
+
+def main(argv: list[str]) -> int:
+    """Run the scripts of a machine, then become its agent."""
+    parser = argparse.ArgumentParser(prog="holdfast _first_boot", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("agent", nargs=argparse.REMAINDER)
+    options = parser.parse_args(argv)
+    directory = NodeDir(options.dir.absolute())
+    if provision_of(directory).state is MachineState.JOINING:
+        why = _provisioned(directory, options.timeout)
+        said = {"succeeded": not why, "message": why}
+        write_atomically(directory.path / "provisioned.json", json.dumps(said))
+    if provision_of(directory).state is MachineState.FAILED:
+        while True:
+            signal.pause()
+    os.execvp(options.agent[0], options.agent)  # noqa: S606 - it is the agent from now on
+
+
+def _provisioned(directory: NodeDir, timeout_s: float) -> str:
+    """Run the scripts; why they have failed, or nothing."""
+    log_path = directory.path / "var" / "log" / "provision" / "provisioning.log"
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
+    source, entry = wanted["source"], wanted["on_create"]
+    with log_path.open("a", encoding="utf-8") as log:
+        _say(log, "START")
+        _say(
+            log,
+            f"[SageMaker] Lifecycle scripts were provided, with S3 uri: [{source}] and entrypoint "
+            f"script: [{entry}]",
+        )
+        scripts = directory.path / "lifecycle"
+        why = _fetched(source, scripts, log)
+        if not why:
+            why = _run(scripts, entry, directory, log, timeout_s)
+        result = "failed" if why else "succeeded"
+        _say(log, f"[SageMaker] The lifecycle scripts {result}{': ' if why else ''}{why}")
+    return f"Lifecycle script {entry}: {why}; see {log_path}" if why else ""
+
+
+def _fetched(source: str, scripts: Path, log: IO[str]) -> str:
+    _say(log, "[SageMaker] Downloading lifecycle scripts")
+    shutil.rmtree(scripts, ignore_errors=True)
+    try:
+        if source.startswith("s3://"):
+            _download(source, scripts)
+        else:
+            path = unquote(urlparse(source).path) if source.startswith("file://") else source
+            shutil.copytree(path, scripts)
+    except (OSError, shutil.Error) as error:
+        return f"{source} cannot be fetched: {error}"
+    _say(log, "[SageMaker] The lifecycle scripts have been downloaded")
+    return ""
+
+
+def _download(source: str, scripts: Path) -> None:
+    try:
+        s3 = import_module("holdfast.adapters.local.s3_scripts")
+    except ModuleNotFoundError as missing:
+        raise OSError(f"{missing.name} is not installed: pip install 'holdfast[aws]'") from missing
+    s3.download(source, scripts)
+
+
+def _run(scripts: Path, entry: str, directory: NodeDir, log: IO[str], timeout_s: float) -> str:
+    script = scripts / entry
+    if not script.is_file():
+        return "there is no such file"
+    config = directory.path / "opt" / "ml" / "config" / "resource_config.json"
+    env = {
+        **os.environ,
+        "SAGEMAKER_RESOURCE_CONFIG_PATH": str(config),
+        "HOLDFAST_MACHINE_ROOT": str(directory.path),
+    }
+    try:
+        process = subprocess.Popen(
+            _argv(script), cwd=script.parent, env=env, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return f"it cannot be run: {error.strerror}"
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return f"it took longer than {timeout_s:g} seconds"
+    return f"it ended with exit code {code}" if code else ""
+
+
+def _argv(script: Path) -> Sequence[str]:
+    """As HyperPod does, which copies scripts from S3, where no file can be executed."""
+    if os.access(script, os.X_OK):
+        return [str(script)]
+    return [sys.executable if script.suffix == ".py" else "/bin/bash", str(script)]
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    os.killpg(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):  # what it has left running goes, too
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _say(log: IO[str], line: str) -> None:
+    log.write(line + "\n")
+    log.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

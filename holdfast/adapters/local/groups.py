@@ -1,0 +1,122 @@
+"""Instance groups of machines that are processes on this one."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from holdfast.adapters.local.cluster_store import ClusterStore, LocalMember
+from holdfast.adapters.local.first_boot import provision_of
+from holdfast.adapters.local.layout import RunDir, cluster_dir
+from holdfast.adapters.local.lock import is_held
+from holdfast.model.clusters import Machine, MachineGroup, MachineState
+from holdfast.model.errors import BackendError
+from holdfast.model.nodes import Phase
+
+Start = Callable[[RunDir], None]
+"""Has a process look after a cluster from now on; it does nothing where one does."""
+
+
+class LocalMachineGroups:
+    """A ``MachineGroups`` whose wishes are read by the process that looks after each cluster.
+
+    Args:
+        home: where the clusters lie.
+        start: starts such a process.
+
+    """
+
+    def __init__(self, home: Path, start: Start) -> None:
+        self._home = home
+        self._start = start
+
+    def ensure(self, group: MachineGroup) -> None:
+        """See ``MachineGroups.ensure``."""
+        run = cluster_dir(self._home, group.cluster)
+        try:
+            if not run.state.exists():
+                run.create()
+                run.path.chmod(0o700)  # what jobs are launched with may hold secrets
+            with contextlib.closing(ClusterStore(run.state, create=True)) as store:
+                store.put_group(group)
+        except OSError as error:
+            raise BackendError(f"{run.path} cannot be made: {error}") from error
+        self._wake(run)
+
+    def machines(self, group: str) -> Sequence[Machine]:
+        """See ``MachineGroups.machines``."""
+        cluster, _, name = group.partition("/")
+        run = cluster_dir(self._home, cluster)
+        with self._opened(run) as store:
+            if store is None:
+                return ()
+            members = [one for one in store.members() if one.group == name]
+            if members or name in store.groups():
+                self._start(run)
+            return tuple(_machine(run, one) for one in members)
+
+    def scale(self, group: str, count: int) -> None:
+        """See ``MachineGroups.scale``."""
+        cluster, _, name = group.partition("/")
+        run = cluster_dir(self._home, cluster)
+        with self._opened(run) as store:
+            if store is None:
+                raise BackendError(f"{run.path} is gone: there is no cluster {cluster}")
+            store.scale(name, count)
+        self._wake(run)
+
+    def remove(self, group: str, ids: Sequence[str]) -> None:
+        """See ``MachineGroups.remove``: what a machine replaces goes with it."""
+        cluster, _, name = group.partition("/")
+        run = cluster_dir(self._home, cluster)
+        with self._opened(run) as store:
+            if store is None:
+                return
+            members = store.members()
+            named = [one for one in members if one.provider_id in ids and one.group == name]
+            there = {one.name for one in members}
+            before = [one.replaces for one in named if one.replaces in there]
+            store.remove_nodes(name, [one.name for one in named], along=before)
+        self._wake(run)
+
+    def delete(self, group: str) -> None:
+        """See ``MachineGroups.delete``."""
+        cluster, _, name = group.partition("/")
+        run = cluster_dir(self._home, cluster)
+        with self._opened(run) as store:
+            if store is not None:
+                store.remove_group(name)
+        if run.state.exists():
+            self._wake(run)
+
+    @contextlib.contextmanager
+    def _opened(self, run: RunDir) -> Iterator[ClusterStore | None]:
+        if not run.state.is_file():
+            yield None
+            return
+        try:
+            with contextlib.closing(ClusterStore(run.state)) as store:
+                yield store
+        except OSError as error:
+            raise BackendError(f"{run.path}: {error}") from error
+
+    def _wake(self, run: RunDir) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            run.wake.touch()
+        if not is_held(run):
+            self._start(run)
+
+
+def _machine(run: RunDir, member: LocalMember) -> Machine:
+    provision = provision_of(run.node(member.name))
+    state, message = provision.state, provision.message
+    if member.is_leaving:
+        state, message = MachineState.LEAVING, ""
+    elif state is MachineState.RUNNING and member.record.phase is Phase.JOINING:
+        state = MachineState.JOINING
+    return Machine(
+        id=member.provider_id,
+        name=member.name,
+        state=state,
+        launched_at=member.launched_at,
+        message=message,
+    )

@@ -1,0 +1,35 @@
+"""Lifecycle scripts from S3. Needs boto3 (extra ``aws``)."""
+
+from pathlib import Path
+from urllib.parse import urlparse
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+
+def download(source: str, directory: Path) -> None:
+    """Copy all objects below ``s3://bucket/prefix`` to a directory.
+
+    Credentials and region are found as boto3 finds them.
+
+    Raises:
+        OSError: that is not possible, or there is none.
+
+    """
+    place = urlparse(source)
+    prefix = place.path.strip("/")
+    prefix = f"{prefix}/" if prefix else ""
+    try:
+        client = boto3.client("s3")
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=place.netloc, Prefix=prefix)
+        keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
+        for key in keys:
+            target = (directory / key.removeprefix(prefix)).resolve()
+            if key.endswith("/") or not target.is_relative_to(directory.resolve()):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            client.download_file(place.netloc, key, str(target))
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(str(error)) from error
+    if not keys:
+        raise OSError(f"there is nothing below {source}")

@@ -1,0 +1,1 @@
+"""What happens, told to other systems and to people."""

@@ -1,0 +1,61 @@
+"""What people are told of: each trouble once, until it is over."""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Final
+
+from holdfast.model.events import (
+    Event,
+    JobFinished,
+    NodeReleased,
+    NodeReplaced,
+    NodeVanished,
+    RepairOrdered,
+    RepairOverdue,
+    RepairPostponed,
+)
+from holdfast.model.jobs import JobPhase
+
+REFUSALS: Final = 3
+"""Of one order, until people are told: owners of machines throttle, and lack capacity for minutes.
+Prometheus' alert HoldfastOrdersRefused counts to the same."""
+
+_Key = tuple[str, ...]
+
+
+class Attention:
+    """Remembers what was told; another controller, after a restart, may tell it once more."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        """Tell of events with these names."""
+        self._names = frozenset(names)
+        self._times: Counter[_Key] = Counter()
+
+    def wants(self, event: Event) -> bool:
+        """Whether people are to be told of it; call it with every event, in order."""
+        self._forget(event)
+        if event.name not in self._names:
+            return False
+        match event:
+            case JobFinished():
+                return event.outcome == JobPhase.FAILED
+            case RepairPostponed():
+                return self._count(event, event.node, event.remedy) == REFUSALS
+            case RepairOverdue():
+                return self._count(event, event.node, event.remedy) == 1
+        return True
+
+    def _count(self, event: Event, *key: str) -> int:
+        self._times[event.name, *key] += 1
+        return self._times[event.name, *key]
+
+    def _forget(self, event: Event) -> None:
+        match event:
+            case RepairOrdered(node=node):
+                over = {RepairPostponed.name}
+            case NodeReleased(node=node) | NodeReplaced(node=node) | NodeVanished(node=node):
+                over = {RepairPostponed.name, RepairOverdue.name}
+            case _:
+                return
+        for key in [key for key in self._times if key[0] in over and key[1] == node]:
+            del self._times[key]

@@ -1,0 +1,123 @@
+"""Events in the form in which EventBridge delivers those of SageMaker's clusters."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.engine.wording import sentence
+from holdfast.kit.serial import to_plain
+from holdfast.model.events import (
+    AttemptStopped,
+    BreakerTripped,
+    CallFailed,
+    Event,
+    InputRejected,
+    JobFinished,
+    JobInputRejected,
+    NodeCheckFailed,
+    NodeQuarantined,
+    NodeReassigned,
+    NodeReleased,
+    NodeVanished,
+    RepairHeldBack,
+    RepairOverdue,
+    RepairPostponed,
+)
+from holdfast.model.health import Remedy
+from holdfast.model.jobs import JobPhase
+
+HEALTH: Final = "SageMaker HyperPod Cluster Node Health Event"
+CLUSTER: Final = "SageMaker HyperPod Cluster Event"
+
+_ACTIONS: Final = {Remedy.REBOOT: "Reboot", Remedy.REPLACE: "Replace", Remedy.RESET_GPU: "Reboot"}
+_ERRORS: Final = (
+    BreakerTripped,
+    NodeCheckFailed,
+    NodeQuarantined,
+    NodeReassigned,
+    NodeVanished,
+    RepairOverdue,
+)
+_WARNINGS: Final = (
+    AttemptStopped,
+    CallFailed,
+    InputRejected,
+    JobInputRejected,
+    RepairHeldBack,
+    RepairPostponed,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where events come from."""
+
+    cluster: str
+    source: str
+    region: str
+    account: str
+
+
+def envelope(event: Event, at: datetime, origin: Origin) -> dict[str, Any]:
+    """One event, with all its fields as they are under ``detail.Holdfast``."""
+    is_health = isinstance(event, NodeQuarantined | NodeReassigned | NodeReleased)
+    event_id = str(uuid.uuid4())
+    detail = _health(event, origin) if is_health else _happening(event, at, event_id, origin)
+    return {
+        "version": "0",
+        "id": event_id,
+        "detail-type": HEALTH if is_health else CLUSTER,
+        "source": origin.source,
+        "account": origin.account,
+        "time": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": origin.region,
+        "resources": [],
+        "detail": {**detail, "Holdfast": {"event": event.name, **to_plain(event)}},
+    }
+
+
+def level_of(event: Event) -> str:
+    """``Info``, ``Warn`` or ``Error``."""
+    has_failed = isinstance(event, JobFinished) and event.outcome == JobPhase.FAILED
+    if has_failed or isinstance(event, _ERRORS):
+        return "Error"
+    return "Warn" if isinstance(event, _WARNINGS) else "Info"
+
+
+def _health(event: Event, origin: Origin) -> dict[str, Any]:
+    if isinstance(event, NodeQuarantined | NodeReassigned):
+        summary = {
+            "HealthStatus": "Unhealthy",
+            "HealthStatusReason": f"{event.reason}: {event.message}",
+            "RepairAction": _ACTIONS.get(Remedy(event.remedy), "None"),
+            "Recommendation": sentence(event),
+        }
+    else:
+        summary = {
+            "HealthStatus": "Healthy",
+            "HealthStatusReason": sentence(event),
+            "RepairAction": "None",
+            "Recommendation": "",
+        }
+    node = getattr(event, "node", "")
+    return {"ClusterName": origin.cluster, "NodeLogicalId": node, "HealthSummary": summary}
+
+
+def _happening(event: Event, at: datetime, event_id: str, origin: Origin) -> dict[str, Any]:
+    node = getattr(event, "node", "")
+    level = level_of(event)
+    instance = {"NodeLogicalId": node}
+    if level == "Error":
+        instance["FailureMessage"] = sentence(event)
+    details: dict[str, Any] = {
+        "EventId": event_id,
+        "ClusterName": origin.cluster,
+        "ResourceType": "Instance" if node else "Cluster",
+        "EventTime": int(at.timestamp() * 1000),
+        "EventLevel": level,
+        "Description": sentence(event),
+    }
+    if node:
+        details["EventDetails"] = {"EventMetadata": {"Instance": instance}}
+    return {"EventDetails": details}

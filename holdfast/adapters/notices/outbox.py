@@ -1,0 +1,144 @@
+"""A queue before something that may be slow, or away."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+CAPACITY: Final = 10_000
+"""Notices that wait; the oldest are dropped beyond that. An event is about 1 KiB."""
+
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
+_LAST_WORDS_S: Final = 3.0
+"""How long ``stop`` waits for what is left."""
+
+
+class TryAgain(Exception):
+    """It was not delivered, and may be later."""
+
+    def __init__(self, why: str, after_s: float = 0.0, left: Sequence[int] | None = None) -> None:
+        super().__init__(why)
+        self.after_s = after_s
+        self.left = left
+        """Numbers of what was not delivered; None for all of it."""
+
+
+class Refused(Exception):
+    """It was not delivered, and never will be."""
+
+
+def singly(deliver: Callable[[T], None]) -> Callable[[Sequence[T]], None]:
+    """What delivers one, for an ``Outbox`` that gives one at a time."""
+
+    def delivered(items: Sequence[T]) -> None:
+        for item in items:
+            deliver(item)
+
+    return delivered
+
+
+class Outbox(Generic[T]):
+    """Delivers from a thread of its own, in order, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        name: str,
+        deliver: Callable[[Sequence[T]], None],
+        failed: Callable[[str, str], None],
+        *,
+        largest: int = 1,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            name: of what is delivered to, for people.
+            deliver: raises ``TryAgain`` or ``Refused`` if it cannot.
+            failed: called, from the thread, with what failed and why.
+            largest: how many are delivered at once at most.
+
+        """
+        self._name = name
+        self._deliver = deliver
+        self._largest = largest
+        self._failed = failed
+        self._waiting: deque[T] = deque()
+        self._dropped = 0
+        self._changed = threading.Condition()
+        self._give_up_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"notices to {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Deliver what waits, if that can be done in a moment, and end."""
+        with self._changed:
+            self._give_up_at = time.monotonic() + _LAST_WORDS_S
+            self._changed.notify()
+        self._thread.join(_LAST_WORDS_S * 2)
+
+    def put(self, item: T) -> None:
+        """Deliver something, in its turn; returns at once."""
+        with self._changed:
+            self._waiting.append(item)
+            if len(self._waiting) > CAPACITY:
+                self._waiting.popleft()
+                self._dropped += 1
+            self._changed.notify()
+
+    def _run(self) -> None:
+        pause_s = _FIRST_PAUSE_S
+        while items := self._next():
+            try:
+                self._deliver(items)
+            except TryAgain as error:
+                self._failed(f"telling {self._name}", str(error))
+                if not self._wait(max(pause_s, min(error.after_s, _LONGEST_PAUSE_S))):
+                    return
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                left = range(len(items)) if error.left is None else error.left
+                self._put_back([items[number] for number in left])
+            except Refused as error:
+                self._failed(f"telling {self._name}", f"{error}; this notice is dropped")
+            else:
+                pause_s = _FIRST_PAUSE_S
+                self._tell_dropped()
+
+    def _next(self) -> list[T]:
+        """What is to be delivered next; waits for it. Nothing when it is time to end."""
+        with self._changed:
+            while not self._waiting:
+                if self._give_up_at is not None:
+                    return []
+                self._changed.wait()
+            is_late = self._give_up_at is not None and time.monotonic() > self._give_up_at
+            count = 0 if is_late else min(self._largest, len(self._waiting))
+            return [self._waiting.popleft() for _ in range(count)]
+
+    def _put_back(self, items: Sequence[T]) -> None:
+        with self._changed:
+            room = max(0, CAPACITY - len(self._waiting))
+            kept = items[max(0, len(items) - room) :]
+            self._waiting.extendleft(reversed(kept))
+            self._dropped += len(items) - len(kept)
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait before the next try; False if there is to be none."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while (left := until - time.monotonic()) > 0:
+                if self._give_up_at is not None:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def _tell_dropped(self) -> None:
+        with self._changed:
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._failed(f"telling {self._name}", f"{dropped} older notices were dropped")

@@ -1,0 +1,119 @@
+"""Those who are told."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from holdfast.adapters.notices.outbox import Refused, TryAgain
+from holdfast.adapters.notices.settings import NoticeWebhook
+from holdfast.kit.posting import NoAnswer, NotTrusted, Receiver, pause_of, signature
+from holdfast.model.errors import ConfigError
+
+
+def webhook(settings: NoticeWebhook) -> Callable[[dict[str, Any]], None]:
+    """What posts one event.
+
+    Raises:
+        ConfigError: the secret or the certificates cannot be read.
+
+    """
+    try:
+        receiver = Receiver(settings.url, settings.timeout, settings.ca_file)
+        secret = settings.secret_file.read_bytes().strip() if settings.secret_file else b""
+    except OSError as error:
+        raise ConfigError(f"notices.webhook: {error.filename}: {error.strerror}") from error
+    if settings.secret_file and not secret:
+        raise ConfigError(f"notices.webhook.secret_file: {settings.secret_file} is empty")
+
+    def deliver(event: dict[str, Any]) -> None:
+        body = json.dumps(event).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "holdfast",
+            "Idempotency-Key": event["id"],
+        }
+        now = datetime.now(UTC)
+        if secret:
+            headers["Holdfast-Signature"] = signature(secret, now, body)
+        try:
+            answer = receiver.post(body, headers)
+        except (NoAnswer, NotTrusted) as error:
+            raise TryAgain(f"{receiver.host} does not answer: {error}") from error
+        told = f"{receiver.host} answered {answer.status}"
+        if answer.status in (408, 429) or answer.status >= 500:
+            pause = pause_of(answer.retry_after, now, timedelta(0))
+            raise TryAgain(told, pause.total_seconds())
+        if not 200 <= answer.status < 300:
+            raise Refused(f"{told}: {answer.text}" if answer.text else told)
+
+    return deliver
+
+
+def file(path: Path) -> Callable[[dict[str, Any]], None]:
+    """What appends one event; the file is opened anew each time, so that it can be rotated.
+
+    Raises:
+        ConfigError: it cannot be written.
+
+    """
+
+    def deliver(event: dict[str, Any]) -> None:
+        try:
+            with path.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(event) + "\n")
+        except OSError as error:
+            raise TryAgain(f"{path}: {error.strerror}") from error
+
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise ConfigError(f"notices.file: {path}: {error.strerror}") from error
+    return deliver
+
+
+def people(urls: Sequence[str], cluster: str) -> Callable[[str], None]:
+    """What tells people, in a sentence.
+
+    Raises:
+        ConfigError: Apprise is not installed, or does not understand an address.
+
+    """
+    try:
+        import apprise  # noqa: PLC0415 - only where somebody is to be told
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "notices.apprise needs Apprise, which is not installed: pip install 'holdfast[notices]'"
+        ) from error
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it would tell the addresses
+    told = apprise.Apprise()
+    for number, url in enumerate(urls, 1):
+        if not told.add(url):
+            scheme = url.partition(":")[0]
+            raise ConfigError(
+                f"notices.apprise: address {number}, by {scheme}, is none that Apprise understands"
+            )
+
+    def deliver(text: str) -> None:
+        if not told.notify(title=f"Holdfast on {cluster}", body=text):
+            raise TryAgain("Apprise could not deliver to all of the addresses")
+
+    return deliver
+
+
+def addresses(given: Sequence[str], path: Path | None) -> list[str]:
+    """The addresses of a configuration and of the file that it names.
+
+    Raises:
+        ConfigError: the file cannot be read.
+
+    """
+    if path is None:
+        return list(given)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"notices.apprise_file: {path}: {error}") from error
+    return [*given, *(line.strip() for line in lines if line.strip() and line[0] != "#")]

@@ -1,0 +1,315 @@
+"""EC2 Auto Scaling groups that are made for the instance groups of clusters."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, CAPACITY_PAUSE, Aws, AwsRefusal
+from holdfast.adapters.providers.ec2_templates import (
+    DONE,
+    PENDING,
+    instance_type,
+    network,
+    objection,
+    template_data,
+)
+from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings, Ec2TypeSettings
+from holdfast.model.clusters import Machine, MachineGroup, MachineState, WantedCluster
+from holdfast.model.errors import ProviderError, RetryLater
+from holdfast.model.names import MachineTag
+from holdfast.ports.clock import Clock
+
+_GROUP_TAG: Final = "aws:autoscaling:groupName"
+_REBALANCING: Final = "AZRebalance"
+"""Would take machines away from jobs to spread them over zones."""
+
+_NO_TEMPLATE: Final = frozenset(
+    ("InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException")
+)
+_ALIVE: Final = ("pending", "running", "shutting-down", "stopping", "stopped")
+
+
+class Ec2MachineGroups:
+    """A ``MachineGroups``: an Auto Scaling group and a launch template of the same name for each.
+
+    Their name is the key of the group. A group of that name that bears no tag of Holdfast is left
+    alone.
+    """
+
+    def __init__(
+        self, ec2: Aws, autoscaling: Aws, settings: Ec2GroupSettings, clock: Clock
+    ) -> None:
+        self._ec2 = ec2
+        self._autoscaling = autoscaling
+        self._settings = settings
+        self._clock = clock
+
+    def ensure(self, group: MachineGroup) -> None:
+        """See ``MachineGroups.ensure``."""
+        subnets = ",".join(network(group, self._settings)[0])
+        self._put_template(group)
+        found = self._find(group.key)
+        if found is None:
+            self._create(group, subnets)
+            found = self._own(group.key)
+        if "Status" in found:
+            raise RetryLater(f"group {group.key} is still being deleted", after=AWAY_PAUSE)
+        if found["VPCZoneIdentifier"] != subnets:
+            self._autoscaling.call(
+                "update_auto_scaling_group",
+                AutoScalingGroupName=group.key,
+                VPCZoneIdentifier=subnets,
+            )
+        if _REBALANCING not in _suspended(found):
+            self._autoscaling.call(
+                "suspend_processes",
+                AutoScalingGroupName=group.key,
+                ScalingProcesses=[_REBALANCING],
+            )
+
+    def objections(self, cluster: WantedCluster) -> Sequence[str]:
+        """What of a cluster cannot be had, as far as that is known without asking AWS."""
+        return [
+            why
+            for one in cluster.groups
+            if not one.is_going and (why := objection(one.made_of, self._settings))
+        ]
+
+    def machines(self, group: str) -> Sequence[Machine]:
+        """See ``MachineGroups.machines``."""
+        found = self._find(group)
+        members = {one["InstanceId"]: one for one in found["Instances"]} if found else {}
+        return [self._machine(one, members) for one in self._instances(group)]
+
+    def scale(self, group: str, count: int) -> None:
+        """See ``MachineGroups.scale``.
+
+        Raises:
+            RetryLater: the group has tried to launch as many and could not, for example for want
+                of capacity.
+
+        """
+        found = self._own(group)
+        if (found["DesiredCapacity"], found["MaxSize"]) != (count, count):
+            self._autoscaling.call(
+                "update_auto_scaling_group",
+                AutoScalingGroupName=group,
+                MinSize=0,  # a machine may be taken away for good
+                MaxSize=count,
+                DesiredCapacity=count,
+            )
+        elif sum(not _is_leaving(one) for one in found["Instances"]) < count:
+            self._expect_launch(found)
+
+    def remove(self, group: str, ids: Sequence[str]) -> None:
+        """See ``MachineGroups.remove``."""
+        staying = set(self._staying(group))
+        for instance in ids:
+            if instance in staying:
+                self._take_away(group, instance)
+
+    def delete(self, group: str) -> None:
+        """See ``MachineGroups.delete``."""
+        found = self._find(group)
+        if found is not None and "Status" not in found:
+            self._autoscaling.call(
+                "delete_auto_scaling_group", AutoScalingGroupName=group, ForceDelete=True
+            )
+        if template := self._template(group, "$Latest"):
+            self._ec2.call("delete_launch_template", LaunchTemplateId=template["LaunchTemplateId"])
+
+    def _put_template(self, group: MachineGroup) -> None:
+        data = template_data(
+            group,
+            self._settings,
+            begin=self._begin(group.instance_type),
+            cores=self._cores(group),
+            region=self._ec2.region,
+        )
+        told = json.dumps([group.revision, data], sort_keys=True)
+        digest = hashlib.sha256(told.encode()).hexdigest()
+        newest = self._template(group.key, "$Latest")
+        if newest is None:
+            operation = "create_launch_template"
+        elif newest.get("VersionDescription") != digest:
+            operation = "create_launch_template_version"
+        else:
+            return
+        self._ec2.call(
+            operation,
+            LaunchTemplateName=group.key,
+            VersionDescription=digest,
+            LaunchTemplateData=data,
+        )
+
+    def _begin(self, kind: str) -> dict[str, Any]:
+        own = self._settings.types.get(kind, Ec2TypeSettings()).launch_template
+        if not own:
+            return {}
+        found = self._template(own, "$Default")
+        if found is None:
+            raise ProviderError(
+                f"there is no launch template {own}: set another for ec2.types.{kind}"
+            )
+        data: dict[str, Any] = found["LaunchTemplateData"]
+        return data
+
+    def _template(self, name: str, version: str) -> dict[str, Any] | None:
+        by = "LaunchTemplateId" if name.startswith("lt-") else "LaunchTemplateName"
+        try:
+            answer = self._ec2.call(
+                "describe_launch_template_versions", **{by: name}, Versions=[version]
+            )
+        except AwsRefusal as refusal:
+            if refusal.code in _NO_TEMPLATE:
+                return None
+            raise
+        found: dict[str, Any] = answer["LaunchTemplateVersions"][0]
+        return found
+
+    def _cores(self, group: MachineGroup) -> int | None:
+        """How many cores the machines have, where it has to be said: with fewer threads."""
+        threads = group.spec.get("ThreadsPerCore")
+        if threads is None:
+            return None
+        kind = instance_type(group)
+        answer = self._ec2.call("describe_instance_types", InstanceTypes=[kind])
+        processor = answer["InstanceTypes"][0]["VCpuInfo"]
+        if processor.get("DefaultThreadsPerCore", threads) == threads:
+            return None
+        return int(processor["DefaultCores"])
+
+    def _create(self, group: MachineGroup, subnets: str) -> None:
+        tags = {MachineTag.CLUSTER: group.cluster, MachineTag.GROUP: group.name}
+        self._autoscaling.call(
+            "create_auto_scaling_group",
+            AutoScalingGroupName=group.key,
+            LaunchTemplate={"LaunchTemplateName": group.key, "Version": "$Latest"},
+            MinSize=0,
+            MaxSize=0,
+            DesiredCapacity=0,
+            VPCZoneIdentifier=subnets,
+            Tags=[
+                {"Key": key, "Value": value, "PropagateAtLaunch": False}
+                for key, value in tags.items()
+            ],
+        )
+
+    def _find(self, group: str) -> dict[str, Any] | None:
+        answer = self._autoscaling.call(
+            "describe_auto_scaling_groups", AutoScalingGroupNames=[group]
+        )
+        if not answer["AutoScalingGroups"]:
+            return None
+        found: dict[str, Any] = answer["AutoScalingGroups"][0]
+        if MachineTag.CLUSTER not in {one["Key"] for one in found["Tags"]}:
+            raise ProviderError(
+                f"the Auto Scaling group {group} is not Holdfast's: it has no tag"
+                f" {MachineTag.CLUSTER}; take another name for the cluster or the group"
+            )
+        return found
+
+    def _own(self, group: str) -> dict[str, Any]:
+        found = self._find(group)
+        if found is None:
+            raise ProviderError(f"there is no Auto Scaling group {group} any more")
+        return found
+
+    def _staying(self, group: str) -> Iterator[str]:
+        found = self._find(group)
+        for one in found["Instances"] if found else ():
+            if not _is_leaving(one):
+                yield one["InstanceId"]
+
+    def _take_away(self, group: str, instance: str) -> None:
+        try:
+            self._autoscaling.call(
+                "terminate_instance_in_auto_scaling_group",
+                InstanceId=instance,
+                ShouldDecrementDesiredCapacity=True,
+            )
+        except AwsRefusal:
+            if instance in self._staying(group):
+                raise
+
+    def _instances(self, group: str) -> Iterator[dict[str, Any]]:
+        asked: dict[str, Any] = {
+            "Filters": [
+                {"Name": f"tag:{_GROUP_TAG}", "Values": [group]},
+                {"Name": "instance-state-name", "Values": list(_ALIVE)},
+            ]
+        }
+        while True:
+            answer = self._ec2.call("describe_instances", **asked)
+            for reservation in answer["Reservations"]:
+                yield from reservation["Instances"]
+            if not answer.get("NextToken"):
+                return
+            asked["NextToken"] = answer["NextToken"]
+
+    def _machine(self, instance: dict[str, Any], members: dict[str, Any]) -> Machine:
+        state, message = self._state(instance, members.get(instance["InstanceId"]))
+        return Machine(
+            id=instance["InstanceId"],
+            name=instance.get("PrivateDnsName") or instance["InstanceId"],
+            state=state,
+            launched_at=instance["LaunchTime"],
+            message=message,
+        )
+
+    def _state(
+        self, instance: dict[str, Any], member: dict[str, Any] | None
+    ) -> tuple[MachineState, str]:
+        if instance["State"]["Name"] not in ("pending", "running"):
+            return MachineState.LEAVING, f"EC2 tells that it is {instance['State']['Name']}"
+        if member is None or _is_leaving(member):
+            return MachineState.LEAVING, ""
+        tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+        told = tags.get(MachineTag.SCRIPTS, DONE)
+        if told not in (PENDING, DONE):
+            return MachineState.FAILED, f"its lifecycle scripts: {told}"
+        if told == PENDING:
+            limit = self._settings.scripts_timeout
+            if self._clock.now() - instance["LaunchTime"] > limit:
+                return MachineState.FAILED, f"its lifecycle scripts told nothing within {limit}"
+            return MachineState.JOINING, "its lifecycle scripts have not ended"
+        if member["LifecycleState"] != "InService":
+            return MachineState.JOINING, ""
+        return MachineState.RUNNING, ""
+
+    def _expect_launch(self, found: dict[str, Any]) -> None:
+        group = found["AutoScalingGroupName"]
+        if "Launch" in _suspended(found):
+            raise ProviderError(
+                f"group {group} launches nothing: Launch is suspended; resume with aws autoscaling"
+                f" resume-processes --auto-scaling-group-name {group} --scaling-processes Launch"
+            )
+        answer = self._autoscaling.call(
+            "describe_scaling_activities", AutoScalingGroupName=group, MaxRecords=1
+        )
+        for newest in answer["Activities"][:1]:
+            if newest["StatusCode"].startswith("Fail"):
+                why = newest.get("StatusMessage") or newest.get("Description", "")
+                raise RetryLater(f"group {group} cannot launch: {why}", after=CAPACITY_PAUSE)
+
+
+def _is_leaving(member: dict[str, Any]) -> bool:
+    """Whether a member of a group goes, or another takes its place."""
+    state = member["LifecycleState"]
+    return (
+        "Terminat" in state
+        or state.startswith("Detach")
+        or member["HealthStatus"].lower() == "unhealthy"
+    )
+
+
+def _suspended(found: dict[str, Any]) -> set[str]:
+    return {one["ProcessName"] for one in found.get("SuspendedProcesses", ())}
+
+
+def build(settings: Ec2GroupSettings, clock: Clock) -> Ec2MachineGroups:
+    """For the region and the account of the settings."""
+    return Ec2MachineGroups(
+        Aws("ec2", settings.aws), Aws("autoscaling", settings.aws), settings, clock
+    )

@@ -1,0 +1,193 @@
+"""What a launch template says of the machines of an instance group; pure."""
+
+import base64
+import shlex
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, Final
+
+from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings, Ec2TypeSettings
+from holdfast.model.clusters import LifecycleScripts, MachineGroup
+from holdfast.model.errors import ProviderError
+from holdfast.model.names import MachineTag
+
+PENDING: Final = "pending"
+DONE: Final = "done"
+"""Of the tag ``MachineTag.SCRIPTS``; anything else says why the scripts failed."""
+
+_FIRST_BOOT: Final = "first_boot.sh"
+_SHEBANG: Final = "#!/bin/bash\n"
+
+
+def instance_type(group: MachineGroup) -> str:
+    """EC2's word for the type of a group's machines.
+
+    Raises:
+        ProviderError: the group has several or none.
+
+    """
+    if not group.instance_type:
+        raise ProviderError(f"instance group {group.name} has no InstanceType: name one")
+    return group.instance_type.removeprefix("ml.")
+
+
+def network(group: MachineGroup, settings: Ec2GroupSettings) -> tuple[list[str], list[str]]:
+    """The subnets and the security groups of a group.
+
+    Raises:
+        ProviderError: nothing says in which subnets.
+
+    """
+    wanted = _table(group.spec.get("VpcConfig"))
+    subnets = list(wanted.get("Subnets", settings.subnets))
+    if not subnets:
+        raise ProviderError(
+            f"instance group {group.name} has no subnet: give the cluster a VpcConfig, or set"
+            " ec2.subnets"
+        )
+    return subnets, list(wanted.get("SecurityGroupIds", settings.security_groups))
+
+
+def template_data(
+    group: MachineGroup,
+    settings: Ec2GroupSettings,
+    *,
+    begin: Mapping[str, Any],
+    cores: int | None,
+    region: str,
+) -> dict[str, Any]:
+    """The data of the launch template.
+
+    Args:
+        group: whose machines it makes.
+        settings: what the request leaves open.
+        begin: the data of the operator's own template for the type; empty if there is none.
+        cores: of the type, where the group says how many threads each is to have.
+        region: where the machines are.
+
+    Raises:
+        ProviderError: something is missing, or the machines cannot be made as they were asked for.
+
+    """
+    kind = settings.types.get(group.instance_type, Ec2TypeSettings())
+    image = group.image or kind.image or begin.get("ImageId") or settings.image
+    if not image:
+        raise ProviderError(
+            f"instance group {group.name} has no image: give it an ImageId, or set ec2.image"
+        )
+    data = {
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+        **begin,
+        "ImageId": image,
+        "InstanceType": instance_type(group),
+        **_security(network(group, settings)[1], begin),
+        "TagSpecifications": _tags(group, begin),
+    }
+    data["MetadataOptions"] = {
+        name: value for name, value in data["MetadataOptions"].items() if name != "State"
+    }
+    if settings.instance_profile:
+        data["IamInstanceProfile"] = {"Name": settings.instance_profile}
+    if "Spot" in _table(group.spec.get("CapacityRequirements")):
+        data["InstanceMarketOptions"] = {"MarketType": "spot"}
+    if cores is not None:
+        threads = group.spec["ThreadsPerCore"]
+        data["CpuOptions"] = {"CoreCount": cores, "ThreadsPerCore": threads}
+    if disks := list(_disks(group)):
+        data["BlockDeviceMappings"] = [*begin.get("BlockDeviceMappings", ()), *disks]
+    if group.scripts is not None:
+        if "UserData" in begin:
+            raise ProviderError(
+                f"instance group {group.name} has lifecycle scripts, and its launch template has"
+                " user data: run one from the other"
+            )
+        data["UserData"] = user_data(group, group.scripts, region)
+    return data
+
+
+def objection(group: MachineGroup, settings: Ec2GroupSettings) -> str:
+    """Why a group's machines cannot be made, whatever the operator's template has; or nothing."""
+    own = settings.types.get(group.instance_type, Ec2TypeSettings()).launch_template
+    begin = {"ImageId": own} if own else {}
+    try:
+        network(group, settings)
+        template_data(group, settings, begin=begin, cores=None, region="")
+    except ProviderError as error:
+        return str(error)
+    return ""
+
+
+def user_data(group: MachineGroup, scripts: LifecycleScripts, region: str) -> str:
+    """What runs the lifecycle scripts of a new machine, as EC2 takes it.
+
+    Raises:
+        ProviderError: the machine cannot have them from there.
+
+    """
+    if not scripts.source.startswith("s3://"):
+        raise ProviderError(
+            f"instance group {group.name}: machines of EC2 cannot read {scripts.source}; put the"
+            " lifecycle scripts into S3"
+        )
+    words = {
+        "SOURCE": scripts.source, "ENTRY": scripts.on_create, "CLUSTER": group.cluster,
+        "GROUP": group.name, "TYPE": group.instance_type, "REGION": region,
+        "TAG": MachineTag.SCRIPTS, "DONE": DONE,
+    }  # fmt: skip
+    said = "".join(f"{name}={shlex.quote(value)}\n" for name, value in words.items())
+    script = files(__package__).joinpath(_FIRST_BOOT).read_text(encoding="utf-8")
+    return base64.b64encode(f"{_SHEBANG}{said}\n{script}".encode()).decode()
+
+
+def _security(groups: list[str], begin: Mapping[str, Any]) -> dict[str, Any]:
+    if not groups:
+        return {}
+    cards = begin.get("NetworkInterfaces")
+    if cards:  # EC2 wants the groups there, then
+        return {"NetworkInterfaces": [{**card, "Groups": groups} for card in cards]}
+    return {"SecurityGroupIds": groups}
+
+
+def _tags(group: MachineGroup, begin: Mapping[str, Any]) -> list[dict[str, Any]]:
+    ours: dict[str, str] = {
+        "Name": group.key, MachineTag.CLUSTER: group.cluster, MachineTag.GROUP: group.name,
+    }  # fmt: skip
+    if group.scripts is not None:
+        ours[MachineTag.SCRIPTS] = PENDING
+    theirs = {
+        one["ResourceType"]: {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+        for one in begin.get("TagSpecifications", ())
+    }
+    tags = {**theirs, "instance": {**theirs.get("instance", {}), **ours}}
+    return [
+        {
+            "ResourceType": kind,
+            "Tags": [{"Key": key, "Value": value} for key, value in found.items()],
+        }
+        for kind, found in tags.items()
+    ]
+
+
+def _disks(group: MachineGroup) -> Iterator[dict[str, Any]]:
+    """The volumes that a group asks for besides the one that its image brings."""
+    wanted = group.spec.get("InstanceStorageConfigs")
+    for letter, one in zip("fghi", wanted if isinstance(wanted, list) else (), strict=False):
+        volume = _table(one).get("EbsVolumeConfig")
+        if volume is None or volume.get("RootVolume"):
+            raise ProviderError(
+                f"instance group {group.name}: of InstanceStorageConfigs only new EBS volumes can"
+                " be made; put the rest into the launch template of the type or into a script"
+            )
+        ebs = {
+            "VolumeSize": volume.get("VolumeSizeInGB", 500),
+            "VolumeType": "gp3",
+            "Encrypted": True,
+            "DeleteOnTermination": True,
+        }
+        if key := volume.get("VolumeKmsKeyId"):
+            ebs["KmsKeyId"] = key
+        yield {"DeviceName": f"/dev/sd{letter}", "Ebs": ebs}
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

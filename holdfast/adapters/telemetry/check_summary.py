@@ -1,0 +1,42 @@
+"""What a deep health check leaves behind for whoever began it: one line of JSON."""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.deep_checks import CheckSummary, NodeCheck
+
+LIMIT: Final = 4000
+"""Bytes, so that it fits into the status of a container: Kubernetes keeps 4 KiB."""
+
+
+def summary_of(check: NodeCheck, summary: str) -> CheckSummary:
+    """A check with all that was measured, in the words of ``summary``."""
+    measured: dict[str, float] = {}
+    for part in check.parts:
+        for name, value in part.measured.items():
+            measured[name] = min(value, measured.get(name, value))
+    bounds = {name: value for part in check.parts for name, value in part.bounds.items()}
+    return CheckSummary(summary=summary, measured=measured, bounds=bounds, outcome=check.outcome)
+
+
+def summary_text(said: CheckSummary) -> str:
+    """One line of at most ``LIMIT`` bytes; words are cut before numbers are lost."""
+    text = _line(said.summary, said)
+    excess = len(text) - LIMIT
+    return text if excess <= 0 else _line(said.summary[: max(0, len(said.summary) - excess)], said)
+
+
+def read_summary(text: str) -> CheckSummary:
+    """What a check wrote, or the last line of what another program said."""
+    lines = text.strip().splitlines()
+    last = lines[-1] if lines else ""
+    try:
+        return from_plain(CheckSummary, json.loads(last))
+    except ValueError:
+        return CheckSummary(summary=last)
+
+
+def _line(summary: str, said: CheckSummary) -> str:
+    return json.dumps(to_plain(replace(said, summary=summary)))

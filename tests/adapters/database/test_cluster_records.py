@@ -1,0 +1,294 @@
+"""What people ask for is kept, the same in SQLite and in PostgreSQL."""
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import create_engine, select, text
+
+from holdfast.adapters.database import records as records_module
+from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.records import DatabaseRecords
+from holdfast.adapters.database.schema import REQUESTS
+from holdfast.model.cluster_words import ClusterStatus
+from holdfast.model.clusters import (
+    Happening,
+    LifecycleScripts,
+    Machine,
+    MachineGroup,
+    MachineState,
+    Member,
+    WantedCluster,
+    WantedGroup,
+)
+from holdfast.model.errors import BackendError, ConfigError, StorageFull
+from holdfast.ports.cluster_records import Asked, Change
+from holdfast.testing.fakes import FakeClock
+from holdfast.testing.postgresql import missing, postgresql
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED = Asked(at=NOW, person="ada", operation="CreateCluster", request={"ClusterName": "lab"})
+HOURS = timedelta(hours=8)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    if why := missing():
+        pytest.skip(why)
+    with postgresql() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/clusters.db"
+    server = request.getfixturevalue("server")
+    name = f"t{uuid.uuid4().hex}"
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def database(url) -> Iterator[Database]:
+    database = Database(url, FakeClock(NOW))
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def records(database) -> DatabaseRecords:
+    return DatabaseRecords(database)
+
+
+def a_cluster(name: str = "lab", **changes) -> WantedCluster:
+    scripts = LifecycleScripts(source="s3://b", on_create="x.sh")
+    made_of = MachineGroup(cluster=name, name="gpu", scripts=scripts, spec={"a": [1, {"b": True}]})
+    values = {
+        "name": name,
+        "created_at": NOW,
+        "status": ClusterStatus.CREATING,
+        "since": NOW,
+        "groups": (WantedGroup(made_of=made_of, target=2),),
+        "asked": {"VpcConfig": {"Subnets": ["s"]}},
+    }
+    return WantedCluster(**{**values, **changes})
+
+
+def a_member(number: int) -> Member:
+    machine = Machine(
+        id=f"i-{number:017x}", name=f"n{number}", state=MachineState.JOINING, launched_at=NOW
+    )
+    return Member(
+        logical_id=f"gpu-{number}", group="gpu", added_at=NOW, status_since=NOW, machine=machine
+    )
+
+
+def happening(number: int, at: datetime = NOW) -> Happening:
+    return Happening(id=str(uuid.UUID(int=number)), at=at, description=f"step {number}")
+
+
+def raised(held, answer=None) -> Change:
+    """The first group with one node more."""
+    cluster = held.cluster
+    group = cluster.groups[0]
+    grown = replace(cluster, groups=(replace(group, target=group.target + 1),))
+    target = grown.groups[0].target
+    return Change(cluster=grown, members=held.members, answer=answer or {"target": target})
+
+
+def test_what_was_written_is_read_by_everybody(url, records) -> None:
+    assert records.load("lab") is None
+    assert records.create(a_cluster(), [happening(1)], {"b": "2", "a": "1"}, ASKED)
+
+    other = Database(url, FakeClock(NOW))
+    found = DatabaseRecords(other)
+    assert found.load("lab").cluster == a_cluster()
+    assert list(found.tags("lab").items()) == [("a", "1"), ("b", "2")]
+    assert found.happenings("lab") == [happening(1)]
+    assert found.names() == ["lab"]
+    other.close()
+
+
+def test_a_name_is_given_once(records) -> None:
+    assert records.create(a_cluster(), [], {}, ASKED)
+
+    assert not records.create(a_cluster(status=ClusterStatus.FAILED), [happening(1)], {}, ASKED)
+    assert records.load("lab").cluster == a_cluster()
+    assert records.happenings("lab") == []
+
+
+def test_a_save_wins_only_over_what_it_has_read(records) -> None:
+    records.create(a_cluster(), [], {}, ASKED)
+    held = records.load("lab")
+    members = (a_member(1), a_member(2))
+
+    assert records.save(held, held.cluster, members, [happening(1)])
+    assert not records.save(held, None, (), [happening(2)])
+    found = records.load("lab")
+    assert found.members == members
+    moved = replace(members[0], message="moved")
+    assert records.save(found, found.cluster, [moved], [happening(1), happening(3)])
+    assert records.load("lab").members == (moved,)
+    assert [one.description for one in records.happenings("lab")] == ["step 1", "step 3"]
+
+
+def test_nothing_is_left_of_a_cluster_that_is_gone_and_another_may_have_its_name(records) -> None:
+    records.create(a_cluster(), [happening(1)], {"a": "1"}, ASKED)
+    records.create(a_cluster("other"), [], {}, ASKED)
+    records.change("lab", raised, ASKED, nonce="t", nonce_since=NOW - HOURS)
+    old = records.load("lab")
+    assert records.save(old, None, (), ())
+
+    assert (records.load("lab"), records.names()) == (None, ["other"])
+    later = a_cluster(created_at=NOW + HOURS)
+    assert records.create(later, [], {}, ASKED)
+    assert records.load("lab").cluster == later
+    assert (records.tags("lab"), records.happenings("lab")) == ({}, [])
+    assert not records.save(old, None, (), ())
+    again = records.change("lab", raised, ASKED, nonce="t", nonce_since=NOW - HOURS)
+    assert again == {"target": 3}
+    assert records.load("lab").cluster.groups[0].target == 3
+
+
+def test_a_change_that_raises_changes_nothing(records, database) -> None:
+    records.create(a_cluster(), [], {}, ASKED)
+    before = records.load("lab")
+
+    def refuse(held):
+        raise ConfigError("no")
+
+    with pytest.raises(ConfigError):
+        records.change("lab", refuse, ASKED, nonce="t", nonce_since=NOW)
+    assert records.load("lab") == before
+    assert records.change("nowhere", refuse, ASKED) is None
+    with database.reading() as connection:
+        assert len(connection.execute(select(REQUESTS)).all()) == 1
+
+
+def test_a_token_names_one_wish_for_as_long_as_it_is_kept(records, database) -> None:
+    records.create(a_cluster(), [], {}, ASKED)
+
+    def ask(at: datetime, nonce: str = "t"):
+        asked = replace(ASKED, at=at)
+        return records.change("lab", raised, asked, nonce=nonce, nonce_since=at - HOURS)
+
+    assert [ask(NOW)["target"], ask(NOW + HOURS)["target"]] == [3, 3]
+    assert ask(NOW, nonce="u")["target"] == 4
+    assert ask(NOW + HOURS + timedelta(microseconds=1))["target"] == 5
+    assert records.load("lab").cluster.groups[0].target == 5
+    with database.reading() as connection:
+        assert {row.person for row in connection.execute(select(REQUESTS))} == {"ada"}
+
+
+def test_of_many_changes_at_once_none_is_lost(url) -> None:
+    maker = Database(url, FakeClock(NOW))
+    DatabaseRecords(maker).create(a_cluster(), [], {}, ASKED)
+    answers: list[int] = []
+
+    def change(number: int) -> None:
+        database = Database(url, FakeClock(NOW))
+        records = DatabaseRecords(database)
+        for turn in range(5):
+            answer = records.change("lab", raised, ASKED, nonce=f"{number}-{turn}")
+            answers.append(answer["target"])
+        database.close()
+
+    threads = [threading.Thread(target=change, args=(number,)) for number in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    assert sorted(answers) == list(range(3, 33))
+    assert DatabaseRecords(maker).load("lab").cluster.groups[0].target == 32
+    maker.close()
+
+
+def test_tags_are_changed_as_a_whole(records) -> None:
+    records.create(a_cluster(), [], {"a": "1"}, ASKED)
+
+    assert records.tag("lab", lambda tags: {**tags, "b": ""}, ASKED) == {"a": "1", "b": ""}
+    assert records.tag("lab", lambda tags: {}, ASKED) == {}
+    assert records.tag("nowhere", lambda tags: {}, ASKED) is None
+
+
+def test_the_oldest_events_of_a_cluster_are_forgotten(records) -> None:
+    most = records_module.EVENTS_KEPT
+    records.create(a_cluster(), [happening(n) for n in range(most)], {}, ASKED)
+    records.create(a_cluster("other"), [happening(10**9)], {}, ASKED)
+    held = records.load("lab")
+    records.save(held, held.cluster, (), [happening(most + 1), happening(most + 2)])
+
+    kept = records.happenings("lab")
+    assert (len(kept), kept[0], kept[-1]) == (most, happening(2), happening(most + 2))
+    assert records.happenings("other") == [happening(10**9)]
+
+
+def test_tables_of_a_later_release_are_refused(url) -> None:
+    Database(url, FakeClock(NOW)).close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO migrations VALUES (99, 'later')"))
+    engine.dispose()
+
+    with pytest.raises(BackendError, match=r"version 99.*later one"):
+        Database(url, FakeClock(NOW))
+
+
+def test_a_damaged_file_is_told_as_what_it_is(tmp_path) -> None:
+    path = tmp_path / "clusters.db"
+    path.write_bytes(b"no database at all" * 1000)
+
+    with pytest.raises(BackendError, match=r"clusters.db is damaged .* put back a copy"):
+        Database(f"sqlite:///{path}", FakeClock(NOW))
+
+
+def test_a_body_that_is_damaged_is_told(tmp_path) -> None:
+    path = tmp_path / "clusters.db"
+    database = Database(f"sqlite:///{path}", FakeClock(NOW))
+    records = DatabaseRecords(database)
+    records.create(a_cluster(), [], {}, ASKED)
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE clusters SET body = '{', version = 7")
+    other.close()
+
+    with pytest.raises(BackendError, match="cannot be read"):
+        records.load("lab")
+    database.close()
+
+
+def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path) -> None:
+    path = tmp_path / "clusters.db"
+    database = Database(f"sqlite:///{path}", FakeClock(NOW))
+    records = DatabaseRecords(database)
+    records.create(a_cluster(), [], {}, ASKED)
+    with database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    large = a_cluster("large", asked={"x": "y" * 100_000})
+
+    with pytest.raises(StorageFull, match=r"no space is left for .*clusters.db"):
+        records.create(large, [], {}, ASKED)
+    assert records.names() == ["lab"]
+    database.close()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "oracle://x", "redis://x"])
+def test_a_url_that_is_none_is_told(url) -> None:
+    with pytest.raises(ConfigError, match="database: "):
+        Database(url, FakeClock(NOW))
+
+
+def test_a_server_that_is_away_is_told_without_its_password() -> None:
+    with pytest.raises(BackendError) as raised:
+        Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", FakeClock(NOW))
+
+    assert "secret" not in str(raised.value)
