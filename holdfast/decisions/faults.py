@@ -92,8 +92,8 @@ def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
 
 
 def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """The fault of a node whose deep health check failed or never ended."""
-    if node.record.phase is not Phase.CHECKING:
+    """The fault of a node that failed its deep health check alone, or whose check never ended."""
+    if node.record.phase is not Phase.CHECKING or node.record.pairing is not None:
         return None
     if node.check is not None and not node.check.passed:
         return _fault(
@@ -134,12 +134,13 @@ def request_fault(request: Request) -> Fault | None:
         return None
     reason, remedy = _REQUESTED[request.verb]
     by = f" by {request.requested_by}" if request.requested_by else ""
+    why = f": {request.why}" if request.why else ""
     return _fault(
         Condition.REQUESTED,
-        reason,
+        request.reason or reason,
         remedy,
         request.requested_at,
-        f"{request.verb} requested{by}",
+        f"{request.verb} requested{by}{why}",
         urgency=request.urgency,
     )
 

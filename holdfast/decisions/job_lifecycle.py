@@ -42,6 +42,7 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
                 placement=action.placement,
                 start_after=None,
                 started_at=now,
+                running_at=None,
                 reason="",
                 kills=0,
             )
@@ -74,7 +75,11 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
 def launched(record: JobRecord, now: datetime) -> JobRecord:
     """The record once the ranks of the attempt have been launched."""
     return replace(
-        record, phase=JobPhase.RUNNING, phase_since=now, started_at=record.started_at or now
+        record,
+        phase=JobPhase.RUNNING,
+        phase_since=now,
+        started_at=record.started_at or now,
+        running_at=now,
     )
 
 
@@ -103,6 +108,7 @@ def _with_attempt(job: JobView, failure: Failure | None, now: datetime) -> JobRe
         placement=record.placement,
         started_at=record.started_at or record.phase_since,
         stopped_at=now,
+        running_at=record.running_at,
         first_step=job.first_step,
         last_step=job.step,
         failure=failure,

@@ -21,7 +21,7 @@ from holdfast.model.actions import (
     Wait,
 )
 from holdfast.model.health import Urgency
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobView, Placing, RankView
+from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, JobView, Placing, RankView
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeView, Phase
 
@@ -46,7 +46,7 @@ def decide_job(
 ) -> JobAction | Wait:
     """Choose what to do with one job now. ``nodes`` holds the whole cluster by name."""
     if job.ending is not None and not job.record.phase.is_final:
-        return _finish(job, job.ending.outcome, job.ending.reason)
+        return _ended(job, job.ending)
     match job.record.phase:
         case JobPhase.WAITING:
             return _decide_waiting(job, nodes, policy, now)
@@ -56,6 +56,17 @@ def decide_job(
             return _decide_stopping(job, nodes, policy, now)
         case _:
             return Wait(until=None)
+
+
+def _ended(job: JobView, ending: Ending) -> Finish:
+    """The end by the word of the platform.
+
+    A job that has failed while it was stopped for a failure has failed by that: a controller that
+    had the platform say so may have died before it was recorded.
+    """
+    is_stopped = job.record.phase is JobPhase.STOPPING and ending.outcome is JobPhase.FAILED
+    failure = job.record.failure if is_stopped else None
+    return replace(_finish(job, ending.outcome, ending.reason), failure=failure)
 
 
 def _decide_waiting(
@@ -256,19 +267,16 @@ def _hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str
 def _application_failure(job: JobView, now: datetime) -> Failure | None:
     failed = [rank for rank in job.ranks if rank.exit_code not in (None, 0)]
     if failed:
-        first = min(failed, key=lambda rank: (rank.ended_at or now, rank.rank))
+        first = min(failed, key=lambda rank: (not rank.is_lost, rank.ended_at or now, rank.rank))
+        if first.is_lost:
+            return _hardware(job, now, Reason.NODE_LOST, first.node, _exit_text(first))
         if first.is_evicted:
             evicted = _hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
             return replace(evicted, kind=FailureKind.REQUESTED)
         return _application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
     if job.hung_since is not None:
-        return _application(
-            job,
-            now,
-            Reason.JOB_HUNG,
-            "",
-            f"no progress since {job.hung_since.isoformat(timespec='seconds')}",
-        )
+        since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
+        return _application(job, now, job.hung_reason, "", job.hung_evidence or since)
     return None
 
 
@@ -280,6 +288,8 @@ def _application(job: JobView, now: datetime, reason: str, node: str, evidence: 
 def _exit_text(rank: RankView) -> str:
     code = rank.exit_code or 0
     cause = f" ({rank.reason})" if rank.reason else ""
+    if rank.is_lost:
+        return f"node rank {rank.rank} was lost with its node{cause}"
     if rank.is_evicted:
         return f"node rank {rank.rank} was made to leave its node{cause}"
     if code < 0:
@@ -313,7 +323,7 @@ def _after_failure(
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
     spec, record = job.spec, job.record
     stuck = failures_at_step(job, failure)
-    if failure.kind is FailureKind.APPLICATION and stuck >= spec.same_step_limit:
+    if _needs_progress(job, failure) and stuck >= spec.same_step_limit:
         return _fail(job, failure, f"no progress: {stuck} failures in a row at step {failure.step}")
     if failure.kind is FailureKind.HARDWARE and record.hardware_retries >= spec.max_retries:
         return _fail(job, failure, f"{spec.max_retries} hardware retries are spent")
@@ -328,16 +338,23 @@ def _after_failure(
 def failures_at_step(job: JobView, failure: Failure) -> int:
     """How many failures of the application in a row, this one included, made no progress.
 
-    Progress is a step beyond that of every failure before. Only the application can be stuck: a
-    node may well fail twice between two checkpoints, and has a budget of its own. A failure that
-    reports no step says nothing about progress.
+    Progress is a step beyond that of every failure before. Unless the job says otherwise, only the
+    application can be stuck: a node may well fail twice between two checkpoints, and has a budget
+    of its own. A failure that reports no step says nothing about progress.
     """
     record = job.record
     if failure.step is None:
         return record.same_step_failures
     has_progressed = record.best_step is None or failure.step > record.best_step
     before = 0 if has_progressed else record.same_step_failures
-    return before + (failure.kind is FailureKind.APPLICATION)
+    return before + _needs_progress(job, failure)
+
+
+def _needs_progress(job: JobView, failure: Failure) -> bool:
+    """Whether a failure counts as one that made no progress, if it made none."""
+    if failure.kind is FailureKind.REQUESTED:
+        return False
+    return failure.kind is FailureKind.APPLICATION or job.spec.needs_progress
 
 
 def _backoff(retries: int, policy: JobPolicy) -> timedelta:

@@ -8,6 +8,7 @@ from holdfast.model.actions import (
     BeginCheck,
     Drain,
     NodeAction,
+    Pair,
     Quarantine,
     Reassign,
     Reboot,
@@ -16,19 +17,42 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
-from holdfast.model.health import Remedy
-from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus
-from holdfast.model.nodes import HISTORY_LIMIT, Course, NodeRecord, NodeView, PastFault, Phase
+from holdfast.model.health import Fault, Remedy
+from holdfast.model.names import Condition, DeepCheck, DeepCheckStatus, HealthStatus, Reason
+from holdfast.model.nodes import (
+    CHECKS_LIMIT,
+    HISTORY_LIMIT,
+    CheckResult,
+    Course,
+    NodeRecord,
+    NodeView,
+    Pairing,
+    PastFault,
+    Phase,
+)
 
 OUT_OF_SERVICE: Final = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING})
 """Phases in which a node is away because of us, whatever else holds."""
 
+_DETAIL_LIMIT: Final = 300
+"""Characters of what a check said that are kept; the log of the check has the rest."""
+
 
 def is_out_of_service(record: NodeRecord) -> bool:
-    """Whether the node spends the budget: from drain to release."""
+    """Whether the node spends the budget: from drain to release.
+
+    One that is only the other end of tests does not: it had no job, and nothing is repaired.
+    """
+    if is_lent(record):
+        return False
     if record.phase in OUT_OF_SERVICE:
         return True
     return record.course is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+
+
+def is_lent(record: NodeRecord) -> bool:
+    """Whether a node without jobs was taken to be the other end of tests with another."""
+    return record.course is not None and record.course.reason == Reason.DEEP_CHECK_PARTNER
 
 
 def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
@@ -52,7 +76,15 @@ def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
         case Retire():
             return record
         case BeginCheck():
-            return replace(record, phase=Phase.CHECKING, phase_since=now)
+            return replace(
+                record,
+                phase=Phase.CHECKING,
+                phase_since=now,
+                kinds=action.kinds,
+                pairing=action.pairing,
+            )
+        case Pair(pairing=pairing):
+            return replace(record, pairing=pairing)
         case Release():
             return _released(node, action, now)
 
@@ -136,9 +168,28 @@ def _quarantined(
         machine=old.machine if old else "",
         request_id=action.request_id,
     )
+    kinds = _requested_kinds(node, action.request_id)
     if isinstance(action, Reassign):
-        return replace(record, course=course)
-    return replace(record, phase=Phase.QUARANTINED, phase_since=now, course=course)
+        return replace(record, course=course, kinds=kinds)
+    return replace(
+        record,
+        phase=Phase.QUARANTINED,
+        phase_since=now,
+        course=course,
+        checks=_with_check(node, action.check, fault, now),
+        kinds=kinds,
+        pairing=_resting(record.pairing),
+    )
+
+
+def _requested_kinds(node: NodeView, request_id: str) -> tuple[DeepCheck, ...]:
+    request = node.request
+    return request.checks if request is not None and request.id == request_id else ()
+
+
+def _resting(pairing: Pairing | None) -> Pairing | None:
+    """What is left once the node takes no part any more: the tests that are over."""
+    return pairing if pairing is None else replace(pairing, partner="", began_at=None)
 
 
 def incident_id(node_name: str, now: datetime) -> str:
@@ -178,6 +229,9 @@ def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
         phase_since=now,
         course=replace(record.course, replacements=0),
         history=record.history if is_same else (),
+        checks=record.checks if is_same else (),
+        kinds=(),
+        pairing=None,
     )
 
 
@@ -191,7 +245,25 @@ def _released(node: NodeView, action: Release, now: datetime) -> NodeRecord:
         history=_with_past(node, now),
         cleared_at=now if action.forgive else record.cleared_at,
         checked_machine=node.machine if action.checked else record.checked_machine,
+        checks=_with_check(node, action.check, None, now),
+        kinds=(),
+        pairing=_resting(record.pairing),
     )
+
+
+def _with_check(
+    node: NodeView, whole: CheckResult | None, fault: Fault | None, now: datetime
+) -> tuple[CheckResult, ...]:
+    """The checks of the machine once a phase ends; one that never ended has failed."""
+    checks, pairing = node.record.checks, node.record.pairing
+    if node.record.phase is not Phase.CHECKING:
+        return checks
+    over = whole or (node.check if pairing is None else pairing.own)
+    if over is None and fault is not None and fault.condition == Condition.DEEP_CHECK:
+        over = CheckResult(passed=False, ended_at=now, detail=fault.message)
+    if over is None:
+        return checks
+    return (*checks, replace(over, detail=over.detail[:_DETAIL_LIMIT]))[-CHECKS_LIMIT:]
 
 
 def _with_past(node: NodeView, now: datetime) -> tuple[PastFault, ...]:

@@ -85,8 +85,30 @@ class RemediationPolicy:
     deep_check_on_start: bool = False
     """Whether nodes pass a deep health check when they join and after a repair."""
 
+    deep_check_groups: tuple[str, ...] = ()
+    """The instance groups for which ``deep_check_on_start`` and ``deep_check_every`` hold; all
+    nodes if left out. HyperPod sets ``OnStartDeepHealthChecks`` by instance group, too."""
+
     deep_check_timeout: timedelta = timedelta(hours=3)
     """HyperPod's deep health checks take about 2 hours. A node that never reports back failed."""
+
+    deep_check_pairs: bool = False
+    """Whether a deep health check goes on with tests between nodes, once a node has passed alone:
+    with others of its group that are under a check, or with one that has no job. A check for which
+    ``InstanceConnectivity`` was asked for has them in any case."""
+
+    pair_timeout: timedelta = timedelta(minutes=15)
+    """How long one test between two nodes may take; one that does not end has failed, as
+    collectives do not end over a bad link. HyperPod's NCCL test takes 5 to 15 minutes."""
+
+    deep_check_every: timedelta | None = None
+    """How long after its last deep health check a node is checked again, once no job runs on it;
+    left out, never. Soperator checks idle nodes twice a day."""
+
+    max_checking: Quota = Quota(percent=100.0)
+    """How many nodes may be under a deep health check at once: a count, or a percentage of the
+    cluster, rounded up. HyperPod checks all nodes of a new cluster at once. Of nodes that wait for
+    their next check by ``deep_check_every``, one is taken at a time."""
 
     def __post_init__(self) -> None:
         for key in (
@@ -97,6 +119,7 @@ class RemediationPolicy:
             "provider_retry",
             "provider_retry_max",
             "deep_check_timeout",
+            "pair_timeout",
             "breaker_window",
             "offender_window",
         ):
@@ -105,6 +128,12 @@ class RemediationPolicy:
         for key in ("drain_timeout", "reboot_window"):
             if getattr(self, key) < timedelta(0):
                 raise ValueError(f"{key} must not be negative, got {getattr(self, key)}")
+        if self.deep_check_every is not None and self.deep_check_every <= timedelta(0):
+            raise ValueError(
+                f"deep_check_every must be longer than 0s, got {self.deep_check_every}"
+            )
+        if self.max_checking.of(1) < 1:
+            raise ValueError(f"max_checking must allow at least one node, got {self.max_checking}")
         if not 0 < self.breaker_share <= 100:
             raise ValueError(
                 f"breaker_share must be above 0 and at most 100, got {self.breaker_share}"
@@ -138,7 +167,22 @@ class JobPolicy:
     app_backoff_max: timedelta = timedelta(minutes=5)
     """The longest such pause; the kubelet's CrashLoopBackOff ends at 5 minutes, too."""
 
+    suspect_failures: int = 3
+    """Failures of applications that began on one node, and on no other, after which that node gets
+    a deep health check though it reports no fault: what job retries allow by default. 0 for
+    never."""
+
+    suspect_window: timedelta = timedelta(hours=24)
+    """Within how long so many failures accuse a node. Large jobs fail a few times a day (Llama 3
+    405B: every 3 hours)."""
+
     def __post_init__(self) -> None:
         for key in ("wait_for_nodes", "launch_timeout", "settle", "app_backoff", "app_backoff_max"):
             if getattr(self, key) < timedelta(0):
                 raise ValueError(f"{key} must not be negative, got {getattr(self, key)}")
+        if self.suspect_failures < 0 or self.suspect_failures == 1:
+            raise ValueError(
+                f"suspect_failures must be 0, or 2 or more, got {self.suspect_failures}"
+            )
+        if self.suspect_window <= timedelta(0):
+            raise ValueError(f"suspect_window must be longer than 0s, got {self.suspect_window}")

@@ -1,10 +1,12 @@
 """Nodes: what to do with each, and what the cluster as a whole allows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.breaker import trip
+from holdfast.decisions.budget import within_limits
+from holdfast.decisions.check_schedule import is_checked_unasked, next_check_at, scheduled_check
 from holdfast.decisions.faults import (
     check_fault,
     node_faults,
@@ -13,7 +15,16 @@ from holdfast.decisions.faults import (
     silent_at,
 )
 from holdfast.decisions.ladder import is_repeat_offender, remedy_for
-from holdfast.decisions.lifecycle import is_out_of_service, machine_ordered_on
+from holdfast.decisions.lifecycle import is_lent, machine_ordered_on
+from holdfast.decisions.members import unsettled_nodes, waiting_successors
+from holdfast.decisions.pair_schedule import (
+    Pool,
+    decide_pairs,
+    given_back,
+    has_pairs,
+    in_need,
+    pool_of,
+)
 from holdfast.decisions.patience import due_at, is_refused_for_good
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.actions import (
@@ -33,7 +44,7 @@ from holdfast.model.actions import (
 )
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import ClusterView, Course, NodeView, Phase
+from holdfast.model.nodes import ClusterView, Course, NodeView, Pairing, Phase
 from holdfast.model.requests import Verb
 
 _HELD_BY_BREAKER: Final = "the breaker is open"
@@ -46,8 +57,8 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
 
     The order of ``cluster.nodes`` does not matter. Nothing is decided twice for one node.
     """
-    unsettled, wake_at = _unsettled(cluster.nodes, policy, now)
-    waiting = _waiting_successors(unsettled)
+    unsettled, wake_at = unsettled_nodes(cluster.nodes, policy, now)
+    waiting = waiting_successors(unsettled)
     successors = {old: new for new, old in sorted(waiting.items(), reverse=True)}
     members = [node for node in unsettled if node.name not in waiting]
     tripped = trip(cluster, unsettled, policy, now)
@@ -55,31 +66,46 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     actions: list[NodeAction] = []
     drains: list[tuple[NodeView, Drain]] = []
     held: list[HeldBack] = []
+    needy = in_need((pool_of(node), node.record) for node in unsettled)
     for node in members:
-        wake_at = _earlier(wake_at, _falls_silent_at(node, policy, now))
+        wake_at = _earliest(wake_at, _falls_silent_at(node, policy, now))
         if node.name in successors:
             actions.append(Retire(node=node.name, successor=successors[node.name]))
             continue
-        choice = _decide_member(node, cluster.offenders, policy, now)
+        choice = _decide_member(node, cluster.offenders, needy, policy, now)
+        why = _held_back(node, choice, is_open=is_open)
+        held += [HeldBack(node=node.name, why=why)] if why else []
         if isinstance(choice, Wait):
-            wake_at = _earlier(wake_at, choice.until)
-            if choice.why:
-                held.append(HeldBack(node=node.name, why=choice.why))
-        elif (is_open or node.held) and isinstance(choice, Drain | Reboot | Replace):
-            why = f"a person holds it: {node.held}" if node.held else _HELD_BY_BREAKER
-            held.append(HeldBack(node=node.name, why=why))
-        elif isinstance(choice, Drain):
+            wake_at = _earliest(wake_at, choice.until)
+        elif why:
+            continue
+        elif isinstance(choice, Drain) and not is_lent(node.record):
             drains.append((node, choice))
         else:
             actions.append(choice)
     size = len(cluster.nodes) - len(waiting)
-    allowed, refused = _within_budget(drains, members, policy.max_unavailable.of(size))
+    pairs = decide_pairs(cluster.nodes, actions, policy, now, size=size, may_borrow=not is_open)
+    actions += pairs.actions
+    if not is_open:
+        actions += scheduled_check(members, {action.node for action in actions}, policy, now)
+    taken, refused = within_limits(actions, drains, members, size, policy)
     return Plan(
-        actions=tuple(sorted((*actions, *allowed), key=lambda action: action.node)),
+        actions=tuple(taken),
         trip=tripped,
         held_back=tuple(sorted((*held, *refused), key=lambda item: item.node)),
-        wake_at=wake_at,
+        wake_at=_earliest(wake_at, pairs.wake_at, next_check_at(cluster.nodes, policy, now)),
     )
+
+
+def _held_back(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> str:
+    """Why what is chosen is not done; empty if it is, or if nothing is chosen."""
+    if isinstance(choice, Wait):
+        return choice.why
+    if not isinstance(choice, Drain | Reboot | Replace):
+        return ""
+    if node.held:
+        return f"a person holds it: {node.held}"
+    return _HELD_BY_BREAKER if is_open else ""
 
 
 def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
@@ -97,63 +123,17 @@ def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> Nod
             return _decide_replacing(node, policy, now)
 
 
-def _unsettled(
-    nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
-) -> tuple[list[NodeView], datetime | None]:
-    """Nodes that need a closer look, and when the first of the others will go silent.
-
-    Nearly all nodes of a fleet are healthy nearly always, so this loop is kept bare.
-    """
-    timeout = policy.heartbeat_timeout
-    heard_after = now - timeout
-    oldest = None
-    unsettled = []
-    for node in nodes:
-        heard = node.heartbeat_at
-        record = node.record
-        if (
-            record.phase is not Phase.SCHEDULABLE
-            or node.faults
-            or node.request is not None
-            or node.powered_on is False
-            or record.history
-            or heard is None
-            or heard <= heard_after
-        ):
-            unsettled.append(node)
-        elif oldest is None or heard < oldest:
-            oldest = heard
-    return unsettled, None if oldest is None else oldest + timeout
-
-
-def _waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
-    """Nodes that are there to take over, each with the node that it was ordered to replace.
-
-    Until it has taken over, a successor is no member of the cluster: it neither counts for the
-    budget nor has a course of its own. One with another course took over from an earlier node of
-    the same name.
-    """
-    leaving = {
-        node.name: _course(node).incident_id
-        for node in nodes
-        if node.record.phase is Phase.REPLACING
-    }
-    return {
-        node.name: node.replaces
-        for node in nodes
-        if node.record.phase is Phase.JOINING
-        and node.replaces in leaving
-        and (node.record.course is None or node.record.course.incident_id == leaving[node.replaces])
-    }
-
-
 def _decide_member(
-    node: NodeView, offenders: frozenset[str], policy: RemediationPolicy, now: datetime
+    node: NodeView,
+    offenders: frozenset[str],
+    needy: Collection[Pool],
+    policy: RemediationPolicy,
+    now: datetime,
 ) -> NodeAction | Wait:
     returned = offender_fault(node, offenders)
     if returned is not None:
         return _quarantine(node, returned, policy, now)
-    return decide_node(node, policy, now)
+    return given_back(node, needy, policy, now) or decide_node(node, policy, now)
 
 
 def _decide_schedulable(
@@ -174,14 +154,16 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     if fault is not None:
         return _quarantine(node, fault, policy, now)
     is_checking = node.record.phase is Phase.CHECKING
-    if is_checking and node.check is None:
+    if is_checking and node.check is None and node.record.pairing is None:
         return Wait(until=node.record.phase_since + policy.deep_check_timeout)
     if node.heartbeat_at is None:
         return _NOTHING
     if is_checking:
-        return Release(node=node.name, checked=True)
-    is_checked = node.record.checked_machine == node.machine
-    if wants_check or (policy.deep_check_on_start and not is_checked):
+        return _NOTHING if has_pairs(node, policy) else Release(node=node.name, checked=True)
+    if node.request is not None and wants_check:
+        return BeginCheck(node=node.name, kinds=node.request.checks)
+    must_check = policy.deep_check_on_start and is_checked_unasked(node.group, policy)
+    if must_check and node.record.checked_machine != node.machine:
         return BeginCheck(node=node.name)
     return Release(node=node.name)
 
@@ -209,7 +191,8 @@ def _decide_quarantined(
         return Wait(until=deadline)
     match course.remedy:
         case Remedy.NONE:
-            return BeginCheck(node=node.name)
+            pairing = Pairing(since=now) if is_lent(node.record) else None
+            return BeginCheck(node=node.name, kinds=node.record.kinds, pairing=pairing)
         case Remedy.REPLACE:
             return _replace(node, course.reason, policy, now)
         case _:
@@ -366,31 +349,11 @@ def _course(node: NodeView) -> Course:
     return node.record.course
 
 
-def _within_budget(
-    drains: list[tuple[NodeView, Drain]], members: Sequence[NodeView], allowed: int
-) -> tuple[list[Drain], list[HeldBack]]:
-    out = sum(is_out_of_service(node.record) for node in members) if drains else 0
-    room = max(0, allowed - out)
-    drains.sort(key=_most_urgent_first)
-    why = f"{out + min(room, len(drains))} of {allowed} allowed nodes are out of service"
-    return (
-        [drain for _, drain in drains[:room]],
-        [HeldBack(node=node.name, why=why) for node, _ in drains[room:]],
-    )
-
-
-def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:
-    node = item[0]
-    return (_course(node).urgency is Urgency.DEFERRED, node.record.phase_since, node.name)
-
-
 def _falls_silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> datetime | None:
     """When silence will become a fault of the node by itself; None if it is one already."""
     at = silent_at(node, policy)
     return at if at is not None and at > now else None
 
 
-def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
-    if one is None or other is None:
-        return one or other
-    return min(one, other)
+def _earliest(*times: datetime | None) -> datetime | None:
+    return min((at for at in times if at is not None), default=None)

@@ -23,6 +23,9 @@ class Equipment:
     """EFA devices that its type can have; a node may be launched with fewer."""
 
     neuron_devices: int | None = None
+    neuron_cores: int | None = None
+    """As programs see them by default: on trn2 two physical cores are one."""
+
     nvlinks: int | None = None
     """Active NVLinks of each GPU."""
 
@@ -51,6 +54,7 @@ def _sizes(
     *,
     gpus: dict[str, int] | None = None,
     neuron_devices: dict[str, int] | None = None,
+    cores_each: int | None = None,
     efa: int | None = None,
     nvlinks: int | None = None,
 ) -> dict[str, Equipment]:
@@ -59,7 +63,11 @@ def _sizes(
         for size, count in (gpus or {}).items()
     }
     return found | {
-        f"{family}.{size}": Equipment(neuron_devices=count, possible_efa=efa)
+        f"{family}.{size}": Equipment(
+            neuron_devices=count,
+            neuron_cores=count * cores_each if cores_each else None,
+            possible_efa=efa,
+        )
         for size, count in (neuron_devices or {}).items()
     }
 
@@ -82,12 +90,13 @@ INSTANCE_TYPES: Final = {
     **_sizes("g6", gpus=_G_SIZES),
     **_sizes("g6e", gpus=_G_SIZES),
     **_sizes("gr6", gpus={"4xlarge": 1, "8xlarge": 1}),
-    **_sizes("trn1", neuron_devices={"2xlarge": 1}),
-    **_sizes("trn1", neuron_devices={"32xlarge": 16}, efa=8),
-    **_sizes("trn1n", neuron_devices={"32xlarge": 16}, efa=16),
-    **_sizes("trn2", neuron_devices={"48xlarge": 16}, efa=16),
+    **_sizes("trn1", neuron_devices={"2xlarge": 1}, cores_each=2),
+    **_sizes("trn1", neuron_devices={"32xlarge": 16}, cores_each=2, efa=8),
+    **_sizes("trn1n", neuron_devices={"32xlarge": 16}, cores_each=2, efa=16),
+    **_sizes("trn2", neuron_devices={"48xlarge": 16}, cores_each=4, efa=16),
     **_sizes("inf1", neuron_devices={"xlarge": 1, "2xlarge": 1, "6xlarge": 4, "24xlarge": 16}),
-    **_sizes("inf2", neuron_devices={"xlarge": 1, "8xlarge": 1, "24xlarge": 6, "48xlarge": 12}),
+    **_sizes("inf2", neuron_devices={"xlarge": 1, "8xlarge": 1}, cores_each=2),
+    **_sizes("inf2", neuron_devices={"24xlarge": 6, "48xlarge": 12}, cores_each=2),
 }
 
 

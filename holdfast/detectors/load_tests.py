@@ -24,6 +24,7 @@ _ROW: Final = re.compile(
     rf"{_NUMBER}\s+{_NUMBER}\s+(?P<out>{_NUMBER})\s+(?P<wrong_out>{_WRONG})"
     rf"(?:\s+{_NUMBER}\s+{_NUMBER}\s+(?P<in>{_NUMBER})\s+(?P<wrong_in>{_WRONG}))?\s*$"
 )
+_DEVICE: Final = re.compile(r"^# +Rank +[0-9]{1,6} [^\n]{0,100}?\bon +(\S{1,255}) +device ", re.M)
 _BOUNDS: Final = re.compile(r"^# Out of bounds values : ([0-9]{1,20}) (OK|FAILED)\s*$", re.M)
 _AVERAGE: Final = re.compile(r"^# Avg bus bandwidth\s*:", re.M)
 _NCCL_FAILURE: Final = re.compile(
@@ -66,6 +67,11 @@ def judge_nccl(text: str, now: datetime, *, least_gbps: float | None = None) -> 
         return whole([])
     why = f"the bus bandwidth is {bandwidth:g} GB/s, and should be at least {least_gbps:g}"
     return whole([_finding(Reason.NCCL_SLOW, why, now)])
+
+
+def hosts_of(text: str) -> set[str]:
+    """The hosts whose GPUs took part, as the head of the test lists them."""
+    return set(_DEVICE.findall(_RANK_PREFIX.sub("", text)))
 
 
 def largest_bandwidth(text: str) -> float | None:

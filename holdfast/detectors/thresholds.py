@@ -1,7 +1,7 @@
-"""The least that a node must reach in a deep health check, by its instance type.
+"""What a node, or a pair of nodes, must reach in a deep health check, by its instance type.
 
 Nobody publishes such numbers in full. What is here finds what is broken, not what is a little slow;
-``holdfast check baseline`` makes tighter floors from a fleet's own results.
+``holdfast check baseline`` makes tighter ones from a fleet's own results.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floors:
-    """The least of each value that is measured; not judged if left out."""
+class Thresholds:
+    """The least of each rate and the most of each time (``_us``); not judged if left out."""
 
     cpu_ops_per_s: float | None = None
     """Rounds of ``stress-ng --cpu`` with the method ``matrixprod`` on all processors, by second."""
@@ -29,6 +29,36 @@ class Floors:
     """Bus bandwidth of ``all_reduce_perf`` between the GPUs of the node, GB by second, at the
     largest size."""
 
+    nccom_gb_per_s: float | None = None
+    """Bus bandwidth of ``nccom-test allr`` between the Neuron cores of the node, GiB by second."""
+
+    efa_loopback_mb_per_s: float | None = None
+    """Of ``fi_pingpong`` from an EFA device to itself with messages of 1 MiB, MB by second: the
+    slowest device."""
+
+    efa_loopback_us: float | None = None
+    """Of a small message from an EFA device to itself, microseconds: the slowest device."""
+
+    pair_tcp_mb_per_s: float | None = None
+    """Of one TCP connection between two nodes, MB by second: the slower direction."""
+
+    pair_tcp_us: float | None = None
+    """Of 64 bytes over TCP to the other node and back, microseconds: the median."""
+
+    pair_fabric_mb_per_s: float | None = None
+    """Of ``fi_pingpong`` between two nodes with messages of 1 MiB, MB by second: the slowest of
+    their devices."""
+
+    pair_fabric_us: float | None = None
+    """Of a small message of ``fi_pingpong`` to the other node, microseconds: the slowest device."""
+
+    pair_nccl_gb_per_s: float | None = None
+    """Bus bandwidth of ``all_reduce_perf`` between all GPUs of two nodes, GB by second, at the
+    largest size."""
+
+    pair_nccom_gb_per_s: float | None = None
+    """Bus bandwidth of ``nccom-test allr`` between all Neuron cores of two nodes, GiB by second."""
+
     def __post_init__(self) -> None:
         for name, value in self.given.items():
             if value < 0:
@@ -41,30 +71,53 @@ class Floors:
         return {name: value for name, value in values.items() if value is not None}
 
 
-ANY_NODE: Final = Floors(disk_write_mb_per_s=10, disk_read_mb_per_s=10)
+def is_ceiling(measure: str) -> bool:
+    """Whether a measure is a time, of which less is better."""
+    return measure.endswith("_us")
+
+
+ANY_NODE: Final = Thresholds(
+    disk_write_mb_per_s=10,
+    disk_read_mb_per_s=10,
+    efa_loopback_mb_per_s=200,
+    pair_tcp_mb_per_s=10,
+    pair_tcp_us=10_000,
+    pair_fabric_mb_per_s=10,
+    pair_fabric_us=10_000,
+)
 """Below a tenth of what the slowest disk of EC2's present generation is given (gp3: 125 MiB/s,
-https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html), a disk is stalled."""
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html), a disk is stalled. A tenth
+of what ``fi_pingpong`` shows with 1 MiB on p3dn, the oldest type with EFA, is 200 MB/s (2,122 in
+its users' captures). One TCP connection of two EC2 instances may have 5 Gbit/s, 625 MB/s
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html), and the
+zones of a region are milliseconds apart, one digit of them: below 10 MB/s or beyond 10 ms a link is
+broken, whatever the network."""
 
-_SWITCHED: Final = Floors(nccl_gb_per_s=80)
-"""HyperPod's deep health check asks for 80 GB/s of two such nodes (an example of a failure in the
-developer guide names it), and GPUs behind NVSwitches reach 200 to 480 within one; the same GPUs
-over PCIe reach about 14."""
+_SWITCHED: Final = Thresholds(nccl_gb_per_s=80, pair_nccl_gb_per_s=80)
+"""HyperPod's deep health check asks for 80 GB/s of two nodes (an example of a failure in the
+developer guide names it); pairs of p5 reach 380 to 480. GPUs behind NVSwitches reach 200 to 480
+within one node; the same GPUs over PCIe reach about 14."""
 
-_BY_FAMILY: Final = {
-    "p4d": _SWITCHED,
-    "p4de": _SWITCHED,
+_FOUR_CARDS: Final = replace(_SWITCHED, pair_nccl_gb_per_s=17)
+"""Half of what healthy pairs reach over four EFA devices of 100 Gbit/s: 35 to 45 GB/s. The 80 of
+HyperPod's example are more than the network of these types can carry."""
+
+BY_FAMILY: Final = {
+    "p4d": _FOUR_CARDS,
+    "p4de": _FOUR_CARDS,
     "p5": _SWITCHED,
     "p5e": _SWITCHED,
     "p5en": _SWITCHED,
     "p6-b200": _SWITCHED,
 }
+"""What goes before ``ANY_NODE`` for the instance types of a family."""
 
 EVERY_TYPE: Final = "default"
-"""The key of floors that hold for every instance type."""
+"""The key of thresholds that hold for every instance type."""
 
 
-def floors_of(instance_type: str, overrides: Mapping[str, Floors]) -> Floors:
-    """The floors of a node.
+def thresholds_of(instance_type: str, overrides: Mapping[str, Thresholds]) -> Thresholds:
+    """The thresholds of a node.
 
     Args:
         instance_type: of the node, also with SageMaker's ``ml.`` before it; may be unknown.
@@ -73,22 +126,27 @@ def floors_of(instance_type: str, overrides: Mapping[str, Floors]) -> Floors:
     """
     kind = instance_type.removeprefix("ml.")
     layers = (
-        _BY_FAMILY.get(kind.partition(".")[0]),
+        BY_FAMILY.get(kind.partition(".")[0]),
         overrides.get(EVERY_TYPE),
         overrides.get(f"ml.{kind}"),
         overrides.get(kind),
     )
-    floors = ANY_NODE
+    found = ANY_NODE
     for layer in layers:
         if layer is not None:
-            floors = replace(floors, **layer.given)
-    return floors
+            found = replace(found, **layer.given)
+    return found
 
 
-def shortfalls(measured: Mapping[str, float], floors: Floors) -> list[str]:
-    """One sentence for each measured value that is below its floor."""
+def shortfalls(measured: Mapping[str, float], thresholds: Thresholds) -> list[str]:
+    """One sentence for each measured value that is worse than its threshold; 0 is none."""
     return [
-        f"{name} is {measured[name]:.4g}, and should be at least {least:g}"
-        for name, least in floors.given.items()
-        if name in measured and measured[name] < least
+        f"{name} is {measured[name]:.4g}, and should be at "
+        f"{'most' if is_ceiling(name) else 'least'} {bound:g}"
+        for name, bound in thresholds.given.items()
+        if name in measured and bound and _is_worse(name, measured[name], bound)
     ]
+
+
+def _is_worse(name: str, value: float, bound: float) -> bool:
+    return value > bound if is_ceiling(name) else value < bound

@@ -1,13 +1,14 @@
 """The job loop: observe, decide, act, record."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from holdfast.decisions.incident_course import resumed, touched
 from holdfast.decisions.job_lifecycle import after_job, launched
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
+from holdfast.decisions.suspects import suspects
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.model.actions import (
     ConfirmStart,
@@ -29,9 +30,19 @@ from holdfast.model.events import (
     JobFinished,
     JobRetried,
     JobWaits,
+    NodeSuspected,
 )
 from holdfast.model.incidents import Incident, JobTouch
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView, Placing
+from holdfast.model.jobs import (
+    AttemptRecord,
+    Failure,
+    FailureKind,
+    JobPhase,
+    JobRecord,
+    JobSpec,
+    JobView,
+    Placing,
+)
 from holdfast.model.nodes import NodeView
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
@@ -61,6 +72,10 @@ class JobReconciler:
         self._policy = policy
         self._told: dict[str, str] = {}  # only so that each reason to wait is told once
         self._stopped: dict[str, int] = {}  # only so that each attempt is sent SIGTERM once
+        self._suspects: set[str] = set()  # only so that each suspicion is told once
+        self._troubled: set[str] = set()  # only so that jobs whose calls fail delay no others
+        self._rest_until = datetime.min.replace(tzinfo=UTC)
+        self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs that are no more to be seen
 
     def step(self) -> datetime:
         """Make one round; it ends early when another controller takes the lead.
@@ -80,9 +95,11 @@ class JobReconciler:
             nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
         except BackendError as error:
             return self._failed("reading the jobs", error, now)
+        if self._suspect(jobs, nodes, now):
+            return now  # before anything starts on a node that is to be checked
         wake_times = [now + RESYNC]
         has_scheduled = False
-        for job in jobs:
+        for job in self._in_turn(jobs, now):
             choice = decide_job(job, nodes, self._policy, now)
             if isinstance(choice, StartAttempt):
                 is_scheduled = job.spec.placing is Placing.SCHEDULER
@@ -94,18 +111,56 @@ class JobReconciler:
             if not self._ports.leadership.is_held():
                 return now + AFTER_ERROR
             wake_times.append(self._act(choice, job, nodes, now))
+        if self._troubled and self._rest_until > now:
+            wake_times.append(self._rest_until)
         return min(wake_times)
+
+    def _in_turn(self, jobs: Iterable[JobView], now: datetime) -> Iterator[JobView]:
+        """Those last of which a call has just failed, and not before others had their time."""
+        troubled = frozenset(self._troubled)
+        yield from (job for job in jobs if job.spec.name not in troubled)
+        if now >= self._rest_until:
+            yield from (job for job in jobs if job.spec.name in troubled)
+
+    def _suspect(
+        self, jobs: Iterable[JobView], nodes: Mapping[str, NodeView], now: datetime
+    ) -> bool:
+        """Ask for a check of nodes on which jobs keep dying; whether any was asked for."""
+        since = now - self._policy.job.suspect_window
+        self._ended = [(job, one) for job, one in self._ended if one.stopped_at > since]
+        seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
+        has_asked = False
+        for one in suspects((*self._ended, *seen), nodes, self._policy, now):
+            if one.request.id in self._suspects or not self._ports.leadership.is_held():
+                continue
+            try:
+                is_checked = self._ports.cluster.request_check(one.node, one.request)
+            except BackendError as error:
+                self._failed(f"asking for a check of {one.node}", error, now)
+                continue
+            self._suspects.add(one.request.id)
+            has_asked |= is_checked
+            self._ports.events.emit(
+                NodeSuspected(
+                    node=one.node,
+                    failures=one.failures,
+                    evidence=one.evidence,
+                    is_checked=is_checked,
+                )
+            )
+        return has_asked
 
     def _act(
         self, action: JobAction | Wait, job: JobView, nodes: Mapping[str, NodeView], now: datetime
     ) -> datetime:
+        name, began = job.spec.name, self._ports.clock.now()
         try:
             match action:
                 case Wait():
                     return self._wait(action, job, now)
                 case StartAttempt() if job.spec.placing is Placing.SCHEDULER:
-                    self._ports.jobs.put(job.spec.name, after_job(job, action, now))
-                    self._ports.jobs.launch(job.spec.name)
+                    self._ports.jobs.put(name, after_job(job, action, now))
+                    self._ports.jobs.launch(name)
                 case StartAttempt() | Relaunch():
                     self._launch(action, job, nodes, now)
                 case ConfirmStart():
@@ -117,7 +172,12 @@ class JobReconciler:
                 case Retry() | Finish():
                     self._conclude(action, job, nodes, now)
         except BackendError as error:
-            return self._failed(f"{type(action).__name__} of {job.spec.name}", error, now)
+            ended = self._ports.clock.now()
+            self._troubled.add(name)
+            if ended - began >= AFTER_ERROR:
+                self._rest_until = ended + (ended - began)
+            return self._failed(f"{type(action).__name__} of {name}", error, now)
+        self._troubled.discard(name)
         return now
 
     def _wait(self, wait: Wait, job: JobView, now: datetime) -> datetime:
@@ -149,9 +209,7 @@ class JobReconciler:
         self._resume_incident(job, nodes)
         self._ports.jobs.put(name, record)
         self._told.pop(name, None)
-        self._ports.events.emit(
-            AttemptStarted(job=name, attempt=record.attempt, nodes=record.placement)
-        )
+        self._ports.events.emit(_started_event(name, record))
 
     def _stop(self, action: StopAttempt, job: JobView, now: datetime) -> None:
         record = after_job(job, action, now)
@@ -192,7 +250,9 @@ class JobReconciler:
                 action = replace(action, failure=replace(action.failure, incident_id=incident.id))
         record = after_job(job, action, now)
         self._ports.jobs.put(job.spec.name, record)
-        self._ports.events.emit(_verdict_event(action, record))
+        if record.phase is JobPhase.FAILED:
+            self._ended += [(job.spec.name, one) for one in record.attempts]
+        self._ports.events.emit(_verdict_event(action, job.spec, record))
 
     def _resume_incident(self, job: JobView, nodes: Mapping[str, NodeView]) -> None:
         """Note in the incident that cost this job its last attempt that it runs again."""
@@ -234,7 +294,23 @@ def _touch(job: JobView, attempt: int, failure: Failure) -> JobTouch:
     return JobTouch(job=job.spec.name, attempt=attempt, stopped_at=failure.at, step=failure.step)
 
 
-def _verdict_event(action: Retry | Finish, record: JobRecord) -> JobRetried | JobFinished:
+def _started_event(job: str, record: JobRecord) -> AttemptStarted:
+    """How long each part of a restart took is told if the attempt before had failed."""
+    event = AttemptStarted(job=job, attempt=record.attempt, nodes=record.placement)
+    over, started_at = record.attempts[-1] if record.attempts else None, record.started_at
+    if over is None or over.failure is None or started_at is None:
+        return event
+    return replace(
+        event,
+        stopped_in=over.stopped_at - over.failure.at,
+        waited=started_at - over.stopped_at,
+        started_in=record.phase_since - started_at,
+    )
+
+
+def _verdict_event(
+    action: Retry | Finish, spec: JobSpec, record: JobRecord
+) -> JobRetried | JobFinished:
     if isinstance(action, Finish):
         return JobFinished(job=action.job, outcome=action.outcome, reason=action.reason)
     return JobRetried(
@@ -243,13 +319,16 @@ def _verdict_event(action: Retry | Finish, record: JobRecord) -> JobRetried | Jo
         reason=action.failure.reason,
         hardware_retries=record.hardware_retries,
         app_retries=record.app_retries,
+        max_retries=spec.max_retries,
+        max_app_retries=spec.max_app_retries,
     )
 
 
 def _with_jobs(nodes: Iterable[NodeView], jobs: Iterable[JobView]) -> Mapping[str, NodeView]:
-    """Nodes by name, each with the jobs that were given it."""
+    """Nodes by name, each with the jobs that were given it; a scheduler knows that by itself."""
     by_name: Mapping[str, NodeView] = {node.name: node for node in nodes}
     for job in jobs:
-        if job.record.phase is not JobPhase.WAITING:
+        is_ours = job.spec.placing is not Placing.SCHEDULER
+        if is_ours and job.record.phase is not JobPhase.WAITING:
             by_name = reserved(by_name, job.spec.name, job.record.placement)
     return by_name

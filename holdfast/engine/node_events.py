@@ -1,9 +1,12 @@
 """Which event tells of which action."""
 
+from datetime import datetime
+
 from holdfast.model.actions import (
     BeginCheck,
     Drain,
     NodeAction,
+    Pair,
     Quarantine,
     Reassign,
     Reboot,
@@ -15,7 +18,10 @@ from holdfast.model.actions import (
 from holdfast.model.events import (
     Event,
     NodeCheckBegun,
+    NodeCheckFailed,
+    NodeCheckPassed,
     NodeDraining,
+    NodePairTested,
     NodeQuarantined,
     NodeReassigned,
     NodeRejoined,
@@ -23,11 +29,11 @@ from holdfast.model.events import (
     NodeReplaced,
     RepairOrdered,
 )
-from holdfast.model.nodes import NodeView
+from holdfast.model.nodes import NodeRecord, NodeView, Pairing
 
 
-def event_of(action: NodeAction, node: NodeView) -> Event:
-    """The event to emit once ``action`` was taken on ``node``, seen as it was before."""
+def event_of(action: NodeAction, node: NodeView) -> Event | None:
+    """The event to emit once ``action`` was taken on ``node``, seen as it was before, if any."""
     course = node.record.course
     reason = course.reason if course is not None else ""
     name = node.name
@@ -52,5 +58,33 @@ def event_of(action: NodeAction, node: NodeView) -> Event:
             return NodeReplaced(node=name, successor=successor)
         case BeginCheck():
             return NodeCheckBegun(node=name)
+        case Pair(pairing=pairing):
+            return _tested(name, node.record.pairing, pairing)
         case Release():
             return NodeReleased(node=name, after=reason)
+
+
+def _tested(node: str, before: Pairing | None, after: Pairing) -> Event | None:
+    """The event of the test that ended, if one did."""
+    if before is None or len(after.tests) == len(before.tests):
+        return None
+    last = after.tests[-1]
+    return NodePairTested(
+        node=node,
+        partner=last.partner,
+        passed=last.passed,
+        detail=last.detail,
+        measured=last.measured,
+    )
+
+
+def check_ended(node: NodeView, record: NodeRecord, now: datetime) -> Event | None:
+    """The event of the check that ended as ``node`` got its new ``record``; None if none did."""
+    if record.checks == node.record.checks or not record.checks:
+        return None
+    check, took = record.checks[-1], now - node.record.phase_since
+    if check.passed:
+        return NodeCheckPassed(
+            node=node.name, detail=check.detail, measured=check.measured, took=took
+        )
+    return NodeCheckFailed(node=node.name, detail=check.detail, measured=check.measured, took=took)

@@ -11,7 +11,7 @@ from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gon
 from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide, is_request_taken
-from holdfast.engine.node_events import event_of
+from holdfast.engine.node_events import check_ended, event_of
 from holdfast.model.actions import (
     NodeAction,
     Plan,
@@ -210,8 +210,15 @@ class NodeReconciler:
         record = node.record
         if record.phase is Phase.DRAINING and node.running_jobs and not node.held:
             self._ports.cluster.drain(node.name)
-        if record.phase is Phase.CHECKING and node.check is None:
-            self._ports.cluster.begin_check(node.name, record.phase_since.isoformat())
+        if record.phase is not Phase.CHECKING:
+            return
+        pairing = record.pairing
+        if pairing is None and node.check is None:
+            check_id = record.phase_since.isoformat()
+            self._ports.cluster.begin_check(node.name, check_id, record.kinds)
+        elif pairing is not None and pairing.began_at is not None and node.pair is None:
+            test_id = pairing.began_at.isoformat()
+            self._ports.cluster.begin_pair(node.name, pairing.partner, test_id)
 
     def _act(
         self, action: NodeAction, node: NodeView, nodes: Mapping[str, NodeView], now: datetime
@@ -235,7 +242,12 @@ class NodeReconciler:
             isinstance(action, Release) or is_request_taken(replace(node, record=record))
         ):
             self._ports.cluster.clear_request(node.name, node.request.id)
-        self._ports.events.emit(event_of(action, node))
+        ended = check_ended(node, record, now)
+        if ended is not None:
+            self._ports.events.emit(ended)
+        told = event_of(action, node)
+        if told is not None:
+            self._ports.events.emit(told)
         return now
 
     def _order(
@@ -262,7 +274,9 @@ class NodeReconciler:
         except ProviderError as error:
             return self._postponed(error, node, record, now)
         cluster.put(node.name, accepted(record, now))
-        self._ports.events.emit(event_of(action, node))
+        told = event_of(action, node)
+        if told is not None:
+            self._ports.events.emit(told)
         return now
 
     def _postponed(

@@ -1,5 +1,8 @@
 """Events in the words of a person."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from holdfast.kit.units import format_duration
 from holdfast.model.events import (
     AttemptKilled,
@@ -14,12 +17,16 @@ from holdfast.model.events import (
     JobRetried,
     JobWaits,
     NodeCheckBegun,
+    NodeCheckFailed,
+    NodeCheckPassed,
     NodeDraining,
+    NodePairTested,
     NodeQuarantined,
     NodeReassigned,
     NodeRejoined,
     NodeReleased,
     NodeReplaced,
+    NodeSuspected,
     NodeVanished,
     RepairHeldBack,
     RepairOrdered,
@@ -27,6 +34,10 @@ from holdfast.model.events import (
     RepairPostponed,
 )
 from holdfast.model.jobs import FailureKind
+
+_NO_CHECK = "there is no deep health check here"
+_NAMED = 8
+"""Nodes that a sentence names; a job may have thousands."""
 
 _RESET_BREAKER = "look at the nodes; then: holdfast nodes reset-breaker"
 
@@ -43,6 +54,19 @@ def sentence(event: Event) -> str:
         case CallFailed(what=what, error=error):
             return f"{what} failed and is tried again: {error}"
     return _node_sentence(event)
+
+
+def recovery(
+    stopped_in: timedelta | None, waited: timedelta | None, started_in: timedelta | None
+) -> str:
+    """How long a job took to go on after a failure; what was not noted is left out."""
+    parts = {"stopped in": stopped_in, "waited": waited, "started in": started_in}
+    known = {words: took for words, took in parts.items() if took is not None}
+    if not known:
+        return ""
+    whole = format_duration(sum(known.values(), timedelta(0)))
+    each = ", ".join(f"{words} {format_duration(took)}" for words, took in known.items())
+    return f"remediated in {whole}: {each}"
 
 
 def _node_sentence(event: Event) -> str:
@@ -65,11 +89,41 @@ def _node_sentence(event: Event) -> str:
             return f"{node} is gone though nobody replaced it; its repair ({reason}) ends"
         case InputRejected(node=node, key=key, value=value, expected=expected):
             return f"{node}: {key} is {value!r}, which is ignored: expected {expected}"
-        case NodeCheckBegun(node=node):
-            return f"{node}: deep health check started"
+        case (
+            NodeSuspected()
+            | NodeCheckBegun()
+            | NodePairTested()
+            | NodeCheckPassed()
+            | NodeCheckFailed()
+        ):
+            return _check_sentence(event)
         case NodeReleased(node=node, after=after):
             return f"{node} is schedulable" + (f" again after {after}" if after else "")
     return event.name
+
+
+def _check_sentence(
+    event: NodeSuspected | NodeCheckBegun | NodePairTested | NodeCheckPassed | NodeCheckFailed,
+) -> str:
+    head = f"{event.node}: deep health check"
+    match event:
+        case NodeSuspected(evidence=evidence, is_checked=is_checked):
+            then = "it is checked" if is_checked else f"look at it: {_NO_CHECK}"
+            return f"{event.node} reports no fault, but {evidence}; {then}"
+        case NodeCheckBegun():
+            return f"{head} started"
+        case NodePairTested():
+            return _pair_sentence(event)
+        case NodeCheckPassed(took=took, detail=detail):
+            return f"{head} passed in {format_duration(took)}" + (f": {detail}" if detail else "")
+        case NodeCheckFailed(took=took, detail=detail):
+            return f"{head} failed after {format_duration(took)}: {detail}"
+
+
+def _pair_sentence(event: NodePairTested) -> str:
+    how = {True: "passed", False: "failed", None: "says nothing"}[event.passed]
+    why = f": {event.detail}" if event.detail else ""
+    return f"the test between {event.node} and {event.partner} {how}{why}"
 
 
 def _delay_sentence(event: RepairPostponed | RepairOverdue) -> str:
@@ -84,7 +138,8 @@ def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) ->
     head = f"{event.job}: attempt {event.attempt}"
     match event:
         case AttemptStarted(nodes=nodes):
-            return f"{head} runs on {', '.join(nodes)}"
+            took = recovery(event.stopped_in, event.waited, event.started_in)
+            return f"{head} runs on {_named(nodes)}" + (f"; {took}" if took else "")
         case AttemptStopped():
             where = f" on {event.node}" if event.node else ""
             # A node's own line came just before; the exit of a rank is told nowhere else.
@@ -94,12 +149,18 @@ def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) ->
             return f"{head}: ranks outlived the grace period and were killed"
 
 
+def _named(nodes: Sequence[str]) -> str:
+    more = len(nodes) - _NAMED
+    return ", ".join(nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def _job_sentence(event: JobRetried | JobWaits | JobFinished | JobInputRejected) -> str:
     match event:
         case JobRetried():
             return (
                 f"{event.job} is restarted ({event.kind}: {event.reason}); retries so far: "
-                f"{event.hardware_retries} hardware, {event.app_retries} application"
+                f"{_spent(event.hardware_retries, event.max_retries)} hardware, "
+                f"{_spent(event.app_retries, event.max_app_retries)} application"
             )
         case JobWaits(job=job, why=why):
             return f"{job}: {why}"
@@ -107,3 +168,7 @@ def _job_sentence(event: JobRetried | JobWaits | JobFinished | JobInputRejected)
             return f"{job} {outcome}: {reason}"
         case JobInputRejected(job=job, key=key, value=value, expected=expected):
             return f"{job}: {key} is {value!r}: expected {expected}"
+
+
+def _spent(retries: int, allowed: int | None) -> str:
+    return str(retries) if allowed is None else f"{retries} of {allowed}"

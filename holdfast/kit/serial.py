@@ -1,14 +1,20 @@
 """Frozen dataclasses to plain JSON values and back."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+_READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    datetime: datetime.fromisoformat,
+    timedelta: lambda seconds: timedelta(seconds=seconds),
+    object: lambda plain: plain,  # kept as it is
+}
 
 
 def to_plain(value: object) -> Any:
@@ -59,13 +65,17 @@ def _read(kind: Any, value: Any) -> Any:
         return None if value is None else _read(_non_optional(kind), value)
     if origin is tuple:
         return tuple(_read(get_args(kind)[0], item) for item in value)
+    if origin is Mapping:
+        return {str(key): _read(get_args(kind)[1], item) for key, item in value.items()}
     if origin is frozenset:
         return frozenset(_read(get_args(kind)[0], item) for item in value)
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    if kind is timedelta:
-        return timedelta(seconds=value)
+    if kind in _READERS:
+        return _READERS[kind](value)
+    if kind is float and type(value) is int:
+        return float(value)
     if is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise TypeError(f"expected a mapping, got {value!r}")
         hints = _hints(kind)  # type: ignore[arg-type]
         return kind(**{name: _read(hints[name], value[name]) for name in hints if name in value})  # type: ignore[operator]
     if isinstance(kind, type) and issubclass(kind, Enum):

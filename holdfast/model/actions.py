@@ -5,6 +5,8 @@ from datetime import datetime
 
 from holdfast.model.health import Fault, Remedy
 from holdfast.model.jobs import Failure, JobPhase
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import CheckResult, Pairing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class Quarantine:
     """What will be done, after the ladder: it may be stronger than ``fault.remedy``."""
 
     request_id: str = ""
+    check: CheckResult | None = None
+    """How its check ended, if tests with other nodes were part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +77,19 @@ class BeginCheck:
     """Start a deep health check on the node."""
 
     node: str
+    kinds: tuple[DeepCheck, ...] = ()
+    """What it is made of; what the policy says if empty."""
+
+    pairing: Pairing | None = None
+    """Given if the node is only to be tested with another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Go on with the tests of a node with others: ``pairing`` is how they stand from now on."""
+
+    node: str
+    pairing: Pairing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +103,9 @@ class Release:
     checked: bool = False
     """It passed a deep health check."""
 
+    check: CheckResult | None = None
+    """How that ended, if tests with other nodes were part of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TripBreaker:
@@ -96,7 +116,7 @@ class TripBreaker:
 
 
 NodeAction = (
-    Quarantine | Reassign | Drain | Reboot | Replace | Rejoin | Retire | BeginCheck | Release
+    Quarantine | Reassign | Drain | Reboot | Replace | Rejoin | Retire | BeginCheck | Pair | Release
 )
 
 

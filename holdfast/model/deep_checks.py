@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from holdfast.model.health import Finding
 
@@ -47,7 +48,10 @@ class PartResult:
 
     took_s: float = 0.0
     measured: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by the names of ``Floors``, which end with the unit."""
+    """What was measured, by the names of ``Thresholds``, which end with the unit."""
+
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """The thresholds of what was measured."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
     """What its tool says of itself and of the machine, such as versions."""
@@ -66,6 +70,8 @@ class NodeCheck:
     level: Level
     started_at: datetime
     parts: tuple[PartResult, ...]
+    peer: str = ""
+    """The node at the other end, if it is a check between two nodes."""
 
     @property
     def outcome(self) -> Outcome:
@@ -80,3 +86,33 @@ class NodeCheck:
         if Outcome.PASSED in outcomes:
             return Outcome.PASSED
         return Outcome.UNKNOWN if Outcome.UNKNOWN in outcomes else Outcome.SKIPPED
+
+
+RESULT_VARIABLE: Final = "HOLDFAST_CHECK_RESULT"
+"""Environment variable: the file to which a check writes its ``CheckSummary``."""
+
+KINDS_VARIABLE: Final = "HOLDFAST_CHECK_KINDS"
+"""Environment variable: what a check is made of, with spaces between; everything if unset."""
+
+PEER_VARIABLE: Final = "HOLDFAST_CHECK_PEER"
+"""Environment variable: the address of the node that listens in a test between two."""
+
+TOKEN_VARIABLE: Final = "HOLDFAST_CHECK_TOKEN"  # noqa: S105 - a name
+"""Environment variable: what both ends of a test must know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSummary:
+    """What a check tells whoever began it."""
+
+    summary: str = ""
+    """One line; empty if it said nothing."""
+
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """What all its parts measured; a name that several have is that of the smallest value."""
+
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """The thresholds of what was measured."""
+
+    outcome: Outcome | None = None
+    """None if only its exit status tells."""

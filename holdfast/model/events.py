@@ -1,5 +1,6 @@
 """Notable facts, one class each, with a dotted name in the past tense."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -110,11 +111,66 @@ class NodeVanished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSuspected(Event):
+    """Jobs keep failing on a node that reports no fault."""
+
+    name: ClassVar[str] = "node.suspected"
+    node: str
+    failures: int
+    evidence: str
+    is_checked: bool
+    """Whether a deep health check was asked for; there may be none to be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckBegun(Event):
     """A deep health check was started."""
 
     name: ClassVar[str] = "node.check_begun"
     node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePairTested(Event):
+    """A test between two nodes under a deep health check ended."""
+
+    name: ClassVar[str] = "node.pair_tested"
+    node: str
+    partner: str
+    passed: bool | None
+    """None if it said nothing."""
+
+    detail: str
+    measured: Mapping[str, float]
+    """By names that end with the unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCheckPassed(Event):
+    """A deep health check found nothing."""
+
+    name: ClassVar[str] = "node.check_passed"
+    node: str
+    detail: str
+    """What else is to be said; mostly empty."""
+
+    measured: Mapping[str, float]
+    """By names that end with the unit."""
+
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCheckFailed(Event):
+    """A deep health check found something, or was given up."""
+
+    name: ClassVar[str] = "node.check_failed"
+    node: str
+    detail: str
+    measured: Mapping[str, float]
+    """By names that end with the unit."""
+
+    took: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +221,14 @@ class AttemptStarted(Event):
     job: str
     attempt: int
     nodes: tuple[str, ...]
+    stopped_in: timedelta | None = None
+    """From the failure of the attempt before until no rank was left; None if none failed."""
+
+    waited: timedelta | None = None
+    """From then to the order to start this attempt."""
+
+    started_in: timedelta | None = None
+    """From that order until all ranks ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +263,10 @@ class JobRetried(Event):
     reason: str
     hardware_retries: int
     app_retries: int
+    max_retries: int | None = None
+    """How many there may be for hardware; None in what earlier releases told."""
+
+    max_app_retries: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from holdfast.model.names import Reason
+
 ATTEMPT_VARIABLE: Final = "HOLDFAST_ATTEMPT"
 """In the environment of ranks: the number of the attempt. Absent from the first if others launch
 it."""
@@ -78,6 +80,9 @@ class AttemptRecord:
     stopped_at: datetime
     """When its last rank was gone."""
 
+    running_at: datetime | None = None
+    """When all its ranks ran; None if they never did, or that was not noted."""
+
     first_step: int | None = None
     """The step it resumed from; None where the job reports none."""
 
@@ -102,6 +107,10 @@ class JobSpec:
 
     same_step_limit: int = 3
     """Failures in a row at one step, without progress between, after which the job is stopped."""
+
+    needs_progress: bool = False
+    """Whether failures of nodes count for ``same_step_limit``, too. Where nodes are few and shared,
+    a job that gets nowhere is not to take one after the other."""
 
     grace: timedelta = timedelta(seconds=5)
     """Between SIGTERM and SIGKILL when an attempt is stopped."""
@@ -135,6 +144,9 @@ class JobRecord:
     started_at: datetime | None = None
     """When the ranks of the present or last attempt had been launched."""
 
+    running_at: datetime | None = None
+    """When all ranks of the present or last attempt ran; None until then."""
+
     attempts: tuple[AttemptRecord, ...] = ()
     """Attempts that are over, oldest first, at most ``ATTEMPTS_LIMIT``."""
 
@@ -167,6 +179,9 @@ class RankView:
     is_evicted: bool = False
     """It was taken away, by a person, a scheduler or a controller, and did not fail."""
 
+    is_lost: bool = False
+    """Its node was lost or has booted anew, in the eyes of the platform, and it with it."""
+
     is_fenced: bool = False
     """Nothing can run on its node any more, though its end was never told."""
 
@@ -195,7 +210,11 @@ class JobView:
     """The last step reported in the present attempt; None where it reports none."""
 
     hung_since: datetime | None = None
-    """Since when the job reports no progress beyond its own limit; None if it is fine."""
+    """Since when the job makes no progress, by its own limits; None if it is fine."""
+
+    hung_reason: str = Reason.JOB_HUNG
+    hung_evidence: str = ""
+    """By what it was found, for people to read; empty if only the time is known."""
 
     cancel_requested: bool = False
     ending: Ending | None = None

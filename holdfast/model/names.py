@@ -94,6 +94,28 @@ JOB_STATUS: Final = f"{OWN_PREFIX}/job-status"
 APP_MAX_RETRY_COUNT: Final = f"{OWN_PREFIX}/app-max-retry-count"
 """Annotation of a job: how many restarts failures of the application itself may cost."""
 
+MANAGED_NAMESPACE: Final = "hyperpod-ns-"
+"""What the namespaces of HyperPod's teams begin with; the rest is the team's name."""
+
+LOG_MONITORING: Final = f"{OWN_PREFIX}/log-monitoring"
+"""Annotation of a job: rules by which its log says that it hangs, as JSON or YAML: a list like
+``logMonitoringConfiguration`` of HyperPod's training operator."""
+
+LOG_MONITORING_CONFIG_MAP: Final = f"{OWN_PREFIX}/log-monitoring-config-map"
+"""Annotation of a job: name of the ConfigMap in its namespace that holds such a list."""
+
+HEARTBEAT_FILE: Final = f"{OWN_PREFIX}/heartbeat-file"
+"""Annotation of a job: path in its containers of a file that its ranks touch as they get on."""
+
+HEARTBEAT_TIMEOUT: Final = f"{OWN_PREFIX}/heartbeat-timeout"
+"""Annotation of a job: the longest time between two touches of that file, such as ``10m``."""
+
+HEARTBEAT_STOPPED: Final = "HeartbeatStopped"
+"""The reason why a job was restarted whose file nobody touched any more."""
+
+LOG_STATE_HANGING: Final = "LogStateHanging_"
+"""Before the name of such a rule: the reason why a job was restarted."""
+
 ATTEMPT: Final = f"{OWN_PREFIX}/attempt"
 """Annotation of the pods of a restarted job: the number of the attempt, 2 for the first restart."""
 
@@ -131,6 +153,20 @@ class PodPhase(StrEnum):
     PENDING = "Pending"
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class DeepCheck(StrEnum):
+    """SageMaker's ``DeepHealthCheckType``."""
+
+    STRESS = "InstanceStress"
+    CONNECTIVITY = "InstanceConnectivity"
+
+
+class BatchAnswer(StrEnum):
+    """Lists in the answers of SageMaker's batch operations."""
+
+    SUCCESSFUL = "Successful"
     FAILED = "Failed"
 
 
@@ -341,6 +377,10 @@ class Reason(StrEnum):
     """A test or a process failed within NVIDIA's communication library."""
     NCCL_SLOW = "NCCLBandwidthLow"
     """Nodes talk to each other more slowly than they should."""
+    EFA_LOOPBACK = "EFALoopbackFailed"
+    """An EFA device does not reach itself, or not as it should."""
+    PAIR_FAILED = "PairTestFailed"
+    """A node cannot talk to other nodes as it should."""
     STRESS_FAILED = "StressTestFailed"
     """A stress test failed."""
     MEMORY_EXHAUSTED = "MemoryExhausted"
@@ -395,6 +435,12 @@ class Reason(StrEnum):
     """A person asked for it."""
     REQUESTED_DEEP_CHECK = "DeepHealthCheckRequested"
     """A person asked for it."""
+    SCHEDULED_DEEP_CHECK = "DeepHealthCheckScheduled"
+    """A node without jobs was checked last long ago."""
+    DEEP_CHECK_PARTNER = "DeepHealthCheckPartner"
+    """A node without jobs is the other end of tests with a node under a deep health check."""
+    JOBS_KEEP_FAILING = "JobsKeepFailing"
+    """Jobs fail again and again on a node that reports no fault."""
     REPEAT_OFFENDER = "RepeatOffender"
     """A machine faulted again and again."""
     RANK_EXITED = "RankExited"
@@ -405,3 +451,14 @@ class Reason(StrEnum):
     """A job made no progress."""
     LAUNCH_FAILED = "LaunchFailed"
     """A job could not be started."""
+
+
+class MachineTag(StrEnum):
+    """Tags of EC2 instances and Auto Scaling groups that were made for a cluster."""
+
+    CLUSTER = "holdfast:cluster"
+    """Its name; a group without it is not touched."""
+    GROUP = "holdfast:group"
+    """The instance group."""
+    SCRIPTS = "holdfast:scripts"
+    """How the lifecycle scripts of an instance ended: ``pending``, ``done`` or why they failed."""

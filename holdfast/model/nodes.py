@@ -1,10 +1,12 @@
 """Nodes as the decision core sees them, and what it remembers about them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from holdfast.model.health import Fault, Remedy, Urgency
+from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request
 
 
@@ -89,8 +91,21 @@ class NodeRecord:
     checked_machine: str = ""
     """The ``NodeView.machine`` that passed its last deep health check."""
 
+    checks: tuple["CheckResult", ...] = ()
+    """Deep health checks of this machine that are over, oldest first, at most ``CHECKS_LIMIT``."""
+
+    kinds: tuple[DeepCheck, ...] = ()
+    """What the deep health check that it is to have, or is under, is made of; what the policy says
+    if empty."""
+
+    pairing: "Pairing | None" = None
+    """Its tests with other nodes; those of the last check once that is over, as they speak for the
+    other ends as well."""
+
 
 HISTORY_LIMIT = 20
+CHECKS_LIMIT = 10
+"""A record is an annotation of a Kubernetes node, and a check may measure half a dozen values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,51 @@ class CheckResult:
     passed: bool
     ended_at: datetime
     detail: str = ""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """What was measured, by names that end with the unit; empty if that is not known."""
+
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """The thresholds that it was judged by, of those measures that have one."""
+
+    partners: tuple[str, ...] = ()
+    """The nodes that it was tested with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOutcome:
+    """How one test of a node with another ended."""
+
+    partner: str
+    passed: bool | None
+    """None if it says nothing: a tool is missing, or the other end left."""
+
+    ended_at: datetime
+    detail: str = ""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """As in ``CheckResult``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """The part that a node has in the tests between nodes, during one deep health check.
+
+    A test is stored with one of its nodes only, the one that it was begun for, so that it begins
+    and ends with one write.
+    """
+
+    since: datetime
+    own: CheckResult | None = None
+    """How the check of the node alone ended before; None if it had none."""
+
+    partner: str = ""
+    """The other end of the test under way that is stored here; empty if there is none."""
+
+    began_at: datetime | None = None
+    """When that test began."""
+
+    tests: tuple[PairOutcome, ...] = ()
+    """Those that are over and were begun for this node, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +171,12 @@ class NodeView:
     """The machine behind the node, e.g. ``i-0123456789abcdef0``."""
 
     record: NodeRecord
+    group: str = ""
+    """The instance group that it belongs to; empty if that is not known."""
+
+    instance_type: str = ""
+    """Such as ``p5.48xlarge``; empty if that is not known."""
+
     boot_id: str = ""
     """Changes with every boot of the machine; empty while unknown."""
 
@@ -129,8 +195,15 @@ class NodeView:
     """Why a person wants no repair to begin on the node now; empty if nobody does."""
 
     running_jobs: tuple[str, ...] = ()
+    is_idle: bool = False
+    """Whether no job runs on it for sure; looked at only while that matters: it is due for its next
+    check, or a node of its group is to be tested with another."""
+
     check: CheckResult | None = None
     """Result of the deep health check begun in this phase, once there is one."""
+
+    pair: PairOutcome | None = None
+    """Result of the test with another node that is stored with this one, once there is one."""
 
     replaces: str = ""
     """Name of the node that this one was ordered to replace."""

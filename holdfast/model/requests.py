@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from holdfast.model.health import Urgency
+from holdfast.model.names import DeepCheck, Reason
 
 
 class Verb(StrEnum):
@@ -19,7 +20,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A wish of a person for one node."""
+    """A wish for one node: of a person, or of Holdfast itself."""
 
     id: str
     verb: Verb
@@ -27,3 +28,12 @@ class Request:
     requested_by: str = ""
     urgency: Urgency = Urgency.IMMEDIATE
     """DEFERRED waits for the jobs of the node to end."""
+
+    reason: Reason | None = None
+    """What its incident is called; that of the verb if None."""
+
+    checks: tuple[DeepCheck, ...] = ()
+    """What a deep health check is to be made of; what the policy says if empty."""
+
+    why: str = ""
+    """The evidence, for people."""

@@ -3,7 +3,9 @@
 from typing import Protocol
 
 from holdfast.model.actions import TripBreaker
+from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import ClusterView, NodeRecord
+from holdfast.model.requests import Request
 
 
 class ClusterBackend(Protocol):
@@ -29,14 +31,34 @@ class ClusterBackend(Protocol):
         """Forget a request of a person that was taken up. Unknown requests are ignored."""
         ...
 
+    def request_check(self, node: str, request: Request) -> bool:
+        """Record a request for a deep health check of a node, as a person would.
+
+        One that waits there stays in its place.
+
+        Returns:
+            False where there are no deep health checks; then nothing is recorded.
+
+        """
+        ...
+
     def drain(self, node: str) -> None:
         """Ask the jobs on the node to leave. Called in every round while it drains."""
         ...
 
-    def begin_check(self, node: str, check_id: str) -> None:
-        """Start the deep health check ``check_id``, unless it was started already.
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
+        """Start the deep health check ``check_id`` of ``kinds``, unless it was started already.
 
-        Called in every round until ``NodeView.check`` holds its result.
+        Called in every round until ``NodeView.check`` holds its result. No ``kinds`` are all that
+        is configured.
+        """
+        ...
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+        """Start the test ``test_id`` between two nodes, unless it was started already.
+
+        Called in every round until ``NodeView.pair`` of ``node`` holds its result. No job is on
+        either node. A test ends when it is in no record any more, whether or not it had a result.
         """
         ...
 

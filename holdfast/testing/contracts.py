@@ -112,6 +112,27 @@ class ClusterContract:
     ) -> None:
         harness.cluster.clear_request("no-such-node", "r")
 
+    def test_a_check_that_is_requested_is_seen_as_a_request_where_there_are_checks(
+        self, harness: ClusterHarness
+    ) -> None:
+        wish = Request(id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW, why="jobs died here")
+
+        can_check = harness.cluster.request_check(harness.node, wish)
+        harness.cluster.request_check(harness.node, wish)
+
+        assert view(harness.cluster, harness.node).request == (wish if can_check else None)
+
+    def test_a_check_that_is_requested_takes_no_place_of_another_request(
+        self, harness: ClusterHarness
+    ) -> None:
+        of_a_person = Request(id="r", verb=Verb.REBOOT, requested_at=NOW)
+        harness.ask(of_a_person)
+
+        wish = Request(id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW)
+        harness.cluster.request_check(harness.node, wish)
+
+        assert view(harness.cluster, harness.node).request == of_a_person
+
     def test_an_open_breaker_stays_as_it_is(self, harness: ClusterHarness) -> None:
         harness.cluster.trip_breaker(TripBreaker(reason="first", nodes=()))
         harness.cluster.trip_breaker(TripBreaker(reason="second", nodes=()))

@@ -8,7 +8,9 @@ from holdfast.model.actions import TripBreaker
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView
+from holdfast.model.requests import Request
 from holdfast.testing.builders import NOW
 
 
@@ -48,6 +50,7 @@ class FakeCluster:
         self.breaker = Breaker()
         self.offenders: frozenset[str] = frozenset()
         self.unreadable: frozenset[str] = frozenset()
+        self.can_check = True
         self._calls = calls
         self._clock = clock
 
@@ -78,13 +81,24 @@ class FakeCluster:
         if found is not None and found.request is not None and found.request.id == request_id:
             self.change(node, request=None)
 
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``."""
+        self._calls.note("request_check", f"{node} {request.id}")
+        if self.can_check and self.nodes[node].request is None:
+            self.change(node, request=request)
+        return self.can_check
+
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``."""
         self._calls.note("drain", node)
 
-    def begin_check(self, node: str, check_id: str) -> None:
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
         """See ``ClusterBackend.begin_check``."""
-        self._calls.note("begin_check", f"{node} {check_id}")
+        self._calls.note("begin_check", " ".join((node, check_id, *kinds)))
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.begin_pair``."""
+        self._calls.note("begin_pair", f"{node} {partner} {test_id}")
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""

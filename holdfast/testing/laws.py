@@ -12,25 +12,27 @@ from holdfast.adapters.sim.world import Observer, SimNode, World
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.decisions.remediation import decide
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.incidents import Incident
-from holdfast.model.jobs import FailureKind, JobPhase, JobRecord
+from holdfast.model.jobs import FailureKind, JobPhase, JobRecord, Placing
 from holdfast.model.names import Condition
 from holdfast.model.nodes import Course, NodeRecord, NodeView, Phase
 from holdfast.model.requests import Verb
+from holdfast.testing.pair_laws import judge_company, judge_pair
 from holdfast.testing.truth import (
     AWAY,
     ORDERED,
     bad_faults,
     ends_jobs,
+    free_nodes,
     is_bad,
     is_lost,
     is_out,
+    times_of,
     waiting_successors,
 )
 
 NODE_STEPS: Final = {
     Phase.JOINING: {Phase.JOINING, Phase.CHECKING, Phase.SCHEDULABLE, Phase.QUARANTINED},
-    Phase.CHECKING: {Phase.SCHEDULABLE, Phase.QUARANTINED},
+    Phase.CHECKING: {Phase.CHECKING, Phase.SCHEDULABLE, Phase.QUARANTINED},
     Phase.SCHEDULABLE: {Phase.SCHEDULABLE, Phase.QUARANTINED},
     Phase.QUARANTINED: {Phase.QUARANTINED, Phase.DRAINING, Phase.SCHEDULABLE},
     Phase.DRAINING: {Phase.DRAINING, Phase.CHECKING, Phase.SCHEDULABLE, *AWAY},
@@ -84,6 +86,7 @@ class Laws(Observer):
         view = self._view(node.name)
         self._judge_phase(view, before)
         self._judge_request(node, before)
+        judge_company(self.world, node, before, self._check)
         if record.phase is not before.phase:
             if record.phase is Phase.SCHEDULABLE:
                 self._judge_release(node, view)
@@ -206,6 +209,10 @@ class Laws(Observer):
         out = [node.name for node in members if is_out(node.record)]
         self._check(len(out) <= allowed, f"{out} are out of service, {allowed} may be")
 
+    def pair_begun(self, node: SimNode, partner: SimNode) -> None:
+        """See ``Observer.pair_begun``."""
+        judge_pair(self.world, node, partner, self._check)
+
     # orders
 
     def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
@@ -238,12 +245,12 @@ class Laws(Observer):
         node = self._view(rank.node)
         name = job.training.spec.name
         what = f"rank {rank.rank} of {name} was launched"
-        policy, now = self.world.scenario.policy, self.world.now
-        self._check(
-            node.record.phase is Phase.SCHEDULABLE, f"{what} on a node that is {node.record.phase}"
-        )
-        self._check(not is_bad(node, policy, now), f"{what} on a faulty node")
-        self._check(job.record.phase is JobPhase.STARTING, f"{what} while {job.record.phase}")
+        phases = [JobPhase.STARTING]
+        if job.training.spec.placing is Placing.SCHEDULER:
+            phases.append(JobPhase.STOPPING)  # until the operator has heard of the stop
+        else:
+            self._judge_choice(node, what)
+        self._check(job.record.phase in phases, f"{what} while {job.record.phase}")
         for other, alive in self.world.living_ranks():
             self._check(
                 other is not job or alive.attempt == rank.attempt,
@@ -253,6 +260,13 @@ class Laws(Observer):
                 other is job or alive.node != rank.node,
                 f"{what} on {rank.node}, where {other.training.spec.name} runs",
             )
+
+    def _judge_choice(self, node: NodeView, what: str) -> None:
+        """Only where it is ours: a scheduler knows a node by its marks alone."""
+        policy, now = self.world.scenario.policy, self.world.now
+        phase = node.record.phase
+        self._check(phase is Phase.SCHEDULABLE, f"{what} on a node that is {phase}")
+        self._check(not is_bad(node, policy, now), f"{what} on a faulty node")
 
     def job_put(self, job: SimJob, before: JobRecord) -> None:
         """See ``Observer.job_put``."""
@@ -309,7 +323,7 @@ class Laws(Observer):
         for name, job in self.world.jobs.items():
             if job.record.phase not in (JobPhase.STARTING, JobPhase.RUNNING):
                 continue
-            for place in job.record.placement:
+            for place in (*job.record.placement, *job.places()):
                 self._check(
                     place in nodes and not ends_jobs(nodes[place], policy, now),
                     f"{name} is kept running on {place}",
@@ -332,9 +346,10 @@ class Laws(Observer):
                 f"the request for {node.name} was forgotten",
             )
         for name, job in self.world.jobs.items():
-            places = {rank.node for rank in job.living()}
             self._check(
-                job.record.phase.is_final or bool(places & held.keys()),
+                job.record.phase.is_final
+                or not held.keys().isdisjoint(job.places())
+                or (job.record.phase is JobPhase.STARTING and not free_nodes(self.world)),
                 f"{name} stays {job.record.phase}: {job.record.reason}",
             )
         self._judge_incidents(
@@ -352,7 +367,7 @@ class Laws(Observer):
                 is_open == (incident.id in still_open),
                 f"the incident {incident.id} is {'open' if is_open else 'over'}, its course is not",
             )
-            times = _times(incident)
+            times = times_of(incident)
             self._check(times == sorted(times), f"the times of {incident.id} are out of order")
             for touch in incident.jobs:
                 self._check(
@@ -375,15 +390,3 @@ def _course(record: NodeRecord) -> Course:
 
 def _machine(course: Course) -> str:
     return course.machine.partition("#")[0]
-
-
-def _times(incident: Incident) -> list[datetime]:
-    times = (
-        incident.detected_at,
-        incident.quarantined_at,
-        incident.drained_at,
-        incident.repaired_at,
-        incident.checked_at,
-        incident.released_at,
-    )
-    return [at for at in times if at is not None]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -29,7 +29,7 @@ _LEASES: Final = "kube-node-lease"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _TICK: Final = timedelta(milliseconds=50)
 _HEARTBEAT: Final = timedelta(seconds=1)
-"""Ten times as often as a kubelet's, so that tests may set a short grace period."""
+"""Ten times as often as a kubelet's, so that tests may set a short grace period; the default."""
 
 _PATIENCE: Final = timedelta(seconds=60)
 _CAPACITY: Final = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
@@ -41,12 +41,19 @@ class PlayedNodes:
 
     Args:
         kubeconfig: of a user who may do everything.
+        heartbeat: between two renewals of a lease.
+        tick: how soon they see what is wanted of them; longer where there are a hundred.
 
     """
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(
+        self, kubeconfig: Path, *, heartbeat: timedelta = _HEARTBEAT, tick: timedelta = _TICK
+    ) -> None:
         config = KubeConfig.from_file(kubeconfig)
         self._client = Client(config, trust_env=False)
+        self._heartbeat_s = heartbeat.total_seconds()
+        self._tick_s = tick.total_seconds()
+        self._lock = Lock()
         self._alive: frozenset[str] = frozenset()
         self._over = Event()
         self._thread = Thread(target=self._play, args=(config,), name="kubelets", daemon=True)
@@ -112,11 +119,13 @@ class PlayedNodes:
 
     def hang(self, *names: str) -> None:
         """These kubelets do nothing more: deleted pods stay ``Terminating``, leases expire."""
-        self._alive -= set(names)
+        with self._lock:
+            self._alive -= set(names)
 
     def resume(self, *names: str) -> None:
         """These kubelets work, again or from now on, and catch up."""
-        self._alive |= set(names)
+        with self._lock:
+            self._alive |= set(names)
 
     def finish(
         self, pod: str, *, namespace: str = "default", exit_code: int = 0, message: str = ""
@@ -138,13 +147,13 @@ class PlayedNodes:
     def _play(self, config: KubeConfig) -> None:
         client = Client(config, trust_env=False)
         next_beat = 0.0
-        while not self._over.wait(_TICK.total_seconds()):
-            # A kubelet outlives an outage of the API server.
-            with suppress(httpx2.HTTPError):
+        while not self._over.wait(self._tick_s):
+            # A kubelet outlives an outage of the API server, and none hangs in the middle of this.
+            with self._lock, suppress(httpx2.HTTPError):
                 _follow(client, self._alive)
                 if time.monotonic() >= next_beat:
                     _renew(client, self._alive)
-                    next_beat = time.monotonic() + _HEARTBEAT.total_seconds()
+                    next_beat = time.monotonic() + self._heartbeat_s
         client.close()
 
 

@@ -1,5 +1,7 @@
 """Random scenarios, each from a seed, in which everything that can go wrong may."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Final, TypeVar
@@ -12,6 +14,7 @@ from holdfast.adapters.sim.scenario import (
     Crash,
     Defect,
     Delivery,
+    Evicts,
     FallsSilent,
     Hangs,
     Happening,
@@ -28,7 +31,7 @@ from holdfast.adapters.sim.scenario import (
 from holdfast.decisions.policy import JobPolicy, RecoveryMode, RemediationPolicy
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.jobs import JobSpec
+from holdfast.model.jobs import JobSpec, Placing
 from holdfast.model.requests import Verb
 
 T = TypeVar("T")
@@ -58,6 +61,56 @@ def random_scenario(seed: int) -> Scenario:
         hardware=_hardware(random),
         mishaps=_mishaps(random),
     )
+
+
+def with_pairs(scenario: Scenario, seed: int) -> Scenario:
+    """A scenario with tests between nodes as well, some of which find something."""
+    random = Random(f"pairs {seed}")  # noqa: S311
+    flawed = random.sample(range(2 * scenario.nodes), random.choice([0, 0, 1, 2]))
+    return replace(
+        scenario,
+        policy=replace(
+            scenario.policy,
+            deep_check_on_start=random.random() < 0.5,
+            deep_check_timeout=timedelta(minutes=random.choice([3, 10])),
+            deep_check_pairs=True,
+            pair_timeout=timedelta(minutes=1),
+            max_checking=random.choice([Quota(count=1), Quota(count=2), Quota(percent=100.0)]),
+        ),
+        hardware=replace(
+            scenario.hardware,
+            pair_time=random.choice(EDGES[:4]),
+            silent_pairs=_some(random, [False, True, None]),
+            flawed=tuple(flawed),
+            flawed_links=((0, 1),) if random.random() < 0.2 else (),
+            flaws_show=random.choice([0.5, 1.0]),
+        ),
+    )
+
+
+def scheduled_scenario(seed: int) -> Scenario:
+    """The scenario of a seed, with jobs that a scheduler places, of which ranks are evicted."""
+    random, scenario = Random(f"scheduler {seed}"), random_scenario(seed)  # noqa: S311
+    return replace(
+        scenario,
+        trainings=tuple(
+            replace(
+                training,
+                spec=replace(training.spec, placing=Placing.SCHEDULER),
+                operator_time=random.choice(EDGES[:3]),
+            )
+            for training in scenario.trainings
+        ),
+        happenings=tuple(
+            sorted((*scenario.happenings, *_evictions(random)), key=lambda one: one.at)
+        ),
+    )
+
+
+def _evictions(random: Random) -> Iterator[Evicts]:
+    for _ in range(random.choice([0, 0, 1, 3])):
+        at = random.choice([SPAN * random.random(), *(SPAN / 4 + edge for edge in EDGES)])
+        yield Evicts(at=at, job=random.randrange(2), rank=random.randrange(8))
 
 
 def random_policy(random: Random) -> RemediationPolicy:

@@ -37,7 +37,9 @@ _POLL_S: Final = 0.02
 _PATIENCE: Final = timedelta(minutes=1)
 _CALL_S: Final = 30.0
 _LOG_LINES: Final = 15
-_PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch", "sinfo", "squeue")
+_PROGRAMS: Final = (
+    "munged", "slurmctld", "slurmd", "slurmstepd", "scontrol", "sbatch", "sinfo", "squeue",
+)  # fmt: skip
 
 _ORDER: Final = """\
 #!/bin/sh
@@ -74,12 +76,17 @@ class SlurmPrograms:
         return Path(found)
 
     @property
-    def is_old(self) -> bool:
-        """Whether its version is before 23."""
+    def version(self) -> str:
+        """Such as ``22.05``."""
         text = subprocess.run(
             [self.find("slurmd"), "-V"], capture_output=True, check=True, encoding="utf-8"
         ).stdout
-        return int(text.split()[-1].split(".")[0]) < 23
+        return ".".join(text.split()[-1].split(".")[:2])
+
+    @property
+    def is_old(self) -> bool:
+        """Whether its version is before 23."""
+        return int(self.version.partition(".")[0]) < 23
 
 
 def installed_slurm() -> SlurmPrograms:
@@ -124,10 +131,13 @@ class SlurmCluster:
         self.folder = Path(
             tempfile.mkdtemp(prefix="slurm-", dir=_MEMORY if _MEMORY.is_dir() else None)
         )
+        ports: set[int] = set()  # each once: slurmctld would take a node for itself
+        while len(ports) <= len(nodes):
+            ports.add(free_port())
         self._settings = {
             "PluginDir": str(programs.plugins),
             "SlurmctldHost": f"{_host()}(127.0.0.1)",
-            "SlurmctldPort": str(free_port()),
+            "SlurmctldPort": str(ports.pop()),
             "SlurmUser": str(os.getuid()),
             "SlurmdUser": str(os.getuid()),
             **{
@@ -139,7 +149,7 @@ class SlurmCluster:
         }
         self._configured = [
             ConfiguredNode(
-                name=name, port=free_port(), gpus=gpus, devices=self.folder / f"{name}-nvidia"
+                name=name, port=ports.pop(), gpus=gpus, devices=self.folder / f"{name}-nvidia"
             )
             for name in nodes
         ]
@@ -210,7 +220,7 @@ class SlurmCluster:
         text = self.run("scontrol", "-o", "show", "node", name).strip()
         head, _, reason = text.partition(" Reason=")
         values = dict(pair.split("=", 1) for pair in head.split() if "=" in pair)
-        return {**values, "Reason": reason.split(" Comment=")[0].rpartition(" [")[0]}
+        return {**values, "Reason": reason.split(" Comment=")[0].rpartition(" [")[0].strip()}
 
     def state(self, name: str) -> set[str]:
         """The state of a node and its flags."""
@@ -327,8 +337,8 @@ class SlurmCluster:
         self.until((self.folder / "munge.sock").exists)
 
     def _slurmd(self, node: str) -> list[str]:
-        found = str(self._programs.find("slurmd"))
-        return [found, "-D", "-f", str(self.conf), "-N", node]
+        slurmd, stepd = (str(self._programs.find(name)) for name in ("slurmd", "slurmstepd"))
+        return [slurmd, "-D", "-f", str(self.conf), "-N", node, "-d", stepd]
 
     def _program(self, name: str, text: str) -> Path:
         path = self.folder / name

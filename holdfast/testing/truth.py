@@ -2,9 +2,11 @@
 
 from datetime import datetime
 
+from holdfast.adapters.sim.world import World
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Fault, Remedy, Urgency
-from holdfast.model.names import Condition
+from holdfast.model.incidents import Incident
+from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
 
 AWAY = (Phase.REBOOTING, Phase.REPLACING)
@@ -52,6 +54,16 @@ def ends_jobs(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
     return bool(at_once) or is_lost(node, policy, now)
 
 
+def free_nodes(world: World) -> list[str]:
+    """Nodes that a scheduler could give to a rank now."""
+    taken = {name for job in world.jobs.values() for name in job.places()}
+    return [
+        name
+        for name, node in world.nodes.items()
+        if node.record.phase is Phase.SCHEDULABLE and name not in taken
+    ]
+
+
 def waiting_successors(view: ClusterView) -> set[str]:
     """Nodes that are there to take over from one that is still there itself."""
     leaving = {node.name: node for node in view.nodes if node.record.phase is Phase.REPLACING}
@@ -67,6 +79,21 @@ def waiting_successors(view: ClusterView) -> set[str]:
 
 def is_out(record: NodeRecord) -> bool:
     """Whether the node is out of service because of us."""
+    if record.course is not None and record.course.reason == Reason.DEEP_CHECK_PARTNER:
+        return False  # it had no job, and nothing is repaired
     if record.phase in ORDERED:
         return True
     return record.course is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+
+
+def times_of(incident: Incident) -> list[datetime]:
+    """When what happened in an incident, in the order in which it should."""
+    times = (
+        incident.detected_at,
+        incident.quarantined_at,
+        incident.drained_at,
+        incident.repaired_at,
+        incident.checked_at,
+        incident.released_at,
+    )
+    return [at for at in times if at is not None]

@@ -112,7 +112,7 @@ class LocalJobHarness:
         self.job, self.nodes = "job", tuple(sorted(self._machines.add().name for _ in range(2)))
         self._machines.boot_due()
         launch = Launch(argv=["sleep", "600"], nproc_per_node=1, checkpoint_dir=path)
-        self.jobs = LocalJobs(run, self._machines, self._store, launch, clock)
+        self.jobs = LocalJobs(run, self._machines, self._store, lambda _: launch, clock)
         self._store.add_job(
             JobSpec(name="job", nodes=2), JobRecord(phase=JobPhase.WAITING, phase_since=clock.now())
         )

@@ -157,3 +157,12 @@ def test_a_job_that_ends_while_it_waits_had_no_further_attempt() -> None:
     record = after_job(job, Finish(job="job-1", outcome=JobPhase.FAILED, reason="no nodes"), NOW)
 
     assert record.attempts == (OVER,)
+
+
+def test_a_new_attempt_has_not_run_yet_though_the_last_one_had() -> None:
+    job = a_job(JobPhase.WAITING, record={"running_at": NOW - timedelta(hours=1)})
+
+    record = after_job(job, StartAttempt(job="job-1", placement=()), NOW)
+
+    assert record.running_at is None
+    assert launched(record, NOW).running_at == NOW

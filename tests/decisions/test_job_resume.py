@@ -264,6 +264,15 @@ def test_a_job_that_hangs_is_stopped() -> None:
     assert failure.evidence == "no progress since 2025-12-02T12:00:00+00:00"
 
 
+def test_what_found_a_hang_is_the_reason_and_the_evidence() -> None:
+    hung = a_job(hung_since=LONG_AGO, hung_reason="LogStateHanging_Steps", hung_evidence="silent")
+
+    failure = stopped_for(TWO, hung)
+
+    assert (failure.reason, failure.evidence) == ("LogStateHanging_Steps", "silent")
+    assert failure.kind is APPLICATION
+
+
 @pytest.mark.parametrize("phase", [JobPhase.STARTING, JobPhase.RUNNING])
 def test_a_cancelled_job_is_stopped_for_no_failure(phase) -> None:
     choice = decided(a_job(phase, cancel_requested=True), with_node(powered_on=False))
@@ -330,10 +339,11 @@ def test_no_rank_is_launched_on_a_node_that_a_person_wants() -> None:
 # stopping
 
 
-def stopping(*codes, kind=HARDWARE, record=None, **failure):
+def stopping(*codes, kind=HARDWARE, spec=None, record=None, **failure):
     """A job whose attempt was stopped long ago."""
     return a_job(
         JobPhase.STOPPING,
+        spec=spec,
         ranks=ended(*codes),
         record={
             "phase_since": NOW,
@@ -548,6 +558,29 @@ def test_a_job_that_makes_no_progress_is_stopped_whatever_its_budget() -> None:
     assert isinstance(choice, Finish)
     assert choice.outcome is JobPhase.FAILED
     assert choice.reason.startswith("no progress: 3 failures in a row at step 100; last: Cause")
+
+
+@pytest.mark.parametrize(
+    ("kind", "needs_progress", "is_over"),
+    [
+        (FailureKind.HARDWARE, True, True),
+        (FailureKind.HARDWARE, False, False),
+        (FailureKind.REQUESTED, True, False),
+    ],
+)
+def test_failures_of_nodes_stop_a_job_without_progress_only_where_it_says_so(
+    kind, needs_progress, is_over
+) -> None:
+    job = stopping(
+        1,
+        1,
+        kind=kind,
+        step=100,
+        spec={"needs_progress": needs_progress},
+        record={"best_step": 100, "same_step_failures": 2},
+    )
+
+    assert isinstance(decided(job), Finish) is is_over
 
 
 @pytest.mark.parametrize("phase", [JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED])

@@ -186,6 +186,19 @@ def test_an_evicted_rank_costs_no_retry_and_restarts_the_job() -> None:
     assert failure.evidence == "node rank 0 was made to leave its node (Preempted)"
 
 
+def test_a_rank_that_was_lost_with_its_node_costs_a_retry_whatever_became_of_the_others() -> None:
+    lost = RankView(rank=1, node="node-2", exit_code=1, is_lost=True, ended_at=NOW)
+    other = RankView(rank=0, node="node-1", exit_code=7, ended_at=NOW - timedelta(seconds=1))
+
+    choice = decided(scheduled(ranks=(other, lost)))
+
+    assert isinstance(choice, StopAttempt)
+    failure = choice.failure
+    assert failure is not None
+    assert (failure.kind, failure.reason) == (FailureKind.HARDWARE, Reason.NODE_LOST)
+    assert (failure.node, failure.evidence) == ("node-2", "node rank 1 was lost with its node")
+
+
 def test_the_fault_behind_an_eviction_pays_for_it() -> None:
     failure = Failure(kind=FailureKind.REQUESTED, reason=Reason.RANK_EVICTED, at=NOW, node="node-1")
     job = scheduled(JobPhase.STOPPING, ranks=(), record={"failure": failure})
@@ -202,6 +215,21 @@ def test_what_the_platform_calls_the_end_is_the_end(phase) -> None:
     job = scheduled(phase, ending=Ending(outcome=JobPhase.FAILED, reason="it says so"))
 
     assert decided(job) == Finish(job="job-1", outcome=JobPhase.FAILED, reason="it says so")
+
+
+@pytest.mark.parametrize("outcome", [JobPhase.FAILED, JobPhase.SUCCEEDED])
+def test_a_job_that_fails_while_it_is_stopped_has_failed_by_what_it_was_stopped_for(
+    outcome,
+) -> None:
+    failure = Failure(kind=FailureKind.HARDWARE, reason=Reason.NODE_LOST, at=NOW, node="node-1")
+    ending = Ending(outcome=outcome, reason="it says so")
+    choices = [
+        decided(scheduled(phase, record={"failure": failure}, ending=ending))
+        for phase in (JobPhase.STOPPING, JobPhase.RUNNING)
+    ]
+
+    is_by_that = outcome is JobPhase.FAILED
+    assert [choice.failure for choice in choices] == [failure if is_by_that else None, None]
 
 
 def test_a_job_that_is_over_is_left_alone() -> None:

@@ -186,7 +186,7 @@ def test_what_an_instance_type_has(
 
     assert equipment is not None
     assert equipment == equipment_of(f"ml.{name}")
-    assert replace(equipment, nvlinks=None) == wanted
+    assert replace(equipment, nvlinks=None, neuron_cores=None) == wanted
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,18 @@ def test_how_many_links_each_gpu_of_an_instance_type_has(name: str, nvlinks: int
 
     assert equipment is not None
     assert equipment.nvlinks == nvlinks
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [("trn1.2xlarge", 2), ("trn1.32xlarge", 32), ("trn1n.32xlarge", 32), ("trn2.48xlarge", 64),
+     ("inf2.48xlarge", 24), ("inf1.24xlarge", None), ("p5.48xlarge", None)],
+)  # fmt: skip
+def test_how_many_neuron_cores_programs_see(name: str, cores: int | None) -> None:
+    equipment = equipment_of(name)
+
+    assert equipment is not None
+    assert equipment.neuron_cores == cores
 
 
 def test_every_type_has_something_and_an_unknown_one_nothing() -> None:

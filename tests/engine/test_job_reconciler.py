@@ -238,6 +238,8 @@ def test_a_retry_says_whose_budget_it_spent() -> None:
             reason=Reason.XID_REBOOT,
             hardware_retries=1,
             app_retries=0,
+            max_retries=10,
+            max_app_retries=3,
         )
     ]
 
@@ -414,6 +416,55 @@ def test_what_fails_for_one_job_does_not_keep_the_others_waiting() -> None:
     assert world.step() == ["put b starting", "launch b", "put b running"]
 
 
+class SlowJobs(FakeJobs):
+    """Writes of job a fail, after ten seconds."""
+
+    takes = timedelta(seconds=10)
+    clock: FakeClock
+
+    def put(self, job, record) -> None:
+        if job == "a":
+            self.clock.time += self.takes
+            raise BackendError("a webhook does not answer")
+        super().put(job, record)
+
+
+def two_that_wait() -> World:
+    jobs = (a_job(JobPhase.WAITING, nodes=1, spec={"name": name}) for name in ("a", "b"))
+    return World(*jobs)
+
+
+def test_a_job_whose_calls_take_long_to_fail_rests_as_long_and_then_comes_last() -> None:
+    world = two_that_wait()
+    world.jobs = SlowJobs(world.jobs.views.values(), world.calls)
+    world.jobs.clock = world.clock
+    world.restart()
+    took = SlowJobs.takes
+
+    assert "put b starting" in world.step()
+    assert world.clock.time == NOW + took
+
+    world.step()
+    assert world.clock.time == NOW + took, "a was not tried again"
+    assert world.wake_at <= NOW + 2 * took
+
+    world.clock.time = NOW + 2 * took
+    world.jobs.change("b", record=replace(world.jobs.views["b"].record, phase=JobPhase.WAITING))
+    world.events.told.clear()
+    assert "put b starting" in world.step()
+    assert world.clock.time == NOW + 3 * took
+    assert world.events.names()[-1] == "engine.call_failed"
+
+
+def test_a_job_whose_calls_fail_at_once_is_tried_in_every_round() -> None:
+    world = two_that_wait()
+    world.calls.failing["put a"] = BackendError("down")
+
+    world.step(rounds=2)
+
+    assert world.events.names().count("engine.call_failed") == 2
+
+
 @pytest.mark.parametrize("call", ["jobs", "snapshot", "put job-1", "launch"])
 def test_when_nothing_can_be_recorded_nothing_is_done(call) -> None:
     world = World(a_job(JobPhase.WAITING))
@@ -469,6 +520,52 @@ def test_two_scheduled_jobs_do_not_start_into_the_same_room() -> None:
 
     assert world.step() == ["put job-1 starting", "launch job-1"]
     assert world.wake_at == NOW
+
+
+def restarting(failure: Failure | None = HARDWARE, **record):
+    """A job whose next attempt was ordered 4 s ago, with all its ranks there."""
+    over = AttemptRecord(
+        attempt=1,
+        placement=("node-1", "node-2"),
+        started_at=NOW - timedelta(hours=1),
+        stopped_at=NOW - timedelta(seconds=34),
+        failure=failure and replace(failure, at=NOW - timedelta(seconds=35)),
+    )
+    ranks = tuple(RankView(rank=n, node=f"node-{n + 1}") for n in range(2))
+    ordered_at = NOW - timedelta(seconds=4)
+    fields = {"attempt": 2, "attempts": (over,), "started_at": ordered_at, **record}
+    return scheduled(JobPhase.STARTING, ranks=ranks, record=fields)
+
+
+def test_a_restart_tells_how_long_each_part_of_it_took() -> None:
+    world = World(restarting())
+
+    world.step()
+
+    (event,) = world.events.told
+    took = (event.stopped_in, event.waited, event.started_in)
+    assert [part.total_seconds() for part in took] == [1, 30, 4]
+    assert world.record.running_at == NOW
+    assert world.record.started_at == NOW - timedelta(seconds=4)
+
+
+@pytest.mark.parametrize("job", [restarting(failure=None), restarting(attempts=())])
+def test_a_start_after_no_failure_tells_no_times(job) -> None:
+    world = World(job)
+
+    world.step()
+
+    assert [event.stopped_in for event in world.events.told] == [None]
+
+
+def test_when_the_ranks_of_an_attempt_ran_is_kept_with_it_and_not_for_the_next() -> None:
+    world = World(stopped(running_at=NOW - timedelta(hours=1)))
+
+    world.step(rounds=2)
+
+    assert world.record.attempts[-1].running_at == NOW - timedelta(hours=1)
+    assert world.record.phase is JobPhase.RUNNING
+    assert world.record.running_at == NOW
 
 
 # who acts

@@ -12,7 +12,7 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.health import Fault, Finding, Remedy, Severity, Urgency
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
-from holdfast.model.nodes import Course, NodeRecord, PastFault, Phase
+from holdfast.model.nodes import CheckResult, Course, NodeRecord, PastFault, Phase
 from holdfast.model.report import NodeReport
 
 times = st.datetimes(timezones=st.just(UTC))
@@ -43,6 +43,13 @@ courses = st.builds(
 pasts = st.builds(
     PastFault, opened_at=times, closed_at=times, reason=texts, remedy=st.sampled_from(Remedy)
 )
+checks = st.builds(
+    CheckResult,
+    passed=st.booleans(),
+    ended_at=times,
+    detail=texts,
+    measured=st.dictionaries(texts, st.floats(allow_nan=False), max_size=3),
+)
 node_records = st.builds(
     NodeRecord,
     phase=st.sampled_from(Phase),
@@ -51,6 +58,7 @@ node_records = st.builds(
     history=tuples(pasts),
     cleared_at=optional_times,
     checked_machine=texts,
+    checks=tuples(checks),
 )
 failures = st.builds(
     Failure,
@@ -239,3 +247,15 @@ def test_what_has_no_plain_form_is_not_guessed_at() -> None:
 
 def test_mappings_are_told_with_their_keys_as_text() -> None:
     assert to_plain({1: Remedy.REBOOT}) == {"1": "reboot"}
+
+
+def test_a_whole_number_is_read_where_a_number_with_a_fraction_is_expected() -> None:
+    plain = {"passed": True, "ended_at": "2026-01-01T00:00:00+00:00", "measured": {"gb_per_s": 4}}
+
+    assert from_plain(CheckResult, plain).measured == {"gb_per_s": 4.0}
+
+
+@pytest.mark.parametrize("plain", [[], "text", 3, None])
+def test_what_is_no_mapping_is_no_record(plain) -> None:
+    with pytest.raises(ValueError, match="CheckResult"):
+        from_plain(CheckResult, plain)

@@ -1,0 +1,72 @@
+"""How many nodes may be away from their jobs at once, and which go first."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.actions import BeginCheck, Drain, HeldBack, NodeAction
+from holdfast.model.health import Urgency
+from holdfast.model.nodes import NodeView, Phase
+
+
+def within_limits(
+    actions: Sequence[NodeAction],
+    drains: list[tuple[NodeView, Drain]],
+    members: Sequence[NodeView],
+    size: int,
+    policy: RemediationPolicy,
+) -> tuple[list[NodeAction], list[HeldBack]]:
+    """What may be done now, by node, and what has to wait.
+
+    Args:
+        actions: what needs no room in the budget for repairs.
+        drains: what does, with its node.
+        members: the nodes of the cluster; healthy ones may be missing.
+        size: the number of all nodes.
+        policy: sets the limits.
+
+    """
+    allowed, refused = _within_budget(drains, members, policy.max_unavailable.of(size))
+    taken, unchecked = _within_check_limit(
+        (*actions, *allowed), members, policy.max_checking.of(size)
+    )
+    return taken, [*refused, *unchecked]
+
+
+def _within_budget(
+    drains: list[tuple[NodeView, Drain]], members: Sequence[NodeView], allowed: int
+) -> tuple[list[Drain], list[HeldBack]]:
+    """The drains that may begin while at most ``allowed`` nodes are out of service."""
+    out = sum(is_out_of_service(node.record) for node in members) if drains else 0
+    room = max(0, allowed - out)
+    drains.sort(key=_most_urgent_first)
+    why = f"{out + min(room, len(drains))} of {allowed} allowed nodes are out of service"
+    return (
+        [drain for _, drain in drains[:room]],
+        [HeldBack(node=node.name, why=why) for node, _ in drains[room:]],
+    )
+
+
+def _within_check_limit(
+    actions: Iterable[NodeAction], members: Iterable[NodeView], allowed: int
+) -> tuple[list[NodeAction], list[HeldBack]]:
+    """The actions that may be taken while at most ``allowed`` nodes are under a check."""
+    running = sum(node.record.phase is Phase.CHECKING for node in members)
+    taken: list[NodeAction] = []
+    held = []
+    for action in sorted(actions, key=lambda action: action.node):
+        if isinstance(action, BeginCheck) and running >= allowed:
+            why = f"{running} of {allowed} allowed nodes are under a deep health check"
+            held.append(HeldBack(node=action.node, why=why))
+        else:
+            running += isinstance(action, BeginCheck)
+            taken.append(action)
+    return taken, held
+
+
+def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:
+    node = item[0]
+    course = node.record.course
+    is_deferred = course is not None and course.urgency is Urgency.DEFERRED
+    return (is_deferred, node.record.phase_since, node.name)

@@ -1,0 +1,181 @@
+"""The nodes of a cluster that somebody asked for: which there are, and where each stands."""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.model.cluster_words import EventLevel, InstanceStatus
+from holdfast.model.clusters import (
+    Happening,
+    Machine,
+    MachineState,
+    Member,
+    NodeHealth,
+    WantedCluster,
+    WantedGroup,
+)
+
+_SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
+"""The namespace of the ids of happenings: what is told twice has the same id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What there is of a cluster now."""
+
+    machines: Mapping[str, Sequence[Machine]]
+    """By the name of their group."""
+
+    health: Mapping[str, NodeHealth]
+    """By the id of the machine; one is missing if nobody looks after its node."""
+
+    alarms: frozenset[str] = frozenset()
+    """Names of the alarms that have gone off."""
+
+
+class Telling:
+    """Collects what happened to one cluster at one time."""
+
+    def __init__(self, cluster: WantedCluster, now: datetime) -> None:
+        self._cluster = cluster
+        self._now = now
+        self.told: list[Happening] = []
+
+    def cluster(self, what: str, why: str = "") -> None:
+        """Something happened to the cluster as a whole; ``{c}`` in the text is its name.
+
+        Args:
+            what: happened.
+            why: it failed, if it did; told after it as it is.
+
+        """
+        self._tell(what, why)
+
+    def group(self, group: str, what: str, why: str = "") -> None:
+        """Something happened to a group; ``{g}`` in the text is its name."""
+        self._tell(what, why, group=group)
+
+    def member(self, member: Member, what: str, why: str = "") -> None:
+        """Something happened to a node; ``{i}`` in the text is the id of its machine."""
+        machine = member.machine.id if member.machine is not None else ""
+        self._tell(what, why, group=member.group, instance_id=machine, logical_id=member.logical_id)
+
+    def _tell(self, what: str, why: str, **of: str) -> None:
+        text = what.format(c=self._cluster.name, g=of.get("group"), i=of.get("instance_id"))
+        text = f"{text}: {why}" if why else text
+        seed = "|".join((self._cluster.name, self._now.isoformat(), text, of.get("logical_id", "")))
+        self.told.append(
+            Happening(
+                id=str(uuid.uuid5(_SPACE, seed)),
+                at=self._now + timedelta(microseconds=len(self.told)),  # so that they stay in order
+                description=text,
+                level=EventLevel.ERROR if why else EventLevel.INFO,
+                **of,
+            )
+        )
+
+
+def present(
+    cluster: WantedCluster,
+    members: Sequence[Member],
+    seen: Seen,
+    now: datetime,
+    telling: Telling,
+) -> tuple[Member, ...]:
+    """The nodes that there are now: those known, those that came, places that still wait for one.
+
+    Places beyond the number of nodes that a group is to have are given up.
+    """
+    groups = {group.name: group for group in cluster.groups}
+    known = {one.machine.id: one for one in members if one.machine is not None}
+    waiting = [one for one in members if one.machine is None]
+    found: list[Member] = []
+    for group, machines in seen.machines.items():
+        for machine in machines:
+            member = known.pop(machine.id, None)
+            if member is None:
+                member = _joined(machine, group, waiting, now)
+                telling.member(member, "Instance creation of {i} started in Cluster {c} and IG {g}")
+            found.append(_judged(member, machine, groups.get(group), seen, now, telling))
+    for gone in known.values():
+        telling.member(gone, "Instance deletion of {i} in Cluster {c} and IG {g} completed")
+    found += _places_left(waiting, found, groups)
+    return tuple(sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id)))
+
+
+def _joined(machine: Machine, group: str, waiting: list[Member], now: datetime) -> Member:
+    """The node on a machine that came; it takes a place that waits, if there is one."""
+    for place in waiting:
+        if place.group == group:
+            waiting.remove(place)
+            return replace(place, machine=machine)
+    return Member(
+        logical_id=f"{group}-{machine.id.removeprefix('i-')}",
+        group=group,
+        added_at=now,
+        status_since=now,
+        machine=machine,
+    )
+
+
+def _judged(
+    member: Member,
+    machine: Machine,
+    group: WantedGroup | None,
+    seen: Seen,
+    now: datetime,
+    telling: Telling,
+) -> Member:
+    status, message = _status(machine, group, seen.health.get(machine.id))
+    judged = replace(member, machine=machine, message=message)
+    if status is not member.status:
+        judged = replace(judged, status=status, status_since=now)
+        _tell_of(judged, telling)
+    return replace(judged, released=judged.released or status is InstanceStatus.RUNNING)
+
+
+def _status(
+    machine: Machine, group: WantedGroup | None, health: NodeHealth | None
+) -> tuple[InstanceStatus, str]:
+    match machine.state:
+        case MachineState.LEAVING:
+            return InstanceStatus.SHUTTING_DOWN, machine.message
+        case MachineState.FAILED:
+            return InstanceStatus.FAILURE, machine.message
+    update = group.update if group is not None else None
+    if update is not None and update.is_active and machine.id in update.going:
+        return InstanceStatus.SYSTEM_UPDATING, "It is about to get new software."
+    if machine.state is MachineState.JOINING:
+        return InstanceStatus.PENDING, machine.message
+    if health is None:
+        return InstanceStatus.RUNNING, ""
+    return health.status, health.message
+
+
+def _tell_of(member: Member, telling: Telling) -> None:
+    """The steps of a node that people wait for or are woken by."""
+    match member.status:
+        case InstanceStatus.RUNNING if not member.released:
+            telling.member(
+                member, "Instance creation of {i} in Cluster {c} and IG {g} completed successfully"
+            )
+        case InstanceStatus.FAILURE:
+            what = "Instance creation of {i} in Cluster {c} and IG {g} failed"
+            telling.member(member, what, member.message or "no reason was given")
+        case InstanceStatus.SHUTTING_DOWN:
+            what = "Termination of EC2 Instance {i} is currently in progress in Cluster {c} and IG "
+            telling.member(member, what + "{g}")
+
+
+def _places_left(
+    waiting: Sequence[Member], found: Sequence[Member], groups: Mapping[str, WantedGroup]
+) -> Iterator[Member]:
+    for group in groups.values():
+        taken = sum(
+            one.group == group.name and one.status is not InstanceStatus.SHUTTING_DOWN
+            for one in found
+        )
+        places = [one for one in waiting if one.group == group.name]
+        yield from places[: max(0, group.target - taken)]

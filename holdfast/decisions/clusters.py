@@ -1,0 +1,269 @@
+"""Clusters that people ask for: what to do next for one, from what is wanted and what there is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from holdfast.decisions.cluster_members import Seen, Telling, present
+from holdfast.decisions.cluster_policy import ClusterPolicy
+from holdfast.decisions.software_update import advanced, renewals
+from holdfast.model.cluster_actions import ClusterAction, Delete, Ensure, Remove, Scale
+from holdfast.model.cluster_words import ClusterStatus, InstanceStatus, UpdateStatus
+from holdfast.model.clusters import (
+    GroupStage,
+    Happening,
+    Machine,
+    MachineState,
+    Member,
+    Proven,
+    WantedCluster,
+    WantedGroup,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStep:
+    """What becomes of a cluster now, and what is done for it."""
+
+    cluster: WantedCluster | None
+    """None once nothing is left of it."""
+
+    members: tuple[Member, ...]
+    actions: tuple[ClusterAction, ...]
+    happenings: tuple[Happening, ...]
+
+
+def decide(
+    cluster: WantedCluster,
+    members: Sequence[Member],
+    seen: Seen,
+    policy: ClusterPolicy,
+    now: datetime,
+) -> ClusterStep:
+    """Choose what to do for a cluster now.
+
+    Everything follows from the arguments, so a step whose actions were not carried out, or only
+    some of them, is decided again.
+    """
+    telling = Telling(cluster, now)
+    there = present(cluster, members, seen, now, telling)
+    by_group = {
+        group.name: [one for one in there if one.group == group.name] for group in cluster.groups
+    }
+    groups = [
+        advanced(_cleared(group, seen), by_group[group.name], seen, policy, now, telling)
+        for group in cluster.groups
+    ]
+    groups = [one for one in groups if one.stage is not GroupStage.GONE or seen.machines[one.name]]
+    for gone in {one.name for one in cluster.groups} - {one.name for one in groups}:
+        telling.group(gone, "Instance Group {g} deletion in Cluster {c} completed successfully")
+    judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, telling)
+    actions: list[ClusterAction] = []
+    for group in judged.groups if judged is not None else ():
+        actions += _actions(group, by_group[group.name], seen, policy, now)
+    return ClusterStep(
+        cluster=judged,
+        members=there if judged is not None else (),
+        actions=tuple(actions),
+        happenings=tuple(telling.told),
+    )
+
+
+def _cleared(group: WantedGroup, seen: Seen) -> WantedGroup:
+    """A group that no longer remembers machines which are gone."""
+    there = {one.id for one in seen.machines[group.name]}
+    return replace(group, leaving=tuple(one for one in group.leaving if one in there))
+
+
+def _judged(
+    cluster: WantedCluster,
+    members: Mapping[str, Sequence[Member]],
+    policy: ClusterPolicy,
+    now: datetime,
+    telling: Telling,
+) -> WantedCluster | None:
+    """A cluster with the status that it has now; None if nothing is left of it."""
+    match cluster.status:
+        case ClusterStatus.DELETING:
+            if not cluster.groups:
+                telling.cluster("Cluster {c} deletion completed successfully")
+                return None
+            return replace(cluster, groups=tuple(_leaving(one) for one in cluster.groups))
+        case ClusterStatus.CREATING | ClusterStatus.UPDATING:
+            return _provisioned(cluster, members, policy, now, telling)
+        case ClusterStatus.ROLLING_BACK if all(
+            _is_settled(group, members[group.name]) for group in cluster.groups
+        ):
+            is_new = all(group.before is None for group in cluster.groups)
+            status = ClusterStatus.FAILED if is_new else ClusterStatus.IN_SERVICE
+            return replace(cluster, status=status)
+        case ClusterStatus.SYSTEM_UPDATING:
+            return _updated(cluster)
+    return cluster
+
+
+def _provisioned(
+    cluster: WantedCluster,
+    members: Mapping[str, Sequence[Member]],
+    policy: ClusterPolicy,
+    now: datetime,
+    telling: Telling,
+) -> WantedCluster:
+    """A cluster that is being created or changed: done, failed, or under way."""
+    what = "creation" if cluster.status is ClusterStatus.CREATING else "update"
+    lacking = [
+        group
+        for group in cluster.groups
+        if not _is_fulfilled(group, members[group.name], is_continuous=cluster.is_continuous)
+    ]
+    if not lacking:
+        telling.cluster(f"Cluster {{c}} {what} completed successfully")
+        proven = tuple(replace(one, before=_proven(one)) for one in cluster.groups)
+        return replace(cluster, status=ClusterStatus.IN_SERVICE, groups=proven)
+    why = _trouble(cluster, lacking, members)
+    if not why and now - cluster.since >= policy.provision_timeout:
+        why = f"{', '.join(one.name for one in lacking)}: nodes are missing for too long"
+    if not why:
+        return cluster
+    telling.cluster(f"Cluster {{c}} {what} failed", why)
+    return replace(
+        cluster,
+        status=ClusterStatus.ROLLING_BACK,
+        failure=why,
+        groups=tuple(_rolled_back(one) for one in cluster.groups),
+    )
+
+
+def _updated(cluster: WantedCluster) -> WantedCluster:
+    updates = [group.update for group in cluster.groups if group.update is not None]
+    if any(one.is_active for one in updates):
+        return cluster
+    failed = [one for one in updates if one.status is not UpdateStatus.SUCCEEDED]
+    why = "The last software update failed; see the events of the cluster." if failed else ""
+    proven = tuple(replace(one, before=_proven(one)) for one in cluster.groups)
+    return replace(cluster, status=ClusterStatus.IN_SERVICE, failure=why, groups=proven)
+
+
+def _trouble(
+    cluster: WantedCluster,
+    lacking: Sequence[WantedGroup],
+    members: Mapping[str, Sequence[Member]],
+) -> str:
+    """Why a change has failed; empty if it may still succeed."""
+    for group in lacking:
+        if group.failure:
+            return f"{group.name}: {group.failure}"
+        for one in members[group.name]:
+            is_failed = one.status is InstanceStatus.FAILURE
+            if is_failed and one.machine is not None and not cluster.is_continuous:
+                return f"{group.name}: {one.machine.id}: {one.message}"
+    return ""
+
+
+def _rolled_back(group: WantedGroup) -> WantedGroup:
+    """A group as it was before the change that failed; a new one keeps no machine."""
+    before = group.before
+    if before is None and group.stage is GroupStage.NEW:
+        return _leaving(group)
+    if before is None or group.is_going:
+        return replace(group, target=0, minimum=0, failure="")
+    if before.made_of == group.made_of:
+        return replace(group, target=before.target, minimum=before.minimum, failure="")
+    made_of = replace(before.made_of, revision=group.made_of.revision + 1)
+    return replace(
+        group,
+        made_of=made_of,
+        target=before.target,
+        minimum=before.minimum,
+        stage=GroupStage.NEW,
+        failure="",
+    )
+
+
+def _proven(group: WantedGroup) -> Proven:
+    return Proven(made_of=group.made_of, target=group.target, minimum=group.minimum)
+
+
+def _leaving(group: WantedGroup) -> WantedGroup:
+    return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
+
+
+def _is_settled(group: WantedGroup, members: Sequence[Member]) -> bool:
+    """Whether nothing of a group is left that should not be there."""
+    there = sum(one.machine is not None for one in members)
+    return group.stage is GroupStage.MADE and there <= group.target and not group.leaving
+
+
+def _is_fulfilled(group: WantedGroup, members: Sequence[Member], *, is_continuous: bool) -> bool:
+    running = sum(one.status is InstanceStatus.RUNNING for one in members)
+    least = group.minimum if is_continuous else group.target
+    return _is_settled(group, members) and running >= least
+
+
+def _actions(
+    group: WantedGroup,
+    members: Sequence[Member],
+    seen: Seen,
+    policy: ClusterPolicy,
+    now: datetime,
+) -> list[ClusterAction]:
+    """What is done for a group: one kind of thing at a time, each of which may be repeated."""
+    key = group.made_of.key
+    if group.is_going:
+        return [Delete(key)]
+    if group.stage is GroupStage.NEW:
+        return [Ensure(group.made_of)]
+    staying = [
+        (one, one.machine)
+        for one in members
+        if one.machine is not None
+        and one.machine.state is not MachineState.LEAVING
+        and one.machine.id not in group.leaving
+    ]
+    unwanted = _named(group, members)
+    unwanted += [
+        machine.id
+        for one, machine in staying
+        if machine.state is MachineState.FAILED and now - one.status_since >= policy.retry_failed
+    ]
+    kept = [one for one in staying if one[1].id not in unwanted]
+    unwanted += _surplus(group, kept, seen)
+    if unwanted:
+        return [Remove(key, tuple(sorted(unwanted)))]
+    if len(staying) < group.target:
+        return [Scale(key, group.target)]
+    return renewals(group, [machine for _, machine in staying])
+
+
+def _named(group: WantedGroup, members: Sequence[Member]) -> list[str]:
+    return [
+        one.machine.id
+        for one in members
+        if one.machine is not None
+        and one.machine.id in group.leaving
+        and one.machine.state is not MachineState.LEAVING
+    ]
+
+
+def _surplus(group: WantedGroup, kept: Sequence[tuple[Member, Machine]], seen: Seen) -> list[str]:
+    """Which machines go where there are too many: those that cost the least.
+
+    First those that failed, then those that take no work, then those without a job; of equal ones
+    the youngest.
+    """
+    cheapest = sorted(
+        kept,
+        key=lambda one: (
+            one[0].status is not InstanceStatus.FAILURE,
+            one[0].status is InstanceStatus.RUNNING,
+            _is_busy(one[1], seen),
+            -one[1].launched_at.timestamp(),
+            one[1].id,
+        ),
+    )
+    return [machine.id for _, machine in cheapest[: max(0, len(kept) - group.target)]]
+
+
+def _is_busy(machine: Machine, seen: Seen) -> bool:
+    health = seen.health.get(machine.id)
+    return health is not None and health.is_busy

@@ -1,0 +1,188 @@
+"""When a job hangs, by what its ranks print: the rules of HyperPod's training operator."""
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from holdfast.kit.units import format_duration
+from holdfast.model.names import LOG_STATE_HANGING
+
+_SHOWN_CHARS: Final = 200
+
+
+class Comparison(StrEnum):
+    """How a number of the log is compared to a threshold."""
+
+    GT = "gt"
+    GTEQ = "gteq"
+    LT = "lt"
+    LTEQ = "lteq"
+    EQ = "eq"
+
+
+_COMPARED: Final[Mapping[Comparison, Callable[[float, float], bool]]] = {
+    Comparison.GT: operator.gt,
+    Comparison.GTEQ: operator.ge,
+    Comparison.LT: operator.lt,
+    Comparison.LTEQ: operator.le,
+    Comparison.EQ: operator.eq,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRule:
+    """What is expected of a job's log. The patterns are matched by others, line by line."""
+
+    name: str
+    pattern: str
+    """A regular expression for the beginning of a line; its first group may be a number."""
+
+    start_cutoff: timedelta | None = None
+    """By when the first line must have matched, from the start of the attempt."""
+
+    frequency: timedelta | None = None
+    """The longest time between two lines that match, and from the last one on."""
+
+    threshold: float | None = None
+    comparison: Comparison = Comparison.GT
+    """The job is too slow while its number compares so to the threshold."""
+
+    data_points: int = 1
+    """So many numbers of one rank in a row must be too slow."""
+
+    stop_pattern: str = ""
+    """The rule ends with the first line that this matches; empty for never."""
+
+    fault_on_match: bool = False
+    """A line that matches is a failure by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """What a line is to a rule."""
+
+    is_match: bool
+    number: float | None = None
+    """The first group, if it is one."""
+
+    is_stop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """Why a job is taken for hung."""
+
+    reason: str
+    since: datetime
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleState:
+    """What one attempt has printed so far, to one rule."""
+
+    matched_at: datetime | None = None
+    slow: Mapping[int, int] = field(default_factory=dict)
+    """By rank, how many of its numbers were too slow, to the last one and without a break."""
+
+    is_over: bool = False
+    hang: Hang | None = None
+    """What a line was enough for."""
+
+
+def after_line(
+    rule: LogRule, state: RuleState, hit: Hit, *, rank: int, line: str, at: datetime
+) -> RuleState:
+    """The state after one more line.
+
+    Args:
+        rule: the rule.
+        state: the state before it.
+        hit: what the line is to the rule.
+        rank: who printed it.
+        line: the line, for people to read.
+        at: when it came.
+
+    """
+    if state.is_over or state.hang is not None:
+        return state
+    if hit.is_stop:
+        return replace(state, is_over=True)
+    if not hit.is_match:
+        return state
+    state = replace(state, matched_at=max(at, state.matched_at or at))
+    shown = "".join(char if char.isprintable() else " " for char in line[:_SHOWN_CHARS])
+    if rule.fault_on_match:
+        return replace(state, hang=_hang(rule, at, f"node rank {rank} printed: {shown}"))
+    if rule.threshold is None or hit.number is None or math.isnan(hit.number):
+        return state
+    is_slow = _COMPARED[rule.comparison](hit.number, rule.threshold)
+    in_a_row = state.slow.get(rank, 0) + 1 if is_slow else 0
+    state = replace(state, slow={**state.slow, rank: in_a_row})
+    if in_a_row < rule.data_points:
+        return state
+    found = (
+        f"node rank {rank} printed {in_a_row} in a row that are {rule.comparison} "
+        f"{rule.threshold:g}, last: {shown}"
+    )
+    return replace(state, hang=_hang(rule, at, found))
+
+
+def due(rule: LogRule, state: RuleState, started_at: datetime) -> datetime | None:
+    """From when on silence is a hang, if nothing is printed before; None if it never is.
+
+    Args:
+        rule: the rule.
+        state: what was printed.
+        started_at: when all ranks ran.
+
+    """
+    if state.is_over or state.hang is not None or rule.fault_on_match:
+        return None
+    if state.matched_at is None:
+        return started_at + rule.start_cutoff if rule.start_cutoff is not None else None
+    return state.matched_at + rule.frequency if rule.frequency is not None else None
+
+
+def first_hang(
+    judged: Iterable[tuple[LogRule, RuleState]], started_at: datetime, known_until: datetime | None
+) -> Hang | None:
+    """Why the job hangs, by the first rule that says so; None if it does not.
+
+    Args:
+        judged: the rules, each with its state.
+        started_at: when all ranks ran.
+        known_until: all that was printed until then is in the states. Silence after it is nothing
+            but ignorance; None if nothing is known.
+
+    """
+    for rule, state in judged:
+        if state.hang is not None:
+            return state.hang
+        at = due(rule, state, started_at)
+        if at is not None and known_until is not None and known_until >= at:
+            return _silence(rule, state, started_at)
+    return None
+
+
+def _silence(rule: LogRule, state: RuleState, started_at: datetime) -> Hang:
+    if state.matched_at is None:
+        waited = format_duration(rule.start_cutoff or timedelta(0))
+        found = f"no line matched {_quoted(rule)} within {waited} of its start"
+        return _hang(rule, started_at, found)
+    waited = format_duration(rule.frequency or timedelta(0))
+    last = state.matched_at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    found = f"no line matched {_quoted(rule)} for {waited}; the last one came at {last}"
+    return _hang(rule, state.matched_at, found)
+
+
+def _quoted(rule: LogRule) -> str:
+    return repr(rule.pattern[:_SHOWN_CHARS])
+
+
+def _hang(rule: LogRule, since: datetime, evidence: str) -> Hang:
+    return Hang(reason=f"{LOG_STATE_HANGING}{rule.name}", since=since, evidence=evidence)

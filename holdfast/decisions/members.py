@@ -1,0 +1,58 @@
+"""Which nodes need a closer look, and which are members of the cluster."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.nodes import NodeView, Phase
+
+
+def unsettled_nodes(
+    nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
+) -> tuple[list[NodeView], datetime | None]:
+    """Nodes that need a closer look, and when the first of the others will go silent.
+
+    Nearly all nodes of a fleet are healthy nearly always, so this loop is kept bare.
+    """
+    timeout = policy.heartbeat_timeout
+    heard_after = now - timeout
+    oldest = None
+    unsettled = []
+    for node in nodes:
+        heard = node.heartbeat_at
+        record = node.record
+        if (
+            record.phase is not Phase.SCHEDULABLE
+            or node.faults
+            or node.request is not None
+            or node.powered_on is False
+            or record.history
+            or node.is_idle
+            or heard is None
+            or heard <= heard_after
+        ):
+            unsettled.append(node)
+        elif oldest is None or heard < oldest:
+            oldest = heard
+    return unsettled, None if oldest is None else oldest + timeout
+
+
+def waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
+    """Nodes that are there to take over, each with the node that it was ordered to replace.
+
+    Until it has taken over, a successor is no member of the cluster: it neither counts for the
+    budget nor has a course of its own. One with another course took over from an earlier node of
+    the same name.
+    """
+    leaving = {
+        node.name: node.record.course.incident_id
+        for node in nodes
+        if node.record.phase is Phase.REPLACING and node.record.course is not None
+    }
+    return {
+        node.name: node.replaces
+        for node in nodes
+        if node.record.phase is Phase.JOINING
+        and node.replaces in leaving
+        and (node.record.course is None or node.record.course.incident_id == leaving[node.replaces])
+    }

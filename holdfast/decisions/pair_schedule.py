@@ -1,0 +1,357 @@
+"""Tests between nodes under a deep health check: who is tested with whom, and what comes of it.
+
+Nodes of one instance group and type that have passed alone are tested in pairs, round after round,
+as ``pairing`` chooses, until it is known of each whether it is bad. A node without another to be
+tested with gets one that has no job, for as long as it needs it. What is in the records is all
+there is: a round goes on where the controller before has left it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+from holdfast.decisions.faults import node_faults
+from holdfast.decisions.lifecycle import is_lent
+from holdfast.decisions.pair_verdicts import Made, verdict
+from holdfast.decisions.pairing import Localization, PairTest, localize, next_pairs, pair_of
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.actions import NodeAction, Pair, Quarantine, Release
+from holdfast.model.health import Fault, Remedy, Severity, Urgency
+from holdfast.model.names import Condition, DeepCheck, Reason
+from holdfast.model.nodes import NodeRecord, NodeView, Pairing, PairOutcome, Phase
+
+ROUNDS: Final = 12
+"""Tests of one node, after which it is judged by what is known. Twelve find 99 of 100 bad nodes of
+64 that fail half of their tests (``make bench``)."""
+
+SILENT: Final = 2
+"""Tests of a node that said nothing, after which no more are made."""
+
+ENOUGH: Final = 4
+"""With fewer nodes, one without jobs is taken in when a test has failed: of two nodes, tests never
+tell which is bad."""
+
+SEEKS: Final = timedelta(minutes=2)
+"""How long a node that is alone waits until another is found to have no job."""
+
+LOOKS: Final = timedelta(seconds=2)
+"""How often it is looked for one."""
+
+Pool = tuple[str, str]
+"""Instance group and instance type: of one kind, so that what is measured can be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPlan:
+    """What to do now, and when to look again."""
+
+    actions: tuple[NodeAction, ...] = ()
+    wake_at: datetime | None = None
+
+
+def has_pairs(node: NodeView, policy: RemediationPolicy) -> bool:
+    """Whether the check that a node is under goes on with tests between nodes."""
+    record = node.record
+    if record.pairing is not None:
+        return True
+    if record.kinds:
+        return DeepCheck.CONNECTIVITY in record.kinds
+    return policy.deep_check_pairs
+
+
+def in_need(records: Iterable[tuple[Pool, NodeRecord]]) -> frozenset[Pool]:
+    """The pools in which nodes without jobs are wanted to be tested with, given all records."""
+    present: Counter[Pool] = Counter()
+    for pool, record in records:
+        if record.phase is Phase.CHECKING and record.pairing is not None:
+            present[pool] += not is_lent(record)
+    return frozenset(pool for pool, count in present.items() if 0 < count < ENOUGH)
+
+
+def given_back(
+    node: NodeView, needy: Collection[Pool], policy: RemediationPolicy, now: datetime
+) -> Release | None:
+    """The release of a node that was to be tested with another, if it cannot be or need not be."""
+    if not is_lent(node.record) or node.record.phase is Phase.CHECKING:
+        return None
+    if node.heartbeat_at is None or node_faults(node, policy, now):
+        return None
+    is_wanted = not node.running_jobs and pool_of(node) in needy
+    return None if is_wanted else Release(node=node.name)
+
+
+def decide_pairs(
+    nodes: Sequence[NodeView],
+    others: Iterable[NodeAction],
+    policy: RemediationPolicy,
+    now: datetime,
+    *,
+    size: int,
+    may_borrow: bool,
+) -> PairPlan:
+    """Go on with the tests between nodes.
+
+    Args:
+        nodes: all of the cluster.
+        others: what else is done now.
+        policy: says how many may be under a check, and how long.
+        now: the time.
+        size: the number of nodes that limits are shares of.
+        may_borrow: whether nodes without jobs may be taken.
+
+    """
+    checking = sum(node.record.phase is Phase.CHECKING for node in nodes)
+    if not checking:
+        return PairPlan()
+    busy = {action.node for action in others}
+    on_the_way = sum(map(_is_on_the_way, nodes))
+    room = policy.max_checking.of(size) - checking - on_the_way if may_borrow else 0
+    members: defaultdict[Pool, list[NodeView]] = defaultdict(list)
+    for node in nodes:
+        members[pool_of(node)].append(node)
+    actions: list[NodeAction] = []
+    wake_times: list[datetime] = []
+    for pool in members.values():
+        if any(node.record.phase is Phase.CHECKING for node in pool):
+            tests = _Tests(pool, busy, policy, now, room)
+            chosen = list(tests.actions())
+            room -= sum(isinstance(action, Quarantine) for action in chosen)
+            actions += chosen
+            wake_times += tests.wake_times
+    return PairPlan(actions=tuple(actions), wake_at=min(wake_times, default=None))
+
+
+def pool_of(node: NodeView) -> Pool:
+    """Where a node finds others to be tested with."""
+    return (node.group, node.instance_type)
+
+
+def _is_on_the_way(node: NodeView) -> bool:
+    """Whether a node without jobs was taken, and its tests have not begun yet."""
+    return is_lent(node.record) and node.record.phase is not Phase.CHECKING
+
+
+class _Tests:
+    """The tests of one pool."""
+
+    def __init__(
+        self,
+        pool: Sequence[NodeView],
+        busy: Collection[str],
+        policy: RemediationPolicy,
+        now: datetime,
+        room: int,
+    ) -> None:
+        self._pool, self._busy, self._policy, self._now = pool, busy, policy, now
+        self._room = room
+        self._present = {
+            node.name: node
+            for node in pool
+            if node.record.phase is Phase.CHECKING
+            and node.record.pairing is not None
+            and node.name not in busy
+        }
+        self._pairings = {
+            node.name: node.record.pairing for node in pool if node.record.pairing is not None
+        }
+        self._running = {
+            name
+            for node in self._present.values()
+            if (pairing := self._pairings[node.name]).partner
+            for name in (node.name, pairing.partner)
+        }
+        self.wake_times: list[datetime] = []
+        """When to look again, by themselves; complete once ``actions`` is over."""
+
+    def actions(self) -> Iterator[NodeAction]:
+        """What is done with the nodes now, at most one thing with each."""
+        yield from self._entering()
+        noted = list(self._noted())
+        if noted:
+            yield from noted
+        elif all(is_lent(node.record) for node in self._present.values()):
+            for name in self._present:
+                yield Release(node=name)
+        elif self._running:
+            yield from self._while_others_run()
+        else:
+            yield from self._between_rounds()
+
+    def _entering(self) -> Iterator[NodeAction]:
+        """Those that have just passed alone."""
+        for node in self._pool:
+            if (
+                node.record.phase is Phase.CHECKING
+                and node.record.pairing is None
+                and node.check is not None
+                and node.name not in self._busy
+                and has_pairs(node, self._policy)
+            ):
+                yield Pair(node=node.name, pairing=Pairing(since=self._now, own=node.check))
+
+    def _noted(self) -> Iterator[NodeAction]:
+        """The tests that are over."""
+        for name, node in self._present.items():
+            pairing = self._pairings[name]
+            if pairing.began_at is None:
+                continue
+            deadline = pairing.began_at + self._policy.pair_timeout
+            over = node.pair
+            if pairing.partner not in self._present:
+                over = self._outcome(pairing, None, "the other node left before it ended")
+            elif over is None and self._now >= deadline:
+                over = self._outcome(pairing, False, "the test did not end in time")  # noqa: FBT003
+            if over is None:
+                self.wake_times.append(deadline)
+                continue
+            tests = (*pairing.tests, over)
+            yield Pair(node=name, pairing=replace(pairing, partner="", began_at=None, tests=tests))
+
+    def _outcome(self, pairing: Pairing, passed: bool | None, detail: str) -> PairOutcome:  # noqa: FBT001
+        return PairOutcome(
+            partner=pairing.partner, passed=passed, ended_at=self._now, detail=detail
+        )
+
+    # what is known
+
+    @cached_property
+    def _made(self) -> dict[str, list[Made]]:
+        """The tests of each node: the other end, and how it ended.
+
+        A test counts if both its ends still take part as they did then: a machine that came in
+        place of another has had no test.
+        """
+        began = min(self._pairings[name].since for name in self._present)
+        made: defaultdict[str, list[Made]] = defaultdict(list)
+        for name, pairing in self._pairings.items():
+            for test in pairing.tests:
+                other = self._pairings.get(test.partner)
+                if other is not None and test.ended_at >= max(began, pairing.since, other.since):
+                    made[name].append((test.partner, test))
+                    made[test.partner].append((name, test))
+        return made
+
+    @cached_property
+    def _spoken(self) -> list[PairTest]:
+        return [
+            PairTest(nodes=pair_of(name, other), passed=test.passed)
+            for name, made in self._made.items()
+            for other, test in made
+            if test.passed is not None and test.partner == other
+        ]
+
+    @cached_property
+    def _found(self) -> Localization:
+        names = sorted({*self._present, *(name for test in self._spoken for name in test.nodes)})
+        return localize(names, self._spoken)
+
+    # rounds
+
+    def _while_others_run(self) -> Iterator[NodeAction]:
+        """The rest of a round of which some tests have begun; those that lack it may begin."""
+        made = {
+            name: len(self._made.get(name, ())) + (name in self._running) for name in self._present
+        }
+        round_now = max(made.values())
+        late = [
+            name for name, count in made.items() if count < round_now and name not in self._running
+        ]
+        yield from self._begun(late)
+
+    def _between_rounds(self) -> Iterator[NodeAction]:
+        over = set(self._over())
+        for name in over:
+            made = self._made.get(name, [])
+            yield verdict(self._present[name], made, self._found, self._now)
+        left = [name for name in self._present if name not in over]
+        for name in left:
+            since = self._present[name].record.phase_since
+            self.wake_times.append(since + self._policy.deep_check_timeout)
+        if not left:
+            return
+        lent = self._borrowed(left)
+        if lent is not None:
+            yield lent
+        yield from self._begun(left)
+
+    def _over(self) -> Iterator[str]:
+        """The nodes of which enough is known, or no more will be."""
+        is_settled = bool(self._spoken) and self._found.is_settled
+        is_alone = len(self._present) == 1 and not self._may_get_company()
+        for name, node in self._present.items():
+            made = [test for _, test in self._made.get(name, ())]
+            is_silent = len(made) >= SILENT and all(test.passed is None for test in made)
+            deadline = node.record.phase_since + self._policy.deep_check_timeout
+            is_late = len(made) >= ROUNDS or self._now >= deadline
+            if is_settled or is_alone or is_silent or is_late:
+                yield name
+
+    def _begun(self, names: Sequence[str]) -> Iterator[NodeAction]:
+        if len(names) < 2:
+            return
+        for owner, partner in next_pairs(sorted(names), self._spoken):
+            pairing = self._pairings[owner]
+            begun = replace(pairing, partner=partner, began_at=self._now)
+            yield Pair(node=owner, pairing=begun)
+
+    # company
+
+    def _may_get_company(self) -> bool:
+        """Whether a node that is alone may still get another to be tested with."""
+        (node,) = self._present.values()
+        if any(self._is_coming(one) for one in self._pool):
+            return True
+        if self._room < 1:
+            return False
+        seeks_until = self._pairings[node.name].since + SEEKS
+        if self._now < seeks_until:
+            self.wake_times.append(min(self._now + LOOKS, seeks_until))
+        return bool(self._free) or self._now < seeks_until
+
+    def _is_coming(self, node: NodeView) -> bool:
+        """Whether a node will take part before long."""
+        if _is_on_the_way(node):
+            return True
+        is_checked = node.record.phase is Phase.CHECKING and node.record.pairing is None
+        return is_checked and has_pairs(node, self._policy)
+
+    @cached_property
+    def _free(self) -> list[NodeView]:
+        """Nodes without jobs that could be tested with."""
+        return [
+            node
+            for node in self._pool
+            if node.is_idle
+            and node.record.phase is Phase.SCHEDULABLE
+            and node.name not in self._busy
+            and not node.held
+            and node.request is None
+            and not node_faults(node, self._policy, self._now)
+        ]
+
+    def _borrowed(self, left: Sequence[str]) -> Quarantine | None:
+        """A node without jobs that is taken in, if that helps and there is one."""
+        has_failed = any(not test.passed for test in self._spoken)
+        is_needed = len(left) == 1 or (has_failed and len(left) < ENOUGH)
+        if not is_needed or self._room < 1 or any(map(_is_on_the_way, self._pool)):
+            return None
+        if not self._free:
+            return None
+        # One that has passed a check itself first.
+        chosen = min(
+            self._free, key=lambda one: (one.record.checked_machine != one.machine, one.name)
+        )
+        fault = Fault(
+            family="node",
+            condition=Condition.REQUESTED,
+            reason=Reason.DEEP_CHECK_PARTNER,
+            severity=Severity.FATAL,
+            remedy=Remedy.NONE,
+            message=f"no job runs on it, and it is tested with {', '.join(sorted(left))}",
+            since=self._now,
+            urgency=Urgency.DEFERRED,  # a job that is placed on it in this moment runs on
+        )
+        return Quarantine(node=chosen.name, fault=fault, remedy=Remedy.NONE)

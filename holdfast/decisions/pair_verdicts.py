@@ -1,0 +1,116 @@
+"""What the tests of a node with others come to, once no more of them are made."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from holdfast.decisions.lifecycle import is_lent
+from holdfast.decisions.pairing import CLEARED, Localization
+from holdfast.model.actions import Quarantine, Release
+from holdfast.model.health import Fault, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import CheckResult, NodeView, PairOutcome
+
+Made = tuple[str, PairOutcome]
+"""A test of a node: the other end, and how it ended."""
+
+_NAMED: Final = 8
+"""Nodes that a sentence names."""
+
+
+def verdict(
+    node: NodeView, made: Sequence[Made], found: Localization, now: datetime
+) -> Quarantine | Release:
+    """Replace a node that is accused, and give any other to jobs.
+
+    Args:
+        node: under a check.
+        made: its tests.
+        found: what all tests say of all nodes.
+        now: the time.
+
+    """
+    if node.name in found.bad_nodes:
+        return _accused(node, made, found.nodes[node.name], now)
+    if is_lent(node.record):
+        return Release(node=node.name)
+    note = _note(node.name, made, found)
+    return Release(node=node.name, checked=True, check=_result(node, made, note, now, passed=True))
+
+
+def _accused(node: NodeView, made: Sequence[Made], belief: float, now: datetime) -> Quarantine:
+    detail = f"{_failures(made)}; it is bad with {belief:.1%}{_last_word(made)}"
+    fault = Fault(
+        family="node",
+        condition=Condition.DEEP_CHECK,
+        reason=Reason.PAIR_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REPLACE,  # as HyperPod does with a node that fails its NCCL test
+        message=detail,
+        since=now,
+    )
+    check = _result(node, made, detail, now, passed=False)
+    return Quarantine(node=node.name, fault=fault, remedy=Remedy.REPLACE, check=check)
+
+
+def _note(node: str, made: Sequence[Made], found: Localization) -> str:
+    """What is to be said of a node that is not accused; empty if it is good."""
+    if not made:
+        return "no other node of its kind could be had to test it with"
+    if all(test.passed is None for _, test in made):
+        return f"no test with another node said anything: {made[-1][1].detail}"
+    ends = [other for link in found.bad_links if node in link for other in link if other != node]
+    if ends:
+        return f"the link to {', '.join(ends)} is bad{_last_word(made)}"
+    made = [(other, test) for other, test in made if other not in found.bad_nodes]
+    if not any(test.passed is False for _, test in made):
+        return ""
+    if found.has_common_cause:
+        return f"{_failures(made)}, as most nodes did: look at what all share{_last_word(made)}"
+    if found.nodes[node] <= CLEARED and not _failed_again(made):
+        return ""
+    return f"{_failures(made)}, and which end or link is to blame is not known{_last_word(made)}"
+
+
+def _failed_again(made: Sequence[Made]) -> bool:
+    """Whether more than one test with the same node failed, so that it was no chance."""
+    return max(Counter(other for other, test in made if test.passed is False).values()) > 1
+
+
+def _result(
+    node: NodeView, made: Sequence[Made], detail: str, now: datetime, *, passed: bool
+) -> CheckResult:
+    pairing = node.record.pairing
+    own = pairing.own if pairing is not None else None
+    before = own or CheckResult(passed=True, ended_at=now)
+    tests = [test for _, test in made]
+    return CheckResult(
+        passed=passed,
+        ended_at=now,
+        detail=detail,
+        measured={**before.measured, **_medians(test.measured for test in tests)},
+        bounds={**before.bounds, **_medians(test.bounds for test in tests)},
+        partners=tuple(sorted({other for other, _ in made})),
+    )
+
+
+def _medians(measured: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for one in measured:
+        for name, value in one.items():
+            values[name].append(value)
+    return {name: statistics.median(found) for name, found in values.items()}
+
+
+def _failures(made: Sequence[Made]) -> str:
+    spoken = [test for _, test in made if test.passed is not None]
+    failed = sorted({other for other, test in made if test.passed is False})
+    names = ", ".join(failed[:_NAMED])
+    return f"it failed {sum(not test.passed for test in spoken)} of {len(spoken)} tests ({names})"
+
+
+def _last_word(made: Sequence[Made]) -> str:
+    said = [test.detail for _, test in made if test.passed is False and test.detail]
+    return f": {said[-1]}" if said else ""

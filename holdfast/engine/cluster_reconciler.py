@@ -1,0 +1,184 @@
+"""The loop that brings about the clusters that people ask for: read, decide, write, act."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.decisions.cluster_members import Seen
+from holdfast.decisions.cluster_policy import ClusterPolicy
+from holdfast.decisions.clusters import ClusterStep, decide
+from holdfast.model.cluster_actions import (
+    ClusterAction,
+    Delete,
+    Ensure,
+    Remove,
+    Renew,
+    Scale,
+)
+from holdfast.model.cluster_words import ClusterStatus
+from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
+from holdfast.model.errors import BackendError, ProviderError, RetryLater
+from holdfast.ports.clock import Clock
+from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
+from holdfast.ports.cluster_records import ClusterRecords, HeldCluster
+from holdfast.ports.machine_groups import MachineGroups
+
+AFTER_ERROR: Final = timedelta(seconds=5)
+"""Pause after an owner of machines could not be reached."""
+
+_QUIET: Final = (ClusterStatus.IN_SERVICE, ClusterStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPorts:
+    """What the loop talks to."""
+
+    records: ClusterRecords
+    groups: MachineGroups
+    nodes: ClusterNodes
+    alarms: Alarms
+    clock: Clock
+    tell: Callable[[str], None]
+    """Is told of what fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long to wait between two looks at a cluster."""
+
+    busy: timedelta = timedelta(seconds=5)
+    """While it changes."""
+
+    quiet: timedelta = timedelta(seconds=15)
+    """While it is as it should be."""
+
+
+class ClusterReconciler:
+    """Keeps nothing that a restart would miss, and may be killed between any two calls."""
+
+    def __init__(self, ports: ClusterPorts, policy: ClusterPolicy, pace: Pace) -> None:
+        self._ports = ports
+        self._policy = policy
+        self._pace = pace
+        self._not_before: dict[str, datetime] = {}  # only so that a throttled owner has its peace
+        self._told: dict[str, str] = {}  # only so that each failure is told once
+
+    def step(self) -> datetime:
+        """Make one round; returns when to make the next, unless somebody asks for something."""
+        now = self._ports.clock.now()
+        wake_at = now + self._pace.quiet
+        try:
+            names = self._ports.records.names()
+        except BackendError as error:
+            self._tell("", error)
+            return now + AFTER_ERROR
+        for name in names:
+            if self._not_before.get(name, now) <= now:
+                self._not_before[name] = self._look(name)
+            wake_at = min(wake_at, self._not_before.get(name, now))
+        return wake_at
+
+    def wake(self, name: str) -> None:
+        """Somebody has asked for something: look at once."""
+        self._not_before.pop(name, None)
+
+    def _look(self, name: str) -> datetime:
+        now = self._ports.clock.now()
+        try:
+            held = self._ports.records.load(name)
+            if held is None:
+                return now
+            step = decide(held.cluster, held.members, self._seen(held), self._policy, now)
+            if not self._is_saved(held, step):
+                return now
+            for action in step.actions:
+                self._carry_out(name, action)
+        except RetryLater as error:
+            self._tell(name, error)
+            return now + error.after
+        except BackendError as error:
+            self._tell(name, error)
+            return now + AFTER_ERROR
+        self._told.pop(name, None)
+        is_quiet = step.cluster is not None and step.cluster.status in _QUIET and not step.actions
+        return now + (self._pace.quiet if is_quiet else self._pace.busy)
+
+    def _seen(self, held: HeldCluster) -> Seen:
+        groups = held.cluster.groups
+        alarms = [
+            alarm
+            for one in groups
+            if one.update is not None and one.update.is_active
+            for alarm in one.update.alarms
+        ]
+        return Seen(
+            machines={
+                one.name: tuple(self._ports.groups.machines(one.made_of.key)) for one in groups
+            },
+            health=self._ports.nodes.health(held.cluster.name),
+            alarms=self._ports.alarms.ringing(alarms) if alarms else frozenset(),
+        )
+
+    def _is_saved(self, held: HeldCluster, step: ClusterStep) -> bool:
+        is_news = step.happenings or step.cluster != held.cluster or step.members != held.members
+        return not is_news or self._ports.records.save(
+            held, step.cluster, step.members, step.happenings
+        )
+
+    def _carry_out(self, cluster: str, action: ClusterAction) -> None:
+        key = action.group.key if isinstance(action, Ensure) else action.group
+        try:
+            self._act(cluster, action)
+        except RetryLater:
+            raise
+        except ProviderError as error:
+            why = str(error)
+            self._note(cluster, key, lambda group: replace(group, failure=why))
+            self._tell(cluster, error)
+            return
+        match action:
+            case Ensure(made_of):
+                self._note(cluster, key, lambda group: _told(group, GroupStage.MADE, made_of))
+            case Delete():
+                self._note(cluster, key, lambda group: replace(group, stage=GroupStage.GONE))
+            case _:
+                self._note(cluster, key, lambda group: replace(group, failure=""))
+
+    def _act(self, cluster: str, action: ClusterAction) -> None:
+        groups = self._ports.groups
+        match action:
+            case Ensure(group):
+                groups.ensure(group)
+            case Scale(key, count):
+                groups.scale(key, count)
+            case Remove(key, ids):
+                groups.remove(key, ids)
+            case Delete(key):
+                groups.delete(key)
+            case Renew(key, machine, node):
+                if not self._ports.nodes.renew(cluster, node):
+                    groups.remove(key, (machine,))
+
+    def _note(self, name: str, key: str, make: Callable[[WantedGroup], WantedGroup]) -> None:
+        """Write what the owner was told; if somebody comes between, it is told so once more."""
+        held = self._ports.records.load(name)
+        if held is None:
+            return
+        groups = tuple(make(one) if one.made_of.key == key else one for one in held.cluster.groups)
+        changed: WantedCluster = replace(held.cluster, groups=groups)
+        if changed != held.cluster:
+            self._ports.records.save(held, changed, held.members, ())
+
+    def _tell(self, name: str, error: Exception) -> None:
+        told = f"{name}: {error}" if name else str(error)
+        if self._told.get(name) != told:
+            self._told[name] = told
+            self._ports.tell(told)
+
+
+def _told(group: WantedGroup, stage: GroupStage, made_of: object) -> WantedGroup:
+    """The group once its owner knows; unless it is to be made of something else meanwhile."""
+    if group.made_of != made_of or group.stage is not GroupStage.NEW:
+        return group
+    return replace(group, stage=stage, failure="")

@@ -1,0 +1,116 @@
+"""Posting JSON to somebody's address, signed."""
+
+import hashlib
+import hmac
+import http.client
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+LONGEST_PAUSE: Final = timedelta(hours=1)
+"""Whatever ``Retry-After`` says: nothing is put off for ever."""
+
+_EXCERPT: Final = 300  # bytes of an answer's body
+
+
+class NotTrusted(OSError):
+    """The certificate of the other side is not to be trusted."""
+
+
+class NoAnswer(OSError):
+    """The other side cannot be reached, or does not speak HTTP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What was answered."""
+
+    status: int
+    text: str
+    """The beginning of it."""
+
+    retry_after: str
+    """The header of that name; empty if there was none."""
+
+
+class Receiver:
+    """One address. A redirect is an answer like any other: it is not followed."""
+
+    def __init__(self, url: str, timeout: timedelta, ca_file: Path | None = None) -> None:
+        """Prepare.
+
+        Args:
+            url: an address by ``https`` or ``http``.
+            timeout: of each wait for the other side.
+            ca_file: PEM certificates to trust instead of the system's.
+
+        Raises:
+            OSError: ``ca_file`` cannot be read.
+
+        """
+        self._url: SplitResult = urlsplit(url)
+        self._timeout_s = timeout.total_seconds()
+        self._tls = None
+        if self._url.scheme == "https":
+            self._tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+
+    @property
+    def host(self) -> str:
+        """The name of the other side, which may be told to people; the rest may be secret."""
+        return self._url.hostname or ""
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> Posted:
+        """Post something.
+
+        Raises:
+            NotTrusted: to one who is not who he claims to be.
+            NoAnswer: in vain.
+
+        """
+        connection = (
+            http.client.HTTPConnection(self.host, self._url.port, timeout=self._timeout_s)
+            if self._tls is None
+            else http.client.HTTPSConnection(
+                self.host, self._url.port, timeout=self._timeout_s, context=self._tls
+            )
+        )
+        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        try:
+            connection.request("POST", path, body, dict(headers))
+            answer = connection.getresponse()
+            return Posted(
+                status=answer.status,
+                text=answer.read(_EXCERPT).decode("utf-8", errors="replace").strip(),
+                retry_after=answer.getheader("Retry-After", ""),
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise NotTrusted(error.verify_message) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer(str(error) or type(error).__name__) from error
+        finally:
+            connection.close()
+
+
+def signature(secret: bytes, at: datetime, body: bytes) -> str:
+    """A header: seconds since 1970 as ``t``, and as ``v1`` the HMAC-SHA256 of ``t.body``."""
+    seconds = str(int(at.timestamp()))
+    digest = hmac.new(secret, seconds.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return f"t={seconds},v1={digest}"
+
+
+def pause_of(retry_after: str, now: datetime, otherwise: timedelta) -> timedelta:
+    """What ``Retry-After`` asks for, in seconds or as a date; at most ``LONGEST_PAUSE``."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdecimal():
+        return timedelta(seconds=min(float(text), LONGEST_PAUSE.total_seconds()))
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return otherwise
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return min(max(at - now, timedelta(0)), LONGEST_PAUSE)

@@ -1,0 +1,77 @@
+"""A cluster in memory, as the API sees clusters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.api.clusters import Node, instance_id
+from holdfast.model.cluster_words import InstanceStatus
+from holdfast.model.clusters import Happening, WantedCluster
+from holdfast.model.errors import BackendError
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheck
+from holdfast.model.requests import Verb
+
+
+@dataclass
+class ShownCluster:
+    """A ``Cluster``; what it is asked for is kept in ``asked``."""
+
+    name: str
+    created_at: datetime
+    members: list[Node] = field(default_factory=list)
+    past: list[Incident] = field(default_factory=list)
+    asked: list[tuple[str, Verb, str]] = field(default_factory=list)
+    checks: dict[str, tuple[DeepCheck, ...]] = field(default_factory=dict)
+    """By node, the kinds of checks that were asked for last."""
+
+    in_vain: dict[str, str] = field(default_factory=dict)
+    """Why asking for something for a node is in vain."""
+
+    is_away: bool = False
+    """Whether nothing can be read or written."""
+
+    def add(self, name: str, launched_at: datetime, group: str = "workers") -> Node:
+        """A node that works."""
+        node = Node(
+            name=name,
+            instance_id=instance_id(f"fake/{name}"),
+            group=group,
+            instance_type="ml.p5.48xlarge",
+            launched_at=launched_at,
+            status=InstanceStatus.RUNNING,
+        )
+        self.members.append(node)
+        return node
+
+    def nodes(self) -> Sequence[Node]:
+        """See ``Cluster.nodes``."""
+        self._answer()
+        return tuple(self.members)
+
+    def incidents(self) -> Sequence[Incident]:
+        """See ``Cluster.incidents``."""
+        self._answer()
+        return tuple(self.past)
+
+    def wanted(self) -> WantedCluster | None:
+        """See ``Cluster.wanted``."""
+        self._answer()
+        return None
+
+    def happenings(self) -> Sequence[Happening]:
+        """See ``Cluster.happenings``."""
+        self._answer()
+        return ()
+
+    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+        """See ``Cluster.ask``."""
+        self._answer()
+        if node not in self.in_vain:
+            self.checks[node] = tuple(checks)
+            self.asked.append((node, verb, person))
+        return self.in_vain.get(node, "")
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise BackendError("the cluster is away")

@@ -1,0 +1,194 @@
+"""Nodes on which jobs keep dying, through the job loop and the node loop."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.decisions.job_resume import ResumePolicy
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.engine.job_reconciler import JobPorts, JobReconciler
+from holdfast.engine.node_reconciler import AFTER_ERROR, NodePorts, NodeReconciler
+from holdfast.engine.wording import sentence
+from holdfast.model.errors import BackendError
+from holdfast.model.events import NodeSuspected
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
+from holdfast.model.names import Reason
+from holdfast.model.nodes import CheckResult, Phase
+from holdfast.testing.builders import NOW, a_job, a_node
+from holdfast.testing.fakes import (
+    Calls,
+    FakeClock,
+    FakeCluster,
+    FakeEvents,
+    FakeIncidents,
+    FakeJobs,
+    FakeLeadership,
+    FakeProvider,
+)
+
+POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())
+LONG_AGO = {"phase_since": NOW - timedelta(days=9)}
+
+
+def died(number: int, node: str = "node-1") -> AttemptRecord:
+    at = NOW - timedelta(hours=9 - number)
+    exited = Reason.RANK_EXITED
+    return AttemptRecord(
+        attempt=number,
+        placement=("node-2", "node-1"),
+        started_at=at,
+        stopped_at=at,
+        failure=Failure(kind=FailureKind.APPLICATION, reason=exited, at=at, node=node),
+    )
+
+
+def dying(phase: JobPhase = JobPhase.WAITING, attempts: int = 3, **changes):
+    record = {"attempt": attempts, "attempts": tuple(died(n + 1) for n in range(attempts))}
+    return a_job(phase, record={**record, **changes})
+
+
+class World:
+    """Both loops over fakes; four nodes."""
+
+    def __init__(self, *jobs, leadership=None) -> None:
+        self.calls, self.clock = Calls(), FakeClock()
+        nodes = [
+            a_node(name=f"node-{n}", provider_id=f"i-{n}", record=LONG_AGO) for n in range(1, 5)
+        ]
+        self.cluster = FakeCluster(nodes, self.calls, self.clock)
+        self.jobs = FakeJobs(jobs, self.calls)
+        self.events = FakeEvents()
+        ports = {
+            "cluster": self.cluster,
+            "incidents": FakeIncidents(self.calls),
+            "events": self.events,
+            "clock": self.clock,
+            **({"leadership": leadership} if leadership else {}),
+        }
+        self.node_loop = NodeReconciler(
+            NodePorts(provider=FakeProvider(self.calls), **ports), POLICY.nodes
+        )
+        self.job_ports = JobPorts(jobs=self.jobs, **ports)
+        self.restart()
+
+    def restart(self) -> None:
+        self.job_loop = JobReconciler(self.job_ports, POLICY)
+
+    def asked(self) -> list[str]:
+        return [line for line in self.calls.made if line.startswith("request_check")]
+
+    def suspected(self) -> list[NodeSuspected]:
+        return [event for event in self.events.told if isinstance(event, NodeSuspected)]
+
+
+def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_released() -> None:
+    world = World(dying())
+
+    assert world.job_loop.step() == NOW
+    assert len(world.asked()) == 1
+    assert "put job-1 starting" not in world.calls.made
+    world.job_loop.step()
+    assert "node-1" not in world.jobs.views["job-1"].record.placement
+    for _ in range(3):
+        world.node_loop.step()
+    node = world.cluster.nodes["node-1"]
+    assert (node.record.phase, node.request) == (Phase.CHECKING, None)
+    assert node.record.course.reason == Reason.JOBS_KEEP_FAILING
+
+    world.cluster.change("node-1", check=CheckResult(passed=True, ended_at=NOW))
+    world.node_loop.step()
+    world.restart()
+    world.job_loop.step()
+
+    assert world.cluster.nodes["node-1"].record.phase is Phase.SCHEDULABLE
+    assert len(world.asked()) == 1
+    (event,) = world.suspected()
+    assert (event.node, event.failures, event.is_checked) == ("node-1", 3, True)
+    assert sentence(event) == (
+        "node-1 reports no fault, but 3 failures of jobs within 1d began on it and on no other "
+        "node: job-1 attempt 3, job-1 attempt 2, job-1 attempt 1; it is checked"
+    )
+
+
+def test_where_there_are_no_checks_a_person_is_told_once_and_jobs_go_on() -> None:
+    world = World(dying())
+    world.cluster.can_check = False
+
+    for _ in range(3):
+        world.job_loop.step()
+
+    assert world.cluster.nodes["node-1"].request is None
+    assert world.jobs.views["job-1"].record.phase is JobPhase.RUNNING
+    (event,) = world.suspected()
+    assert sentence(event).endswith("; look at it: there is no deep health check here")
+
+
+def test_failures_of_a_job_that_has_failed_for_good_count_on() -> None:
+    last = Failure(kind=FailureKind.APPLICATION, reason=Reason.RANK_EXITED, at=NOW, node="node-1")
+    spec = {"max_app_retries": 0}
+    first = a_job(JobPhase.STOPPING, spec=spec, record={"failure": last}, ranks=())
+    second = dying(JobPhase.RUNNING, attempts=2)
+    second = replace(second, spec=replace(second.spec, name="job-2"))
+    world = World(first, second)
+    world.clock.time = NOW + timedelta(seconds=1)
+
+    world.job_loop.step()
+    assert world.jobs.views["job-1"].record.phase is JobPhase.FAILED
+    world.job_loop.step()
+
+    (event,) = world.suspected()
+    assert (event.node, event.failures) == ("node-1", 3)
+    world.job_loop.step()
+    assert world.jobs.views["job-2"].record.phase is JobPhase.RUNNING
+
+
+def test_a_request_that_cannot_be_written_is_tried_again_and_stops_no_job() -> None:
+    world = World(dying())
+    world.calls.failing["request_check"] = BackendError("away")
+
+    assert world.job_loop.step() <= NOW + AFTER_ERROR
+    assert world.suspected() == []
+    world.calls.failing.clear()
+    world.job_loop.step()
+
+    assert len(world.suspected()) == 1
+
+
+def test_who_has_lost_the_lead_asks_for_nothing() -> None:
+    world = World(dying(), leadership=FakeLeadership(asked=0))
+
+    world.job_loop.step()
+
+    assert world.asked() == []
+
+
+@given(st.lists(st.sampled_from(["jobs", "nodes", "restart"]), max_size=12))
+def test_in_whatever_order_the_loops_run_the_same_failures_are_asked_about_once(turns) -> None:
+    world = World(dying())
+    for turn in turns:
+        match turn:
+            case "jobs":
+                world.job_loop.step()
+            case "nodes":
+                world.node_loop.step()
+            case "restart":
+                world.restart()
+
+    assert len(world.asked()) <= 1
+    assert {name for name, node in world.cluster.nodes.items() if node.record.course} <= {"node-1"}
+
+
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.WAITING])
+def test_a_job_that_dies_everywhere_sends_no_node_to_a_check(phase) -> None:
+    job = dying(phase)
+    job = replace(
+        job, record=replace(job.record, attempts=(*job.record.attempts, died(4, "node-2")))
+    )
+    world = World(job)
+
+    world.job_loop.step()
+
+    assert world.asked() == []
