@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.detectors.thresholds import EVERY_TYPE, Floors
+from holdfast.detectors.thresholds import EVERY_TYPE, Thresholds, is_ceiling
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import ConfigError
 
 ENOUGH: Final = 20
 """Values below which a low percentile is hardly more than the lowest value."""
 
-_MEASURES: Final = tuple(field.name for field in fields(Floors))
+_MEASURES: Final = tuple(field.name for field in fields(Thresholds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +27,16 @@ class Spread:
     least: float
     median: float
     greatest: float
-    floor: float
-    """The percentile that was asked for."""
+    threshold: float
+    """The percentile that was asked for: from below for a rate, from above for a time."""
 
 
 def spreads(files: Iterable[Path], percentile: float) -> list[Spread]:
     """Gather what nodes measured in checks that they passed.
 
     Args:
-        files: each holds one or more documents of ``holdfast check node --output json``.
+        files: each holds one or more documents that ``holdfast check node`` or ``pair`` printed
+            with ``--output json``.
         percentile: in per cent.
 
     Raises:
@@ -60,7 +61,8 @@ def as_toml(found: Sequence[Spread]) -> str:
     lines: list[str] = []
     for kind in dict.fromkeys(one.instance_type for one in found):
         lines.append(f"[thresholds.{json.dumps(kind)}]")
-        lines += [f"{one.measure} = {one.floor!r}" for one in found if one.instance_type == kind]
+        of_kind = (one for one in found if one.instance_type == kind)
+        lines += [f"{one.measure} = {one.threshold!r}" for one in of_kind]
         lines.append("")
     return "\n".join(lines)
 
@@ -78,7 +80,7 @@ def _values(path: Path) -> Iterator[tuple[str, str, float]]:
     for document in _documents(text):
         parts = document.get("parts") if isinstance(document, dict) else None
         if not isinstance(parts, list):
-            raise ValueError("expected the output of holdfast check node --output json")
+            raise ValueError("expected the output of holdfast check node or pair --output json")
         for part in parts:
             if isinstance(part, dict) and part.get("outcome") == Outcome.PASSED:
                 yield from _measured(document, part.get("measured") or {})
@@ -118,5 +120,5 @@ def _spread(kind: str, measure: str, values: Sequence[float], percentile: float)
         least=values[0],
         median=at_percentile(values, 50),
         greatest=values[-1],
-        floor=at_percentile(values, percentile),
+        threshold=at_percentile(values, 100 - percentile if is_ceiling(measure) else percentile),
     )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TextIO
 
-from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.model.deep_checks import Outcome, PartResult
 from holdfast.model.health import Remedy
 
@@ -22,7 +22,7 @@ class CheckLog:
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
-    def begun(self, name: str, plan: Plan, left: timedelta) -> None:  # noqa: ARG002 - not logged
+    def begun(self, name: str, plan: Work, left: timedelta) -> None:  # noqa: ARG002 - not logged
         """See ``Watcher.begun``."""
         program, *options = plan.argv
         if name in _STRESS:
@@ -47,6 +47,8 @@ def _lines(result: PartResult) -> Iterator[str]:
         return
     if result.name == "dcgm":
         yield _dcgm(result)
+    if result.name == "efa-loopback":
+        yield from _loopback(result)
     match result.name:
         case "cpu" | "memory" | "disk":
             yield f"{Path(result.command[0]).name} {word}{why}"
@@ -54,10 +56,18 @@ def _lines(result: PartResult) -> Iterator[str]:
             yield f"GpuPci Count check {word}{why}"
         case "nccl" if result.outcome is Outcome.PASSED:
             yield f"Nccl test successful. Summary: {_measured(result)}"
-        case "dcgm" if result.outcome is Outcome.PASSED:
+        case "dcgm" | "efa-loopback" if result.outcome is Outcome.PASSED:
             return
         case name:
             yield f"{name} check {word}{why}"
+
+
+def _loopback(result: PartResult) -> Iterator[str]:
+    bad = {finding.device for finding in result.findings}
+    for device, said in result.facts.items():
+        word = "unknown" if result.outcome is Outcome.UNKNOWN else "passed"
+        word = "failed" if device in bad else word
+        yield f"EFA Loopback check {word} for device: {device} . Output summary is {said}"
 
 
 def _measured(result: PartResult) -> str:

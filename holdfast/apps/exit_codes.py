@@ -1,4 +1,7 @@
-"""How every ``holdfast`` process ends, for scripts to act on."""
+"""How every ``holdfast`` process ends, for scripts to act on.
+
+``holdfast nodes shell`` and ``holdfast slurm supervise`` end as what they have run.
+"""
 
 from enum import IntEnum
 

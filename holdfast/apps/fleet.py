@@ -12,7 +12,7 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault, Finding
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheckStatus, HealthStatus
-from holdfast.model.nodes import Breaker, Course, NodeView, PastFault, Phase
+from holdfast.model.nodes import Breaker, CheckResult, Course, NodeView, PastFault, Phase
 from holdfast.model.requests import Request
 
 NO_RUN: Final = "no run is going on; start one with: holdfast run -- COMMAND"
@@ -71,8 +71,20 @@ class NodeStatus:
     faults: tuple[Fault, ...]
     notices: tuple[Finding, ...]
     history: tuple[PastFault, ...]
+    checks: tuple[CheckResult, ...]
+    """Its last deep health checks, oldest first."""
+
     incidents: tuple[str, ...]
     """Names of its incidents, oldest first."""
+
+    group: str = ""
+    """The instance group that it belongs to; empty if that is not known."""
+
+    instance_type: str = ""
+    """As its cloud calls it; empty if that is not known."""
+
+    created_at: datetime | None = None
+    """Since when the cluster has it; None if that is not known."""
 
 
 def node_status(
@@ -105,7 +117,9 @@ def node_status(
         faults=view.faults,
         notices=notices,
         history=record.history,
+        checks=record.checks,
         incidents=incidents,
+        group=view.group,
     )
 
 

@@ -1,95 +1,75 @@
-"""Jobs as people are shown them: what the run remembers, and what the job says itself."""
+"""The jobs of runs on this machine: what the run remembers, and what the job says itself."""
 
+import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
 
 from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.adapters.local.store import RunRecord
+from holdfast.apps.fleet import NotFound
+from holdfast.apps.job_fleet import Attempt, JobStatus, JobStory, Told, attempts_of
 from holdfast.apps.run.summary import lost_steps
-from holdfast.apps.runs import KnownRun
-from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord, JobSpec
+from holdfast.apps.runs import KnownRun, find_run, open_runs
+from holdfast.engine.wording import sentence
+from holdfast.kit.serial import from_plain
+from holdfast.model import events
+from holdfast.model.jobs import JobRecord, JobSpec
 
 INTERRUPTED: Final = "interrupted"
 """What is said of a job that was not at its end when its Holdfast was killed."""
 
+_EVENTS: Final = {
+    kind.name: kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, events.Event)
+}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt of a job, over or not."""
 
-    attempt: int
-    placement: tuple[str, ...]
-    """Node names in the order of the node ranks."""
+@dataclass(frozen=True, slots=True)
+class LocalJobs:
+    """The ``Jobs`` of all runs, those that ended included."""
 
-    started_at: datetime
-    stopped_at: datetime | None
-    """None while it runs, and if Holdfast was killed before it ended."""
+    home: Path
 
-    first_step: int | None
-    last_step: int | None
-    lost_steps: int | None
-    """Steps that the next attempt did again; None where that is not known."""
+    def jobs(self) -> list[JobStatus]:
+        """See ``Jobs.jobs``."""
+        with open_runs(self.home, ended=True) as known:
+            jobs = (job_status(run) for run in known if run.has_job)
+            return sorted(jobs, key=lambda job: job.started_at)
 
-    kind: str = ""
-    """Whose failure ended it; empty if none did."""
+    def describe(self, job: str) -> JobStory:
+        """See ``Jobs.describe``."""
+        with self._run(job) as run:
+            told = tuple(_told(entry) for entry in run.store.events())
+            return JobStory(status=job_status(run), told=told)
 
-    reason: str = ""
-    node: str = ""
-    evidence: str = ""
-    incident_id: str = ""
-    logs: tuple[str, ...]
-    """The log file of each node rank."""
+    def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:
+        """See ``Jobs.cancel``."""
+        with self._run(job) as run:
+            status = job_status(run)
+            if run.job()[1].phase.is_final or not run.is_active:
+                raise NotFound(f"{job} does not run any more: it is {status.phase}")
+            confirm(status)
+            run.store.cancel_job(job)
+            run.wake()
+            return status
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     @property
-    def lasted(self) -> timedelta | None:
-        """From its start to its end."""
-        return None if self.stopped_at is None else self.stopped_at - self.started_at
+    def none_yet(self) -> str:
+        """See ``Jobs.none_yet``."""
+        return "There was no run yet; start one with: holdfast run -- COMMAND"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
-    """The job of one run."""
-
-    name: str
-    is_active: bool
-    """Whether its run goes on."""
-
-    phase: str
-    """A ``JobPhase``, or ``INTERRUPTED``."""
-
-    phase_since: datetime
-    reason: str
-    """Why it waits, or how it ended."""
-
-    command: str
-    """As a person would type it."""
-
-    pid: int
-    """Process of the run's Holdfast, while ``is_active``."""
-
-    started_at: datetime
-    nodes: int
-    attempt: int
-    placement: tuple[str, ...]
-    """Node names in the order of the node ranks of the present or last attempt."""
-
-    step: int | None
-    """The last step that it reported; None where it reports none."""
-
-    hardware_retries: int
-    max_retries: int
-    app_retries: int
-    max_app_retries: int
-    grace: timedelta
-    cancel_requested: bool
-    directory: str
-    checkpoint_dir: str
-    """Empty while the run is only beginning."""
-
-    attempts: tuple[Attempt, ...]
+    @contextlib.contextmanager
+    def _run(self, job: str) -> Iterator[KnownRun]:
+        with open_runs(self.home, ended=True) as known:
+            yield find_run(job, known)
 
 
 def job_status(run: KnownRun) -> JobStatus:
@@ -132,39 +112,31 @@ def job_status(run: KnownRun) -> JobStatus:
 
 
 def _attempts(run: KnownRun, spec: JobSpec, record: JobRecord) -> Iterator[Attempt]:
-    over = record.attempts
-    is_over = record.attempt == (over[-1].attempt if over else 0)
+    attempts = attempts_of(record)
+    is_over = len(attempts) == len(record.attempts)
     progress = Progress() if is_over else read_progress(run.directory.progress(record.attempt))
-    resumed_from = [*(one.first_step for one in over[1:]), progress.first]
-    for one, step in zip(over, resumed_from, strict=False):
-        yield _attempt(run, spec, one, lost_steps(one, step))
-    if not is_over:
-        present = AttemptRecord(
-            attempt=record.attempt,
-            placement=record.placement,
-            started_at=record.started_at or record.phase_since,
-            stopped_at=record.phase_since,
-            first_step=progress.first,
-            last_step=progress.last,
-            failure=record.failure if record.phase is JobPhase.STOPPING else None,
-        )
-        yield replace(_attempt(run, spec, present, None), stopped_at=None)
+    resumed_from = [*(one.first_step for one in record.attempts[1:]), progress.first]
+    for over, one, step in zip(record.attempts, attempts, resumed_from, strict=False):
+        yield replace(one, lost_steps=lost_steps(over, step), logs=_logs(run, spec, one))
+    for one in attempts[len(record.attempts) :]:
+        logs = _logs(run, spec, one)
+        yield replace(one, first_step=progress.first, last_step=progress.last, logs=logs)
 
 
-def _attempt(run: KnownRun, spec: JobSpec, one: AttemptRecord, lost: int | None) -> Attempt:
-    failure = one.failure
-    return Attempt(
-        attempt=one.attempt,
-        placement=one.placement,
-        started_at=one.started_at,
-        stopped_at=one.stopped_at,
-        first_step=one.first_step,
-        last_step=one.last_step,
-        lost_steps=lost,
-        kind=failure.kind if failure else "",
-        reason=failure.reason if failure else "",
-        node=failure.node if failure else "",
-        evidence=failure.evidence if failure else "",
-        incident_id=failure.incident_id if failure else "",
-        logs=tuple(str(run.directory.log(one.attempt, rank)) for rank in range(spec.nodes)),
-    )
+def _logs(run: KnownRun, spec: JobSpec, one: Attempt) -> tuple[str, ...]:
+    return tuple(str(run.directory.log(one.attempt, rank)) for rank in range(spec.nodes))
+
+
+def event_told(entry: dict[str, Any], tell: Callable[[datetime, events.Event], None]) -> None:
+    """Tell of an event of ``LocalStore.events``; one of another release is left out."""
+    kind = _EVENTS.get(entry["event"])
+    if kind is not None:
+        tell(datetime.fromisoformat(entry["at"]), from_plain(kind, entry))
+
+
+def _told(entry: dict[str, Any]) -> Told:
+    """One event in the words of a person; one of another release by its name."""
+    kind = _EVENTS.get(entry["event"])
+    said = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
+    at = datetime.fromisoformat(entry["at"])
+    return Told(at=at, event=entry["event"], message=said, details=entry)

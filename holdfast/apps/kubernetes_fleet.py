@@ -1,6 +1,7 @@
 """The nodes of a Kubernetes cluster, as commands see them."""
 
 import os
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from holdfast.adapters.kubernetes.heartbeats import Heartbeats
 from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.kubeconfig import find_server
 from holdfast.adapters.kubernetes.nodes import Conventions, NodeState, trimmed
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.views import heard, is_managed, leaving_view, node_view, record_of
 from holdfast.adapters.kubernetes.wishes import ask, hold
@@ -22,6 +24,8 @@ from holdfast.model.requests import Request
 
 NAMESPACE = "HOLDFAST_NAMESPACE"
 """Environment variable: where the controller keeps its state, if not in ``holdfast``."""
+
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
@@ -46,7 +50,7 @@ class KubernetesFleet:
         self._memory = ClusterMemory(api, namespace, lambda: None)
         self._heartbeats = Heartbeats(api, namespace)
         self._incidents = KubernetesIncidents(api)
-        self._conventions = Conventions()
+        self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -127,7 +131,12 @@ class KubernetesFleet:
         heard_at = renewed_at or heard(state, word, record, now, None)
         view = node_view(state, word, record, heard_at=heard_at)
         notices = word.report.notices if word.report is not None else ()
-        return node_status(view, run=self._name, notices=notices, incidents=incidents)
+        status = node_status(view, run=self._name, notices=notices, incidents=incidents)
+        return replace(
+            status,
+            instance_type=state.labels.get(_INSTANCE_TYPE, ""),
+            created_at=state.created_at,
+        )
 
     def _leaving(
         self,

@@ -13,6 +13,7 @@ from holdfast.model.errors import ConfigError, HoldfastError, StorageFull
 LIGHT: Final = {
     "agent": "holdfast.apps.agent",
     "_node": "holdfast.adapters.local.node_process",
+    "slurm supervise": "holdfast.apps.slurm_supervisor",
 }
 """Processes that run on every node: they start without click and rich."""
 
@@ -31,8 +32,8 @@ def run(argv: Sequence[str]) -> int:
     Every module named here has ``main(argv) -> int``. What it raises is put into words on
     standard error; the traceback is shown with ``HOLDFAST_DEBUG=1`` only.
     """
-    is_light = bool(argv) and argv[0] in LIGHT
-    module, rest = (LIGHT[argv[0]], argv[1:]) if is_light else (_COMMANDS, argv)
+    words = next((name.split() for name in LIGHT if _begins_with(argv, name.split())), [])
+    module, rest = LIGHT.get(" ".join(words), _COMMANDS), argv[len(words) :]
     try:
         code = import_module(module).main(rest)
         _flush()  # while its failure can still be told
@@ -41,6 +42,10 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return int(code)
+
+
+def _begins_with(argv: Sequence[str], words: list[str]) -> bool:
+    return list(argv[: len(words)]) == words
 
 
 def _answer(error: Exception) -> int:

@@ -38,6 +38,7 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
     holds = run.store.holds()
     incidents = run.store.list_incidents()
     ranks = {node: rank for rank, node in enumerate(run.placement)}
+    groups = run.store.node_groups()
     return [
         _status(
             run,
@@ -45,6 +46,7 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
                 name=name,
                 provider_id=provider_id,
                 record=record,
+                group=groups.get(name, ""),
                 boot_id=_text(run.directory.node(name).boot_id),
                 request=requests.get(name),
                 held=holds.get(name, ""),
@@ -90,7 +92,9 @@ def _status(
         faults=faults,
         notices=report.notices if report is not None else (),
         history=record.history,
+        checks=record.checks,
         incidents=incidents,
+        group=view.group,
     )
 
 

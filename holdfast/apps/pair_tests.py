@@ -1,17 +1,49 @@
 """Tests of pairs of nodes in rounds, until it is known which node or link is bad."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Final
 
 from holdfast.adapters.host.commands import run_command
-from holdfast.decisions.pairing import Localization, Pair, PairTest, localize, next_pairs
+from holdfast.adapters.host.pairs.contract import FAMILY
+from holdfast.decisions.pairing import (
+    CLEARED,
+    Localization,
+    Pair,
+    PairTest,
+    localize,
+    next_pairs,
+)
+from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
 from holdfast.model.errors import BackendError
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
 
-Ask = Callable[[Pair], bool]
-"""Tests a pair; whether it passed."""
+PART: Final = "pairs"
+"""The part of a node's check that all its tests with others make up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairAnswer:
+    """What a test of a pair said."""
+
+    passed: bool | None
+    """None if it says nothing: a tool is missing, or a node had no time."""
+
+    why: str = ""
+    """If it did not pass, as far as it is known."""
+
+    parts: tuple[PartResult, ...] = ()
+
+
+Ask = Callable[[Pair], PairAnswer]
+"""Tests a pair."""
+
+Answers = Sequence[tuple[Pair, PairAnswer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +51,13 @@ class PairsResult:
     """What became of all rounds."""
 
     rounds: int
-    tests: tuple[PairTest, ...]
+    answers: tuple[tuple[Pair, PairAnswer], ...]
     found: Localization
+
+    @property
+    def tests(self) -> tuple[PairTest, ...]:
+        """The tests that said something."""
+        return _tests(self.answers)
 
 
 def run_rounds(
@@ -29,7 +66,7 @@ def run_rounds(
     *,
     rounds: int,
     at_once: int,
-    told: Callable[[int, Sequence[PairTest]], None],
+    told: Callable[[int, Answers], None],
 ) -> PairsResult:
     """Test pairs until more tests would hardly change anything, for ``rounds`` at most.
 
@@ -38,23 +75,27 @@ def run_rounds(
         ask: tests a pair; called from several threads.
         rounds: the most of them.
         at_once: how many pairs are tested at the same time; those of one round share no node.
-        told: is given the number of a round, from 1, and its tests.
+        told: is given the number of a round, from 1, and what was said.
+
+    Raises:
+        BackendError: no test of a round said anything.
 
     """
-    tests: list[PairTest] = []
+    answers: list[tuple[Pair, PairAnswer]] = []
     number = 0
     with ThreadPoolExecutor(at_once) as threads:
-        while number < rounds and not localize(nodes, tests).is_settled:
+        while number < rounds and not localize(nodes, _tests(answers)).is_settled:
             number += 1
-            pairs = next_pairs(nodes, tests)
-            answers = list(threads.map(ask, pairs))
-            made = [
-                PairTest(nodes=pair, passed=passed)
-                for pair, passed in zip(pairs, answers, strict=True)
-            ]
+            pairs = next_pairs(nodes, _tests(answers))
+            made = list(zip(pairs, threads.map(ask, pairs), strict=True))
             told(number, made)
-            tests += made
-    return PairsResult(rounds=number, tests=tuple(tests), found=localize(nodes, tests))
+            if not _tests(made):
+                pair, answer = made[0]
+                raise BackendError(f"no pair could be tested: {' and '.join(pair)}: {answer.why}")
+            answers += made
+    return PairsResult(
+        rounds=number, answers=tuple(answers), found=localize(nodes, _tests(answers))
+    )
 
 
 def by_command(argv: Sequence[str], timeout: timedelta) -> Ask:
@@ -66,8 +107,74 @@ def by_command(argv: Sequence[str], timeout: timedelta) -> Ask:
     return partial(_ask, tuple(argv), timeout)
 
 
-def _ask(argv: Sequence[str], timeout: timedelta, pair: Pair) -> bool:
+def node_checks(
+    result: PairsResult, *, instance_type: str, started_at: datetime, now: datetime
+) -> tuple[NodeCheck, ...]:
+    """What all tests together say of each node."""
+    return tuple(
+        NodeCheck(
+            node=node,
+            instance_type=instance_type,
+            level=Level.QUICK,
+            started_at=started_at,
+            parts=(_part(node, result, now),),
+        )
+        for node in result.found.nodes
+    )
+
+
+def _part(node: str, result: PairsResult, now: datetime) -> PartResult:
+    own = [answer for pair, answer in result.answers if node in pair]
+    made = [answer for answer in own if answer.passed is not None]
+    failed = sum(not answer.passed for answer in made)
+    belief = result.found.nodes[node]
+    detail = f"{failed} of {len(made)} tests with others failed; bad with {belief:.1%}"
+    is_bad = node in result.found.bad_nodes
+    outcome = Outcome.FAILED if is_bad else Outcome.UNKNOWN
+    if belief <= CLEARED and not result.found.has_common_cause:
+        outcome = Outcome.PASSED
+    return PartResult(
+        name=PART,
+        outcome=outcome,
+        detail=detail,
+        measured=_medians(own),
+        findings=(_finding(node, detail, now),) if is_bad else (),
+    )
+
+
+def _medians(answers: Sequence[PairAnswer]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    for answer in answers:
+        for part in answer.parts:
+            for name, value in part.measured.items():
+                values.setdefault(name, []).append(value)
+    return {name: statistics.median(found) for name, found in values.items()}
+
+
+def _finding(node: str, detail: str, now: datetime) -> Finding:
+    """HyperPod replaces a node that fails its NCCL test ("Encountered FaultyInstance")."""
+    return Finding(
+        family=FAMILY,
+        condition=Condition.NETWORK,
+        reason=Reason.PAIR_FAILED,
+        severity=Severity.FATAL,
+        remedy=Remedy.REPLACE,
+        message=f"{node}: {detail}",
+        observed_at=now,
+    )
+
+
+def _tests(answers: Answers) -> tuple[PairTest, ...]:
+    return tuple(
+        PairTest(nodes=pair, passed=answer.passed)
+        for pair, answer in answers
+        if answer.passed is not None
+    )
+
+
+def _ask(argv: Sequence[str], timeout: timedelta, pair: Pair) -> PairAnswer:
     try:
-        return run_command([*argv, *pair], timeout=timeout).status == 0
-    except BackendError:
-        return False
+        result = run_command([*argv, *pair], timeout=timeout)
+    except BackendError as error:
+        return PairAnswer(passed=False, why=str(error))
+    return PairAnswer(passed=result.status == 0, why=f"it ended with {result.status}")

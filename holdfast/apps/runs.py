@@ -38,11 +38,28 @@ class KnownRun:
         return self.directory.name
 
     def job(self) -> tuple[JobSpec, JobRecord, bool]:
-        """Its job as in ``LocalStore.jobs``."""
-        return next(iter(self.store.jobs().values()))
+        """Its job as in ``LocalStore.jobs``.
+
+        Raises:
+            NotFound: it is a cluster that was given none yet.
+
+        """
+        for job in self.store.jobs().values():
+            return job
+        raise NotFound(
+            f"the cluster {self.name} has no job yet; start one with: holdfast run --cluster "
+            f"{self.name} -- COMMAND"
+        )
+
+    @property
+    def has_job(self) -> bool:
+        """Whether there is a job, over or not."""
+        return bool(self.store.jobs())
 
     def placement(self) -> tuple[str, ...]:
         """The node of each rank that runs now, by node rank; empty while none does."""
+        if not self.has_job:
+            return ()
         _, record, _ = self.job()
         return record.placement if self.is_active and record.phase in _ON_NODES else ()
 
@@ -94,6 +111,8 @@ class KnownRun:
         if not self.is_active:
             return "the run has ended"
         count = len(self.placement())
+        if not self.has_job:
+            return "the cluster has no job"
         if count == 0:
             return f"the job is {self.job()[1].phase}"
         return f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
@@ -126,7 +145,7 @@ def open_runs(
                 continue
             try:
                 store = stack.enter_context(contextlib.closing(LocalStore(run.state)))
-                if store.jobs():
+                if store.jobs() or run.is_cluster:
                     opened.append(KnownRun(run, store, is_active))
             except BackendError as error:
                 if name is not None:

@@ -13,11 +13,22 @@ from holdfast.apps.fleet import NodeStatus, incidents_by_node, node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
-from holdfast.model.requests import Request, Verb
+from holdfast.model.requests import Request
 
 
 def connect(state_dir: Path | None) -> "SlurmFleet":
     """Find a cluster by what its controller keeps.
+
+    Raises:
+        ConfigError: no controller has run with that directory.
+        BackendError: it cannot be read.
+
+    """
+    return SlurmFleet(open_store(state_dir))
+
+
+def open_store(state_dir: Path | None) -> SlurmStore:
+    """What a controller keeps.
 
     Raises:
         ConfigError: no controller has run with that directory.
@@ -30,7 +41,7 @@ def connect(state_dir: Path | None) -> "SlurmFleet":
             f"--state-dir: there is no {path}; give the state_dir of the controller's table slurm,"
             " on the machine where it runs"
         )
-    return SlurmFleet(SlurmStore(path))
+    return SlurmStore(path)
 
 
 class SlurmFleet:
@@ -88,8 +99,6 @@ class SlurmFleet:
 
     def ask(self, node: str, request: Request) -> str:
         """See ``Fleet.ask``."""
-        if request.verb is Verb.DEEP_CHECK:
-            return f"there is no deep health check on Slurm; {node} stays as it is"
         self._store.ask(node, request)
         return ""
 

@@ -65,7 +65,7 @@ def test_the_configuration_wins_over_the_machine(tmp_path: Path) -> None:
     part = replace(config, expected=given.expected)
 
     assert node_equipment(given, at_once=True) == Equipment(
-        gpus=0, efa=8, possible_efa=8, neuron_devices=16, at_once=True
+        gpus=0, efa=8, possible_efa=8, neuron_devices=16, neuron_cores=32, at_once=True
     )
     assert node_equipment(part, at_once=False).gpus == 0
 

@@ -115,3 +115,18 @@ def test_no_more_than_the_percentile_is_below_the_floor(values, percentile) -> N
     assert floor in values
     below = sum(value < floor for value in values)
     assert below <= len(values) * percentile / 100
+
+
+def test_a_time_is_bounded_from_above_and_a_rate_from_below(baseline) -> None:
+    pairs = [
+        {"outcome": "passed", "measured": {"pair_tcp_us": value, "pair_tcp_mb_per_s": value}}
+        for value in range(1, 101)
+    ]
+
+    code, out, _ = baseline(
+        json.dumps({"instance_type": "p5.48xlarge", "parts": pairs}),
+        options=("--percentile", "2", "-o", "toml"),
+    )
+
+    assert code == 0
+    assert out.splitlines()[1:] == ["pair_tcp_mb_per_s = 2.0", "pair_tcp_us = 98.0"]

@@ -12,7 +12,7 @@ from holdfast.adapters.host.machine import Machine
 from holdfast.apps.clock import SystemClock
 from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT
 from holdfast.detectors.judgement import whole
-from holdfast.detectors.thresholds import Floors
+from holdfast.detectors.thresholds import Thresholds
 from holdfast.model.deep_checks import Level, Outcome
 
 HANGS = (sys.executable, "-c", "import time; open('left', 'w').close(); time.sleep(60)")
@@ -23,10 +23,11 @@ def part(folder: Path, argv: tuple[str, ...], *, if_hung: str, directory: Path |
     target = Target(
         machine=Machine(),
         equipment=UNKNOWN_EQUIPMENT,
-        floors=Floors(),
+        thresholds=Thresholds(),
         level=Level.QUICK,
         stress_time=timedelta(seconds=1),
         disk=folder,
+        fabric_provider="efa",
     )
     plan = Plan(
         argv=argv,

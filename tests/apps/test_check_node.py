@@ -301,6 +301,16 @@ def test_the_level_is_that_of_the_diagnosis(node, level, number) -> None:
     assert result["parts"]["dcgm"]["facts"]["level"] == number
 
 
+def test_a_tool_that_may_not_do_its_work_is_told_with_its_words(node) -> None:
+    words = "stress-ng: error: cannot lock memory: Operation not permitted"
+    node.tool("stress-ng", f"import sys; print({words!r}, file=sys.stderr); sys.exit(3)")
+
+    code, outcome, detail = node.part("cpu")
+
+    assert (code, outcome) == (0, "unknown")
+    assert detail.startswith(f"it ended with 3: {words}; ")
+
+
 def test_a_tool_that_is_killed_says_nothing(node) -> None:
     a_p5(node)
     node.tool("dcgmi", "os.kill(os.getpid(), 9)")
@@ -400,6 +410,33 @@ def test_bad_input_ends_with_2_or_says_what_cannot_be_written(node, options) -> 
     assert run(node.argv(*options)) in (1, 2)
 
 
+def test_checks_go_by_the_names_that_sagemaker_has_for_them(node, capfd) -> None:
+    def made(*options: str) -> list[str]:
+        assert run(node.argv("--dry-run", *options)) == 0
+        return [line.split(":")[0] for line in capfd.readouterr().out.splitlines()]
+
+    both = made("--check", "InstanceStress", "--check", "InstanceConnectivity")
+
+    assert made("--check", "InstanceConnectivity") == ["efa-loopback", "nccl", "nccom"]
+    assert set(made("--check", "InstanceStress")) == set(both) - {"efa-loopback", "nccl", "nccom"}
+    assert both == made()
+
+
+def test_whoever_begins_a_check_names_its_kinds_in_the_environment(
+    node, capfd, monkeypatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_CHECK_KINDS", "InstanceStress InstanceConnectivity")
+    assert run(node.argv("--dry-run")) == 0
+    both = capfd.readouterr().out
+
+    monkeypatch.setenv("HOLDFAST_CHECK_KINDS", "InstanceConnectivity")
+    assert run(node.argv("--dry-run")) == 0
+    one = [line.split(":")[0] for line in capfd.readouterr().out.splitlines()]
+
+    assert "cpu:" in both
+    assert one == ["efa-loopback", "nccl", "nccom"]
+
+
 def test_only_and_skip_choose(node) -> None:
     healthy(node)
 
@@ -429,7 +466,7 @@ def test_the_last_line_says_what_failed(node, capfd) -> None:
     assert lines[-1] == "failed: neuron: neuron-ls shows 15 devices, and there should be 16"
 
     assert run(node.argv("--skip", "neuron")) == 0
-    assert capfd.readouterr().out.splitlines()[-1] == "passed: 3 passed, 5 skipped"
+    assert capfd.readouterr().out.splitlines()[-1] == "passed: 3 passed, 7 skipped"
 
 
 def test_the_log_has_the_lines_of_hyperpod(node) -> None:

@@ -2,14 +2,18 @@ import errno
 import json
 import os
 import pty
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from holdfast import __version__
@@ -22,6 +26,7 @@ from holdfast.apps.cli.output import (
     format_table,
     output_option,
     print_details,
+    print_next,
     print_rows,
     yes_option,
 )
@@ -47,6 +52,25 @@ def test_every_command_explains_itself(name: str) -> None:
     assert done.returncode == ExitCode.OK
     assert b"usage" in done.stdout.lower()
     assert done.stderr == b""
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, f"{path} {name}")
+
+
+def test_no_help_shows_how_it_is_marked_up() -> None:
+    found = dict(commands(cli, "holdfast"))
+    texts = {path: one.get_help(click.Context(one, info_name=path)) for path, one in found.items()}
+
+    assert len(found) > len(COMMANDS)
+    assert [path for path, text in texts.items() if "\\b" in text or "\b" in text] == []
 
 
 def test_help_lists_every_command_and_loads_none() -> None:
@@ -302,6 +326,28 @@ def test_json_holds_the_whole_things(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out) == [{"name": "a", "phase": "x", "note": "n"}]
 
 
+def test_yaml_holds_what_json_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([Thing("a", "x: y")], COLUMNS, output=Output.YAML, empty="none")
+
+    assert capsys.readouterr().out == '- name: a\n  phase: "x: y"\n  note: ""\n'
+
+
+@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+def test_documents_that_come_one_by_one_are_told_apart(
+    output: Output, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        print_next(Thing(name, "x"), output)
+
+    read = capsys.readouterr().out
+    found = (
+        list(yaml.safe_load_all(read))
+        if output is Output.YAML
+        else [json.loads(line) for line in read.splitlines()]
+    )
+    assert [one["name"] for one in found] == ["a", "b"]
+
+
 def test_no_rows_are_a_sentence_for_people_and_an_empty_array_for_programs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -325,19 +371,45 @@ def test_text_of_a_log_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[s
     assert len(out.splitlines()) == 2
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 60])
+@pytest.mark.parametrize("width", [7, 10, 20, 30, 40, 60])
 def test_a_table_fits_the_terminal(width: int) -> None:
     lines = format_table(["id", "name", "message"], [["1", "n" * 30, "m" * 90]], width=width)
 
-    assert max(map(len, lines)) <= max(width, 2 + 2 + 8 + 2 + 8)
+    assert max(map(len, lines)) <= width
     assert "…" in lines[1]
+
+
+def test_what_matters_least_is_cut_first_and_a_name_last() -> None:
+    titles, row = ["name", "note", "message"], ["n" * 30, "o" * 20, "m" * 20]
+
+    def cut(width: int) -> list[int]:
+        line = format_table(titles, [row], width=width, minor=[1, 2])[1]
+        return [len(cell) for cell in line.split("  ")]
+
+    assert cut(64) == [30, 15, 15]
+    assert cut(50) == [30, 8, 8]
+    assert cut(40) == [20, 8, 8]
+    assert cut(28) == [8, 8, 8]
+    assert cut(20) == [8, 4, 4]
+    assert cut(15) == [8, 1, 2]
+    line = format_table(titles, [row], width=60, minor=[2])[1]
+    assert [len(cell) for cell in line.split("  ")] == [30, 18, 8]
+    assert cut(10) == [4, 1, 1]
+
+
+def test_rows_are_told_apart_as_long_as_anything_else_can_be_cut() -> None:
+    titles, row = ["node", "phase", "health"], ["n" * 28, "p" * 11, "h" * 11]
+
+    line = format_table(titles, [row], width=40)[1]
+
+    assert [len(cell) for cell in line.split("  ")] == [20, 8, 8]
 
 
 def test_what_fits_is_not_cut() -> None:
     rows = [["abcdefghi", "abcdefghi"]]
 
     assert format_table(["id", "name"], rows, width=20)[1] == "abcdefghi  abcdefghi"
-    assert format_table(["id", "name"], rows, width=19)[1] == "abcdefg…  abcdefghi"
+    assert format_table(["id", "name"], rows, width=19)[1] == "abcdefghi  abcdefg…"
 
 
 def on_terminal(environment: dict[str, str], output: Output = Output.TABLE) -> str:
@@ -428,3 +500,68 @@ def test_on_a_terminal_the_person_decides() -> None:
     refused = asked_on_terminal(b"n\n")
     assert "destroyed" not in refused.stdout
     assert "Nothing was changed." in refused.stderr
+
+
+PLAYED_ELSEWHERE = {"holdfast agent", "holdfast slurm supervise"}
+"""These read their command line themselves: they start without click."""
+
+
+def leaves() -> dict[str, click.Command]:
+    found = dict(commands(cli, "holdfast"))
+    return {path: one for path, one in found.items() if not isinstance(one, click.Group)}
+
+
+def examples_in(path: str, command: click.Command) -> list[list[str]]:
+    """The command lines, in words, that a command's help shows beside its prose."""
+    text = command.get_help(click.Context(command, info_name=path)).split("\n", 1)[1]
+    lines = re.findall(r"^(?: {4}(?! )|  +\S+:  ).*?(holdfast [a-z].*)$", text, re.MULTILINE)
+    return [shlex.split(re.split(r" [|>&]|   |\)", line)[0]) for line in lines]
+
+
+def is_called(path: str, words: list[str]) -> bool:
+    return words[: len(path.split())] == path.split()
+
+
+@pytest.mark.parametrize("path", sorted(leaves().keys() - PLAYED_ELSEWHERE))
+def test_every_command_has_an_example(path: str) -> None:
+    own = "holdfast nodes check" if path == "holdfast check deep" else path
+
+    assert any(is_called(own, words) for words in examples_in(path, leaves()[path]))
+
+
+def test_every_example_is_a_command_line_that_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").touch()
+    known = leaves()
+    for path in sorted(known.keys() - PLAYED_ELSEWHERE):
+        for words in examples_in(path, known[path]):
+            meant = max((one for one in known if is_called(one, words)), key=len, default="")
+            assert meant, f"{path} shows {words}"
+            if meant not in PLAYED_ELSEWHERE:
+                with known[meant].make_context(meant, words[len(meant.split()) :]) as context:
+                    assert context.params.keys()
+
+
+def names_of(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+LISTED = {"list", "describe", "show"}
+
+
+def test_whatever_is_listed_or_described_comes_in_every_form_and_can_be_watched() -> None:
+    for path, command in leaves().items():
+        if path.split()[-1] in LISTED and path != "holdfast check show":
+            [form] = [one for one in command.params if one.name == "output"]
+            assert isinstance(form.type, click.Choice)
+            assert list(form.type.choices) == ["table", "wide", "json", "yaml"], path
+            assert "--watch" in names_of(command), path
+
+
+def test_what_asks_before_it_acts_can_be_answered_and_tried_in_advance() -> None:
+    asking = [one for one in leaves().values() if "--yes" in names_of(one)]
+
+    assert asking
+    assert all("--dry-run" in names_of(one) for one in asking)

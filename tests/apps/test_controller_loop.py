@@ -191,20 +191,20 @@ def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
     metrics = ControllerMetrics("prod", Alone(), [])
     away = a_platform(is_ready=lambda: False, troubles=lambda: ["nobody answers"])
 
-    served = pages(metrics, away)
+    served = pages(metrics, away, tuple)
 
     assert served["/healthz"]().status == 200
     assert served["/readyz"]() == Page("the cluster was not read yet: nobody answers\n", 503)
-    assert pages(metrics, a_platform())["/readyz"]().status == 200
+    assert pages(metrics, a_platform(), tuple)["/readyz"]().status == 200
 
 
 def test_metrics_of_the_platform_are_served_with_the_others() -> None:
-    served = pages(
-        ControllerMetrics("prod", Alone(), []), a_platform(families=lambda: ["mine 1\n"])
-    )
+    metrics = ControllerMetrics("prod", Alone(), [])
+    served = pages(metrics, a_platform(families=lambda: ["mine 1\n"]), lambda: ["jobs 2\n"])
 
     text = served["/metrics"]().text
     assert "mine 1\n" in text
+    assert "jobs 2\n" in text
     assert "process_resident_memory_bytes" in text
 
 

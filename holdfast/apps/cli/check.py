@@ -3,8 +3,12 @@
 import click
 
 from holdfast.apps.cli.check_baseline import baseline
+from holdfast.apps.cli.check_job import epilog, health, prolog
 from holdfast.apps.cli.check_node import node
+from holdfast.apps.cli.check_pair import pair, serve
 from holdfast.apps.cli.check_pairs import pairs
+from holdfast.apps.cli.check_show import show
+from holdfast.apps.cli.node_requests import check as deep
 
 
 @click.group()
@@ -12,5 +16,7 @@ def check() -> None:
     """Put load on nodes before they take work, and judge how they bear it."""
 
 
-for _command in (node, pairs, baseline):
+for _command in (node, pair, serve, pairs, baseline, prolog, epilog, health):
     check.add_command(_command)
+check.add_command(show)
+check.add_command(deep, "deep")

@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from holdfast.apps.check_baseline import ENOUGH, Spread, as_toml, spreads
+from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import Column, Output, print_rows
 
 _TOML: Final = "toml"
@@ -16,10 +17,14 @@ _COLUMNS: Final = (
     Column[Spread](title="least", cell=lambda one: f"{one.least:.4g}"),
     Column[Spread](title="median", cell=lambda one: f"{one.median:.4g}"),
     Column[Spread](title="greatest", cell=lambda one: f"{one.greatest:.4g}"),
-    Column[Spread](title="floor", cell=lambda one: f"{one.floor:.4g}"),
+    Column[Spread](title="threshold", cell=lambda one: f"{one.threshold:.4g}"),
 )
 
 
+@examples(
+    "holdfast check baseline results/*.json --percentile 5",
+    "holdfast check baseline results/*.json --output toml",
+)
 @click.command()
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
@@ -29,12 +34,12 @@ _COLUMNS: Final = (
     type=click.FloatRange(0, 50),
     default=1.0,
     show_default=True,
-    help="The share of the nodes, in per cent, that may be below the floor.",
+    help="The share of the nodes, in per cent, that may be worse than the threshold.",
 )
 @click.option(
     "-o",
     "--output",
-    type=click.Choice([Output.TABLE.value, _TOML, Output.JSON.value]),
+    type=click.Choice([Output.TABLE.value, _TOML, Output.JSON.value, Output.YAML.value]),
     default=Output.TABLE.value,
     show_default=True,
     help="In which form to print; toml is for --config of the next checks.",
@@ -42,14 +47,14 @@ _COLUMNS: Final = (
 def baseline(files: tuple[Path, ...], percentile: float, output: str) -> None:
     """Set thresholds from what nodes measured in checks that they passed.
 
-    FILE holds what  holdfast check node --output json  printed, once or many times.
+    FILE holds what  holdfast check node  or  pair  printed with --output json, once or many times.
     """
     found = spreads(files, percentile)
     for one in found:
         if one.count < ENOUGH:
             click.echo(
                 f"holdfast: {one.instance_type}: {one.measure} has {one.count} values; "
-                f"a floor wants {ENOUGH} or more",
+                f"a threshold wants {ENOUGH} or more",
                 err=True,
             )
     if output == _TOML:

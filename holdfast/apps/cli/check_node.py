@@ -13,37 +13,73 @@ from typing import Final
 
 import click
 
-from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.adapters.host.deep_checks.table import ROWS
+from holdfast.adapters.telemetry.check_summary import summary_of, summary_text
 from holdfast.apps.check_config import CheckConfig
 from holdfast.apps.check_log import CheckLog
+from holdfast.apps.check_stream import append_results
 from holdfast.apps.cli.check_progress import TimeLeft
 from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.output import Column, Output, output_option, print_json, print_rows
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.output import (
+    LISTS,
+    Column,
+    is_document,
+    output_option,
+    print_document,
+    print_rows,
+)
+from holdfast.apps.cli.stream_option import stream_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.node_check import Course, Watcher, check_node, lay_out
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
-from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import (
+    KINDS_VARIABLE,
+    RESULT_VARIABLE,
+    CheckSummary,
+    Level,
+    NodeCheck,
+    Outcome,
+    PartResult,
+)
+from holdfast.model.names import DeepCheck
 
 _SHORTEST: Final = timedelta(seconds=1)
 _NAME: Final = click.Choice([row.name for row in ROWS])
 
-_COLUMNS: Final = (
+COLUMNS: Final = (
     Column[PartResult](title="check", cell=lambda part: part.name),
     Column[PartResult](title="result", cell=lambda part: part.outcome),
     Column[PartResult](
         title="took",
         cell=lambda part: format_duration(timedelta(seconds=part.took_s)) if part.command else None,
     ),
-    Column[PartResult](title="measured", cell=lambda part: _numbers(part.measured)),
-    Column[PartResult](title="detail", cell=lambda part: part.detail.replace("\n", " ")),
+    Column[PartResult](title="measured", cell=lambda part: _numbers(part.measured), minor=True),
+    Column[PartResult](
+        title="detail", cell=lambda part: part.detail.replace("\n", " "), minor=True
+    ),
     Column[PartResult](title="command", cell=lambda part: shlex.join(part.command), wide=True),
 )
 
+result_option = click.option(
+    "--result",
+    "result_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar=RESULT_VARIABLE,
+    show_envvar=True,
+    help="Write what was found and measured to this file, as one line of JSON.",
+)
 
+
+@examples(
+    "holdfast check node",
+    "holdfast check node --level standard --skip memory",
+    "holdfast check node --dry-run --output wide",
+)
 @click.command()
 @click.option(
     "--level",
@@ -51,6 +87,15 @@ _COLUMNS: Final = (
     default=Level.QUICK.value,
     show_default=True,
     help="quick: minutes, DCGM level 2; standard: up to an hour, level 3; long: level 4.",
+)
+@click.option(
+    "--check",
+    "kinds",
+    type=click.Choice([kind.value for kind in DeepCheck]),
+    multiple=True,
+    envvar=KINDS_VARIABLE,
+    show_envvar=True,
+    help="Make the checks that SageMaker calls so; may be repeated.  [default: all]",
 )
 @click.option("--only", type=_NAME, multiple=True, help="Make this check; may be repeated.")
 @click.option("--skip", type=_NAME, multiple=True, help="Leave this check out; may be repeated.")
@@ -75,11 +120,14 @@ _COLUMNS: Final = (
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append what happens, in the form of HyperPod's log of deep health checks.",
 )
+@stream_option
+@result_option
 @click.option("--dry-run", is_flag=True, help="Show what would be run, and run nothing.")
-@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+@output_option(*LISTS)
 def node(  # noqa: PLR0913 - one parameter for each option
     *,
     level: str,
+    kinds: tuple[str, ...],
     only: tuple[str, ...],
     skip: tuple[str, ...],
     config_file: Path | None,
@@ -87,6 +135,8 @@ def node(  # noqa: PLR0913 - one parameter for each option
     stress_time: timedelta | None,
     strict: bool,
     log_file: Path | None,
+    stream_file: Path | None,
+    result_file: Path | None,
     dry_run: bool,
     output: str,
 ) -> int:
@@ -100,19 +150,28 @@ def node(  # noqa: PLR0913 - one parameter for each option
     if stress_time is not None and stress_time < _SHORTEST:
         raise click.UsageError("--stress-time must be at least 1s")
     config = _config(config_file, instance_type)
-    course = lay_out(config, Level(level), names=_names(only, skip), stress_time=stress_time)
+    course = lay_out(config, Level(level), names=_names(kinds, only, skip), stress_time=stress_time)
     if dry_run:
         _show(course)
         return ExitCode.OK
     result = _run(course, log_file)
-    if output == Output.JSON:
-        print_json({**to_plain(result), "outcome": result.outcome})
+    if stream_file is not None:
+        append_results(stream_file, [result], SystemClock().now())
+    if result_file is not None:
+        write_result(result_file, summary_of(result, summary(result)))
+    if is_document(output):
+        print_document({**to_plain(result), "outcome": result.outcome}, output)
     else:
-        print_rows(result.parts, _COLUMNS, output=output, empty="")
+        print_rows(result.parts, COLUMNS, output=output, empty="")
         click.echo(summary(result))
     is_good = result.outcome is Outcome.PASSED if strict else result.outcome is not Outcome.FAILED
     has_doubts = strict and any(part.outcome is Outcome.UNKNOWN for part in result.parts)
     return ExitCode.OK if is_good and not has_doubts else ExitCode.FAILED
+
+
+def write_result(file: Path, said: CheckSummary) -> None:
+    """Tell whoever began a check how it ended."""
+    file.write_text(f"{summary_text(said)}\n", encoding="utf-8")
 
 
 def summary(result: NodeCheck) -> str:
@@ -125,7 +184,7 @@ def summary(result: NodeCheck) -> str:
     counts = ", ".join(f"{len(parts)} {outcome}" for outcome, parts in by_outcome.items() if parts)
     if result.outcome is Outcome.PASSED:
         return f"passed: {counts}"
-    return f"nothing was checked: {counts}; the details say what to install"
+    return f"nothing was checked: {counts}; the details say why"
 
 
 def _config(path: Path | None, instance_type: str | None) -> CheckConfig:
@@ -136,10 +195,16 @@ def _config(path: Path | None, instance_type: str | None) -> CheckConfig:
         raise click.UsageError(str(error)) from error
 
 
-def _names(only: Collection[str], skip: Collection[str]) -> list[str]:
-    names = [row.name for row in ROWS if row.name in (only or [row.name]) and row.name not in skip]
+def _names(kinds: Collection[str], only: Collection[str], skip: Collection[str]) -> list[str]:
+    names = [
+        row.name
+        for row in ROWS
+        if (not kinds or row.kind in kinds)
+        and (not only or row.name in only)
+        and row.name not in skip
+    ]
     if not names:
-        raise click.UsageError("--only and --skip leave no check to be made")
+        raise click.UsageError("--check, --only and --skip leave no check to be made")
     return names
 
 
@@ -149,7 +214,7 @@ def _numbers(measured: Mapping[str, float]) -> str:
 
 def _show(course: Course) -> None:
     for name, plan in course.steps:
-        if isinstance(plan, Plan):
+        if isinstance(plan, Work):
             click.echo(f"{name}: {shlex.join(plan.argv)}  (about {format_duration(plan.takes)})")
         else:
             click.echo(f"{name}: skipped: {plan.why}")
@@ -162,12 +227,12 @@ def _run(course: Course, log_file: Path | None) -> NodeCheck:
             watchers.append(CheckLog(stack.enter_context(log_file.open("a", encoding="utf-8"))))
         if sys.stderr.isatty():
             watchers.append(stack.enter_context(TimeLeft()))
-        stack.enter_context(_ending_by_signal())
+        stack.enter_context(ending_by_signal())
         return check_node(course, _All(watchers), SystemClock())
 
 
 @contextmanager
-def _ending_by_signal() -> Iterator[None]:
+def ending_by_signal() -> Iterator[None]:
     """SIGTERM ends this process the way an error does: with it, the tool that it runs."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -186,7 +251,7 @@ class _All:
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self._watchers = watchers
 
-    def begun(self, name: str, plan: Plan, left: timedelta) -> None:
+    def begun(self, name: str, plan: Work, left: timedelta) -> None:
         for watcher in self._watchers:
             watcher.begun(name, plan, left)
 

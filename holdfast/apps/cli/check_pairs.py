@@ -3,14 +3,31 @@
 import shutil
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
+from typing import Final
 
 import click
 
+from holdfast.adapters.host.pairs.launched import LAUNCHED
+from holdfast.adapters.host.pairs.table import PARTS
+from holdfast.apps.check_stream import append_results
+from holdfast.apps.cli.check_pair import (
+    config_option,
+    load,
+    read_token,
+    token_option,
+)
 from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.output import Output, output_option, print_json
+from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
+from holdfast.apps.cli.stream_option import stream_option
+from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.pair_tests import PairsResult, by_command, run_rounds
-from holdfast.decisions.pairing import PairTest
+from holdfast.apps.pair_runners import Launcher, Served, Wanted, with_port
+from holdfast.apps.pair_tests import Answers, Ask, PairsResult, by_command, node_checks, run_rounds
+from holdfast.model.deep_checks import NodeCheck
+
+_SERVE: Final = "serve"
+_NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 
 
 @click.command()
@@ -36,41 +53,105 @@ from holdfast.decisions.pairing import PairTest
     show_default=True,
     help="Pairs that are tested at the same time.",
 )
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@output_option(Output.TABLE, Output.JSON)
-def pairs(
+@click.option(
+    "--test",
+    "tests",
+    type=click.Choice(_NAMES),
+    multiple=True,
+    help="Make this test of each pair, instead of COMMAND; may be repeated.",
+)
+@click.option(
+    "--on",
+    type=click.Choice(["slurm", "mpi", _SERVE]),
+    help="Who starts --test: srun, mpirun, or  holdfast check serve  on every node.",
+)
+@click.option(
+    "--launch-option",
+    "options",
+    multiple=True,
+    help="One more option for srun or mpirun, such as --reservation=NAME; may be repeated.",
+)
+@config_option
+@token_option
+@stream_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@output_option(*RESULTS)
+def pairs(  # noqa: PLR0913 - one parameter for each option
     *,
     nodes: str,
     rounds: int,
     timeout: timedelta,
     at_once: int,
+    tests: tuple[str, ...],
+    on: str | None,
+    options: tuple[str, ...],
+    config_file: Path | None,
+    token_file: Path | None,
+    stream_file: Path | None,
     command: tuple[str, ...],
     output: str,
 ) -> int:
-    r"""Find the bad node or link among many, also one that misbehaves half of the time.
+    """Find the bad node or link among many, also one that misbehaves half of the time.
 
-    COMMAND tests two nodes, whose names are added as its last arguments, and ends with 0 if they
-    are good together. Pairs of a round share no node and are tested at the same time.
+    Pairs are tested with --test, or with COMMAND: it is given two names as its last arguments, and
+    ends with 0 if they are good together. Pairs of a round share no node and are tested at the same
+    time.
 
     \b
+      holdfast check pairs --nodes n1,n2,n3,n4 --test nccl --on slurm --config check.toml
       holdfast check pairs --nodes n1,n2,n3,n4 -- ./nccl-on-two-nodes.sh
 
     Twelve rounds of 64 nodes find 99 of 100 bad nodes that make half of their tests fail.
 
-    Exits with 0 if nothing is bad, with 1 if something is, or the cause is common to all.
-    """
-    names = _names(nodes)
-    if shutil.which(command[0]) is None:
-        raise click.UsageError(f"cannot find {command[0]}, which is to test the pairs")
-    ask = by_command(command, timeout)
+    Exits with 0 if nothing is bad, with 1 if something is, the cause is common to all, or no test
+    said anything.
+    """  # noqa: D301 - click keeps the lines after it
+    names, config = _names(nodes), load(config_file)
+    if bool(tests) == bool(command) or bool(tests) != (on is not None):
+        raise click.UsageError("give a COMMAND, or --test and --on")
+    wanted = Wanted(
+        tests=tests, config=config, config_file=config_file, timeout=timeout, options=options
+    )
+    ask = _ask(wanted, command, on, token_file, names)
+    clock = SystemClock()
+    started_at = clock.now()
     result = run_rounds(names, ask, rounds=rounds, at_once=at_once, told=_tell)
-    if output == Output.JSON:
-        print_json(_plain(result))
+    now = clock.now()
+    checks = node_checks(
+        result, instance_type=config.instance_type or "", started_at=started_at, now=now
+    )
+    if stream_file is not None:
+        append_results(stream_file, checks, now)
+    if is_document(output):
+        print_document(_plain(result, checks), output)
     else:
         click.echo("\n".join(_sentences(result)))
     found = result.found
     is_good = not (found.bad_nodes or found.bad_links or found.has_common_cause)
     return ExitCode.OK if is_good else ExitCode.FAILED
+
+
+def _ask(
+    wanted: Wanted,
+    command: tuple[str, ...],
+    on: str | None,
+    token_file: Path | None,
+    names: Sequence[str],
+) -> Ask:
+    if on is None:
+        if shutil.which(command[0]) is None:
+            raise click.UsageError(f"cannot find {command[0]}, which is to test the pairs")
+        return by_command(command, wanted.timeout)
+    if on != _SERVE:
+        return Launcher(wanted, on)
+    if launched := [name for name in wanted.tests if name in LAUNCHED]:
+        raise click.UsageError(f"--test {launched[0]} needs --on slurm or --on mpi")
+    try:
+        for name in names:
+            with_port(name)
+    except ValueError as error:
+        raise click.UsageError(f"--nodes: {error}") from error
+    return Served(wanted, read_token(token_file))
 
 
 def _names(text: str) -> list[str]:
@@ -80,10 +161,15 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _tell(number: int, tests: Sequence[PairTest]) -> None:
-    failed = [" and ".join(test.nodes) for test in tests if not test.passed]
+def _tell(number: int, answers: Answers) -> None:
+    failed = [" and ".join(pair) for pair, answer in answers if answer.passed is False]
+    silent = [(pair, answer) for pair, answer in answers if answer.passed is None]
     what = f"failed: {', '.join(failed)}" if failed else "all passed"
-    click.echo(f"round {number}: {len(tests)} pairs, {what}", err=True)
+    if silent:
+        what = f"failed: {', '.join(failed) or 'none'}; without a result: {len(silent)}"
+    click.echo(f"round {number}: {len(answers)} pairs, {what}", err=True)
+    for pair, answer in silent:
+        click.echo(f"  {' and '.join(pair)}: {answer.why}", err=True)
 
 
 def _sentences(result: PairsResult) -> list[str]:
@@ -105,7 +191,7 @@ def _sentences(result: PairsResult) -> list[str]:
     return [*(bad or [f"No node or link can be blamed {after}."]), f"Most suspicious: {doubts}"]
 
 
-def _plain(result: PairsResult) -> dict[str, object]:
+def _plain(result: PairsResult, checks: Sequence[NodeCheck]) -> dict[str, object]:
     found = result.found
     return {
         "rounds": result.rounds,
@@ -115,4 +201,6 @@ def _plain(result: PairsResult) -> dict[str, object]:
         "is_settled": found.is_settled,
         "nodes": found.nodes,
         "tests": result.tests,
+        "answers": [{"nodes": pair, "answer": answer} for pair, answer in result.answers],
+        "checks": checks,
     }

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.kit.units import format_duration
 from holdfast.model.deep_checks import PartResult
 
@@ -36,7 +36,7 @@ class TimeLeft:
         """Give it back."""
         self._progress.stop()
 
-    def begun(self, name: str, plan: Plan, left: timedelta) -> None:  # noqa: ARG002 - as it is told
+    def begun(self, name: str, plan: Work, left: timedelta) -> None:  # noqa: ARG002 - as it is told
         """See ``Watcher.begun``."""
         self._task = self._progress.add_task(name, total=left.total_seconds())
 

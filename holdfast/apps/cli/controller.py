@@ -23,10 +23,12 @@ Examples:
   holdfast controller --platform kubernetes --config controller.toml
   holdfast controller --dry-run --once          what would be done now with this cluster
   holdfast controller --listen :20258           serve metrics on all addresses
+
 \b
 Without --kubeconfig: $KUBECONFIG, ~/.kube/config, or the service account of the pod.
 ENABLE_RECOVERY=false in the environment, as AWS's Neuron guide has it, marks nodes and repairs
 none; true repairs them. It wins over node_recovery in the file.
+
 \b
 Exit codes:
   0 ended by SIGTERM or Ctrl-C    1 the cluster cannot be read (--once)
@@ -34,10 +36,13 @@ Exit codes:
 """
 
 
-class _Address(click.ParamType[ListenAddress]):
+class Address(click.ParamType[ListenAddress]):
+    """``host:port``, or a port of the loopback address."""
+
     name = "[host:]port"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See ``click.ParamType.convert``."""
         try:
             return ListenAddress.parse(value)
         except ValueError as error:
@@ -60,7 +65,7 @@ class _Address(click.ParamType[ListenAddress]):
 @click.option("--context", help="Of the kubeconfig.  [default: its current one]")
 @click.option(
     "--listen",
-    type=_Address(),
+    type=Address(),
     help="Where /metrics, /healthz and /readyz are served.  [default: 127.0.0.1:20258]",
 )
 @click.option("--log", type=click.Choice([one.value for one in LogFormat]), help="Form of the log.")

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.cli.output import Output, format_table, output_option, print_json_line
+from holdfast.apps.cli.output import Output, format_table, output_option, print_next
 from holdfast.apps.demo.demo import DemoSettings, DemoStopped, play
 from holdfast.apps.demo.outcome import Outcome, timeline
 from holdfast.apps.exit_codes import ExitCode
@@ -19,10 +19,12 @@ Examples:
   holdfast demo
   holdfast demo --torch                   the same with PyTorch DDP under torchrun
   holdfast demo --output json             the last line is one JSON object
+
 \b
 While it runs, from a second terminal:
   holdfast nodes list --watch
   holdfast incidents list
+
 \b
 Exit codes: 0 the weights are the same, 1 they are not, 2 something is missing, 130 Ctrl-C
 """
@@ -77,7 +79,7 @@ def demo(
         is_interrupt = stopped.signum == signal.SIGINT
         return ExitCode.INTERRUPTED if is_interrupt else ExitCode.TERMINATED
     if output == Output.JSON:
-        print_json_line(outcome)
+        print_next(outcome, output)
     else:
         _print(outcome)
     return ExitCode.OK if outcome.ok else ExitCode.FAILED

@@ -10,6 +10,8 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.telemetry.log_follower import LogFollower
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.output import dry_run_option
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import BackendError, ConfigError
 
@@ -26,6 +28,12 @@ def export() -> None:
     """Ship what an agent says."""
 
 
+@examples(
+    "holdfast export cloudwatch --log agent.log --cluster ml --cluster-id abc123 "
+    "--instance-group gpu --instance-id i-0592464924bd45322",
+    "holdfast export cloudwatch --log agent.log --cluster ml --cluster-id abc123 "
+    "--instance-group gpu --instance-id i-0592464924bd45322 --dry-run",
+)
 @export.command("cloudwatch")
 @click.option(
     "--log",
@@ -41,6 +49,7 @@ def export() -> None:
 @click.option("--endpoint-url", help="Another address than that of AWS.")
 @click.option("--metrics/--no-metrics", default=True, help="Whether to publish metrics, too.")
 @click.option("--once", is_flag=True, help="Ship what is there and end.")
+@dry_run_option
 @click.option(
     "--position",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -52,6 +61,7 @@ def cloudwatch(
     *,
     metrics: bool,
     once: bool,
+    dry_run: bool,
     region: str | None,
     endpoint_url: str | None,
     **names: str,
@@ -67,7 +77,7 @@ def cloudwatch(
 
     Exits with 0 on --once, with 1 if CloudWatch did not take all then.
     """
-    if once and not log.exists():
+    if (once or dry_run) and not log.exists():
         raise ConfigError(f"there is no log {log}; holdfast agent --json-log {log} writes it")
     adapter = _adapter()
     instance = adapter.Instance(
@@ -76,9 +86,14 @@ def cloudwatch(
         group=names["instance_group"],
         instance_id=names["instance_id"],
     )
+    position_file = position or log.with_name(f".{log.name}.cloudwatch")
+    if dry_run:
+        with closing(LogFollower(log, position_file)) as follower:
+            count = len(follower.read())
+        click.echo(f"would ship {count} lines to {instance.log_group}, {instance.log_stream}")
+        return ExitCode.OK
     target = adapter.CloudWatch(instance, region=region, endpoint_url=endpoint_url)
     shipments = [target.put_lines, *([target.put_metrics] if metrics else [])]
-    position_file = position or log.with_name(f".{log.name}.cloudwatch")
     with closing(LogFollower(log, position_file)) as follower:
         while True:
             lines = follower.read() if once else insist(follower.read)

@@ -7,13 +7,17 @@ from typing import Any, Final
 
 import click
 
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.known_names import incident_ids
 from holdfast.apps.cli.output import (
+    LISTS,
     Column,
     Output,
     age,
+    is_document,
     output_option,
     print_details,
-    print_json,
+    print_document,
     print_rows,
 )
 from holdfast.apps.cli.sections import print_section
@@ -70,30 +74,36 @@ def incidents() -> None:
     """Read what happened to nodes and how long it took to repair them."""
 
 
+@examples(
+    "holdfast incidents list", "holdfast incidents list --platform kubernetes --output wide --watch"
+)
 @incidents.command("list")
 @where_options("Of this run.  [default: of all]")
 @watch_option
-@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+@output_option(*LISTS)
 def list_incidents(*, watch: bool, output: str, **values: Any) -> None:
     """List the incidents of all runs, or of a cluster, the newest last."""
     where = taken(values)
     show(lambda: _cases(where), lambda cases: _print(cases, output), watch=watch)
 
 
+@examples("holdfast incidents show 030405.678", "holdfast incidents show 030405.678 --output yaml")
 @incidents.command("show")
-@click.argument("incident_id", metavar="ID")
+@click.argument("incident_id", metavar="ID", shell_complete=incident_ids)
 @where_options("Of this run.  [default: of all]")
-@output_option(Output.TABLE, Output.JSON)
-def show_incident(*, incident_id: str, output: str, **values: Any) -> None:
+@watch_option
+@output_option(*LISTS)
+def show_incident(*, incident_id: str, watch: bool, output: str, **values: Any) -> None:
     """Tell the whole course of an incident.
 
     Of its ID any part will do that no other incident has, such as what "list" shows.
     """
-    case = _find(incident_id, _cases(taken(values)))
-    if output == Output.JSON:
-        print_json(case.plain())
-    else:
-        _describe(case)
+    where = taken(values)
+    show(
+        lambda: _find(incident_id, _cases(where)),
+        lambda case: _describe(case, output),
+        watch=watch,
+    )
 
 
 def _cases(where: Where) -> list[_Case]:
@@ -126,8 +136,8 @@ def _find(text: str, cases: Sequence[_Case]) -> _Case:
 
 
 def _print(cases: list[_Case], output: str) -> None:
-    if output == Output.JSON:
-        print_json([case.plain() for case in cases])
+    if is_document(output):
+        print_document([case.plain() for case in cases], output)
         return
     now = SystemClock().now()
     is_wide = output == Output.WIDE
@@ -147,7 +157,10 @@ def _print(cases: list[_Case], output: str) -> None:
     print_rows(cases, columns, output=output, empty="There was no incident.")
 
 
-def _describe(case: _Case) -> None:
+def _describe(case: _Case, output: str) -> None:
+    if is_document(output):
+        print_document(case.plain(), output)
+        return
     incident = case.incident
     print_details(
         [
@@ -171,7 +184,7 @@ def _describe(case: _Case) -> None:
             title="since detected", cell=lambda point: _seconds(point.at - incident.detected_at)
         ),
     ]
-    print_section("Course", list(_course(incident)), points)
+    print_section("Course", list(_course(incident)), points, output=output)
     touches: list[Column[JobTouch]] = [
         Column(title="job", cell=lambda touch: touch.job),
         Column(title="attempt", cell=lambda touch: touch.attempt),
@@ -180,7 +193,7 @@ def _describe(case: _Case) -> None:
         Column(title="resumed", cell=lambda touch: _time(touch.resumed_at)),
         Column(title="down", cell=_down),
     ]
-    print_section("Jobs", incident.jobs, touches)
+    print_section("Jobs", incident.jobs, touches, output=output)
 
 
 @dataclass(frozen=True, slots=True)

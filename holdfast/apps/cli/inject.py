@@ -13,8 +13,10 @@ import click
 
 from holdfast.adapters.local import faults
 from holdfast.adapters.local.layout import NodeDir, default_home
+from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.inject_dcgm import inject_dcgm
-from holdfast.apps.cli.output import Output, output_option, print_json
+from holdfast.apps.cli.known_names import node_names
+from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import NotFound, find_node
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
@@ -106,7 +108,7 @@ def inject() -> None:
 
 def _target_options(command: F) -> F:
     for option in (
-        output_option(Output.TABLE, Output.JSON),
+        output_option(*RESULTS),
         click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing."),
         click.option("--run", metavar="RUN", help="The run it belongs to, if several go on."),
         click.option(
@@ -115,13 +117,21 @@ def _target_options(command: F) -> F:
             help="What the run was started with, so that the right effect is expected.",
         ),
         click.option(
-            "--node", metavar="NODE", required=True, help="Its name, instance id or rank."
+            "--node",
+            metavar="NODE",
+            required=True,
+            help="Its name, instance id or rank.",
+            shell_complete=node_names,
         ),
     ):
         command = option(command)
     return command
 
 
+@examples(
+    "holdfast inject xid 74 --node 0",
+    "holdfast inject xid 79 --node i-0123 --device 0000:c3:00",
+)
 @inject.command("xid")
 @click.argument("code", type=click.IntRange(min=1))
 @_target_options
@@ -139,6 +149,10 @@ def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> 
     _report(f"xid {code}", (line,), _Order(**order))
 
 
+@examples(
+    "holdfast inject sxid 20034 --node 0",
+    "holdfast inject sxid 12028 --node 0 --severity non-fatal",
+)
 @inject.command("sxid")
 @click.argument("code", type=click.IntRange(min=10000, max=99999))
 @click.option(
@@ -164,6 +178,7 @@ def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.
     """The command for faults that are nothing but what the kernel says of them."""
     usual = next(iter(kinds))
 
+    @examples(f"holdfast inject {family} {usual} --node 0")
     @click.command(family)
     @click.argument("kind", type=click.Choice(list(kinds), case_sensitive=False), default=usual)
     @_target_options
@@ -209,6 +224,7 @@ def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
     _print(injected, order)
 
 
+@examples("holdfast inject kill-rank --node 1")
 @inject.command("kill-rank")
 @_target_options
 def inject_kill_rank(**order: Any) -> None:
@@ -216,6 +232,7 @@ def inject_kill_rank(**order: Any) -> None:
     _strike(_KILL_RANK, _Order(**order))
 
 
+@examples("holdfast inject power-off --node 1", "holdfast inject power-off --node 1 --dry-run")
 @inject.command("power-off")
 @_target_options
 def inject_power_off(**order: Any) -> None:
@@ -223,6 +240,7 @@ def inject_power_off(**order: Any) -> None:
     _strike(_POWER_OFF, _Order(**order))
 
 
+@examples("holdfast inject hang --node 1", "holdfast inject hang --node 1 --rank-only")
 @inject.command("hang")
 @_target_options
 @click.option("--rank-only", is_flag=True, help="Stop the rank alone; the node's agent goes on.")
@@ -352,8 +370,8 @@ def _checked_message(message: str) -> str:
 
 
 def _print(injected: Injected, order: _Order) -> None:
-    if order.output == Output.JSON:
-        print_json(injected)
+    if is_document(order.output):
+        print_document(injected, order.output)
         return
     would = "would have" if injected.dry_run else "has"
     if injected.kernel:

@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from holdfast.adapters.host.commands import run_command
-from holdfast.apps.cli.output import Output, output_option, print_json
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
 from holdfast.model.errors import BackendError, ConfigError
 
 _TIMEOUT: Final = timedelta(seconds=30)
@@ -34,12 +35,13 @@ class _Injected:
     """What DCGM said; empty if it was not asked."""
 
 
+@examples("holdfast inject dcgm xid 79 --gpu 3 --dry-run")
 @click.command("dcgm")
 @click.argument("fault", type=click.Choice(list(_FIELDS)))
 @click.argument("code", type=click.IntRange(min=1), required=False)
 @click.option("--gpu", type=click.IntRange(min=0), default=0, show_default=True, help="Its number.")
 @click.option("--dry-run", is_flag=True, help="Print the command, do not run it.")
-@output_option(Output.TABLE, Output.JSON)
+@output_option(*RESULTS)
 def inject_dcgm(*, fault: str, code: int | None, gpu: int, dry_run: bool, output: str) -> None:
     """Have DCGM show a fault of a GPU of this machine.
 
@@ -49,8 +51,8 @@ def inject_dcgm(*, fault: str, code: int | None, gpu: int, dry_run: bool, output
     argv = _command(fault, code, gpu)
     answer = "" if dry_run else _run(argv)
     injected = _Injected(fault=fault, command=shlex.join(argv), dry_run=dry_run, answer=answer)
-    if output == Output.JSON:
-        print_json(injected)
+    if is_document(output):
+        print_document(injected, output)
         return
     click.echo(f"{'Would run' if dry_run else 'Ran'}: {injected.command}")
     if answer:

@@ -12,6 +12,8 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.adapters.local.lock import is_held
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.known_names import job_names
 from holdfast.apps.fleet import NotFound
 from holdfast.apps.runs import KnownRun, find_run, open_runs
 
@@ -42,8 +44,11 @@ class _Log:
             self.offset = start_of_last(file, lines)
 
 
+@examples(
+    "holdfast jobs logs llama --follow", "holdfast jobs logs llama --rank 3 --attempt 2 --tail 100"
+)
 @click.command("logs")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @click.option(
     "--rank", default=0, show_default=True, metavar="N", help="Node rank whose output to print."
 )

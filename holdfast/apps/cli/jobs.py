@@ -1,4 +1,4 @@
-"""``holdfast jobs``: the jobs of all runs on this machine, those that ended included."""
+"""``holdfast jobs``: the jobs of all runs on this machine, or of a cluster, ended ones included."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -6,105 +6,133 @@ from typing import Any
 
 import click
 
-from holdfast.adapters.local.layout import default_home
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.job_doctor import doctor
 from holdfast.apps.cli.job_logs import logs
+from holdfast.apps.cli.known_names import job_names
 from holdfast.apps.cli.output import (
+    LISTS,
+    RESULTS,
     Column,
-    Output,
     age,
     confirm_or_abort,
+    dry_run_option,
+    is_document,
     output_option,
     print_details,
-    print_json,
+    print_document,
     print_rows,
     yes_option,
 )
 from holdfast.apps.cli.sections import print_lines, print_section
 from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.fleet import NotFound
-from holdfast.apps.job_status import INTERRUPTED, Attempt, JobStatus, job_status
-from holdfast.apps.runs import find_run, open_runs
-from holdfast.engine.wording import sentence
-from holdfast.kit.serial import from_plain, to_plain
+from holdfast.apps.job_fleet import Attempt, JobStatus, JobStory, RankStatus, Told
+from holdfast.apps.job_status import INTERRUPTED
+from holdfast.engine.wording import recovery
+from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
-from holdfast.model import events
-
-_EVENTS = {
-    kind.name: kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, events.Event)
-}
 
 
 @click.group()
 def jobs() -> None:
-    """List or describe jobs, read their logs, cancel them.
+    """List or describe jobs, read their logs, find out what keeps them from resuming.
 
-    JOB is the name of a job, which is that of its run.
+    JOB is the name of a job: on this machine that of its run, on Kubernetes
+    KIND/NAMESPACE/NAME, or so much of it that only one is meant.
     """
 
 
 jobs.add_command(logs)
+jobs.add_command(doctor)
 
 
+@examples(
+    "holdfast jobs list",
+    "holdfast jobs list --platform kubernetes --all-namespaces --watch",
+    "holdfast jobs list --platform slurm --output json",
+)
 @jobs.command("list")
+@job_options()
 @watch_option
-@output_option(Output.TABLE, Output.WIDE, Output.JSON)
-def list_jobs(*, watch: bool, output: str) -> None:
-    """List the jobs of all runs, the newest last."""
-    show(_read, lambda statuses: _print(statuses, output), watch=watch)
+@output_option(*LISTS)
+def list_jobs(*, watch: bool, output: str, **values: Any) -> None:
+    """List the jobs of all runs, or those of a cluster that are looked after, the newest last."""
+    where = taken(values)
+    show(lambda: _read(where), lambda listing: _print(*listing, output), watch=watch)
 
 
+@examples(
+    "holdfast jobs describe llama",
+    "holdfast jobs describe pytorchjob/team-a/llama --platform kubernetes",
+)
 @jobs.command("describe")
-@click.argument("job")
-@output_option(Output.TABLE, Output.JSON)
-def describe_job(*, job: str, output: str) -> None:
+@click.argument("job", shell_complete=job_names)
+@job_options()
+@watch_option
+@output_option(*LISTS)
+def describe_job(*, job: str, watch: bool, output: str, **values: Any) -> None:
     """Tell all about a job.
 
-    That is its attempts, why each ended and where it ran, its logs, and what happened.
+    That is its attempts, why each ended and where it ran, how long each restart took, its logs, and
+    what happened.
     """
-    with open_runs(default_home(), ended=True) as known:
-        run = find_run(job, known)
-        status, told = job_status(run), run.store.events()
-    if output == Output.JSON:
-        print_json({**to_plain(status), "events": told})
-    else:
-        _describe(status, told)
+    where = taken(values)
+    show(lambda: _story(job, where), lambda story: _describe(story, output), watch=watch)
 
 
+@examples(
+    "holdfast jobs cancel llama",
+    "holdfast jobs cancel llama --dry-run",
+    "holdfast jobs cancel llama --yes",
+)
 @jobs.command("cancel")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
+@job_options()
 @yes_option
-@output_option(Output.TABLE, Output.JSON)
-def cancel_job(*, job: str, yes: bool, output: str) -> int:
-    """End a job.
+@dry_run_option
+@output_option(*RESULTS)
+def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any) -> int:
+    """End a job of this machine.
 
-    Its ranks get SIGTERM, and SIGKILL after their grace period.
+    Its ranks get SIGTERM, and SIGKILL after their grace period. A job of a cluster is ended as
+    always, by its own commands; this tells which.
     """
-    with open_runs(default_home(), ended=True) as known:
-        run = find_run(job, known)
-        status = job_status(run)
-        spec, record, _ = run.job()
-        if record.phase.is_final or not run.is_active:
-            raise NotFound(f"{job} does not run any more: it is {status.phase}")
-        confirm_or_abort(f"Cancel {job} ({status.phase}, attempt {status.attempt})?", yes=yes)
-        run.store.cancel_job(spec.name)
-        run.wake()
-    if output == Output.JSON:
-        print_json({"job": job, "cancel_requested": True})
+
+    def confirm(status: JobStatus) -> None:
+        if not dry_run:
+            question = f"Cancel {job} ({status.phase}, attempt {status.attempt})?"
+            confirm_or_abort(question, yes=yes)
+            return
+        if is_document(output):
+            print_document({"job": job, "cancel_requested": False}, output)
+        else:
+            click.echo(f"{job}: would be asked to end, in attempt {status.attempt}")
+        raise click.exceptions.Exit(ExitCode.OK)
+
+    with open_jobs(taken(values)) as known:
+        status = known.cancel(job, confirm)
+    if is_document(output):
+        print_document({"job": job, "cancel_requested": True}, output)
     else:
-        click.echo(f"{job}: asked to end; its ranks have {format_duration(spec.grace)} to do so")
+        grace = format_duration(status.grace)
+        click.echo(f"{job}: asked to end; its ranks have {grace} to do so")
     return ExitCode.OK
 
 
-def _read() -> list[JobStatus]:
-    with open_runs(default_home(), ended=True) as known:
-        return sorted((job_status(run) for run in known), key=lambda job: job.started_at)
+def _story(job: str, where: Where) -> JobStory:
+    with open_jobs(where) as known:
+        return known.describe(job)
 
 
-def _print(statuses: list[JobStatus], output: str) -> None:
+def _read(where: Where) -> tuple[list[JobStatus], str]:
+    with open_jobs(where) as known:
+        return known.jobs(), known.none_yet
+
+
+def _print(statuses: list[JobStatus], none_yet: str, output: str) -> None:
     now = SystemClock().now()
     columns: list[Column[JobStatus]] = [
         Column(title="job", cell=lambda job: job.name),
@@ -115,21 +143,22 @@ def _print(statuses: list[JobStatus], output: str) -> None:
         Column(title="hw retries", cell=lambda job: f"{job.hardware_retries}/{job.max_retries}"),
         Column(title="app retries", cell=lambda job: f"{job.app_retries}/{job.max_app_retries}"),
         Column(title="for", cell=lambda job: age(job.phase_since, now)),
-        Column(title="reason", cell=lambda job: job.reason),
+        Column(title="reason", cell=lambda job: job.reason, minor=True),
         Column(title="started", cell=lambda job: f"{age(job.started_at, now)} ago", wide=True),
         Column(title="command", cell=lambda job: job.command, wide=True),
         Column(title="directory", cell=lambda job: job.directory, wide=True),
     ]
-    print_rows(
-        statuses,
-        columns,
-        output=output,
-        empty="There was no run yet; start one with: holdfast run -- COMMAND",
-    )
+    print_rows(statuses, columns, output=output, empty=none_yet)
 
 
-def _describe(job: JobStatus, told: list[dict[str, Any]]) -> None:
+def _describe(story: JobStory, output: str) -> None:
+    if is_document(output):
+        told = [one.plain() for one in story.told]
+        more = {"ranks": to_plain(story.ranks), "events": told}
+        print_document({**to_plain(story.status), **more}, output)
+        return
     now = SystemClock().now()
+    job = story.status
     print_details(_details(job, now))
     columns: list[Column[Attempt]] = [
         Column(title="attempt", cell=lambda one: one.attempt),
@@ -140,15 +169,25 @@ def _describe(job: JobStatus, told: list[dict[str, Any]]) -> None:
         Column(title="failure", cell=lambda one: one.kind),
         Column(title="reason", cell=lambda one: one.reason),
     ]
-    print_section("Attempts", job.attempts, columns)
+    print_section("Attempts", job.attempts, columns, output=output)
     print_lines("Why they ended", [(_name(one), _why(one)) for one in job.attempts if one.kind])
+    print_lines("How long the restarts took", list(_restarts(job)))
     print_lines("Where they ran", [(_name(one), ", ".join(one.placement)) for one in job.attempts])
-    print_lines("Events", [_told(entry, job.started_at) for entry in told])
+    ranks: list[Column[RankStatus]] = [
+        Column(title="rank", cell=lambda one: one.rank),
+        Column(title="node", cell=lambda one: one.node),
+        Column(title="name", cell=lambda one: one.name),
+        Column(title="state", cell=lambda one: one.state),
+        Column(title="detail", cell=lambda one: one.detail, minor=True),
+    ]
+    print_section("Ranks", story.ranks, ranks, output=output)
+    print_lines("Events", [_told(one, job.started_at) for one in story.told])
 
 
 def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Job", job.name
-    yield "Command", job.command
+    if job.command:
+        yield "Command", job.command
     yield "Phase", job.phase
     yield "Since", f"{age(job.phase_since, now)} ago"
     yield "Reason", job.reason or ("asked to end" if job.cancel_requested else "")
@@ -166,8 +205,16 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
             f"{job.app_retries} of {job.max_app_retries} for the application"
         ),
     )
-    yield "Checkpoints", job.checkpoint_dir
-    yield "Logs", f"{job.directory}/logs/attempt-N/rank-N.log"
+    if job.directory:
+        yield "Checkpoints", job.checkpoint_dir
+        yield "Logs", f"{job.directory}/logs/attempt-N/rank-N.log"
+
+
+def _restarts(job: JobStatus) -> Iterator[tuple[str, str]]:
+    """How long it took to go on after each attempt that failed."""
+    for before, one in zip(job.attempts, job.attempts[1:], strict=False):
+        if before.kind:
+            yield _name(one), recovery(before.stopped_in, one.waited, one.started_in)
 
 
 def _lasted(attempt: Attempt) -> str:
@@ -188,9 +235,5 @@ def _why(attempt: Attempt) -> str:
     return f"{where}{attempt.evidence}{incident}"
 
 
-def _told(entry: dict[str, Any], since: datetime) -> tuple[str, str]:
-    """One event in the words of a person; one of another release by its name."""
-    seconds = (datetime.fromisoformat(entry["at"]) - since).total_seconds()
-    kind = _EVENTS.get(entry["event"])
-    said = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
-    return f"{seconds:.2f}s", said
+def _told(one: Told, since: datetime) -> tuple[str, str]:
+    return f"{(one.at - since).total_seconds():.2f}s", one.message

@@ -12,12 +12,16 @@ from typing import Any, Final
 import click
 
 from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.node_wait import Awaited, wait_until_done
 from holdfast.apps.cli.output import (
-    Output,
+    RESULTS,
     confirm_or_abort,
+    dry_run_option,
+    is_document,
     output_option,
-    print_json,
+    print_document,
     yes_option,
 )
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
@@ -25,6 +29,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.fleet import Fleet, NotFound, find_node, only
 from holdfast.model.health import Urgency
+from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request, Verb
 
 Decorator = Callable[[click.Command], click.Command]
@@ -59,6 +64,7 @@ class _Options:
     output: str
     yes: bool = True
     when_idle: bool = False
+    kinds: tuple[str, ...] = ()
 
     @property
     def urgency(self) -> Urgency:
@@ -73,8 +79,11 @@ class _Target:
     """Of the rank that runs on it now."""
 
 
-def _ask(verb: Verb, **values: Any) -> int:
-    options = _Options(where=taken(values), **values)
+def _ask(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: Any) -> int:
+    named = (*node, *filter(None, (one.strip() for one in nodes.split(","))))
+    if not named:
+        raise click.UsageError("name at least one node: as NODE, or with --nodes")
+    options = _Options(where=taken(values), node=named, **values)
     with open_fleets(options.where) as known:
         targets, rejected = _targets(options.node, known)
         if targets and not options.dry_run:
@@ -133,6 +142,7 @@ def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
         requested_at=SystemClock().now(),
         requested_by=_user(),
         urgency=options.urgency,
+        checks=tuple(map(DeepCheck, options.kinds)),
     )
     in_vain = fleet.ask(node, request)
     if in_vain:
@@ -151,12 +161,12 @@ def _effect(verb: Verb, target: _Target, options: _Options) -> str:
 
 
 def _print(wishes: Sequence[Wish], options: _Options) -> None:
-    if options.output == Output.JSON:
-        print_json(wishes)
+    if is_document(options.output):
+        print_document(wishes, options.output)
     for wish in wishes:
         if not wish.is_accepted:
             click.echo(f"holdfast: {wish.node}: {wish.message}", err=True)
-        elif options.output != Output.JSON:
+        elif not is_document(options.output):
             click.echo(f"{wish.node}: {wish.message}")
 
 
@@ -192,22 +202,36 @@ _when_idle: Final = click.option(
 )
 
 
+_kinds: Final = click.option(
+    "--check",
+    "kinds",
+    type=click.Choice([kind.value for kind in DeepCheck]),
+    multiple=True,
+    help="Make the checks that SageMaker calls so; InstanceConnectivity includes tests with other "
+    "nodes.  [default: as configured]",
+)
+
+
 def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Command:
     decorators: tuple[Decorator, ...] = (
-        click.argument("node", metavar="NODE...", nargs=-1, required=True),
+        click.argument("node", metavar="NODE...", nargs=-1, shell_complete=node_names),
+        click.option("--nodes", metavar="NODE,...", default="", help="The same, as one word."),
         where_options("The run they belong to, if several go on."),
         *more,
-        click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing."),
+        dry_run_option,
         click.option("--wait", is_flag=True, help="Wait until the nodes take work again."),
         click.option(
             "--timeout", type=Duration(), default="10m", show_default=True, help="For --wait."
         ),
-        output_option(Output.TABLE, Output.JSON),
+        output_option(*RESULTS),
     )
     command = click.Command(name, callback=partial(_ask, verb), help=text)
     for decorate in decorators:
         command = decorate(command)
-    return command
+    return examples(
+        f"holdfast nodes {name} 0 --wait",
+        f"holdfast nodes {name} gpu-17 gpu-18 --platform slurm --dry-run",
+    )(command)
 
 
 reboot: Final = _command(
@@ -248,6 +272,7 @@ check: Final = _command(
     """,
     _when_idle,
     yes_option,
+    _kinds,
 )
 release: Final = _command(
     "release",
@@ -261,11 +286,12 @@ release: Final = _command(
 )
 
 
+@examples('holdfast nodes hold gpu-17 --why "waits for a new cable"')
 @click.command("hold")
-@click.argument("node", metavar="NODE...", nargs=-1, required=True)
+@click.argument("node", metavar="NODE...", nargs=-1, required=True, shell_complete=node_names)
 @click.option("--why", default="", help="What others read about it.")
 @where_options("The run they belong to, if several go on.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+@dry_run_option
 def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> int:
     """Let no repair of nodes begin.
 
@@ -280,10 +306,11 @@ def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> in
     )
 
 
+@examples("holdfast nodes unhold gpu-17")
 @click.command("unhold")
-@click.argument("node", metavar="NODE...", nargs=-1, required=True)
+@click.argument("node", metavar="NODE...", nargs=-1, required=True, shell_complete=node_names)
 @where_options("The run they belong to, if several go on.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+@dry_run_option
 def unhold(*, node: tuple[str, ...], dry_run: bool, **values: Any) -> int:
     """Let repairs of nodes begin that were held.
 
@@ -319,11 +346,15 @@ def _each(
     return ExitCode.PARTLY_DONE if rejected else ExitCode.OK
 
 
+@examples(
+    "holdfast nodes reset-breaker", "holdfast nodes reset-breaker --platform kubernetes --yes"
+)
 @click.command("reset-breaker")
 @where_options("For this run, if several go on.")
 @yes_option
-@output_option(Output.TABLE, Output.JSON)
-def reset_breaker(*, yes: bool, output: str, **values: Any) -> int:
+@dry_run_option
+@output_option(*RESULTS)
+def reset_breaker(*, yes: bool, dry_run: bool, output: str, **values: Any) -> int:
     """Let repairs begin again.
 
     All repairs stop when too many of its nodes turn faulty at once: then the detector is
@@ -334,16 +365,17 @@ def reset_breaker(*, yes: bool, output: str, **values: Any) -> int:
         if not target.is_active:
             raise NotFound(f"run {target.name} is not going on any more")
         breaker = target.breaker()
-        if breaker.tripped_at is not None:
+        if breaker.tripped_at is not None and not dry_run:
             confirm_or_abort(
                 f"All repairs of {target.name} are stopped: {breaker.reason}. Let them begin?",
                 yes=yes,
             )
             target.close_breaker(SystemClock().now())
-        if output == Output.JSON:
-            print_json({"run": target.name, "was_open": breaker.tripped_at is not None})
+        if is_document(output):
+            was_open = breaker.tripped_at is not None
+            print_document({"run": target.name, "was_open": was_open}, output)
         elif breaker.tripped_at is None:
             click.echo(f"{target.name}: the breaker is not open; repairs are not held back")
         else:
-            click.echo(f"{target.name}: repairs begin again")
+            click.echo(f"{target.name}: repairs {'would ' if dry_run else ''}begin again")
     return ExitCode.OK

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import click
 
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.node_requests import (
     RESET_BREAKER,
     check,
@@ -18,13 +20,15 @@ from holdfast.apps.cli.node_requests import (
     reset_breaker,
     unhold,
 )
+from holdfast.apps.cli.node_shell import shell
 from holdfast.apps.cli.output import (
+    LISTS,
     Column,
-    Output,
     age,
+    is_document,
     output_option,
     print_details,
-    print_json,
+    print_document,
     print_rows,
 )
 from holdfast.apps.cli.sections import print_section
@@ -69,15 +73,20 @@ def nodes() -> None:
     """
 
 
-for command in (reboot, replace, check, release, hold, unhold, reset_breaker):
+for command in (reboot, replace, check, release, hold, unhold, reset_breaker, shell):
     nodes.add_command(command)
 
 
+@examples(
+    "holdfast nodes list --watch",
+    "holdfast nodes list --platform kubernetes --output wide",
+    "holdfast nodes list --all --output yaml",
+)
 @nodes.command("list")
 @where_options("Of this run, also if it has ended.")
 @click.option("--all", "ended", is_flag=True, help="Also of runs that have ended.")
 @watch_option
-@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+@output_option(*LISTS)
 def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
     """List the nodes of the runs that go on, or of a cluster."""
     where = taken(values)
@@ -89,24 +98,35 @@ def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
     )
 
 
+@examples(
+    "holdfast nodes describe 0",
+    "holdfast nodes describe i-0123 --output json",
+    "holdfast nodes describe gpu-17 --platform slurm --watch",
+)
 @nodes.command("describe")
-@click.argument("node")
+@click.argument("node", shell_complete=node_names)
 @where_options("The run it belongs to.")
-@output_option(Output.TABLE, Output.JSON)
-def describe_node(*, node: str, output: str, **values: Any) -> None:
+@watch_option
+@output_option(*LISTS)
+def describe_node(*, node: str, watch: bool, output: str, **values: Any) -> None:
     """Tell all about a node.
 
     That is its state, its faults, its present repair and its history.
     """
     where = taken(values)
+    show(
+        lambda: _one(node, where),
+        lambda status: _describe(status, output),
+        watch=watch,
+        essence=lambda status: dataclasses.replace(status, heartbeat_at=None),
+    )
+
+
+def _one(node: str, where: Where) -> NodeStatus:
     with open_fleets(where, ended=True) as known:
         active = [one for one in known if one.is_active]
         owner, name = find_node(node, active if node.isdecimal() and where.run is None else known)
-        status = next(one for one in owner.nodes() if one.name == name)
-    if output == Output.JSON:
-        print_json(status)
-    else:
-        _describe(status)
+        return next(one for one in owner.nodes() if one.name == name)
 
 
 def _read(where: Where, *, ended: bool) -> _Listing:
@@ -126,7 +146,7 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
         Column(title="phase", cell=lambda node: node.phase),
         Column(title="health", cell=lambda node: node.health_status),
         Column(title="rank/job", cell=_rank),
-        Column(title="fault", cell=_fault),
+        Column(title="fault", cell=_fault, minor=True),
         Column(title="for", cell=lambda node: age(node.phase_since, now)),
         Column(title="run", cell=_run, wide=not listing.shows_runs),
         Column(title="machine", cell=lambda node: node.provider_id, wide=True),
@@ -160,18 +180,22 @@ def _fault(node: NodeStatus) -> str:
     return f"{node.course.reason} → {node.course.remedy}" if node.course is not None else ""
 
 
-def _describe(node: NodeStatus) -> None:
+def _describe(node: NodeStatus, output: str) -> None:
+    if is_document(output):
+        print_document(node, output)
+        return
     now = SystemClock().now()
     print_details(_details(node, now))
-    print_section("Faults", node.faults, _evidence_columns(now))
-    print_section("Notices, for which nothing is done", node.notices, _evidence_columns(now))
+    evidence = _evidence_columns(now)
+    print_section("Faults", node.faults, evidence, output=output)
+    print_section("Notices, for which nothing is done", node.notices, evidence, output=output)
     past: list[Column[PastFault]] = [
         Column(title="reason", cell=lambda past: past.reason),
         Column(title="remedy", cell=lambda past: past.remedy),
         Column(title="ended", cell=lambda past: f"{age(past.closed_at, now)} ago"),
         Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
     ]
-    print_section("Earlier repairs of this machine", node.history, past)
+    print_section("Earlier repairs of this machine", node.history, past, output=output)
 
 
 def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
@@ -224,7 +248,7 @@ def _evidence_columns(now: datetime) -> list[Column[Fault | Finding]]:
         Column(title="code", cell=lambda one: one.code),
         Column(title="device", cell=lambda one: one.device),
         Column(title="seen", cell=lambda one: f"{age(_seen(one), now)} ago"),
-        Column(title="message", cell=lambda one: one.message),
+        Column(title="message", cell=lambda one: one.message, minor=True),
     ]
 
 

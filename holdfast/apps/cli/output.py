@@ -1,4 +1,4 @@
-"""One look for all commands: tables for people, JSON for programs.
+"""One look for all commands: tables for people, JSON and YAML for programs.
 
 A table is cut to the width of the terminal and colored there; elsewhere it is plain text in full.
 Colors follow https://no-color.org: ``NO_COLOR`` set to anything turns them off.
@@ -19,6 +19,7 @@ import click
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
+from holdfast.kit.yaml_text import to_yaml
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +29,7 @@ NOTHING: Final = "-"
 
 _GAP: Final = "  "
 _NARROWEST: Final = 8
-"""Columns are cut down to this width at most; below that a cell tells nothing."""
+"""Columns are cut down to this width first; below that a cell tells little."""
 
 _COLORS: Final = {
     "green": "schedulable running succeeded released ok passed",
@@ -49,6 +50,14 @@ class Output(StrEnum):
     """The table with its wide columns, not cut to the terminal."""
 
     JSON = "json"
+    YAML = "yaml"
+
+
+LISTS: Final = (Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
+"""What a command offers that lists or describes."""
+
+RESULTS: Final = (Output.TABLE, Output.JSON, Output.YAML)
+"""What a command offers that does something, and tells what."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +70,9 @@ class Column(Generic[T]):
 
     wide: bool = False
     """Shown with ``--output wide`` only."""
+
+    minor: bool = False
+    """Cut before any other where a table is too wide."""
 
 
 def output_option(*formats: Output) -> Callable[[F], F]:
@@ -80,18 +92,24 @@ def yes_option(command: F) -> F:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
+def dry_run_option(command: F) -> F:
+    """The option ``--dry-run`` of a command that changes something."""
+    text = "Say what would happen, change nothing."
+    return click.option("--dry-run", is_flag=True, help=text)(command)
+
+
 def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, empty: str) -> None:
-    """Print things of one kind: a table, or one JSON array.
+    """Print things of one kind: a table, or one array for programs.
 
     Args:
-        rows: dataclasses or dictionaries; JSON shows each of them whole.
+        rows: dataclasses or dictionaries; programs are shown each of them whole.
         columns: of the table.
         output: a value of ``Output``.
         empty: the sentence to say, on standard error, when there are no rows.
 
     """
-    if output == Output.JSON:
-        print_json(rows)
+    if is_document(output):
+        print_document(rows, output)
         return
     if not rows:
         click.echo(empty, err=True)
@@ -100,7 +118,9 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
     shown = [column for column in columns if is_wide or not column.wide]
     cells = [[_printable(column.cell(row)) for column in shown] for row in rows]
     width = None if is_wide else _terminal_width()
-    for line in format_table([column.title for column in shown], cells, width=width):
+    minor = [number for number, column in enumerate(shown) if column.minor]
+    titles = [column.title for column in shown]
+    for line in format_table(titles, cells, width=width, minor=minor):
         click.echo(line, color=_wants_color())
 
 
@@ -112,26 +132,68 @@ def print_details(pairs: Iterable[tuple[str, object]]) -> None:
         click.echo(f"{name + ':':<{width}}{_GAP}{_colored(value)}", color=_wants_color())
 
 
+def is_document(output: str) -> bool:
+    """Whether a form is for programs."""
+    return output in (Output.JSON, Output.YAML)
+
+
+def print_document(value: object, output: str) -> None:
+    """Print one JSON or YAML document: an array for several things, an object for one."""
+    plain = to_plain(value)
+    if output == Output.YAML:
+        click.echo(to_yaml(plain), nl=False)
+    else:
+        click.echo(json.dumps(plain, indent=2))
+
+
 def print_json(value: object) -> None:
-    """Print one JSON document: an array for several things, an object for one."""
-    click.echo(json.dumps(to_plain(value), indent=2))
+    """Print one JSON document where there is no choice."""
+    print_document(value, Output.JSON)
 
 
-def print_json_line(value: object) -> None:
-    """Print one JSON object on a line of its own, for output that comes bit by bit."""
-    click.echo(json.dumps(to_plain(value)))
+def print_next(value: object, output: str) -> None:
+    """Print one of several documents that come bit by bit: a line of JSON, or YAML after ---."""
+    if output == Output.YAML:
+        click.echo("---")
+        print_document(value, output)
+    else:
+        click.echo(json.dumps(to_plain(value)))
 
 
 def format_table(
-    titles: Sequence[str], cells: Sequence[Sequence[str]], *, width: int | None
+    titles: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    width: int | None,
+    minor: Sequence[int] = (),
 ) -> list[str]:
-    """The lines of a table, its columns aligned; cut to ``width`` characters unless None."""
+    """The lines of a table, its columns aligned.
+
+    Args:
+        titles: of the columns.
+        cells: of each row.
+        width: characters that a line has at most; None for as many as it needs. What is too wide
+            is cut: first the columns of ``minor``, at last the first one, which tells rows apart.
+        minor: numbers of columns.
+
+    """
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    room = None if width is None else width - len(_GAP) * (len(widths) - 1)
-    while room is not None and sum(widths) > room and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    if width is not None:
+        room = width - len(_GAP) * (len(widths) - 1)
+        for least in (_NARROWEST, 1):
+            for numbers in (minor, range(1, len(widths)), range(1)):
+                _cut(widths, numbers, room, least)
     lines = [_line([title.upper() for title in titles], widths, color=False)]
     return lines + [_line(row, widths, color=True) for row in cells]
+
+
+def _cut(widths: list[int], numbers: Sequence[int], room: int, least: int) -> None:
+    """Make columns narrower, always the widest of ``numbers``, until all fit into ``room``."""
+    while numbers and sum(widths) > room:
+        widest = max(numbers, key=lambda number: widths[number])
+        if widths[widest] <= least:
+            return
+        widths[widest] -= 1
 
 
 def age(since: datetime | None, now: datetime) -> str:

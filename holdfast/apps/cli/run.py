@@ -9,13 +9,14 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.output import Output, is_terminal, output_option, print_json_line
+from holdfast.apps.cli.output import Output, is_terminal, output_option, print_next
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.run.logs import Follow
+from holdfast.apps.run.logs import Follow, RankLogs
+from holdfast.apps.run.on_cluster import check_cluster, handed_over
 from holdfast.apps.run.prepare import check, default_name
 from holdfast.apps.run.settings import RunConfig, RunSettings
 from holdfast.apps.run.start import Show, exit_code, opened, started
-from holdfast.apps.run.summary import report_lines
+from holdfast.apps.run.summary import Summary, report_lines
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
 
@@ -24,10 +25,12 @@ Examples:
   holdfast run -- python train.py
   holdfast run --nodes 2 --spares 1 -- torchrun train.py
   holdfast run --nodes 4 --nproc-per-node 2 --name llm --checkpoint-dir ckpt -- torchrun train.py
+
 \b
 COMMAND runs once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK and the PET_* variables
 that torchrun reads, HOLDFAST_ATTEMPT, HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which
 it may append the number of each step on a line.
+
 \b
 Exit codes:
   0 the job succeeded    1 it failed        2 the command line or a file cannot be used
@@ -36,6 +39,11 @@ Exit codes:
 
 
 @click.command("run", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    help="Run on the nodes of this cluster, which holdfast api has created on this machine.",
+)
 @click.option("--nodes", default=1, show_default=True, help="Nodes that the job needs.")
 @click.option("--spares", default=0, show_default=True, help="Nodes that stand ready beside them.")
 @click.option("--nproc-per-node", default=1, show_default=True, help="Processes on each node.")
@@ -84,6 +92,7 @@ Exit codes:
 def run(  # noqa: PLR0913 - one parameter for each option
     *,
     command: tuple[str, ...],
+    cluster: str | None,
     nodes: int,
     spares: int,
     nproc_per_node: int,
@@ -105,9 +114,14 @@ def run(  # noqa: PLR0913 - one parameter for each option
     When a rank exits, a node falls silent or a fault is found, the job is stopped as a whole, the
     node is rebooted or replaced, and the job starts again from its last checkpoint.
     """
+    if cluster is not None and (spares or name or config_file or boot_time):
+        raise click.UsageError(
+            "--cluster: its nodes are there already; leave out --spares, --name, --config and "
+            "--boot-time"
+        )
     home = default_home()
     settings = RunSettings(
-        name=name or default_name(home, command),
+        name=cluster or name or default_name(home, command),
         home=home,
         command=command,
         nodes=nodes,
@@ -122,19 +136,33 @@ def run(  # noqa: PLR0913 - one parameter for each option
         config=_config(config_file, boot_time),
     )
     if dry_run:
-        return _check_only(settings)
-    check(settings)
-    with (
-        opened(_show(output)) as screen,
-        started(settings, screen, Follow(logs)) as (session, _),
-    ):
-        session.run()
-        summary, stopped_by = session.summary(), session.stopped_by
+        return _check_only(settings, cluster)
+    if cluster is None:
+        summary, stopped_by = _run(settings, output, Follow(logs))
+    else:
+        summary, stopped_by = _run_on(cluster, settings, output, Follow(logs))
     if output == Output.JSON:
-        print_json_line({"event": "run.ended", **to_plain(summary)})
+        print_next({"event": "run.ended", **to_plain(summary)}, output)
     else:
         click.echo("\n".join(report_lines(summary)))
     return exit_code(summary, stopped_by)
+
+
+def _run(settings: RunSettings, output: str, follow: Follow) -> tuple[Summary, int | None]:
+    check(settings)
+    with opened(_show(output)) as screen, started(settings, screen, follow) as (session, _):
+        session.run()
+        return session.summary(), session.stopped_by
+
+
+def _run_on(
+    cluster: str, settings: RunSettings, output: str, follow: Follow
+) -> tuple[Summary, int | None]:
+    """The same on a cluster that is there; its nodes are shown by other commands."""
+    show = Show.JSON if output == Output.JSON else Show.PLAIN
+    with handed_over(cluster, settings) as job, opened(show) as screen:
+        job.follow(screen, RankLogs(job.run, settings.nodes, follow))
+        return job.summary(), job.stopped_by
 
 
 def _config(path: Path | None, boot_time: timedelta | None) -> RunConfig:
@@ -144,7 +172,14 @@ def _config(path: Path | None, boot_time: timedelta | None) -> RunConfig:
     return replace(config, machines=replace(config.machines, boot_time=boot_time))
 
 
-def _check_only(settings: RunSettings) -> int:
+def _check_only(settings: RunSettings, cluster: str | None) -> int:
+    if cluster is not None:
+        check_cluster(cluster, settings)
+        click.echo(
+            f"{cluster}: would run {shlex.join(settings.command)} on {settings.nodes} of its "
+            f"nodes, {settings.nproc_per_node} processes on each; nothing was started"
+        )
+        return ExitCode.OK
     check(settings)
     total = settings.nodes + settings.spares
     click.echo(

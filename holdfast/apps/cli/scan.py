@@ -11,10 +11,11 @@ from typing import Final, cast
 import click
 
 from holdfast.apps.cli.output import (
+    LISTS,
     Column,
-    Output,
+    is_document,
     output_option,
-    print_json_line,
+    print_next,
     print_rows,
 )
 from holdfast.apps.cli.scan_files import FILE_COMMANDS, show_verdicts
@@ -62,7 +63,9 @@ _COLUMNS: Final = (
     Column[_Hit](title="severity", cell=lambda hit: hit.finding.severity),
     Column[_Hit](title="remedy", cell=lambda hit: hit.finding.remedy),
     Column[_Hit](title="reason", cell=lambda hit: hit.finding.reason, wide=True),
-    Column[_Hit](title="message", cell=lambda hit: hit.finding.message.replace("\n", " ")),
+    Column[_Hit](
+        title="message", cell=lambda hit: hit.finding.message.replace("\n", " "), minor=True
+    ),
 )
 
 
@@ -85,7 +88,7 @@ for _command in FILE_COMMANDS:
     help="Whose opinion of a fault counts where vendors disagree.",
 )
 @click.option("--verdict", is_flag=True, help="One verdict on each file, instead of its lines.")
-@output_option(Output.TABLE, Output.WIDE, Output.JSON)
+@output_option(*LISTS)
 @click.pass_context
 def kernel_log(
     ctx: click.Context, files: tuple[str, ...], profile: str, output: str, *, verdict: bool
@@ -117,7 +120,7 @@ def kernel_log(
     if verdict:
         judge = partial(_judge, watchers, now)
         ctx.exit(show_verdicts("kernel-log", files, judge, output=output))
-    show = _show_json if output == Output.JSON else partial(_show_table, output)
+    show = partial(_show_documents if is_document(output) else _show_table, output)
     is_any_found = False
     unread = 0
     for file in files:
@@ -232,13 +235,13 @@ def _moment(record: KernelLine, now: datetime) -> datetime:
     return now if record.since_boot is None else _SOME_BOOT + record.since_boot
 
 
-def _show_json(hits: Iterator[_Hit]) -> bool:
+def _show_documents(output: str, hits: Iterator[_Hit]) -> bool:
     """Print one object for each hit, as soon as it is found. Returns whether there were any."""
     is_found = False
     for hit in hits:
         is_found = True
         finding = hit.finding
-        print_json_line(
+        print_next(
             {
                 "file": hit.file,
                 "line_number": hit.line_number,
@@ -248,7 +251,8 @@ def _show_json(hits: Iterator[_Hit]) -> bool:
                 "reason": finding.reason,
                 "severity": finding.severity,
                 "remedy": finding.remedy,
-            }
+            },
+            output,
         )
     return is_found
 

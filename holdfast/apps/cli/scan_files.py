@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import click
 
+from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import (
+    LISTS,
     Column,
-    Output,
+    is_document,
     output_option,
-    print_json_line,
+    print_next,
     print_rows,
 )
 from holdfast.apps.clock import SystemClock
@@ -90,7 +92,11 @@ _COLUMNS: Final = (
     Column[_Row](title="severity", cell=lambda row: row.finding and row.finding.severity),
     Column[_Row](title="remedy", cell=lambda row: row.finding and row.finding.remedy),
     Column[_Row](title="reason", cell=lambda row: row.finding and row.finding.reason, wide=True),
-    Column[_Row](title="message", cell=lambda row: row.finding.message if row.finding else row.why),
+    Column[_Row](
+        title="message",
+        cell=lambda row: row.finding.message if row.finding else row.why,
+        minor=True,
+    ),
 )
 
 
@@ -114,7 +120,8 @@ def _command(kind: _Kind) -> click.Command:
         Exits with 0 if every file was read, whatever the verdicts, with 2 if one was not.
         """,
     )
-    return output_option(Output.TABLE, Output.WIDE, Output.JSON)(command)
+    judged = examples(f"holdfast scan {kind.name} captured.txt --output json")
+    return judged(output_option(*LISTS)(command))
 
 
 def _scan(
@@ -137,11 +144,11 @@ def show_verdicts(
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
             continue
-        if output == Output.JSON:
-            _print(kind, file, judgement)
+        if is_document(output):
+            _print(kind, file, judgement, output)
         else:
             rows += _rows(file, judgement)
-    if output != Output.JSON and rows:
+    if not is_document(output) and rows:
         print_rows(rows, _COLUMNS, output=output, empty="")
     return ExitCode.BAD_INPUT if unread else ExitCode.OK
 
@@ -157,8 +164,8 @@ def _judge(kind: _Kind, now: datetime, options: dict[str, Any], file: str) -> Ju
     return kind.judge(data.decode("utf-8-sig", errors="replace"), now, **options)
 
 
-def _print(kind: str, file: str, judgement: Judgement) -> None:
-    print_json_line(
+def _print(kind: str, file: str, judgement: Judgement, output: str) -> None:
+    print_next(
         {
             "kind": kind,
             "file": file,
@@ -168,7 +175,8 @@ def _print(kind: str, file: str, judgement: Judgement) -> None:
                 {key: value for key, value in to_plain(finding).items() if key != "observed_at"}
                 for finding in judgement.findings
             ],
-        }
+        },
+        output,
     )
 
 

@@ -5,16 +5,18 @@ from typing import TypeVar
 
 import click
 
-from holdfast.apps.cli.output import Column, Output, print_details, print_rows
+from holdfast.apps.cli.output import Column, print_details, print_rows
 
 T = TypeVar("T")
 
 
-def print_section(title: str, rows: Sequence[T], columns: Sequence[Column[T]]) -> None:
+def print_section(
+    title: str, rows: Sequence[T], columns: Sequence[Column[T]], *, output: str
+) -> None:
     """Print a table under a heading; nothing if it has no rows."""
     if rows:
         click.echo(f"\n{title}")
-        print_rows(rows, columns, output=Output.TABLE, empty="")
+        print_rows(rows, columns, output=output, empty="")
 
 
 def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:

@@ -9,7 +9,14 @@ from typing import Final
 import click
 
 from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.output import Output, format_table, output_option, print_details, print_json
+from holdfast.apps.cli.output import (
+    RESULTS,
+    format_table,
+    is_document,
+    output_option,
+    print_details,
+    print_document,
+)
 from holdfast.apps.simulate import PARTS, SimulationConfig, Trial, TrialResult, run_trial
 from holdfast.kit.config import load_config
 from holdfast.kit.quota import Quota
@@ -21,6 +28,7 @@ Examples:
   holdfast simulate --nodes 128 --job-nodes 128 --spares 2 --checkpoint-every 15m
   holdfast simulate --nodes 2048 --days 7 --lemons --max-unavailable 5%
   holdfast simulate --config policy.toml --output json
+
 \b
 The decisions and the engine are those that run real clusters; machines and time are simulated.
 Faults come independently and at a constant rate, in the mix of Llama 3's pre-training; its rate was
@@ -153,7 +161,7 @@ _SOME: Final = _Bounded(timedelta(seconds=1))
     help="TOML file with the tables [nodes] and [jobs].",
 )
 @click.option("--seed", default=0, show_default=True, help="Another seed, other faults.")
-@output_option(Output.TABLE, Output.JSON)
+@output_option(*RESULTS)
 def simulate(  # noqa: PLR0913 - one parameter for each option
     *,
     nodes: int,
@@ -193,8 +201,8 @@ def simulate(  # noqa: PLR0913 - one parameter for each option
         config=_config(config_file, max_unavailable),
     )
     result = _simulate(trial)
-    if output == Output.JSON:
-        print_json(result)
+    if is_document(output):
+        print_document(result, output)
     else:
         _print_result(result)
 

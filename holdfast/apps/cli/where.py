@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +12,17 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.fleet import Fleet
+from holdfast.apps.job_fleet import Jobs
 from holdfast.apps.runs import open_runs
 
 VARIABLE: Final = "HOLDFAST_PLATFORM"
 
 _KUBERNETES: Final = "holdfast.apps.kubernetes_fleet"
 _SLURM: Final = "holdfast.apps.slurm_fleet"
+
+_LOCAL_JOBS: Final = "holdfast.apps.job_status"
+_KUBERNETES_JOBS: Final = "holdfast.apps.kubernetes_jobs"
+_SLURM_JOBS: Final = "holdfast.apps.slurm_jobs"
 
 
 class Place(StrEnum):
@@ -42,6 +47,8 @@ class Where:
     kubeconfig: Path | None = None
     context: str | None = None
     state_dir: Path | None = None
+    namespace: str | None = None
+    all_namespaces: bool = False
 
     @property
     def place(self) -> Place:
@@ -50,9 +57,15 @@ class Where:
             return Place.LOCAL
         if self.state_dir is not None:
             return Place.SLURM
-        if self.kubeconfig is not None or self.context is not None:
+        if self.is_kubernetes:
             return Place.KUBERNETES
         return Place(self.platform or Place.LOCAL)
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether an option was given that only Kubernetes has."""
+        given = (self.kubeconfig, self.context, self.namespace)
+        return self.all_namespaces or any(one is not None for one in given)
 
     def again(self) -> str:
         """The options that mean the same place in another command; begins with a blank."""
@@ -67,29 +80,42 @@ class Where:
         return said or f" --platform {self.place}"
 
 
-def where_options(run_help: str) -> Callable[[Any], Any]:
-    """Adds the options; they reach the function as one argument ``where``."""
-    options: Sequence[Callable[[Any], Any]] = (
-        click.option("--run", metavar="RUN", help=run_help),
-        click.option(
-            "--platform",
-            type=click.Choice([place.value for place in Place]),
-            envvar=VARIABLE,
-            help=f"Where the nodes are.  [default: ${VARIABLE} or local]",
-        ),
-        click.option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path),
-            help="Of the Kubernetes cluster that they are in.",
-        ),
-        click.option("--context", help="Of the kubeconfig.  [default: its current one]"),
-        click.option(
-            "--state-dir",
-            type=click.Path(path_type=Path),
-            help="Where the controller of the Slurm cluster keeps its state.",
-        ),
-    )
+_PLATFORM: Final[Sequence[Callable[[Any], Any]]] = (
+    click.option(
+        "--platform",
+        type=click.Choice([place.value for place in Place]),
+        envvar=VARIABLE,
+        help=f"Where they are.  [default: ${VARIABLE} or local]",
+    ),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        help="Of the Kubernetes cluster that they are in.",
+    ),
+    click.option("--context", help="Of the kubeconfig.  [default: its current one]"),
+    click.option(
+        "--state-dir",
+        type=click.Path(path_type=Path),
+        help="Where the controller of the Slurm cluster keeps its state.",
+    ),
+)
+_NAMESPACE: Final[Sequence[Callable[[Any], Any]]] = (
+    click.option("-n", "--namespace", help="Of the Kubernetes cluster.  [default: the context's]"),
+    click.option("-A", "--all-namespaces", is_flag=True, help="In all namespaces."),
+)
 
+
+def where_options(run_help: str) -> Callable[[Any], Any]:
+    """Adds the options for commands about nodes; ``taken`` makes a ``Where`` of them."""
+    return _adding(click.option("--run", metavar="RUN", help=run_help), *_PLATFORM)
+
+
+def job_options() -> Callable[[Any], Any]:
+    """Adds the options for commands about jobs; ``taken`` makes a ``Where`` of them."""
+    return _adding(*_PLATFORM, *_NAMESPACE)
+
+
+def _adding(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
         for option in reversed(options):
             function = option(function)
@@ -99,10 +125,10 @@ def where_options(run_help: str) -> Callable[[Any], Any]:
 
 
 def taken(values: dict[str, Any]) -> Where:
-    """Takes what ``where_options`` added out of a command's values."""
-    names = ("run", "platform", "kubeconfig", "context", "state_dir")
+    """Takes what ``where_options`` or ``job_options`` added out of a command's values."""
+    names = [field.name for field in fields(Where) if field.name in values]
     where = Where(**{name: values.pop(name) for name in names})
-    is_kubernetes = where.kubeconfig is not None or where.context is not None
+    is_kubernetes = where.is_kubernetes
     if where.run is not None and (is_kubernetes or where.state_dir is not None):
         raise click.UsageError(
             "--run is for runs on this machine: leave out --kubeconfig, --context, --state-dir"
@@ -111,6 +137,8 @@ def taken(values: dict[str, Any]) -> Where:
         raise click.UsageError(
             "--state-dir is for Slurm, --kubeconfig and --context are for Kubernetes: leave one out"
         )
+    if where.namespace is not None and where.all_namespaces:
+        raise click.UsageError("--namespace and --all-namespaces: leave one out")
     return where
 
 
@@ -134,3 +162,25 @@ def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet
         opened = import_module(_KUBERNETES).connect(where.kubeconfig, where.context)
     with contextlib.closing(opened) as fleet:
         yield [fleet]
+
+
+@contextlib.contextmanager
+def open_jobs(where: Where) -> Iterator[Jobs]:
+    """Open the jobs that are meant.
+
+    Raises:
+        ConfigError: the cluster cannot be found.
+
+    """
+    jobs: Any
+    match where.place:
+        case Place.LOCAL:
+            jobs = import_module(_LOCAL_JOBS).LocalJobs(default_home())
+        case Place.KUBERNETES:
+            namespace = "" if where.all_namespaces else where.namespace
+            connect = import_module(_KUBERNETES_JOBS).connect_jobs
+            jobs = connect(where.kubeconfig, where.context, namespace)
+        case Place.SLURM:
+            jobs = import_module(_SLURM_JOBS).connect_jobs(where.state_dir)
+    with contextlib.closing(jobs):
+        yield jobs

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.adapters.notices.settings import NoticeSettings
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.listen_address import ListenAddress
@@ -56,6 +57,9 @@ class ControllerConfig:
 
     provider: ProviderConfig = field(default_factory=ProviderConfig)
     """Who repairs them."""
+
+    notices: NoticeSettings = field(default_factory=NoticeSettings)
+    """Who else is told what happens."""
 
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     """The Kubernetes cluster."""

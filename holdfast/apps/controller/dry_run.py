@@ -40,6 +40,8 @@ def _lines(view: ClusterView, plan: Plan) -> Iterator[str]:
     if plan.trip is not None:
         yield sentence(BreakerTripped(reason=plan.trip.reason))
     for action in plan.actions:
-        yield sentence(event_of(action, nodes[action.node]))
+        event = event_of(action, nodes[action.node])
+        if event is not None:
+            yield sentence(event)
     for item in plan.held_back:
         yield sentence(RepairHeldBack(node=item.node, why=item.why))

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -11,6 +11,7 @@ from holdfast import __version__
 from holdfast.adapters.telemetry.exposition import (
     CONTENT_TYPE,
     LabelSet,
+    Samples,
     family,
     labels,
     process_families,
@@ -133,8 +134,10 @@ class WatchedCluster:
         self._seen = seen
         self.put = cluster.put
         self.clear_request = cluster.clear_request
+        self.request_check = cluster.request_check
         self.drain = cluster.drain
         self.begin_check = cluster.begin_check
+        self.begin_pair = cluster.begin_pair
         self.retire = cluster.retire
         self.trip_breaker = cluster.trip_breaker
         self.remember_offender = cluster.remember_offender
@@ -146,8 +149,13 @@ class WatchedCluster:
         return view
 
 
-def pages(metrics: ControllerMetrics, platform: Platform) -> dict[str, Callable[[], Page]]:
-    """What is served, by path."""
+def pages(
+    metrics: ControllerMetrics, platform: Platform, more: Callable[[], Iterable[str]]
+) -> dict[str, Callable[[], Page]]:
+    """What is served, by path; ``more`` gives metrics beside those of nodes and platform."""
+
+    def shown() -> Page:
+        return Page(metrics.text((*platform.families(), *more())), content_type=CONTENT_TYPE)
 
     def healthz() -> Page:
         silent = metrics.silent_for()
@@ -162,7 +170,7 @@ def pages(metrics: ControllerMetrics, platform: Platform) -> dict[str, Callable[
         return Page(f"the cluster was not read yet{': ' if why else ''}{why}\n", 503)
 
     return {
-        "/metrics": lambda: Page(metrics.text(platform.families()), content_type=CONTENT_TYPE),
+        "/metrics": shown,
         "/healthz": healthz,
         "/readyz": readyz,
     }
@@ -176,12 +184,28 @@ def _nodes(view: ClusterView, cluster: str) -> Iterator[str]:
         "Nodes by phase.",
         {labels(phase=phase): phases[phase] for phase in Phase},
     )
+    yield family(
+        "holdfast_deep_check_measured",
+        "gauge",
+        "What the last deep health check of a node measured; the name ends with the unit.",
+        _measured(view),
+    )
     statuses = [(_dimensions(node, cluster), health_status(node.record)) for node in view.nodes]
     for status, value in _VALUES.items():
         samples = {pairs: float(is_now is status) for pairs, is_now in statuses}
         yield family(
             _HYPERPOD + value, "gauge", f"1 while the node's health label is {status}.", samples
         )
+
+
+def _measured(view: ClusterView) -> Samples:
+    """What the last deep health check of each node measured."""
+    return {
+        labels(node=node.name, measure=measure): value
+        for node in view.nodes
+        if node.record.checks
+        for measure, value in sorted(node.record.checks[-1].measured.items())
+    }
 
 
 def _dimensions(node: NodeView, cluster: str) -> LabelSet:

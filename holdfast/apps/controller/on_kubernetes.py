@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from holdfast import __version__
@@ -28,8 +28,11 @@ from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.apps.controller.platform import Platform
+from holdfast.decisions.check_schedule import is_check_due
+from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.errors import ConfigError
 from holdfast.model.events import Event
+from holdfast.model.nodes import NodeRecord
 from holdfast.ports.events import EventSink
 
 MANAGER: Final = "holdfast-controller"
@@ -103,15 +106,13 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             evicted=events.evicted,
             fresh=config.nodes.heartbeat_timeout / 4,
             stops_itself=lambda pod: jobs.stops_itself(pod),  # noqa: PLW0108 - see below
+            is_check_due=_due(config.nodes),
         )
         cluster = KubernetesCluster(api, settings, around)
         jobs = KubernetesJobs(api, settings, around, cluster)
         jobs.open()
         opened.callback(jobs.close)
-        parts: list[_Part] = [events, cluster, election] if acts else [cluster]
-        for part in parts:
-            part.start()
-            opened.callback(part.stop)
+        _begin([events, cluster, election] if acts else [cluster], opened)
         return Platform(
             name=config.cluster or settings.context or server.url,
             cluster=cluster,
@@ -125,6 +126,19 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             families=lambda: _families(limit),
             close=opened.pop_all().close,
         )
+
+
+def _begin(parts: Sequence[_Part], opened: ExitStack) -> None:
+    for part in parts:
+        part.start()
+        opened.callback(part.stop)
+
+
+def _due(policy: RemediationPolicy) -> Callable[[str, NodeRecord, datetime], bool] | None:
+    """Says whether a node is to be checked as soon as it is idle; None if none ever is."""
+    if policy.deep_check_every is None:
+        return None
+    return lambda group, record, now: is_check_due(group, record, policy, now)
 
 
 def _given(*errors: str) -> tuple[str, ...]:

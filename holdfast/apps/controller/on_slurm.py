@@ -3,9 +3,12 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import datetime
 
+from holdfast.adapters.checkpoints.megatron import iteration
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.slurm.cluster import SlurmCluster, Surroundings
+from holdfast.adapters.slurm.jobs import JobSurroundings, SlurmJobs
 from holdfast.adapters.slurm.leadership import FileLock
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.slurm.state import FILE, Places, SlurmStore
@@ -13,8 +16,11 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.platform import Platform
+from holdfast.decisions.check_schedule import is_check_due
+from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.events import Event
+from holdfast.model.nodes import NodeRecord
 
 CONF = "SLURM_CONF"
 """Environment variable: where Slurm's commands find ``slurm.conf``."""
@@ -40,24 +46,49 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             events=EventLog(config.log, clock),
             changed=wake,
             may_act=lock.is_held,
+            is_check_due=_due(config.nodes),
+            stops_itself=lambda job: jobs.stops_itself(job),  # noqa: PLW0108 - see below
+            has_left=lambda job, node: jobs.has_left(job, node),  # noqa: PLW0108 - see below
         )
         if acts:
             store.put_places(_places(settings))
         cluster = SlurmCluster(settings, store, around)
         cluster.start()
         opened.callback(cluster.stop)
+        jobs = SlurmJobs(settings, store, _job_surroundings(around, cluster))
+        jobs.open()
+        opened.callback(jobs.close)
         return Platform(
             name=config.cluster or config.platform,
             cluster=cluster,
             provider=build_provider(config.provider, clock),
             incidents=store,
             events=_Quiet(),
+            jobs=jobs,
             leadership=lock,
             is_ready=lambda: cluster.synced,
             troubles=lambda: cluster.errors,
             families=lambda: (),
             close=opened.pop_all().close,
         )
+
+
+def _job_surroundings(around: Surroundings, cluster: SlurmCluster) -> JobSurroundings:
+    return JobSurroundings(
+        clock=around.clock,
+        events=around.events,
+        changed=around.changed,
+        may_act=around.may_act,
+        nodes=cluster,
+        step_of=iteration,
+    )
+
+
+def _due(policy: RemediationPolicy) -> Callable[[str, NodeRecord, datetime], bool] | None:
+    """Says whether a node is to be checked as soon as it is idle; None if none ever is."""
+    if policy.deep_check_every is None:
+        return None
+    return lambda group, record, now: is_check_due(group, record, policy, now)
 
 
 def _settings(config: ControllerConfig) -> SlurmSettings:
@@ -73,10 +104,6 @@ def _settings(config: ControllerConfig) -> SlurmSettings:
         if not settings.conf.is_file():
             raise ConfigError(f"slurm.conf: {settings.conf} is no file")
         os.environ[CONF] = str(settings.conf)  # for the commands of providers
-    if config.nodes.deep_check_on_start:
-        raise ConfigError(
-            "nodes.deep_check_on_start: there is no deep health check on Slurm; leave it out"
-        )
     return settings
 
 

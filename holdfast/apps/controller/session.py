@@ -8,11 +8,13 @@ from importlib import import_module
 from types import FrameType
 from typing import Final
 
+from holdfast.adapters.notices.sink import Notices
 from holdfast.adapters.telemetry.http_server import HttpServer, Page
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig, PlatformName
 from holdfast.apps.controller.dry_run import DryRun
 from holdfast.apps.controller.event_log import EventLog
+from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
 from holdfast.apps.controller.loop import STANDBY, ControllerLoop
 from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
 from holdfast.apps.controller.platform import Connect, Platform
@@ -22,6 +24,7 @@ from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
 
 PLATFORMS: Final = {
     PlatformName.KUBERNETES: "holdfast.apps.controller.on_kubernetes",
@@ -54,7 +57,10 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
         log = EventLog(config.log, clock)
-        metrics = ControllerMetrics(platform.name, platform.leadership, [log, platform.events])
+        notices = _notices(config, platform.name, log, opened)
+        job_metrics = JobMetrics(platform.leadership, clock)
+        sinks = [log, platform.events, notices, job_metrics]
+        metrics = ControllerMetrics(platform.name, platform.leadership, sinks)
         ports = NodePorts(
             cluster=WatchedCluster(platform.cluster, metrics.seen),
             provider=platform.provider,
@@ -64,12 +70,12 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
             leadership=platform.leadership,
         )
         troubles = _Troubles(platform, say)
-        served.update(pages(metrics, platform))
+        served.update(pages(metrics, platform, job_metrics.families))
         if address is not None:
             say(f"serving {', '.join(served)} on http://{address}")
         loop = ControllerLoop(
             NodeReconciler(ports, config.nodes),
-            _job_reconciler(platform, ports, config),
+            _job_reconciler(platform, ports, config, job_metrics),
             leadership=platform.leadership,
             is_ready=troubles.is_ready,
             metrics=metrics,
@@ -78,6 +84,16 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
         )
         with _signals(loop.stop):
             loop.run()
+
+
+def _notices(config: ControllerConfig, cluster: str, log: EventLog, opened: ExitStack) -> Notices:
+    def failed(what: str, why: str) -> None:
+        log.emit(CallFailed(what=what, error=why))
+
+    notices = Notices(config.notices, cluster, SystemClock(), failed)
+    notices.start()
+    opened.callback(notices.stop)
+    return notices
 
 
 def _serve(
@@ -121,12 +137,12 @@ def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> N
 
 
 def _job_reconciler(
-    platform: Platform, ports: NodePorts, config: ControllerConfig
+    platform: Platform, ports: NodePorts, config: ControllerConfig, metrics: JobMetrics
 ) -> JobReconciler | None:
     if platform.jobs is None:
         return None
     job_ports = JobPorts(
-        jobs=platform.jobs,
+        jobs=WatchedJobs(platform.jobs, metrics.seen),
         cluster=ports.cluster,
         incidents=ports.incidents,
         events=ports.events,

@@ -95,7 +95,7 @@ def _problems(settings: RunSettings) -> Iterator[str]:
     for option, value, minimum in least:
         if value < minimum:
             yield f"{option}: expected {minimum} or more, got {value}"
-    yield from _command_problems(settings.command)
+    yield from command_problems(settings.command)
     for directory, option in (
         (settings.checkpoint_dir, "--checkpoint-dir"),
         (settings.home, "HOLDFAST_HOME"),
@@ -110,7 +110,8 @@ def _problems(settings: RunSettings) -> Iterator[str]:
 have a free one chosen"
 
 
-def _command_problems(command: Sequence[str]) -> Iterator[str]:
+def command_problems(command: Sequence[str]) -> Iterator[str]:
+    """Why a command cannot be run."""
     if not command:
         yield "COMMAND: nothing to run; give the command after two dashes: holdfast run -- python \
 train.py"

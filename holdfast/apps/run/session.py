@@ -2,17 +2,9 @@
 
 import contextlib
 import os
-import select
-import signal
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from pathlib import Path
-from types import FrameType
-from typing import Final
 
-from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import POLL, LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
@@ -20,25 +12,19 @@ from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore, RunRecord
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.run.agents import agent_command
 from holdfast.apps.run.logs import RankLogs
+from holdfast.apps.run.reconcilers import reconcilers
 from holdfast.apps.run.screen import Moment, Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
-from holdfast.decisions.job_resume import ResumePolicy
-from holdfast.engine.job_reconciler import JobPorts, JobReconciler
-from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.apps.run.waiting import Waiting
+from holdfast.engine.job_reconciler import JobReconciler
+from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import BackendError
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
-
-MIN_PAUSE: Final = timedelta(milliseconds=1)
-"""Lower bound of the wait between rounds, so that no bug can spin the loop."""
-
-UNWATCHED_PAUSE: Final = timedelta(milliseconds=50)
-"""How often to look where the system cannot tell of changed files."""
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Session:
@@ -57,10 +43,9 @@ class Session:
         self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
         checks = LocalChecks(self._machines, self._clock)
         self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
-        self._jobs = LocalJobs(run, self._machines, self._store, self._launch(), self._clock)
-        self._watched: tuple[Path, ...] = ()
-        self._watch = FileWatch(())
-        self._stop_signals: list[int] = []
+        launch = self._launch()
+        self._jobs = LocalJobs(run, self._machines, self._store, lambda _: launch, self._clock)
+        self._waiting = Waiting(run, self._machines, self._clock)
 
     def run(self) -> JobRecord:
         """Run the job to its end. Afterwards no process of it is left.
@@ -73,14 +58,14 @@ class Session:
         self._submit()
         nodes, jobs = self._reconcilers()
         try:
-            with self._signals() as woken:
+            with self._waiting.signals() as woken:
                 for _ in range(self._settings.nodes + self._settings.spares):
                     self._machines.add()
                 while not self._record().phase.is_final and not self._is_killed():
                     self._round(nodes, jobs, woken)
         finally:
             self._machines.shut_down()
-            self._watch.close()
+            self._waiting.close()
         self._give_up()
         self._show()
         self._screen.close()
@@ -93,7 +78,7 @@ class Session:
     @property
     def stopped_by(self) -> int | None:
         """The first signal that asked the run to end, or None."""
-        return self._stop_signals[0] if self._stop_signals else None
+        return self._waiting.stop_signals[0] if self._waiting.stop_signals else None
 
     def close(self) -> None:
         """Let go of the state."""
@@ -128,23 +113,15 @@ class Session:
 
     def _reconcilers(self) -> tuple[NodeReconciler, JobReconciler]:
         config = self._settings.config
-        node_ports = NodePorts(
-            cluster=self._cluster,
-            provider=self._machines,
-            incidents=self._store,
+        return reconcilers(
+            self._cluster,
+            self._machines,
+            self._jobs,
+            self._store,
             events=self,
             clock=self._clock,
-        )
-        job_ports = JobPorts(
-            jobs=self._jobs,
-            cluster=self._cluster,
-            incidents=self._store,
-            events=self,
-            clock=self._clock,
-        )
-        return (
-            NodeReconciler(node_ports, config.nodes),
-            JobReconciler(job_ports, ResumePolicy(job=config.jobs, nodes=config.nodes)),
+            node_policy=config.nodes,
+            job_policy=config.jobs,
         )
 
     def _round(self, nodes: NodeReconciler, jobs: JobReconciler, woken: int) -> None:
@@ -152,42 +129,9 @@ class Session:
         boot_at = self._machines.boot_due()
         wake_at = min(nodes.step(), jobs.step(), now + POLL)
         self._show()
-        if self._stop_signals:
+        if self._waiting.stop_signals:
             self._store.cancel_job(self._settings.name)
-        self._wait(min(wake_at, boot_at) if boot_at is not None else wake_at, woken)
-
-    def _wait(self, until: datetime, woken: int) -> None:
-        """Sleep until then, or until something happens, and take in what did."""
-        self._watch_all()
-        sources = {
-            machine.channel.fileno(): machine
-            for machine in self._machines.all()
-            if machine.channel is not None
-        }
-        pause = max(until - self._clock.now(), MIN_PAUSE)
-        watch = self._watch.fileno()
-        descriptors = [woken, *sources]
-        if watch is None:
-            pause = min(pause, UNWATCHED_PAUSE)
-        else:
-            descriptors.append(watch)
-        ready, _, _ = select.select(descriptors, [], [], pause.total_seconds())
-        now = self._clock.now()
-        for descriptor in ready:
-            if descriptor in sources:
-                sources[descriptor].receive(now)
-        self._machines.bury()
-        self._watch.refresh()
-        if woken in ready:
-            os.read(woken, 4096)
-
-    def _watch_all(self) -> None:
-        """Watch what wakes the run: the reports of its agents, and other commands."""
-        reports = [machine.directory.report for machine in self._machines.all()]
-        paths = (self._run.wake, *reports)
-        if paths != self._watched:
-            self._watch.close()
-            self._watched, self._watch = paths, FileWatch(paths)
+        self._waiting.until(min(wake_at, boot_at) if boot_at is not None else wake_at, woken)
 
     def _show(self) -> None:
         for rank, line in self._logs.lines(self._record().attempt):
@@ -211,25 +155,7 @@ class Session:
 
     def _is_killed(self) -> bool:
         """Asked to end a second time, while the job is still being stopped."""
-        return len(self._stop_signals) > 1
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[int]:
-        """Note signals that ask to end; yields what becomes readable when one comes."""
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        earlier = {number: signal.signal(number, self._note_signal) for number in STOP_SIGNALS}
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        try:
-            yield woken
-        finally:
-            signal.set_wakeup_fd(-1)
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
-            os.close(woken)
-            os.close(wake)
-
-    def _note_signal(self, number: int, _: FrameType | None) -> None:
-        self._stop_signals.append(number)
+        return len(self._waiting.stop_signals) > 1
 
     def _launch(self) -> Launch:
         settings = self._settings
@@ -242,16 +168,4 @@ class Session:
         )
 
     def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:
-        machines = self._settings.config.machines
-        heartbeat_ms = round(machines.heartbeat.total_seconds() * 1000)
-        return [
-            sys.executable, "-m", "holdfast.apps.agent",
-            "--node", name,
-            "--kmsg", str(directory.kmsg),
-            "--log-file", str(directory.messages),
-            "--boot-id-file", str(directory.boot_id),
-            "--report-dir", str(directory.agent),
-            "--heartbeat", f"{heartbeat_ms}ms",
-            "--xid-profile", machines.xid_profile,
-            "--logs-only",
-        ]  # fmt: skip
+        return agent_command(name, directory, self._settings.config.machines)

@@ -1,0 +1,1 @@
+"""SageMaker's cluster operations for clusters of one's own, and who may call them."""

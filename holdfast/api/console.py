@@ -1,0 +1,260 @@
+"""The web console: its pages, what they read, and what they ask for. It never acts itself."""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from importlib import resources
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from holdfast.api.console_live import Live
+from holdfast.api.console_sessions import LIFETIME, Session, Sessions, TooManyTries, WrongToken
+from holdfast.api.console_source import Act, InVain, Json, NothingThere, Source, Wish
+from holdfast.api.identity import Role
+from holdfast.kit.serial import from_plain
+from holdfast.model.errors import HoldfastError
+
+COOKIE: Final = "holdfast_session"
+PROOF: Final = "x-holdfast-proof"
+"""Header of requests that change something: ``Session.proof``."""
+
+_BODY_LIMIT: Final = 10_000
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "object-src 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+_STATUS: Final = {WrongToken: 401, NothingThere: 404, InVain: 409, TooManyTries: 429}
+"""Of answers to what is refused; anything else could not be read or written just now."""
+
+_View = Callable[[Request, Session], Awaitable[Response]]
+
+
+class _Refused(HoldfastError):
+    """A request is not carried out; the text goes to whoever made it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Console:
+    """Serves the console."""
+
+    def __init__(self, source: Source, sessions: Sessions, live: Live) -> None:
+        self._source = source
+        self._sessions = sessions
+        self._live = live
+
+    def routes(self) -> list[Route]:
+        """What it answers; ``/`` only where nobody posts to it."""
+        files = {one.name: _file(one.name, one.read_bytes()) for one in _static().iterdir()}
+        return [
+            Route("/", partial(_served, files["index.html"])),
+            Route("/console/static/{name}", partial(_one_of, files)),
+            Route("/console/session", _answering(self._begin), methods=["POST"]),
+            Route("/console/session", self._for_all(self._who), methods=["GET"]),
+            Route("/console/session", self._for_all(self._end), methods=["DELETE"]),
+            Route("/console/live", self._for_all(self._stream)),
+            Route("/console/node", self._for_all(self._node)),
+            Route("/console/job", self._for_all(self._job)),
+            Route("/console/goodput", self._for_all(self._goodput)),
+            Route("/console/wishes", self._for_all(self._ask), methods=["POST"]),
+        ]
+
+    def _for_all(self, view: _View) -> Callable[[Request], Awaitable[Response]]:
+        """A view for people who have logged in."""
+
+        async def answer(request: Request) -> Response:
+            session = self._sessions.find(request.cookies.get(COOKIE, ""))
+            if session is None:
+                raise _Refused(401, "log in first")
+            if request.method not in ("GET", "HEAD"):
+                self._prove(request, session)
+            return await view(request, session)
+
+        return _answering(answer)
+
+    def _prove(self, request: Request, session: Session) -> None:
+        """Make sure that a page of ours made the request, and no page of somebody else."""
+        _same_origin(request)
+        if not self._sessions.proves(session, request.headers.get(PROOF, "")):
+            raise _Refused(403, "the page is older than this session: load it again")
+
+    async def _begin(self, request: Request) -> Response:
+        _same_origin(request)
+        token = (await _body(request)).get("token")
+        if not isinstance(token, str):
+            raise _Refused(400, "token: expected a text")
+        if not self._sessions.are_possible:
+            raise _Refused(403, "no key in api.toml has a token; give one a line: token = ...")
+        cookie = self._sessions.begin(token, request.client.host if request.client else "")
+        session = self._sessions.find(cookie)
+        answer = _json(_told(session) if session else {})
+        answer.set_cookie(
+            COOKIE,
+            cookie,
+            max_age=int(LIFETIME.total_seconds()),
+            path="/console",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def _who(self, _request: Request, session: Session) -> Response:
+        return _json(_told(session))
+
+    async def _end(self, request: Request, _session: Session) -> Response:
+        self._sessions.end(request.cookies[COOKIE])
+        answer = Response(status_code=204, headers=_HEADERS)
+        answer.delete_cookie(COOKIE, path="/console", httponly=True, samesite="strict")
+        return answer
+
+    async def _stream(self, request: Request, _session: Session) -> Response:
+        cookie = request.cookies[COOKIE]
+        events = self._live.stream(
+            request.headers.get("last-event-id", ""),
+            lambda: self._sessions.find(cookie) is not None,
+        )
+        headers = {**_HEADERS, "x-accel-buffering": "no"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    async def _node(self, request: Request, _session: Session) -> Response:
+        query = request.query_params
+        fleet, name = query.get("fleet", ""), query.get("name", "")
+        return _json(await run_in_threadpool(self._source.node, fleet, name))
+
+    async def _job(self, request: Request, _session: Session) -> Response:
+        name = request.query_params.get("name", "")
+        return _json(await run_in_threadpool(self._source.job, name))
+
+    async def _goodput(self, _request: Request, _session: Session) -> Response:
+        return _json(await run_in_threadpool(self._source.goodput))
+
+    async def _ask(self, request: Request, session: Session) -> Response:
+        if session.key.role is not Role.OPERATE:
+            raise _Refused(
+                403, f"{session.key.person} may only look: the key has the role {session.key.role}"
+            )
+        wish = _wish(await _body(request))
+        message = await run_in_threadpool(self._source.ask, wish, session.key.person)
+        return _json({"message": message}, status=202)
+
+
+def _answering(
+    view: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """A view whose errors are told as JSON."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await view(request)
+        except _Refused as refused:
+            return _problem(refused.status, str(refused))
+        except HoldfastError as error:
+            return _problem(_STATUS.get(type(error), 503), str(error))
+
+    return answer
+
+
+def _told(session: Session) -> Json:
+    return {
+        "person": session.key.person,
+        "role": session.key.role,
+        "proof": session.proof,
+        "expires_at": session.expires_at.isoformat(),
+    }
+
+
+def _same_origin(request: Request) -> None:
+    """A browser names the origin of the page in every request that may change something."""
+    origin = request.headers.get("origin", "")
+    if not origin or urlsplit(origin).netloc != request.headers.get("host"):
+        raise _Refused(403, f"the request comes from {origin or 'nowhere'}, not from this console")
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _BODY_LIMIT:
+            raise _Refused(413, f"a request may have {_BODY_LIMIT} bytes")
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise _Refused(400, "the request is no JSON object")
+    return content
+
+
+def _wish(content: dict[str, Any]) -> Wish:
+    try:
+        wish = from_plain(Wish, content)
+    except ValueError:
+        raise _Refused(
+            400, f"expected act (one of {', '.join(Act)}), fleet, node, why, when_idle"
+        ) from None
+    if not wish.node and wish.act is not Act.RESET_BREAKER:
+        raise _Refused(400, "node: expected the name of a node")
+    return wish
+
+
+def _json(content: Json, status: int = 200) -> JSONResponse:
+    return JSONResponse(content, status_code=status, headers=_HEADERS)
+
+
+def _problem(status: int, message: str) -> JSONResponse:
+    headers = {"retry-after": "60"} if status == 429 else {}
+    return JSONResponse({"message": message}, status_code=status, headers={**_HEADERS, **headers})
+
+
+def _static() -> resources.abc.Traversable:
+    return resources.files("holdfast.api") / "static"
+
+
+def _file(name: str, content: bytes) -> tuple[bytes, Mapping[str, str]]:
+    """A file as it is served: content and headers."""
+    return (
+        content,
+        {
+            **_HEADERS,
+            "content-type": _TYPES[name[name.rindex(".") :]],
+            "cache-control": "no-cache",  # asked each time, and sent again only if it has changed
+            "etag": f'"{hashlib.sha256(content).hexdigest()[:20]}"',
+        },
+    )
+
+
+async def _served(file: tuple[bytes, Mapping[str, str]], request: Request) -> Response:
+    content, headers = file
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers)
+
+
+async def _one_of(
+    files: Mapping[str, tuple[bytes, Mapping[str, str]]], request: Request
+) -> Response:
+    file = files.get(request.path_params["name"])
+    return _problem(404, "there is no such file") if file is None else await _served(file, request)

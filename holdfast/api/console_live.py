@@ -1,0 +1,163 @@
+"""What changes, told to every open page as it happens."""
+
+import asyncio
+import json
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+
+from holdfast.api.console_source import Source, Tables
+from holdfast.model.errors import BackendError
+from holdfast.ports.clock import Clock
+
+BEAT_S: Final = 5.0
+"""A page hears at least so often, and takes the connection for dead after three beats missed."""
+
+KEPT: Final = 200
+"""Changes that a page may have missed and still be told one by one."""
+
+_RETRY_MS: Final = 1000
+"""After so long a browser comes again that has lost its stream."""
+
+_TICK_S: Final = 0.25
+_BUSY: Final = 2.0
+"""Of the time, reading takes a third at most."""
+
+
+class Live:
+    """Looks again and again while a page is open, and tells all pages what is different."""
+
+    def __init__(self, source: Source, clock: Clock, failed: Callable[[Exception], None]) -> None:
+        self._source = source
+        self._clock = clock
+        self._failed = failed
+        self._epoch = secrets.token_hex(4)
+        self._number = 0
+        self._tables: Tables | None = None
+        self._trouble = ""
+        self._changes: deque[tuple[int, str]] = deque(maxlen=KEPT)
+        self._news = asyncio.Event()
+        self._readers = 0
+        self._watch: asyncio.Task[None] | None = None
+        self.is_ending: Callable[[], bool] = lambda: False
+        """Whether the server wants to end, and streams with it."""
+
+    async def stream(self, last: str, is_welcome: Callable[[], bool]) -> AsyncIterator[str]:
+        """Server-sent events for one page: a snapshot, or what it has missed, then each change.
+
+        Args:
+            last: the id of the last event that it has seen; may be empty.
+            is_welcome: whether its session still holds.
+
+        """
+        self._readers += 1
+        try:
+            seen = self._seen(last)
+            told = ""
+            yield f"retry: {_RETRY_MS}\n\n"
+
+            def is_over() -> bool:
+                return self.is_ending() or not is_welcome()
+
+            while not is_over():
+                if self._watch is None:
+                    self._begin()
+                news = self._news
+                for text, number in self._since(seen):
+                    seen = number
+                    yield text
+                if self._trouble != told:
+                    told = self._trouble
+                    yield self._event("trouble", {"message": told})
+                if not await self._arrives(news, is_over):
+                    yield self._event("beat", {})
+        finally:
+            self._readers -= 1
+
+    def _seen(self, last: str) -> int | None:
+        """The number of the last event that a page has seen of this server."""
+        epoch, _, number = last.partition(".")
+        return int(number) if epoch == self._epoch and number.isdecimal() else None
+
+    def _since(self, seen: int | None) -> list[tuple[str, int]]:
+        """What to tell a page, with the number of each event."""
+        if self._tables is None or seen == self._number:
+            return []
+        first = self._changes[0][0] if self._changes else self._number + 1
+        if seen is None or not first - 1 <= seen < self._number:
+            content = {"tables": self._tables}
+            return [(self._event("snapshot", content, self._number), self._number)]
+        return [(text, number) for number, text in self._changes if number > seen]
+
+    async def _arrives(self, news: asyncio.Event, is_over: Callable[[], bool]) -> bool:
+        """Whether there are news within a beat, or an end."""
+        for _ in range(round(BEAT_S / _TICK_S)):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), _TICK_S)
+                return True
+            if is_over():
+                return True
+        return False
+
+    def _begin(self) -> None:
+        self._watch = asyncio.create_task(self._look_again())
+        self._watch.add_done_callback(self._over)
+
+    def _over(self, watch: asyncio.Task[None]) -> None:
+        error = None if watch.cancelled() else watch.exception()
+        if isinstance(error, Exception):
+            self._failed(error)
+
+    async def _look_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._readers and not self.is_ending():
+                begun = loop.time()
+                try:
+                    tables = await run_in_threadpool(self._source.look)
+                except BackendError as error:
+                    self._note(self._tables, str(error))
+                else:
+                    self._note(tables, "")
+                took = loop.time() - begun
+                await asyncio.sleep(max(self._source.pause_s, _BUSY * took))
+        finally:  # at once: a page that comes now begins anew, and is shown nothing old
+            self._watch = None
+            self._tables = None
+            self._number += 1
+            self._changes.clear()
+
+    def _note(self, tables: Tables | None, trouble: str) -> None:
+        changed = difference(self._tables, tables) if self._tables and tables else {}
+        is_first = self._tables is None and tables is not None
+        is_new = is_first or bool(changed) or trouble != self._trouble
+        self._tables, self._trouble = tables, trouble
+        if changed:
+            self._number += 1
+            event = self._event("change", {"tables": changed}, self._number)
+            self._changes.append((self._number, event))
+        if is_new:
+            self._news.set()
+            self._news = asyncio.Event()
+
+    def _event(self, name: str, content: dict[str, Any], number: int | None = None) -> str:
+        now = self._clock.now().isoformat()
+        data = json.dumps({"now": now, **content}, separators=(",", ":"))
+        mark = "" if number is None else f"id: {self._epoch}.{number}\n"
+        return f"{mark}event: {name}\ndata: {data}\n\n"
+
+
+def difference(before: Tables, after: Tables) -> dict[str, dict[str, Any]]:
+    """``table -> key -> row`` for rows that are new or changed; None for those that are gone."""
+    found: dict[str, dict[str, Any]] = {}
+    for table, rows in after.items():
+        old = before.get(table, {})
+        changed: dict[str, Any] = {key: row for key, row in rows.items() if old.get(key) != row}
+        changed |= {key: None for key in old if key not in rows}
+        if changed:
+            found[table] = changed
+    return found

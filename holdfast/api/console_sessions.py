@@ -1,0 +1,126 @@
+"""Who looks at the console: tokens, sessions in a cookie, and proof that a request is meant."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.api.identity import Key
+from holdfast.model.errors import HoldfastError
+from holdfast.ports.clock import Clock
+
+LIFETIME: Final = timedelta(hours=12)
+"""Of a session: a shift, so that nobody is asked twice in one."""
+
+TRIES: Final = 5
+TRIES_WINDOW: Final = timedelta(minutes=1)
+"""So many wrong tokens are taken from one address within that time."""
+
+
+class WrongToken(HoldfastError):
+    """Nobody has that token."""
+
+
+class TooManyTries(HoldfastError):
+    """There were so many wrong tokens that none is looked at for now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Somebody who has logged in."""
+
+    key: Key
+    expires_at: datetime
+    proof: str
+    """A page of this session knows it, and no page of anybody else: it comes with every request
+    that changes something."""
+
+
+class Sessions:
+    """Logs people in. A session is a signed cookie, so it outlives a restart of the server.
+
+    It is signed with its owner's token: who loses that loses the session, too.
+    """
+
+    def __init__(self, keys: Sequence[Key], clock: Clock) -> None:
+        self._keys = {key.access_key_id: key for key in keys if key.token}
+        self._clock = clock
+        self._ended: dict[str, datetime] = {}
+        self._wrong: dict[str, list[datetime]] = {}
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether anybody has a token."""
+        return bool(self._keys)
+
+    def begin(self, token: str, address: str) -> str:
+        """The cookie of a new session, for the owner of a token.
+
+        Args:
+            token: what a person gave.
+            address: where the request came from.
+
+        Raises:
+            WrongToken: it is nobody's.
+            TooManyTries: see ``TRIES``.
+
+        """
+        now = self._clock.now()
+        recent = {
+            one: [at for at in times if now - at < TRIES_WINDOW]
+            for one, times in self._wrong.items()
+        }
+        self._wrong = {one: times for one, times in recent.items() if times}
+        if len(self._wrong.get(address, ())) >= TRIES:
+            raise TooManyTries(
+                f"{TRIES} wrong tokens came from {address or 'there'}; try again in a minute"
+            )
+        owner, given = None, _digest(token)
+        for key in self._keys.values():  # all of them, so that time tells nothing
+            if hmac.compare_digest(_digest(key.token), given):
+                owner = key
+        if owner is None:
+            self._wrong.setdefault(address, []).append(now)
+            raise WrongToken("this is nobody's token; it stands beside your key in api.toml")
+        expires = int((now + LIFETIME).timestamp())
+        text = f"{owner.access_key_id}.{expires}.{secrets.token_urlsafe(12)}"
+        return f"{text}.{_signature(owner, 'session', text)}"
+
+    def find(self, cookie: str) -> Session | None:
+        """The session of a cookie; None if there is none, or none any more."""
+        text, _, signature = cookie.rpartition(".")
+        key_id, _, rest = text.partition(".")
+        key = self._keys.get(key_id)
+        if key is None or not _is_equal(_signature(key, "session", text), signature):
+            return None
+        expires_at = datetime.fromtimestamp(int(rest.partition(".")[0]), UTC)
+        if expires_at <= self._clock.now() or text in self._ended:
+            return None
+        return Session(key=key, expires_at=expires_at, proof=_signature(key, "proof", text))
+
+    def end(self, cookie: str) -> None:
+        """Log out."""
+        session = self.find(cookie)
+        if session is not None:
+            now = self._clock.now()
+            self._ended = {text: at for text, at in self._ended.items() if at > now}
+            self._ended[cookie.rpartition(".")[0]] = session.expires_at
+
+    def proves(self, session: Session, proof: str) -> bool:
+        """Whether a request was made by a page of that session."""
+        return _is_equal(session.proof, proof)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _signature(key: Key, purpose: str, text: str) -> str:
+    return hmac.new(key.token.encode(), f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _is_equal(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

@@ -1,0 +1,111 @@
+"""Clusters that were created through the API, as it shows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Protocol
+
+from holdfast.api.clusters import Node
+from holdfast.model.clusters import Happening, Member, WantedCluster
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheck
+from holdfast.model.requests import Verb
+from holdfast.ports.cluster_records import ClusterRecords, HeldCluster
+
+
+class Keeper(Protocol):
+    """Those who look after the nodes of created clusters. May raise ``BackendError``."""
+
+    def incidents(self, cluster: str) -> Sequence[Incident]:
+        """All incidents of a cluster that are remembered."""
+        ...
+
+    def ask(
+        self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
+    ) -> str:
+        """See ``Cluster.ask``."""
+        ...
+
+
+@dataclass(frozen=True)
+class CreatedCluster:
+    """A ``Cluster`` that somebody asked for."""
+
+    held: HeldCluster
+    records: ClusterRecords
+    keeper: Keeper
+
+    @property
+    def name(self) -> str:
+        """See ``Cluster.name``."""
+        return self.held.cluster.name
+
+    @property
+    def created_at(self) -> datetime:
+        """See ``Cluster.created_at``."""
+        return self.held.cluster.created_at
+
+    def wanted(self) -> WantedCluster | None:
+        """See ``Cluster.wanted``."""
+        return self.held.cluster
+
+    def happenings(self) -> Sequence[Happening]:
+        """See ``Cluster.happenings``."""
+        return self.records.happenings(self.name)
+
+    def nodes(self) -> Sequence[Node]:
+        """See ``Cluster.nodes``: as they were when the cluster was last looked at."""
+        return self._nodes
+
+    @cached_property
+    def _nodes(self) -> Sequence[Node]:
+        types = {one.name: one.made_of.instance_type for one in self.held.cluster.groups}
+        return tuple(_node(one, types.get(one.group, "")) for one in self.held.members)
+
+    def incidents(self) -> Sequence[Incident]:
+        """See ``Cluster.incidents``."""
+        return self.keeper.incidents(self.name)
+
+    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+        """See ``Cluster.ask``."""
+        if not node:
+            return "the node has no machine yet"
+        return self.keeper.ask(self.name, node, verb, person, checks)
+
+
+class CreatedClusters:
+    """All of them; one that has not changed is not made anew. Several threads may ask."""
+
+    def __init__(self, records: ClusterRecords, keeper: Keeper) -> None:
+        self._records = records
+        self._keeper = keeper
+        self._shown: dict[str, CreatedCluster] = {}
+
+    def all(self) -> Sequence[CreatedCluster]:
+        """In the order of their names."""
+        held = [self._records.load(name) for name in self._records.names()]
+        shown = [self._of(one) for one in held if one is not None]
+        self._shown = {one.name: one for one in shown}
+        return shown
+
+    def _of(self, held: HeldCluster) -> CreatedCluster:
+        known = self._shown.get(held.cluster.name)
+        if known is not None and known.held is held:
+            return known
+        return CreatedCluster(held, self._records, self._keeper)
+
+
+def _node(member: Member, instance_type: str) -> Node:
+    machine = member.machine
+    return Node(
+        name=machine.name if machine is not None else "",
+        instance_id=machine.id if machine is not None else "",
+        group=member.group,
+        instance_type=instance_type or "unknown",
+        launched_at=machine.launched_at if machine is not None else member.added_at,
+        status=member.status,
+        message=member.message,
+        logical_id=member.logical_id,
+        has_machine=machine is not None,
+    )

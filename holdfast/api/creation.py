@@ -1,0 +1,207 @@
+"""Operations that create, change and delete clusters: they write a wish down, and never act."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.api.call import Call
+from holdfast.api.problems import (
+    Conflict,
+    ResourceInUse,
+    ResourceLimitExceeded,
+    ResourceNotFound,
+    ValidationException,
+)
+from holdfast.api.sagemaker_model import Json
+from holdfast.api.tags import checked_tags
+from holdfast.api.wishes import changed_group, node_count, objections, refuse, wanted_group
+from holdfast.decisions.cluster_members import Telling
+from holdfast.model.cluster_words import ClusterStatus
+from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
+from holdfast.ports.cluster_records import Change, HeldCluster
+
+_SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
+"""What is said about a cluster as a whole, and only told again."""
+
+_AUTOMATIC: Final = "Automatic"
+
+_STEADY: Final = (ClusterStatus.IN_SERVICE, ClusterStatus.FAILED)
+
+
+def create_cluster(call: Call) -> Json:
+    """See ``CreateCluster``."""
+    maker, request = call.made(), call.request
+    name = request["ClusterName"]
+    refuse(list(objections(request)))
+    tags = checked_tags({}, request.get("Tags", ()))
+    shared = {key: request[key] for key in _SHARED if key in request}
+    repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
+    cluster = WantedCluster(
+        name=name,
+        created_at=call.now,
+        status=ClusterStatus.CREATING,
+        since=call.now,
+        repairs=repairs,
+        is_continuous="NodeProvisioningMode" in request,
+        groups=tuple(
+            wanted_group(name, one, shared, repairs=repairs)
+            for one in request.get("InstanceGroups", ())
+        ),
+        asked=shared,
+    )
+    refuse(maker.objections(cluster))
+    telling = Telling(cluster, call.now)
+    telling.cluster("Cluster {c} creation started successfully")
+    is_known = any(one.name == name for one in call.clusters)
+    limit_nodes(call, cluster)
+    if is_known or not maker.records.create(
+        cluster, telling.told, tags, call.asked("CreateCluster")
+    ):
+        raise ResourceInUse(
+            f"Resource Already Exists: Cluster with name {name} already exists. Choose a different "
+            "name."
+        )
+    maker.wake(name)
+    return {"ClusterArn": call.place.arn(name)}
+
+
+def update_cluster(call: Call) -> Json:
+    """See ``UpdateCluster``."""
+    refuse(list(objections(call.request)))
+    return changed(call, "UpdateCluster", lambda held: _updated(call, held))
+
+
+def delete_cluster(call: Call) -> Json:
+    """See ``DeleteCluster``; asked for again, it changes nothing."""
+
+    def deleted(held: HeldCluster) -> Change:
+        cluster = held.cluster
+        if cluster.status is ClusterStatus.DELETING:
+            return Change(cluster=cluster, members=held.members, answer={})
+        telling = Telling(cluster, call.now)
+        telling.cluster("Cluster {c} deletion started successfully")
+        going = tuple(_going(one) for one in cluster.groups)
+        return Change(
+            cluster=replace(cluster, status=ClusterStatus.DELETING, since=call.now, groups=going),
+            members=held.members,
+            happenings=tuple(telling.told),
+            answer={},
+        )
+
+    return changed(call, "DeleteCluster", deleted)
+
+
+def changed(
+    call: Call, operation: str, make: Callable[[HeldCluster], Change], **nonce: Any
+) -> Json:
+    """Write down what becomes of the cluster that a request names.
+
+    Returns:
+        The answer that ``make`` gave, and the cluster's ARN.
+
+    Raises:
+        ResourceNotFound: there is no such cluster.
+        ValidationException: it was not created through the API.
+
+    """
+    name = call.cluster().name
+    answer = call.made().records.change(name, make, call.asked(operation), **nonce)
+    if answer is None:
+        if any(one.name == name and one.wanted() is None for one in call.clusters):
+            raise ValidationException(
+                f"Cluster {name} was not created here, so that it cannot be changed or deleted here"
+            )
+        raise ResourceNotFound(f"Cluster with name {name} not found")
+    call.made().wake(name)
+    return {"ClusterArn": call.place.arn(name), **answer}
+
+
+def steady(cluster: WantedCluster, *also: ClusterStatus) -> None:
+    """Let a cluster be changed only while nothing else happens to it.
+
+    Raises:
+        Conflict: something does.
+
+    """
+    if cluster.status not in (ClusterStatus.IN_SERVICE, *also):
+        raise Conflict(
+            f"Cluster {cluster.name} has the status {cluster.status}; wait until it is "
+            f"{ClusterStatus.IN_SERVICE}"
+        )
+
+
+def limit_nodes(call: Call, cluster: WantedCluster) -> None:
+    """Keep the number of nodes of all clusters within its limit.
+
+    Raises:
+        ResourceLimitExceeded: the cluster would exceed it.
+
+    """
+    limit = call.made().node_limit
+    others = [one.wanted() for one in call.clusters if one.name != cluster.name]
+    count = node_count([cluster, *(one for one in others if one is not None)])
+    if count > limit:
+        raise ResourceLimitExceeded(
+            f"All clusters together would have {count} nodes; the limit is {limit}. Delete some, "
+            "or raise node_limit in the configuration of the server"
+        )
+
+
+def _going(group: WantedGroup) -> WantedGroup:
+    return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
+
+
+def _updated(call: Call, held: HeldCluster) -> Change:
+    request, cluster = call.request, held.cluster
+    steady(cluster, ClusterStatus.FAILED)
+    refuse(list(_group_problems(cluster, request)))
+    shared = {**cluster.asked, **{key: request[key] for key in _SHARED if key in request}}
+    repairs = cluster.repairs
+    if "NodeRecovery" in request:
+        repairs = request["NodeRecovery"] == _AUTOMATIC
+    asked = {
+        one["InstanceGroupName"]: wanted_group(cluster.name, one, shared, repairs=repairs)
+        for one in request.get("InstanceGroups", ())
+    }
+    goes = set(request.get("InstanceGroupsToDelete", ()))
+    groups = []
+    for one in cluster.groups:
+        if one.name in goes:
+            groups.append(_going(one))
+        elif one.name in asked:
+            groups.append(changed_group(one, asked.pop(one.name)))
+        else:
+            groups.append(_looked_after(one, repairs=repairs))
+    after = replace(
+        cluster,
+        status=ClusterStatus.UPDATING,
+        since=call.now,
+        failure="",
+        repairs=repairs,
+        is_continuous=cluster.is_continuous or "NodeProvisioningMode" in request,
+        groups=(*groups, *asked.values()),
+        asked=shared,
+    )
+    refuse(call.made().objections(after))
+    limit_nodes(call, after)
+    telling = Telling(after, call.now)
+    telling.cluster("Cluster {c} update started successfully")
+    return Change(cluster=after, members=held.members, happenings=tuple(telling.told), answer={})
+
+
+def _looked_after(group: WantedGroup, *, repairs: bool) -> WantedGroup:
+    if group.made_of.repairs == repairs:
+        return group
+    return replace(group, made_of=replace(group.made_of, repairs=repairs), stage=GroupStage.NEW)
+
+
+def _group_problems(cluster: WantedCluster, request: Json) -> Iterator[str]:
+    names = {one.name for one in cluster.groups}
+    asked = {one["InstanceGroupName"] for one in request.get("InstanceGroups", ())}
+    goes = set(request.get("InstanceGroupsToDelete", ()))
+    for name in sorted(goes - names):
+        yield f"InstanceGroupsToDelete: there is no group {name}"
+    for name in sorted(goes & asked):
+        yield f"{name} is both in InstanceGroups and in InstanceGroupsToDelete"
+    if names and not (names | asked) - goes:
+        yield "InstanceGroupsToDelete: a cluster keeps one group at least; use DeleteCluster"

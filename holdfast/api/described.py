@@ -1,0 +1,103 @@
+"""A cluster that was asked for, as ``DescribeCluster`` tells of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from holdfast.api.clusters import Node
+from holdfast.api.sagemaker_model import Json
+from holdfast.model.cluster_words import ClusterStatus, GroupStatus, InstanceStatus
+from holdfast.model.clusters import GroupStage, SoftwareUpdate, WantedCluster, WantedGroup
+
+_ECHOED: Final = (
+    "InstanceType",
+    "LifeCycleConfig",
+    "ExecutionRole",
+    "ThreadsPerCore",
+    "InstanceStorageConfigs",
+    "OnStartDeepHealthChecks",
+    "OverrideVpcConfig",
+    "SlurmConfig",
+    "CapacityRequirements",
+    "NetworkInterface",
+)
+
+_BY_CLUSTER: Final = {
+    ClusterStatus.CREATING: GroupStatus.CREATING,
+    ClusterStatus.UPDATING: GroupStatus.UPDATING,
+    ClusterStatus.ROLLING_BACK: GroupStatus.UPDATING,
+    ClusterStatus.FAILED: GroupStatus.FAILED,
+}
+
+
+def described(cluster: WantedCluster, nodes: Sequence[Node]) -> Json:
+    """What is said about a cluster beyond its summary."""
+    return {
+        **cluster.asked,
+        "FailureMessage": cluster.failure or None,
+        "InstanceGroups": [
+            _group(cluster, one, [node for node in nodes if node.group == one.name])
+            for one in cluster.groups
+        ],
+        "NodeRecovery": node_recovery(is_automatic=cluster.repairs),
+        "NodeProvisioningMode": "Continuous" if cluster.is_continuous else None,
+    }
+
+
+def node_recovery(*, is_automatic: bool) -> str:
+    """``NodeRecovery``, as the API spells it."""
+    return "Automatic" if is_automatic else "None"
+
+
+def _group(cluster: WantedCluster, group: WantedGroup, nodes: Sequence[Node]) -> Json:
+    spec: Mapping[str, Any] = dict(group.made_of.spec)
+    running = sum(node.status is InstanceStatus.RUNNING for node in nodes)
+    status = _status(cluster, group, running)
+    update = group.update
+    is_scaling = len(nodes) != group.target or running < group.target
+    types = spec.get("InstanceRequirements", {}).get("InstanceTypes")
+    return {
+        **{name: spec[name] for name in _ECHOED if name in spec},
+        "InstanceGroupName": group.name,
+        "InstanceRequirements": None
+        if types is None
+        else {"CurrentInstanceTypes": types, "DesiredInstanceTypes": types},
+        "CurrentCount": running,
+        "TargetCount": group.target,
+        "MinCount": group.minimum or None,
+        "TargetStateCount": running,
+        "Status": status,
+        "ActiveOperations": {"Scaling": 1} if is_scaling else None,
+        "CurrentImageId": None if _is_moving(update) else group.made_of.image or None,
+        "DesiredImageId": group.made_of.image or None,
+        "SoftwareUpdateStatus": None if update is None else update.status,
+        "ActiveSoftwareUpdateConfig": _deployment(update) if _is_moving(update) else None,
+    }
+
+
+def _is_moving(update: SoftwareUpdate | None) -> bool:
+    return update is not None and update.is_active
+
+
+def _status(cluster: WantedCluster, group: WantedGroup, running: int) -> GroupStatus:
+    if group.is_going:
+        return GroupStatus.DELETING
+    if _is_moving(group.update):
+        return GroupStatus.SYSTEM_UPDATING
+    if cluster.status in _BY_CLUSTER and group.stage is GroupStage.NEW:
+        return _BY_CLUSTER[cluster.status]
+    if running < group.target:
+        return _BY_CLUSTER.get(cluster.status, GroupStatus.DEGRADED)
+    return GroupStatus.FAILED if cluster.status is ClusterStatus.FAILED else GroupStatus.IN_SERVICE
+
+
+def _deployment(update: SoftwareUpdate | None) -> Json | None:
+    if update is None:
+        return None
+    return {
+        "RollingUpdatePolicy": {
+            "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": update.batch},
+            "RollbackMaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": update.rollback_batch},
+        },
+        "WaitIntervalInSeconds": round(update.bake.total_seconds()),
+        "AutoRollbackConfiguration": [{"AlarmName": one} for one in update.alarms] or None,
+    }

@@ -1,0 +1,70 @@
+"""Long lists, a page at a time."""
+
+import base64
+import heapq
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Any, Final, TypeVar
+
+from holdfast.api.problems import ValidationException
+
+Item = TypeVar("Item")
+
+DEFAULT_PAGE: Final = 100
+"""Items of a page if nothing is said; the most that may be asked for."""
+
+
+def page(
+    items: Sequence[Item],
+    request: dict[str, Any],
+    key: Callable[[Item], tuple[Any, str]],
+    *,
+    descending: bool,
+) -> tuple[list[Item], str | None]:
+    """The items that a request asks for, and the token of the next page; None if it is the last.
+
+    A token names the last item that was given, so that items which come and go meanwhile shift
+    nothing.
+
+    Args:
+        items: all of them.
+        request: may have ``MaxResults`` and ``NextToken``.
+        key: what they are sorted by, and a name that no two have.
+        descending: the highest first.
+
+    Raises:
+        ValidationException: the token is none of ours.
+
+    """
+    size = request.get("MaxResults", DEFAULT_PAGE)
+    keyed = [(key(item), item) for item in items]
+    token = request.get("NextToken")
+    if token is not None and keyed:
+        last = _read(token, like=keyed[0][0])
+        is_after = last.__gt__ if descending else last.__lt__
+        keyed = [one for one in keyed if is_after(one[0])]
+    first = heapq.nlargest if descending else heapq.nsmallest
+    found = first(size + 1, keyed, key=itemgetter(0))
+    shown = [item for _, item in found[:size]]
+    return shown, _token(found[size - 1][0]) if len(found) > size else None
+
+
+def _token(key: tuple[Any, str]) -> str:
+    value, name = key
+    plain = value.timestamp() if isinstance(value, datetime) else value
+    return base64.urlsafe_b64encode(json.dumps([plain, name]).encode()).decode()
+
+
+def _read(token: str, like: tuple[Any, str]) -> tuple[Any, str]:
+    """The key of the last item that was given; ``like`` is that of another one."""
+    try:
+        value, name = json.loads(base64.urlsafe_b64decode(token))
+        if isinstance(like[0], datetime):
+            value = datetime.fromtimestamp(value, UTC)
+        if not isinstance(name, str) or not isinstance(value, type(like[0])):
+            raise TypeError
+    except (ValueError, TypeError, OverflowError, OSError, RecursionError):
+        raise ValidationException("NextToken is not one that this operation has given") from None
+    return value, name

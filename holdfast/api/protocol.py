@@ -1,0 +1,129 @@
+"""AWS's JSON protocol 1.1: from the bytes of a request to those of its answer."""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.api.call import Call, Maker, Place
+from holdfast.api.clusters import Cluster
+from holdfast.api.identity import Keyring, permit
+from holdfast.api.operations import OPERATIONS
+from holdfast.api.problems import (
+    BODY_LIMIT,
+    ApiProblem,
+    NotAvailable,
+    NotReadable,
+    TooLarge,
+    UnknownOperation,
+)
+from holdfast.api.sagemaker_model import SageMakerModel
+from holdfast.api.signature import Remembered, SignedRequest, UsedWords, used_up, verified
+from holdfast.model.errors import BackendError
+from holdfast.ports.clock import Clock
+
+CONTENT_TYPE: Final = "application/x-amz-json-1.1"
+SIGNING_NAME: Final = "sagemaker"
+_TARGET: Final = "SageMaker."
+_SHOWN: Final = 200
+"""Characters of a wrong target that are repeated in the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An HTTP response."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Protocol:
+    """Answers requests; may be called from several threads."""
+
+    def __init__(
+        self,
+        keys: Keyring,
+        place: Place,
+        clusters: Callable[[], AbstractContextManager[Sequence[Cluster]]],
+        clock: Clock,
+        maker: Maker | None = None,
+    ) -> None:
+        self._keys = keys
+        self._place = place
+        self._clusters = clusters
+        self._clock = clock
+        self._maker = maker
+        self._model = SageMakerModel()
+        self._used: UsedWords = maker.records if maker is not None else Remembered()
+
+    def answer(self, request: SignedRequest) -> Answer:
+        """Answer a request."""
+        try:
+            return _answer(200, self._carried_out(request))
+        except ApiProblem as problem:
+            return refusal(problem)
+        except BackendError as error:
+            return refusal(NotAvailable(str(error)))
+
+    def _carried_out(self, request: SignedRequest) -> dict[str, Any]:
+        if len(request.body) > BODY_LIMIT:
+            raise TooLarge(f"The request has {len(request.body)} bytes; {BODY_LIMIT} are allowed")
+        now = self._clock.now()
+        signature = verified(request, self._keys.secrets, self._place.region, SIGNING_NAME, now)
+        name = _operation(request.headers)
+        if name not in OPERATIONS:
+            raise UnknownOperation(
+                f"{name[:_SHOWN]} is not offered; these are: {', '.join(sorted(OPERATIONS))}"
+            )
+        wanted = self._model.read(name, _payload(request.body))
+        operation, key = OPERATIONS[name], self._keys.owner(signature.key_id)
+        permit(key, name, changes=operation.changes)
+        once = used_up(signature, self._used, now) if operation.changes else nullcontext()
+        with once, self._clusters() as clusters:
+            call = Call(
+                request=wanted,
+                key=key,
+                clusters=clusters,
+                place=self._place,
+                now=now,
+                maker=self._maker,
+            )
+            return self._model.write(name, operation.answer(call))
+
+
+def refusal(problem: ApiProblem) -> Answer:
+    """The answer to a call that is refused."""
+    return _answer(problem.status, {"__type": problem.code, "message": str(problem)})
+
+
+def _answer(status: int, content: dict[str, Any]) -> Answer:
+    return Answer(
+        status=status,
+        headers={"content-type": CONTENT_TYPE, "x-amzn-requestid": str(uuid.uuid4())},
+        body=json.dumps(content).encode(),
+    )
+
+
+def _operation(headers: Mapping[str, str]) -> str:
+    target = headers.get("x-amz-target", "")
+    if not target.startswith(_TARGET):
+        raise UnknownOperation(
+            f"The header X-Amz-Target is {target[:_SHOWN]!r}; expected {_TARGET} and the operation"
+        )
+    return target.removeprefix(_TARGET)
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _payload(body: bytes) -> Any:
+    try:
+        return json.loads(body or b"{}", parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise NotReadable(f"The request is no JSON: {error}") from None
+    except RecursionError:
+        raise NotReadable("The request is nested too deeply") from None

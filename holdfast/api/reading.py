@@ -1,0 +1,129 @@
+"""Operations that show clusters and their nodes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from holdfast.api.call import Call, node_named
+from holdfast.api.clusters import Cluster, Node
+from holdfast.api.described import described
+from holdfast.api.paging import page
+from holdfast.api.problems import ValidationException
+from holdfast.api.sagemaker_model import Json
+from holdfast.model.cluster_words import ClusterStatus, GroupStatus, InstanceStatus
+
+Item = TypeVar("Item")
+
+
+def list_clusters(call: Call) -> Json:
+    """See ``ListClusters``."""
+    request = call.request
+    part = request.get("NameContains", "")
+    named = [one for one in call.clusters if part in one.name]
+    found = _between(named, request, lambda one: one.created_at)
+    is_by_name = request.get("SortBy") == "NAME"
+    shown, token = page(
+        found,
+        request,
+        key=lambda one: (one.name if is_by_name else one.created_at, one.name),
+        descending=request.get("SortOrder") == "Descending",
+    )
+    return {"ClusterSummaries": [_summary(call, one) for one in shown], "NextToken": token}
+
+
+def describe_cluster(call: Call) -> Json:
+    """See ``DescribeCluster``."""
+    cluster = call.cluster()
+    nodes = cluster.nodes()
+    wanted = cluster.wanted()
+    if wanted is not None:
+        return {**_summary(call, cluster), **described(wanted, nodes)}
+    return {
+        **_summary(call, cluster),
+        "InstanceGroups": [_group(name, nodes) for name in sorted({one.group for one in nodes})],
+    }
+
+
+def list_cluster_nodes(call: Call) -> Json:
+    """See ``ListClusterNodes``."""
+    request = call.request
+    with_names = request.get("IncludeNodeLogicalIds", False)
+    part = request.get("InstanceGroupNameContains", "")
+    named = [
+        one
+        for one in call.cluster().nodes()
+        if part in one.group and (one.has_machine or with_names)
+    ]
+    found = _between(named, request, lambda one: one.launched_at)
+    is_by_name = request.get("SortBy") == "NAME"
+    shown, token = page(
+        found,
+        request,
+        key=lambda one: (
+            one.instance_id if is_by_name else one.launched_at,
+            one.instance_id or one.known_as,
+        ),
+        descending=request.get("SortOrder") == "Descending",
+    )
+    return {
+        "ClusterNodeSummaries": [_node(one, with_name=with_names) for one in shown],
+        "NextToken": token,
+    }
+
+
+def describe_cluster_node(call: Call) -> Json:
+    """See ``DescribeClusterNode``."""
+    request = call.request
+    if ("NodeId" in request) == ("NodeLogicalId" in request):
+        raise ValidationException("Either NodeId or NodeLogicalId must be given, and not both")
+    return {"NodeDetails": _node(node_named(call.cluster().nodes(), request), with_name=True)}
+
+
+def _summary(call: Call, cluster: Cluster) -> Json:
+    wanted = cluster.wanted()
+    return {
+        "ClusterArn": call.place.arn(cluster.name),
+        "ClusterName": cluster.name,
+        "CreationTime": cluster.created_at,
+        "ClusterStatus": ClusterStatus.IN_SERVICE if wanted is None else wanted.status,
+    }
+
+
+def _group(name: str, nodes: Any) -> Json:
+    members = [one for one in nodes if one.group == name]
+    kinds = Counter(one.instance_type for one in members)
+    running = sum(one.status is InstanceStatus.RUNNING for one in members)
+    return {
+        "InstanceGroupName": name,
+        "InstanceType": kinds.most_common(1)[0][0],
+        "CurrentCount": running,
+        "TargetCount": len(members),
+        "Status": GroupStatus.IN_SERVICE,
+    }
+
+
+def _node(node: Node, *, with_name: bool) -> Json:
+    return {
+        "InstanceGroupName": node.group,
+        "InstanceId": node.instance_id,
+        "NodeLogicalId": node.known_as if with_name else None,
+        "InstanceType": node.instance_type,
+        "LaunchTime": node.launched_at,
+        "PrivateDnsHostname": node.name or None,
+        "InstanceStatus": {"Status": node.status, "Message": node.message or None},
+    }
+
+
+def _between(
+    items: Sequence[Item], request: Json, moment: Callable[[Item], datetime]
+) -> Sequence[Item]:
+    """Those that came between the times that a request names; all if it names none."""
+    after, before = request.get("CreationTimeAfter"), request.get("CreationTimeBefore")
+    if after is None and before is None:
+        return items
+    return [
+        one
+        for one in items
+        if (after is None or moment(one) > after) and (before is None or moment(one) < before)
+    ]

@@ -1,0 +1,103 @@
+"""Operations that ask for something: they record a wish, and never act themselves."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from holdfast.api.call import Call
+from holdfast.api.clusters import Cluster, Node
+from holdfast.api.problems import ResourceNotFound, ValidationException
+from holdfast.api.sagemaker_model import Json
+from holdfast.model.errors import BackendError
+from holdfast.model.names import BatchAnswer, DeepCheck
+from holdfast.model.requests import Verb
+
+
+def reboot_nodes(call: Call) -> Json:
+    """See ``BatchRebootClusterNodes``."""
+    return _asked(call, Verb.REBOOT)
+
+
+def replace_nodes(call: Call) -> Json:
+    """See ``BatchReplaceClusterNodes``."""
+    return _asked(call, Verb.REPLACE)
+
+
+def start_health_check(call: Call) -> Json:
+    """See ``StartClusterHealthCheck``.
+
+    A node that is named twice has the checks of both. Nodes that cannot be checked now are left
+    out, unless all are such.
+    """
+    cluster = call.cluster()
+    nodes = cluster.nodes()
+    chosen: defaultdict[str, set[str]] = defaultdict(set)
+    for wanted in call.request["DeepHealthCheckConfigurations"]:
+        for one in _members(nodes, wanted):
+            chosen[one.name] |= set(wanted["DeepHealthChecks"])
+    in_vain = [
+        cluster.ask(
+            name, Verb.DEEP_CHECK, call.key.person, [kind for kind in DeepCheck if kind in kinds]
+        )
+        for name, kinds in chosen.items()
+    ]
+    if all(in_vain):
+        raise ValidationException("; ".join(in_vain))
+    return {"ClusterArn": call.place.arn(cluster.name)}
+
+
+def _members(nodes: Sequence[Node], wanted: Json) -> Iterator[Node]:
+    group = wanted["InstanceGroupName"]
+    members = {one.instance_id: one for one in nodes if one.group == group}
+    if not members:
+        raise ResourceNotFound(f"Instance group {group} not found")
+    for node_id in wanted.get("InstanceIds", members):
+        if node_id not in members:
+            raise ResourceNotFound(f"Instance with id {node_id} not found in group {group}")
+        yield members[node_id]
+
+
+def _asked(call: Call, verb: Verb) -> Json:
+    request = call.request
+    ids, names = request.get("NodeIds", ()), request.get("NodeLogicalIds", ())
+    if not ids and not names:
+        raise ValidationException("NodeIds or NodeLogicalIds must be given")
+    cluster = call.cluster()
+    nodes = cluster.nodes()
+    by_id = {one.instance_id: one.name for one in nodes}
+    by_name = {one.name: one.name for one in nodes}
+    done, refused = _each(call, cluster, verb, {one: by_id.get(one) for one in ids})
+    named, unnamed = _each(call, cluster, verb, {one: by_name.get(one) for one in names})
+    return {
+        BatchAnswer.SUCCESSFUL: done,
+        BatchAnswer.FAILED: [{"NodeId": one, **why} for one, why in refused],
+        "SuccessfulNodeLogicalIds": named if names else None,
+        "FailedNodeLogicalIds": [{"NodeLogicalId": one, **why} for one, why in unnamed]
+        if names
+        else None,
+    }
+
+
+def _each(
+    call: Call, cluster: Cluster, verb: Verb, wanted: dict[str, str | None]
+) -> tuple[list[str], list[tuple[str, Json]]]:
+    """Which of the nodes are asked for now, and why the others are not."""
+    done: list[str] = []
+    refused: list[tuple[str, Json]] = []
+    for given, name in wanted.items():
+        if name is None:
+            refused.append((given, _why("InstanceIdNotFound", f"{given} is not in the cluster")))
+            continue
+        try:
+            in_vain = cluster.ask(name, verb, call.key.person)
+        except BackendError as error:
+            refused.append((given, _why("InternalServerError", str(error))))
+            continue
+        if in_vain:
+            refused.append((given, _why("InvalidInstanceStatus", in_vain)))
+        else:
+            done.append(given)
+    return done, refused
+
+
+def _why(code: str, message: str) -> Json:
+    return {"ErrorCode": code, "Message": message}

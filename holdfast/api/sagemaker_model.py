@@ -1,0 +1,241 @@
+"""What SageMaker's own service model says of requests and responses."""
+
+import gc
+import re
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from typing import Any, Final
+
+from botocore.loaders import Loader
+
+from holdfast.api.problems import NotReadable, UnknownOperation, ValidationException
+
+Json = dict[str, Any]
+
+_SERVICE: Final = "sagemaker"
+
+_SOURCE: Final = "LifecycleSource"
+_ANY_SOURCE: Final = "(https|s3)://([^/]+)/?(.*)|(file://)?/.*"
+"""Lifecycle scripts may lie on this machine, too."""
+_SHOWN: Final = 200
+"""Characters of a wrong value that are repeated in the answer."""
+
+_BITS: Final = {"integer": 31, "long": 63}
+"""Of the largest number of a type, in Java's words."""
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "boolean": (bool,),
+    "list": (list,),
+    "map": (dict,),
+    "structure": (dict,),
+    "timestamp": (int, float, str),
+}
+
+
+class SageMakerModel:
+    """The model that botocore brings along; read once, when it is first needed."""
+
+    @cached_property
+    def _model(self) -> Mapping[str, Any]:
+        model: Mapping[str, Any] = Loader().load_service_model(_SERVICE, "service-2")
+        scripts = model["shapes"]["ClusterLifeCycleConfig"]["members"]["SourceS3Uri"]
+        model["shapes"][_SOURCE] = {**model["shapes"][scripts["shape"]], "pattern": _ANY_SOURCE}
+        scripts["shape"] = _SOURCE
+        gc.freeze()  # 80,000 objects that stay: looking at them takes the collector 50 ms each time
+        return model
+
+    @property
+    def operations(self) -> Sequence[str]:
+        """Names of all operations."""
+        return sorted(self._model["operations"])
+
+    def read(self, operation: str, request: Any) -> Json:
+        """A request with its times read, once it fits the model.
+
+        Members that the model does not have are dropped, as AWS does.
+
+        Raises:
+            UnknownOperation: there is none of that name.
+            NotReadable: a member has the wrong type.
+            ValidationException: it does not fit; the message names every mistake.
+
+        """
+        shape = self._shape_of(operation, "input")
+        problems = list(self._problems(shape, request, ""))
+        if problems:
+            many = "error" if len(problems) == 1 else "errors"
+            raise ValidationException(
+                f"{len(problems)} validation {many} detected: {'; '.join(problems)}"
+            )
+        return dict(self._read(shape, request))
+
+    def write(self, operation: str, response: Json) -> Json:
+        """A response as it goes over the wire: times become seconds, what is None is left out.
+
+        Raises:
+            ValueError: the response lacks a member that the model requires, or has another.
+
+        """
+        return dict(self._write(self._shape_of(operation, "output"), response, operation))
+
+    def _shape_of(self, operation: str, direction: str) -> Mapping[str, Any]:
+        try:
+            found = self._model["operations"][operation]
+        except KeyError:
+            raise UnknownOperation(f"SageMaker has no operation {operation[:_SHOWN]!r}") from None
+        return self._shape(found[direction]) if direction in found else {"type": "structure"}
+
+    def _shape(self, member: Mapping[str, Any]) -> Mapping[str, Any]:
+        shape: Mapping[str, Any] = self._model["shapes"][member["shape"]]
+        return shape
+
+    def _problems(self, shape: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
+        kind = shape["type"]
+        if not _is_of(kind, value):
+            raise NotReadable(_mistaken(value, path, kind))
+        if (limit := _limit(shape, value)) is not None:
+            yield _failed(value, path, limit)
+            return
+        match kind:
+            case "structure":
+                yield from self._problems_in_members(shape, value, path)
+            case "list":
+                member = self._shape(shape["member"])
+                for number, item in enumerate(value, 1):
+                    yield from self._problems(member, item, f"{path}.{number}.member")
+            case "map":
+                for key, item in value.items():
+                    yield from self._problems(self._shape(shape["key"]), key, f"{path}.key")
+                    yield from self._problems(self._shape(shape["value"]), item, f"{path}.{key}")
+            case "timestamp" if _time(value) is None:
+                raise NotReadable(_mistaken(value, path, kind))
+
+    def _problems_in_members(
+        self, shape: Mapping[str, Any], value: Json, path: str
+    ) -> Iterator[str]:
+        members = shape.get("members", {})
+        for name in shape.get("required", ()):
+            if value.get(name) is None:
+                yield f"Value at '{_joined(path, name)}' {_RULE}: Member must not be null"
+        given = [name for name in members if value.get(name) is not None]
+        if shape.get("union") and len(given) != 1:
+            yield _failed(value, path or ".", f"Member must have exactly one of {list(members)}")
+        for name in given:
+            yield from self._problems(self._shape(members[name]), value[name], _joined(path, name))
+
+    def _read(self, shape: Mapping[str, Any], value: Any) -> Any:
+        match shape["type"]:
+            case "structure":
+                members = shape.get("members", {})
+                return {
+                    name: self._read(self._shape(members[name]), item)
+                    for name, item in value.items()
+                    if name in members and item is not None
+                }
+            case "list":
+                member = self._shape(shape["member"])
+                return [self._read(member, item) for item in value]
+            case "timestamp":
+                return _time(value)
+        return value
+
+    def _write(self, shape: Mapping[str, Any], value: Any, path: str) -> Any:
+        match shape["type"]:
+            case "structure":
+                members = shape.get("members", {})
+                kept = {name: item for name, item in value.items() if item is not None}
+                if strays := kept.keys() - members.keys():
+                    raise ValueError(f"{path} has no {sorted(strays)}")
+                if lacking := set(shape.get("required", ())) - kept.keys():
+                    raise ValueError(f"{path} lacks {sorted(lacking)}")
+                return {
+                    name: self._write(self._shape(members[name]), item, f"{path}.{name}")
+                    for name, item in kept.items()
+                }
+            case "list":
+                member = self._shape(shape["member"])
+                return [self._write(member, item, path) for item in value]
+            case "timestamp":
+                return value.timestamp()
+        return value
+
+
+def _is_of(kind: str, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, _TYPES[kind]):
+        return kind == "boolean" and isinstance(value, bool)
+    return kind not in _BITS or -(2 ** _BITS[kind]) <= value < 2 ** _BITS[kind]
+
+
+def _mistaken(value: Any, path: str, kind: str) -> str:
+    return f"'{_shown(value)}' at '{path or '.'}' can not be converted to {kind}"
+
+
+_RULE: Final = "failed to satisfy constraint"
+
+
+def _failed(value: Any, path: str, rule: str) -> str:
+    return f"Value '{_shown(value)}' at '{path}' {_RULE}: {rule}"
+
+
+def _shown(value: Any) -> str:
+    """Cut, however long and deep it is."""
+    text = value if isinstance(value, str) else reprlib.repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _joined(path: str, name: str) -> str:
+    """As AWS spells paths: with a small first letter."""
+    member = name[:1].lower() + name[1:]
+    return f"{path}.{member}" if path else member
+
+
+def _limit(shape: Mapping[str, Any], value: Any) -> str | None:
+    """The rule of its shape that a value of the right type breaks; None if it breaks none."""
+    kind = shape["type"]
+    least, most = shape.get("min"), shape.get("max")
+    if kind in ("integer", "long", "float", "double"):
+        size, what = value, "have value"
+    elif kind in ("string", "list", "map"):
+        size, what = len(value), "have length"
+    else:
+        return None
+    if least is not None and size < least:
+        return f"Member must {what} greater than or equal to {least}"
+    if most is not None and size > most:
+        return f"Member must {what} less than or equal to {most}"
+    if kind != "string":
+        return None
+    if "enum" in shape and value not in shape["enum"]:
+        return f"Member must satisfy enum value set: [{', '.join(shape['enum'])}]"
+    pattern = shape.get("pattern")
+    if pattern is not None and _compiled(pattern).fullmatch(value) is None:
+        return f"Member must satisfy regular expression pattern: {pattern}"
+    return None
+
+
+_BLANKS: Final = " \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""What Unicode has in its category Z, for a class of characters."""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern of the model. Those are Java's; the classes by Unicode's names are widened."""
+    return re.compile(re.sub(r"\\p\{\w+\}", r"\\w", pattern.replace(r"\p{Z}", _BLANKS)))
+
+
+def _time(value: Any) -> datetime | None:
+    """A time as clients send it: seconds since 1970, or ISO 8601; None if it is neither."""
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value)
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

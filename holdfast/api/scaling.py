@@ -1,0 +1,193 @@
+"""Operations that add nodes to a cluster and take named ones away."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from holdfast.api.call import Call
+from holdfast.api.creation import changed, limit_nodes
+from holdfast.api.problems import ValidationException
+from holdfast.api.sagemaker_model import Json
+from holdfast.api.wishes import refuse
+from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
+from holdfast.model.clusters import Member, WantedCluster, WantedGroup
+from holdfast.model.names import BatchAnswer
+from holdfast.ports.cluster_records import Change, HeldCluster
+
+_MOST_ADDED: Final = 50
+"""Nodes that one call may add; the model limits each group only."""
+
+_TOKENS_KEPT: Final = timedelta(hours=8)
+"""A ``ClientToken`` is remembered for so long, as at AWS."""
+
+
+def add_nodes(call: Call) -> Json:
+    """See ``BatchAddClusterNodes``."""
+    request = call.request
+    count = sum(one["IncrementTargetCountBy"] for one in request["NodesToAdd"])
+    if count > _MOST_ADDED:
+        raise ValidationException(f"NodesToAdd: {count} nodes; one call may add {_MOST_ADDED}")
+    answer = changed(
+        call,
+        "BatchAddClusterNodes",
+        lambda held: _added(call, held),
+        nonce=request.get("ClientToken", ""),
+        nonce_since=call.now - _TOKENS_KEPT,
+    )
+    return {name: answer[name] for name in (BatchAnswer.SUCCESSFUL, BatchAnswer.FAILED)}
+
+
+def delete_nodes(call: Call) -> Json:
+    """See ``BatchDeleteClusterNodes``."""
+    request = call.request
+    if not request.get("NodeIds") and not request.get("NodeLogicalIds"):
+        raise ValidationException("NodeIds or NodeLogicalIds must be given")
+    answer = changed(call, "BatchDeleteClusterNodes", lambda held: _Deletion(held).of(request))
+    answer.pop("ClusterArn")
+    return answer
+
+
+def _in_service(cluster: WantedCluster) -> None:
+    if cluster.status is not ClusterStatus.IN_SERVICE:
+        raise ValidationException(
+            f"Cluster {cluster.name} has the status {cluster.status}; wait until it is "
+            f"{ClusterStatus.IN_SERVICE}"
+        )
+
+
+def _added(call: Call, held: HeldCluster) -> Change:
+    cluster = held.cluster
+    _in_service(cluster)
+    if not cluster.is_continuous:
+        raise ValidationException(
+            f"Cluster {cluster.name} does not have the NodeProvisioningMode Continuous, which this "
+            "needs; use UpdateCluster"
+        )
+    groups = {one.name: one for one in cluster.groups}
+    members = list(held.members)
+    answer: dict[str, list[Json]] = {BatchAnswer.SUCCESSFUL: [], BatchAnswer.FAILED: []}
+    for wanted in call.request["NodesToAdd"]:
+        group = groups.get(wanted["InstanceGroupName"])
+        why = _why_not_added(group, wanted)
+        if group is None or why is not None:
+            answer[BatchAnswer.FAILED].append(why or {})
+            continue
+        count = wanted["IncrementTargetCountBy"]
+        groups[group.name] = replace(group, target=group.target + count)
+        places = [_place(call, group.name, members) for _ in range(count)]
+        answer[BatchAnswer.SUCCESSFUL] += [
+            {
+                "NodeLogicalId": one.logical_id,
+                "InstanceGroupName": group.name,
+                "Status": InstanceStatus.PENDING,
+            }
+            for one in places
+        ]
+    after = replace(cluster, groups=tuple(groups.values()))
+    limit_nodes(call, after)
+    refuse(call.made().objections(after))
+    return Change(cluster=after, members=tuple(members), answer=answer)
+
+
+def _why_not_added(group: WantedGroup | None, wanted: Json) -> Json | None:
+    name = wanted["InstanceGroupName"]
+    if group is None:
+        code, why = "InstanceGroupNotFound", f"There is no instance group {name}"
+    elif group.is_going:
+        code, why = "InvalidInstanceGroupStatus", f"The instance group {name} is being deleted"
+    elif wanted.get("InstanceTypes", [group.made_of.instance_type]) != [
+        group.made_of.instance_type
+    ]:
+        code, why = "IncompatibleInstanceTypes", f"{name} has {group.made_of.instance_type}"
+    else:
+        return None
+    return {
+        "InstanceGroupName": name,
+        "ErrorCode": code,
+        "FailedCount": wanted["IncrementTargetCountBy"],
+        "Message": why,
+    }
+
+
+def _place(call: Call, group: str, members: list[Member]) -> Member:
+    """A place for a node, whose name is known before there is a machine."""
+    known = {one.logical_id for one in members}
+    stamp = f"{call.now:%Y%m%dt%H%M%S%f}"
+    name = next(
+        name for n in range(len(known) + 1) if (name := f"{group}-{stamp}-{n}") not in known
+    )
+    place = Member(logical_id=name, group=group, added_at=call.now, status_since=call.now)
+    members.append(place)
+    return place
+
+
+class _Deletion:
+    """Takes nodes out of a cluster, one after the other."""
+
+    def __init__(self, held: HeldCluster) -> None:
+        _in_service(held.cluster)
+        self._cluster = held.cluster
+        self._members = {one.logical_id: one for one in held.members}
+        self._ids = {
+            one.machine.id: one.logical_id for one in held.members if one.machine is not None
+        }
+        self._groups = {one.name: one for one in held.cluster.groups}
+
+    def of(self, request: Mapping[str, Any]) -> Change:
+        """Take out all that a request names and that can go."""
+        ids = list(dict.fromkeys(request.get("NodeIds", ())))
+        names = list(dict.fromkeys(request.get("NodeLogicalIds", ())))
+        done, failed = self._each({one: self._ids.get(one) for one in ids})
+        named, unnamed = self._each({one: one for one in names})
+        answer = {
+            BatchAnswer.SUCCESSFUL: done or None,
+            BatchAnswer.FAILED: [{"NodeId": one, **why} for one, why in failed] or None,
+            "SuccessfulNodeLogicalIds": named or None,
+            "FailedNodeLogicalIds": [{"NodeLogicalId": one, **why} for one, why in unnamed] or None,
+        }
+        return Change(
+            cluster=replace(self._cluster, groups=tuple(self._groups.values())),
+            members=tuple(self._members.values()),
+            answer=answer,
+        )
+
+    def _each(
+        self, wanted: Mapping[str, str | None]
+    ) -> tuple[Sequence[str], Sequence[tuple[str, Json]]]:
+        done, failed = [], []
+        for given, name in wanted.items():
+            why = self._take(given, self._members.get(name or ""))
+            if why is None:
+                done.append(given)
+            else:
+                failed.append((given, why))
+        return done, failed
+
+    def _take(self, given: str, member: Member | None) -> Json | None:
+        """Take a node out; why that is not possible, or nothing."""
+        if member is None:
+            return _why("NodeIdNotFound", f"{given} is not in the cluster")
+        group = self._groups.get(member.group)
+        machine = member.machine
+        if group is None or group.is_going or member.status is InstanceStatus.SHUTTING_DOWN:
+            return _why("InvalidNodeStatus", f"{given} is leaving already")
+        if machine is not None and machine.id in group.leaving:
+            return None
+        if group.target - 1 < group.minimum:
+            text = f"{group.name} must keep {group.minimum} nodes, its MinInstanceCount"
+            return _why("NodeIdInUse", text)
+        config: Any = group.made_of.spec.get("SlurmConfig", {})
+        if config.get("NodeType") == "Controller":
+            return _why("NodeIdInUse", f"{given} is a controller node")
+        leaving = group.leaving
+        if machine is None:
+            del self._members[member.logical_id]
+        else:
+            leaving = (*leaving, machine.id)
+        self._groups[group.name] = replace(group, target=group.target - 1, leaving=leaving)
+        return None
+
+
+def _why(code: str, message: str) -> Json:
+    return {"Code": code, "Message": message}

@@ -1,0 +1,222 @@
+"""AWS's Signature Version 4, verified."""
+
+import hashlib
+import hmac
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from holdfast.api.problems import (
+    BadSignature,
+    IncompleteSignature,
+    MissingToken,
+    UnknownKey,
+    UsedBefore,
+)
+from holdfast.model.errors import BackendError
+
+WINDOW: Final = timedelta(minutes=5)
+"""A signature is good for so long, before and after the time that it names, as at AWS."""
+
+_ALGORITHM: Final = "AWS4-HMAC-SHA256"
+_FIELD: Final = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
+_STAMP: Final = "%Y%m%dT%H%M%SZ"
+_SESSION: Final = "x-amz-security-token"
+_INVALID: Final = "The security token included in the request is invalid."
+_WRONG: Final = (
+    "The request signature we calculated does not match the signature you provided. Check your "
+    "AWS Secret Access Key and signing method."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedRequest:
+    """A request as it arrived: a POST to ``/``."""
+
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+
+    body: bytes
+    query: str = ""
+    """What follows the question mark, as it was sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a request says of its signature."""
+
+    key_id: str
+    scope: tuple[str, ...]
+    """Day, region, service and ``aws4_request``."""
+
+    signed_headers: tuple[str, ...]
+    text: str
+    stamp: str
+    """The time that it names, as it was sent."""
+
+    signed_at: datetime
+
+
+def verified(
+    request: SignedRequest, secrets: Mapping[str, str], region: str, service: str, now: datetime
+) -> Signature:
+    """Check who signed a request, and that nothing of it was changed.
+
+    Args:
+        request: what arrived.
+        secrets: ``access key id -> secret access key``.
+        region: the one that the server answers for.
+        service: the name that the service signs with.
+        now: the present time.
+
+    Raises:
+        MissingToken: it is not signed, or only in its query.
+        IncompleteSignature: a part of the signature is missing or has no meaning.
+        UnknownKey: it is signed with a key that is not there, or with one of a session.
+        BadSignature: anything else is wrong with it.
+
+    """
+    headers = request.headers
+    found = _read(headers)
+    wanted = (found.stamp[:8], region, service, "aws4_request")
+    if found.scope != wanted:
+        raise BadSignature(
+            f"Credential should be scoped to {'/'.join(wanted)}, not {'/'.join(found.scope)}"
+        )
+    _refuse_outside_window(found, now)
+    if missing := {"host", *(name for name in headers if name.startswith("x-amz-"))}.difference(
+        found.signed_headers
+    ):
+        raise BadSignature(f"{', '.join(sorted(missing))} must be among the signed headers")
+    if _SESSION in headers:
+        raise UnknownKey(f"{_INVALID} The keys of this server have none: unset AWS_SESSION_TOKEN.")
+    if found.key_id not in secrets:
+        raise UnknownKey(_INVALID)
+    expected = _signature(request, found, secrets[found.key_id])
+    if not hmac.compare_digest(expected.encode(), found.text.encode()):
+        raise BadSignature(_WRONG)
+    return found
+
+
+def _read(headers: Mapping[str, str]) -> Signature:
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
+    if scheme != _ALGORITHM:
+        raise MissingToken("Missing Authentication Token")
+    fields = dict(_FIELD.findall(rest))
+    lacking = [name for name in ("Credential", "SignedHeaders", "Signature") if name not in fields]
+    if lacking:
+        raise IncompleteSignature(f"Authorization header requires {', '.join(lacking)}")
+    key_id, *scope = fields["Credential"].split("/")
+    if len(scope) != 4:
+        raise IncompleteSignature(
+            "Credential must be keyid/date/region/service/aws4_request, got "
+            f"{fields['Credential']!r}"
+        )
+    stamp = headers.get("x-amz-date", "")
+    try:
+        signed_at = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        raise IncompleteSignature(
+            f"The header X-Amz-Date must be a time such as 20260131T235959Z, got {stamp!r}"
+        ) from None
+    return Signature(
+        key_id=key_id,
+        scope=tuple(scope),
+        signed_headers=tuple(fields["SignedHeaders"].split(";")),
+        text=fields["Signature"],
+        stamp=stamp,
+        signed_at=signed_at,
+    )
+
+
+def _refuse_outside_window(found: Signature, now: datetime) -> None:
+    minutes = WINDOW.seconds // 60
+    if found.signed_at < now - WINDOW:
+        raise BadSignature(
+            f"Signature expired: {found.stamp} is now earlier than {_stamp(now - WINDOW)} "
+            f"({_stamp(now)} - {minutes} min.)"
+        )
+    if found.signed_at > now + WINDOW:
+        raise BadSignature(
+            f"Signature not yet current: {found.stamp} is still later than "
+            f"{_stamp(now + WINDOW)} ({_stamp(now)} + {minutes} min.)"
+        )
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime(_STAMP)
+
+
+def _signature(request: SignedRequest, found: Signature, secret: str) -> str:
+    names = found.signed_headers
+    headers = [f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in names]
+    query = "&".join(sorted(request.query.split("&")))
+    canonical = "\n".join(
+        ("POST", "/", query, "".join(headers), ";".join(names), _sha256(request.body))
+    )
+    text = "\n".join((_ALGORITHM, found.stamp, "/".join(found.scope), _sha256(canonical.encode())))
+    key = f"AWS4{secret}".encode()
+    for part in (*found.scope, text):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key.hex()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class UsedWords(Protocol):
+    """See ``ClusterRecords``. Every method may raise ``BackendError``."""
+
+    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
+        """Note that a word is used now; whether it was never used before."""
+        ...
+
+    def give_back(self, word: str) -> None:
+        """Let a word be used once more."""
+        ...
+
+
+@contextmanager
+def used_up(signature: Signature, words: UsedWords, now: datetime) -> Iterator[None]:
+    """Change something with a signature that is taken by nobody else, then or later.
+
+    If nothing comes of it because a backend is away it is good once more: whoever comes again
+    within a second signs the same.
+
+    Raises:
+        UsedBefore: it was.
+
+    """
+    if not words.use_once(signature.text, now, now - 2 * WINDOW):
+        raise UsedBefore("The signature was used before; sign the request anew")
+    try:
+        yield
+    except BackendError:
+        words.give_back(signature.text)
+        raise
+
+
+class Remembered:
+    """The used words of a server that writes nothing down; several threads may ask."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, datetime] = {}
+        self._lock = threading.Lock()
+
+    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
+        """See ``UsedWords.use_once``."""
+        with self._lock:
+            self._used = {one: then for one, then in self._used.items() if then >= since}
+            is_new = word not in self._used
+            self._used[word] = at
+        return is_new
+
+    def give_back(self, word: str) -> None:
+        """See ``UsedWords.give_back``."""
+        with self._lock:
+            self._used.pop(word, None)

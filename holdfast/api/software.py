@@ -1,0 +1,94 @@
+"""The operation that gives nodes new software."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from math import ceil
+
+from holdfast.api.call import Call
+from holdfast.api.creation import changed, steady
+from holdfast.api.problems import ResourceNotFound, ValidationException
+from holdfast.api.sagemaker_model import Json
+from holdfast.decisions.cluster_members import Telling
+from holdfast.model.cluster_words import ClusterStatus, UpdateStatus
+from holdfast.model.clusters import GroupStage, SoftwareUpdate, WantedGroup
+from holdfast.ports.cluster_records import Change, HeldCluster
+
+
+def update_software(call: Call) -> Json:
+    """See ``UpdateClusterSoftware``.
+
+    Each machine gets another one in its place, which boots the image that is asked for and runs the
+    lifecycle scripts. Without a rolling policy all of a group do at once.
+    """
+    deployment = call.request.get("DeploymentConfig", {})
+    if deployment.get("AutoRollbackConfiguration") and not call.made().has_alarms:
+        raise ValidationException(
+            "DeploymentConfig.AutoRollbackConfiguration: alarms are not heard here; set "
+            'alarms = "cloudwatch" in the configuration of the server, or leave it out'
+        )
+    return changed(call, "UpdateClusterSoftware", lambda held: _begun(call, held))
+
+
+def _begun(call: Call, held: HeldCluster) -> Change:
+    cluster, request = held.cluster, call.request
+    steady(cluster)
+    asked = request.get("InstanceGroups", ())
+    if any("ImageReleaseVersion" in one for one in asked):
+        raise ValidationException("InstanceGroups: ImageReleaseVersion is not offered here")
+    names = {one["InstanceGroupName"] for one in asked} or {one.name for one in cluster.groups}
+    if strays := names - {one.name for one in cluster.groups}:
+        raise ResourceNotFound(f"Instance group {min(strays)} not found")
+    telling = Telling(cluster, call.now)
+    groups = []
+    for one in cluster.groups:
+        if one.name in names:
+            telling.group(one.name, "UpdateClusterSoftware initiated for IG {g} in Cluster {c}.")
+            groups.append(_updating(call, one))
+        else:
+            groups.append(one)
+    after = replace(
+        cluster,
+        status=ClusterStatus.SYSTEM_UPDATING,
+        since=call.now,
+        failure="",
+        groups=tuple(groups),
+    )
+    return Change(cluster=after, members=held.members, happenings=tuple(telling.told), answer={})
+
+
+def _updating(call: Call, group: WantedGroup) -> WantedGroup:
+    deployment = call.request.get("DeploymentConfig", {})
+    rolling = deployment.get("RollingUpdatePolicy", {})
+    batch = _size(rolling.get("MaximumBatchSize"), group.target)
+    alarms: Sequence[Json] = deployment.get("AutoRollbackConfiguration", ())
+    return replace(
+        group,
+        made_of=replace(
+            group.made_of,
+            image=call.request.get("ImageId", group.made_of.image),
+            revision=group.made_of.revision + 1,
+        ),
+        stage=GroupStage.NEW,
+        update=SoftwareUpdate(
+            status=UpdateStatus.PENDING,
+            began_at=call.now,
+            before=group.made_of,
+            batch=batch,
+            rollback_batch=_size(rolling.get("RollbackMaximumBatchSize"), group.target, batch),
+            bake=timedelta(seconds=deployment.get("WaitIntervalInSeconds", 0)),
+            alarms=tuple(one["AlarmName"] for one in alarms),
+        ),
+    )
+
+
+def _size(given: Json | None, whole: int, otherwise: int | None = None) -> int:
+    """How many nodes a batch has: one at least, a percentage rounded up."""
+    if given is None:
+        return max(1, whole if otherwise is None else otherwise)
+    value: int = given["Value"]
+    if given["Type"] == "INSTANCE_COUNT":
+        return value
+    if value > 100:
+        raise ValidationException(f"DeploymentConfig: a batch of {value} % is more than all nodes")
+    return max(1, ceil(whole * value / 100))

@@ -1,0 +1,192 @@
+// The frame: who is there, which page is open, and how the connection is.
+
+import { findSession, logOut, whoIsThere } from "./api.js";
+import { h, icon, notice, refill, say } from "./dom.js";
+import { tick } from "./format.js";
+import { connect, connectLater, connection, disconnect, forget, listen, table } from "./live.js";
+import { LOOKS } from "./looks.js";
+import { showLogin } from "./login.js";
+import * as fleet from "./fleet.js";
+import * as goodput from "./goodput.js";
+import * as incidents from "./incidents.js";
+import * as jobs from "./jobs.js";
+import * as node from "./node.js";
+
+const PAGES = {
+  fleet,
+  node,
+  jobs,
+  job: jobs.one,
+  incidents,
+  incident: incidents.one,
+  goodput,
+};
+const TABS = [
+  ["fleet", "Fleet", ["node"]],
+  ["jobs", "Jobs", ["job"]],
+  ["incidents", "Incidents", ["incident"]],
+  ["goodput", "Goodput", []],
+];
+
+const app = document.getElementById("app");
+const main = document.getElementById("main");
+const door = document.getElementById("door");
+const nav = document.querySelector(".nav");
+const account = document.querySelector(".account");
+const status = h("span.status", { role: "status" });
+const theme = h("button.quiet.round", { type: "button", onclick: switchTheme });
+let closePage = null;
+
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...parts] = path.split("/");
+  return { name: PAGES[name] ? name : "fleet", parts: parts.map(readPart), query: new URLSearchParams(query) };
+}
+
+function readPart(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // typed by hand
+  }
+}
+
+/** Remember what a page is set to in its address, without a step for the back button. */
+function setQuery(values) {
+  const given = Object.entries(values).filter(([, value]) => value);
+  const text = new URLSearchParams(given).toString();
+  const path = location.hash.split("?")[0] || "#/fleet";
+  history.replaceState(null, "", text ? `${path}?${text}` : path);
+}
+
+function openPage(isFirst) {
+  if (!whoIsThere()) return;
+  const { name, parts, query } = route();
+  const page = PAGES[name];
+  closePage?.();
+  main.replaceChildren();
+  closePage = page.open(main, { parts, query, setQuery });
+  document.title = `${parts.at(-1) ?? page.title} · Holdfast`;
+  for (const tab of nav.querySelectorAll("a")) {
+    const [own, , others] = TABS.find(([one]) => tab.getAttribute("href") === `#/${one}`);
+    if (own === name || others.includes(name)) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
+  window.scrollTo(0, 0);
+  if (!isFirst) main.querySelector("h1")?.focus({ preventScroll: true });
+}
+
+function paintStatus() {
+  const { state, trouble, isFilled } = connection();
+  const lost = state === "lost" ? "Reconnecting…" : "Connecting…";
+  const [kind, text] = trouble ? ["bad", "Cannot read"] : state === "live" && isFilled ? ["good", "Live"] : ["wait", lost];
+  const before = status.textContent;
+  if (before === text && status.title === trouble) return;
+  status.className = `status ${kind}`;
+  status.title = trouble;
+  status.textContent = text;
+  main.classList.toggle("stale", kind !== "good" && isFilled);
+  if (trouble) notice(`The nodes cannot be read just now: ${trouble}`, "bad");
+}
+
+function paintFrame() {
+  nav.replaceChildren(...TABS.map(([name, word]) => h("a", { href: `#/${name}` }, icon(name, 20), h("span", {}, word))));
+  const { person, role } = whoIsThere();
+  refill(
+    account,
+    status,
+    h("span.person", {}, h("strong", {}, person), h("span", {}, role === "operate" ? "may operate" : "may look")),
+    h("span.signs", {}, theme, h("button.quiet.round", { type: "button", "aria-label": "Log out", title: "Log out", onclick: leave }, icon("leave"))),
+  );
+}
+
+function paintTheme() {
+  const next = isDark() ? "light" : "dark";
+  theme.title = `Switch to the ${next} theme`;
+  theme.setAttribute("aria-label", theme.title);
+  theme.replaceChildren(icon(isDark() ? "sun" : "moon"));
+}
+
+function isDark() {
+  return document.documentElement.dataset.theme === "dark";
+}
+
+function switchTheme() {
+  const next = isDark() ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("holdfast-theme", next);
+  document.dispatchEvent(new Event("holdfast:theme"));
+}
+
+async function leave() {
+  try {
+    await logOut();
+  } catch (error) {
+    notice(error.message, "bad");
+  }
+}
+
+function enter() {
+  door.replaceChildren();
+  app.hidden = false;
+  paintFrame();
+  paintStatus();
+  openPage(true);
+}
+
+function out() {
+  forget();
+  closePage?.();
+  closePage = null;
+  main.replaceChildren();
+  app.hidden = true;
+  document.title = "Log in · Holdfast";
+  showLogin(door, () => {
+    connect();
+    enter();
+  });
+}
+
+/** A stream that was refused: the session may be over, or the server away. */
+async function lookAgain() {
+  disconnect();
+  try {
+    await findSession();
+  } catch (error) {
+    if (error.status === 401) return; // the door is shown, and opens the stream again
+  }
+  connectLater();
+}
+
+/** Tell a screen reader which nodes have just turned faulty; never more than it can say. */
+function tellOfFaults(changed) {
+  if (!changed?.nodes) return;
+  const rows = [...changed.nodes].map((key) => table("nodes").get(key)).filter((row) => row && row.look !== "healthy");
+  const fresh = rows.filter((row) => told.get(row.name) !== row.look);
+  for (const row of rows) told.set(row.name, row.look);
+  if (fresh.length === 1) say(`${fresh[0].name}: ${LOOKS[fresh[0].look].word}${fresh[0].reason ? `, ${fresh[0].reason}` : ""}`);
+  else if (fresh.length > 1) say(`${fresh.length} nodes are not healthy`);
+}
+const told = new Map();
+
+document.addEventListener("holdfast:theme", paintTheme);
+document.addEventListener("holdfast:out", out);
+document.addEventListener("holdfast:refused", lookAgain);
+window.addEventListener("hashchange", () => openPage(false));
+listen(paintStatus);
+listen(tellOfFaults);
+setInterval(tick, 1000);
+
+paintTheme();
+
+// The stream is opened at once: the first rows are on their way while the session is looked up.
+connect();
+try {
+  await findSession();
+  enter();
+} catch (error) {
+  if (error.status === 401) out();
+  else {
+    door.replaceChildren(h("main.door", {}, h("div.card", {}, h("h1", {}, "Holdfast"), h("p", { role: "alert" }, error.message), h("button.main", { type: "button", onclick: () => location.reload() }, "Try again"))));
+  }
+}

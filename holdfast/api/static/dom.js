@@ -1,0 +1,77 @@
+// Elements, made in one call. Text is never read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An HTML element: `h("a.quiet", {href: "#/jobs"}, "Jobs")`. */
+export function h(kind, attributes = {}, ...children) {
+  const [tag, ...classes] = kind.split(".");
+  return filled(document.createElement(tag), classes, attributes, children);
+}
+
+/** An SVG element, likewise. */
+export function s(kind, attributes = {}, ...children) {
+  const [tag, ...classes] = kind.split(".");
+  return filled(document.createElementNS(SVG, tag), classes, attributes, children);
+}
+
+function filled(element, classes, attributes, children) {
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false && one !== ""));
+  return element;
+}
+
+const ICONS = {
+  fleet: "M3 3h4v4H3zM9 3h4v4H9zM3 9h4v4H3zM9 9h4v4H9z",
+  jobs: "M2 4h7M5 8h9M3 12h6",
+  incidents: "M8 2.200 14.500 13.500h-13zM8 6.500v3M8 11.600v.1",
+  goodput: "M2 13.500h12M4 11V8M8 11V3M12 11V6",
+  reboot: "M12.800 6A5.200 5.200 0 1 0 13.200 9M13 2.500V6H9.500",
+  replace: "M2.500 6h10M9.500 3l3 3-3 3M13.500 10.500h-10",
+  check: "M2.500 8.500 6 12l7.500-8",
+  hold: "M5.500 3v10M10.500 3v10",
+  release: "M4 7V5a4 4 0 0 1 7.700-1.500M3 7h10v6.500H3z",
+  sun: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1v1.500M8 13.500V15M1 8h1.500M13.500 8H15M3 3l1 1M12 12l1 1M3 13l1-1M12 4l1-1",
+  moon: "M13.500 9.500A6 6 0 1 1 6.500 2.500a5 5 0 0 0 7 7",
+  leave: "M6 2.500H3v11h3M7 8h7M11 5l3 3-3 3",
+  table: "M2 3.500h12M2 8h12M2 12.500h12",
+  back: "M9.500 3 4.500 8l5 5",
+  play: "M5 3l8 5-8 5z",
+};
+
+/** One of our own icons, drawn in the color of the text. */
+export function icon(name, size = 16) {
+  return s(
+    "svg.icon",
+    { viewBox: "0 0 16 16", width: size, height: size, "aria-hidden": "true" },
+    s("path", { d: ICONS[name] }),
+  );
+}
+
+/** Replace what is in an element, without losing the place of the keyboard. */
+export function refill(element, ...children) {
+  const held = element.contains(document.activeElement) ? document.activeElement : null;
+  const mark = held?.getAttribute("href") ?? held?.dataset.focus;
+  element.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (mark === undefined || mark === null) return;
+  const again = [...element.querySelectorAll("[href],[data-focus]")].find(
+    (one) => (one.getAttribute("href") ?? one.dataset.focus) === mark,
+  );
+  again?.focus({ preventScroll: true });
+}
+
+/** Tell a screen reader, without showing it. */
+export function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+/** Show a notice for some seconds. */
+export function notice(text, kind = "good") {
+  const box = h(`div.notice.${kind}`, {}, text);
+  document.getElementById("notices").append(box);
+  setTimeout(() => box.remove(), kind === "bad" ? 12000 : 6000);
+}

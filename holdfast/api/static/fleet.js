@@ -1,0 +1,294 @@
+// The page of the whole fleet.
+
+import { h, icon, refill } from "./dom.js";
+import { count, number, since } from "./format.js";
+import { ask, mayOperate } from "./api.js";
+import { confirmed } from "./asking.js";
+import { connection, listen, note, table } from "./live.js";
+import { described, nodeGrid } from "./grid.js";
+import { LOOKS, badge, isOpen, jobLink, mark, nodeLink, shortName } from "./looks.js";
+import { keyedTable } from "./table.js";
+
+const URGENT = 8; // nodes that are listed above the grid
+const NO_GROUP = "All nodes";
+
+export const title = "Fleet";
+
+export function open(container, { query, setQuery }) {
+  const wanted = {
+    look: new Set((query.get("state") ?? "").split(",").filter((one) => LOOKS[one])),
+    group: query.get("group") ?? "",
+    text: query.get("q") ?? "",
+    view: query.get("view") === "table" ? "table" : "grid",
+  };
+  const tiles = h("div.tiles");
+  const alarms = h("div.alarms");
+  const urgent = h("section.card.urgent", { "aria-labelledby": "urgent-title", hidden: true });
+  const chips = h("div.chips", { role: "group", "aria-label": "Show only these states" });
+  const search = h("input.search", {
+    type: "search",
+    placeholder: "Name, fleet, reason or job",
+    "aria-label": "Search nodes",
+    value: wanted.text,
+    oninput: () => change({ text: search.value.trim() }),
+  });
+  const groups = h("select", { "aria-label": "Instance group", onchange: () => change({ group: groups.value }) });
+  const views = h("div.switch", { role: "group", "aria-label": "How nodes are shown" });
+  const shown = h("p.shown", { role: "status" });
+  const stage = h("div.stage");
+  const grids = new Map();
+  const list = nodeTable();
+
+  container.append(
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Fleet"), h("p.about", {}, "Every node that Holdfast looks after, as it is now.")),
+    alarms,
+    tiles,
+    urgent,
+    h("section.card", { "aria-label": "All nodes" }, h("div.bar", {}, chips, h("div.tools", {}, groups, search, views)), shown, stage),
+  );
+
+  function change(next) {
+    Object.assign(wanted, next);
+    const kept = {
+      state: [...wanted.look].join(","),
+      group: wanted.group,
+      q: wanted.text,
+      view: wanted.view === "table" ? "table" : "",
+    };
+    setQuery(kept);
+    paint();
+  }
+
+  function paint() {
+    const nodes = [...table("nodes").values()];
+    const totals = Object.fromEntries(Object.keys(LOOKS).map((look) => [look, 0]));
+    for (const row of nodes) totals[row.look] += 1;
+    paintTiles(nodes, totals);
+    paintAlarms();
+    paintUrgent(nodes);
+    paintChips(totals);
+    paintGroups(nodes);
+    paintViews();
+    const text = wanted.text.toLowerCase();
+    const matching = nodes
+      .filter(
+        (row) =>
+          (!wanted.look.size || wanted.look.has(row.look)) &&
+          (!wanted.group || groupOf(row) === wanted.group) &&
+          (!text || searched(row).includes(text)),
+      )
+      .sort((one, other) => (one.name < other.name ? -1 : 1));
+    const isPart = matching.length !== nodes.length;
+    shown.textContent = isPart ? `${number(matching.length)} of ${count(nodes.length, "node")}` : count(nodes.length, "node");
+    if (wanted.view === "table") paintTable(matching, nodes.length);
+    else paintGrids(matching, nodes.length);
+    if (!nodes.length) stage.replaceChildren(emptyFleet());
+  }
+
+  function paintTiles(nodes, totals) {
+    const repairs = totals.rebooting + totals.replacing + totals.checking + totals.joining;
+    const running = [...table("jobs").values()].filter((job) => job.phase === "running").length;
+    const cases = [...table("incidents").values()].filter(isOpen).length;
+    refill(
+      tiles,
+      tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} take work` : "none yet"),
+      tile("Faulty", number(totals.faulty), totals.warning ? `${number(totals.warning)} with a warning` : "waiting for repair", totals.faulty ? "faulty" : ""),
+      tile("In repair", number(repairs), "reboot, replace, check, join", repairs ? "rebooting" : ""),
+      tile("Jobs running", number(running), h("a", { href: "#/jobs" }, "All jobs")),
+      tile("Open incidents", number(cases), h("a", { href: "#/incidents?state=open" }, "All incidents"), cases ? "faulty" : ""),
+    );
+  }
+
+  function paintAlarms() {
+    const stopped = [...table("fleets").values()].filter((one) => one.stopped_at);
+    refill(
+      alarms,
+      stopped.map((one) =>
+        h(
+          "div.alarm",
+          { role: "alert" },
+          h("div", {}, h("strong", {}, `All repairs of ${one.name} are stopped`), h("p", {}, `${one.stopped_for ?? ""}. Look at the nodes before you let repairs begin again.`)),
+          mayOperate() &&
+            h("button", { type: "button", "data-focus": `breaker ${one.name}`, onclick: () => resetBreaker(one.name) }, icon("play"), "Let repairs begin"),
+        ),
+      ),
+    );
+  }
+
+  function paintUrgent(nodes) {
+    const rank = Object.keys(LOOKS);
+    const bad = nodes.filter((row) => ["faulty", "warning", "rebooting", "replacing"].includes(row.look));
+    bad.sort((one, other) => rank.indexOf(one.look) - rank.indexOf(other.look) || (one.since < other.since ? -1 : 1));
+    urgent.hidden = bad.length === 0;
+    refill(
+      urgent,
+      h("h2", { id: "urgent-title" }, "Needs attention ", h("span.amount", {}, number(bad.length))),
+      h(
+        "ul.rows",
+        {},
+        bad.slice(0, URGENT).map((row) =>
+          h(
+            "li",
+            {},
+            badge(row.look),
+            h("a.name", { href: nodeLink(row.fleet, row.name) }, shortName(row.name)),
+            h("span.what", {}, described(row)[0] ?? ""),
+            h("span.when", {}, "for ", since(row.since)),
+          ),
+        ),
+      ),
+      bad.length > URGENT && h("p.shown", {}, `and ${number(bad.length - URGENT)} more: choose a state below`),
+    );
+  }
+
+  function paintChips(totals) {
+    refill(
+      chips,
+      Object.entries(LOOKS).map(([look, { word, about }]) =>
+        h(
+          `button.chip.tint-${look}`,
+          {
+            type: "button",
+            "aria-pressed": String(wanted.look.has(look)),
+            "data-focus": `chip ${look}`,
+            title: about,
+            onclick: () => {
+              const next = new Set(wanted.look);
+              if (!next.delete(look)) next.add(look);
+              change({ look: next });
+            },
+          },
+          mark(look),
+          word,
+          h("span.amount", {}, number(totals[look])),
+        ),
+      ),
+    );
+  }
+
+  function paintGroups(nodes) {
+    const names = [...new Set(nodes.map(groupOf))].sort();
+    groups.hidden = names.length < 2 && !wanted.group;
+    if (groups.dataset.names === names.join("\n") && groups.value === wanted.group) return;
+    groups.dataset.names = names.join("\n");
+    groups.replaceChildren(h("option", { value: "" }, "All groups"), ...names.map((one) => h("option", { value: one }, one)));
+    groups.value = wanted.group;
+  }
+
+  function paintViews() {
+    refill(
+      views,
+      [["grid", "fleet", "Grid"], ["table", "table", "Table"]].map(([view, sign, word]) =>
+        h("button", { type: "button", "aria-pressed": String(wanted.view === view), "data-focus": `view ${view}`, onclick: () => change({ view }) }, icon(sign), word),
+      ),
+    );
+  }
+
+  function paintTable(matching, total) {
+    if (!stage.contains(list.element)) stage.replaceChildren(list.element);
+    list.update(matching, total ? "No node is like that. Clear the search or the states above." : "There are no nodes.");
+  }
+
+  function paintGrids(matching, total) {
+    const grouped = new Map();
+    for (const row of matching) {
+      const name = groupOf(row);
+      if (!grouped.has(name)) grouped.set(name, []);
+      grouped.get(name).push(row);
+    }
+    const names = [...grouped.keys()].sort();
+    for (const [name, one] of grids) {
+      if (!grouped.has(name)) {
+        one.grid.close();
+        grids.delete(name);
+      }
+    }
+    const sections = names.map((name) => {
+      if (!grids.has(name)) grids.set(name, groupSection(name));
+      const { element, about, grid } = grids.get(name);
+      const rows = grouped.get(name);
+      const bad = rows.filter((row) => row.look !== "healthy").length;
+      about.textContent = `${count(rows.length, "node")}, ${bad ? `${number(bad)} not healthy` : "all healthy"}`;
+      return { element, update: () => grid.update(rows, total) };
+    });
+    const next = sections.length ? sections.map((one) => one.element) : [h("p.empty", {}, "No node is like that. Clear the search or the states above.")];
+    if (stage.childNodes.length !== next.length || next.some((one, place) => stage.childNodes[place] !== one)) stage.replaceChildren(...next);
+    sections.forEach((one) => one.update());
+  }
+
+  function groupSection(name) {
+    const about = h("span.about");
+    const grid = nodeGrid(name);
+    return { element: h("section.group", { "aria-label": `Group ${name}` }, h("h3", {}, name, about), grid.element), about, grid };
+  }
+
+  function show() {
+    const { isFilled, trouble } = connection();
+    if (isFilled) paint();
+    else if (trouble) stage.replaceChildren(h("div.nothing", {}, h("h2", {}, "The nodes cannot be read"), h("p", { role: "alert" }, trouble), h("p", {}, "It is tried again and again.")));
+    else stage.replaceChildren(h("div.loading", { role: "status" }, "Reading the nodes…"));
+  }
+
+  show();
+  let due = false;
+  const stop = listen(() => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+      due = false;
+      show();
+    });
+  });
+  return () => {
+    stop();
+    for (const { grid } of grids.values()) grid.close();
+  };
+}
+
+function groupOf(row) {
+  if (table("fleets").size < 2) return row.group ?? NO_GROUP;
+  return row.group ? `${row.fleet} / ${row.group}` : row.fleet;
+}
+
+function searched(row) {
+  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held].join(" ").toLowerCase();
+}
+
+function tile(name, value, about, look = "") {
+  return h(`div.tile${look ? `.tint-${look}` : ""}`, {}, h("span.name", {}, name), h("span.value", {}, value), h("span.about", {}, about));
+}
+
+function emptyFleet() {
+  return h(
+    "div.nothing",
+    {},
+    h("h2", {}, "No nodes yet"),
+    h("p", {}, "Nodes appear here by themselves as soon as Holdfast looks after some."),
+    h("p", {}, note("jobs").message ?? ""),
+  );
+}
+
+function resetBreaker(fleet) {
+  confirmed({
+    title: `Let repairs of ${fleet} begin again?`,
+    text: "They were stopped because too many nodes turned faulty at once. If the nodes are fine and a detector is wrong, they would all be repaired.",
+    yes: "Let repairs begin",
+    act: () => ask({ act: "reset-breaker", fleet }),
+  });
+}
+
+function nodeTable() {
+  return keyedTable({
+    caption: "Nodes",
+    key: (row) => `${row.fleet} ${row.name}`,
+    empty: "There are no nodes.",
+    columns: [
+      { title: "Node", cell: (row) => h("a", { href: nodeLink(row.fleet, row.name) }, shortName(row.name)), text: (row) => row.name },
+      { title: "State", cell: (row) => badge(row.look), text: (row) => row.look },
+      { title: "Group", cell: (row) => groupOf(row), narrow: "roomy" },
+      { title: "Reason", cell: (row) => described({ ...row, job: "", type: "" })[0] ?? "–" },
+      { title: "Job", cell: (row) => (row.job ? h("a", { href: jobLink(row.job) }, row.rank === undefined ? row.job : `${row.rank} / ${row.job}`) : "–"), text: (row) => `${row.rank} ${row.job}` },
+      { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
+    ],
+  });
+}

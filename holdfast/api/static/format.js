@@ -1,0 +1,111 @@
+// Times, durations and numbers as people read them.
+
+import { h } from "./dom.js";
+
+let ahead = 0; // milliseconds that this machine's clock is ahead of the server's
+
+/** Learn the server's time. */
+export function setServerTime(iso) {
+  ahead = Date.now() - Date.parse(iso);
+}
+
+/** The server's present time, in milliseconds. */
+export function now() {
+  return Date.now() - ahead;
+}
+
+const UNITS = [
+  ["d", 86400],
+  ["h", 3600],
+  ["m", 60],
+  ["s", 1],
+];
+
+/** A duration in seconds, to two units: `45ms`, `12.3s`, `1h30m`. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";
+  if (seconds < 0) return "0s";
+  if (seconds > 0 && seconds < 0.9995) return `${Math.max(1, Math.round(seconds * 1000))}ms`;
+  if (seconds < 59.95) return `${seconds.toFixed(1).replace(/\.0$/, "")}s`;
+  const whole = Math.round(seconds);
+  const place = UNITS.findIndex(([, size]) => whole >= size);
+  const [unit, size] = UNITS[place];
+  const [small, smallSize] = UNITS[place + 1] ?? ["", 1];
+  const rest = small ? Math.floor((whole % size) / smallSize) : 0;
+  return `${Math.floor(whole / size)}${unit}${rest ? `${rest}${small}` : ""}`;
+}
+
+/** An age in whole seconds, for text that ticks. */
+function age(iso) {
+  const seconds = Math.max(0, (now() - Date.parse(iso)) / 1000);
+  return duration(seconds < 60 ? Math.floor(seconds) : seconds);
+}
+
+/** How long ago something was, kept up to date. */
+export function since(iso, after = "") {
+  if (!iso) return "–";
+  const title = dateTime(iso);
+  return h("time", { datetime: iso, title, "data-since": iso, "data-after": after }, age(iso) + after);
+}
+
+/** Move the ages on; called every second. */
+export function tick() {
+  for (const one of document.querySelectorAll("time[data-since]")) {
+    const text = age(one.dataset.since) + one.dataset.after;
+    if (one.textContent !== text) one.textContent = text;
+  }
+}
+
+/** Seconds between two moments; null where one is missing. */
+export function between(from, to) {
+  return from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null;
+}
+
+export function dateTime(iso) {
+  return new Date(iso).toLocaleString(undefined, {
+    month: "short",
+    day: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hour12: false,
+  });
+}
+
+export function clock(iso) {
+  return new Date(iso).toLocaleTimeString(undefined, { hour12: false });
+}
+
+export function day(iso) {
+  return new Date(iso).toLocaleDateString(undefined, { month: "short", day: "numeric" });
+}
+
+export function number(value, digits = 0) {
+  return value.toLocaleString(undefined, { maximumFractionDigits: digits });
+}
+
+export function percent(share, digits = 1) {
+  return share === null || share === undefined ? "–" : `${(share * 100).toFixed(digits)} %`;
+}
+
+export function count(amount, one, many = `${one}s`) {
+  return `${number(amount)} ${amount === 1 ? one : many}`;
+}
+
+const MEASURES = [
+  [/_tflops$/, "TFLOPS"],
+  [/_gb_per_s$/, "GB/s"],
+  [/_mb_per_s$/, "MB/s"],
+  [/_gbps$/, "Gbit/s"],
+  [/_us$/, "µs"],
+  [/_ms$/, "ms"],
+  [/_celsius$/, "°C"],
+  [/_s$/, "s"],
+];
+
+/** The name of something measured, and its unit: `nccl_gb_per_s` -> `["nccl", "GB/s"]`. */
+export function measure(name) {
+  const found = MEASURES.find(([pattern]) => pattern.test(name));
+  if (!found) return [name.replaceAll("_", " "), ""];
+  return [name.replace(found[0], "").replaceAll("_", " "), found[1]];
+}

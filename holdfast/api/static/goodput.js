@@ -1,0 +1,110 @@
+// The page of how the time of all jobs was spent.
+
+import { read } from "./api.js";
+import { h, refill } from "./dom.js";
+import { count, dateTime, duration, percent } from "./format.js";
+import { note } from "./live.js";
+import { jobLink } from "./looks.js";
+import { bars, stackedBar } from "./plots.js";
+import { plainTable } from "./table.js";
+
+const AGAIN_MS = 3000;
+
+/** The kinds of time, in the order in which they are drawn. */
+export const PARTS = [
+  ["productive", "Training that lasts"],
+  ["redone", "Training done again"],
+  ["stopping", "Stopping"],
+  ["waiting", "Waiting for nodes"],
+  ["starting", "Starting"],
+];
+
+export function partsOf(job) {
+  return PARTS.map(([kind, name]) => ({ kind, name, value: job.parts[kind] }));
+}
+
+export function partsKey(parts) {
+  return h("ul.key", {}, PARTS.map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), `${word} ${duration(parts[kind])}`)));
+}
+
+export const title = "Goodput";
+
+export function open(container) {
+  const body = h("div", {}, h("div.loading", { role: "status" }, "Adding up…"));
+  container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Goodput"), h("p.about", {}, "The share of all job time that went into training that lasts, and what failures cost.")), body);
+  let last = null;
+  let isClosed = false;
+
+  async function load() {
+    try {
+      last = await read("goodput");
+      if (!isClosed) paint();
+    } catch (error) {
+      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, "It cannot be added up"), h("p", { role: "alert" }, error.message)));
+    }
+  }
+
+  function paint() {
+    if (!last.jobs.length) {
+      refill(body, h("div.nothing", {}, h("h2", {}, "No job has begun yet"), h("p", {}, note("jobs").message ?? "")));
+      return;
+    }
+    refill(body, whole(last), causes(last, body.clientWidth), each(last));
+  }
+
+  load();
+  const timer = setInterval(() => document.hidden || load(), AGAIN_MS);
+  const resized = new ResizeObserver(() => last && paint());
+  resized.observe(container);
+  return () => {
+    isClosed = true;
+    clearInterval(timer);
+    resized.disconnect();
+  };
+}
+
+function whole({ jobs }) {
+  const parts = Object.fromEntries(PARTS.map(([kind]) => [kind, jobs.reduce((sum, one) => sum + one.parts[kind], 0)]));
+  const all = Object.values(parts).reduce((sum, one) => sum + one, 0);
+  const share = all ? parts.productive / all : null;
+  const silent = jobs.filter((one) => !one.tells_steps).length;
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "All jobs"),
+    h("p.figure", {}, h("strong", {}, percent(share)), ` of ${duration(all)} in ${count(jobs.length, "job")}`),
+    stackedBar(`${percent(share)} of all time went into training that lasts`, partsOf({ parts }), 28),
+    plainTable("How the time of all jobs was spent", ["Time", "Spent", "Share"], PARTS.map(([kind, word]) => [h("span.keyed", {}, h(`i.part-${kind}`), word), duration(parts[kind]), percent(all ? parts[kind] / all : null)]), ["", "number", "number"]),
+    silent > 0 && h("p.about", {}, `In ${count(silent, "job")} it is not known of some failures how many steps were done again; those count as training that lasts.`),
+  );
+}
+
+function causes({ causes: found }, wide) {
+  if (!found.length) return h("section.card", {}, h("h2", {}, "What was lost, by cause"), h("p.calm", {}, "Nothing was lost: no attempt of a job has failed."));
+  const all = found.reduce((sum, one) => sum + one.seconds, 0);
+  const plotted = found.slice(0, 8).map((one) => ({ name: `${one.reason} (${one.kind})`, value: one.seconds, kind: one.kind === "hardware" ? "redone" : "waiting" }));
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "What was lost, by cause"),
+    h("p.about", {}, "From each failure until all ranks ran again, and the training that was done again."),
+    h(
+      "div.columns",
+      {},
+      bars(plotted.map((one) => `${one.name} ${duration(one.value)}`).join(", "), plotted, Math.min(560, Math.max(260, wide - 60))),
+      plainTable("What was lost, by cause", ["Cause", "Whose", "Lost", "Share"], found.map((one) => [one.reason, one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
+    ),
+  );
+}
+
+function each({ jobs }) {
+  const rows = [...jobs].reverse().map((one) => [
+    h("a", { href: jobLink(one.job) }, one.job),
+    stackedBar(partsOf(one).map((part) => `${part.name} ${duration(part.value)}`).join(", "), partsOf(one), 12),
+    percent(one.share),
+    String(one.losses.length),
+    duration(one.losses.reduce((sum, loss) => sum + loss.whole, 0)),
+    dateTime(one.begun_at),
+  ]);
+  return h("section.card", {}, h("h2", {}, "By job"), plainTable("By job", ["Job", "Time", "Goodput", "Failures", "Lost", "Begun"], rows, ["", "wide", "number", "number", "number", "roomy"]));
+}

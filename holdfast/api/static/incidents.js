@@ -1,0 +1,176 @@
+// The pages of incidents: all of them, and one.
+
+import { h, icon, refill } from "./dom.js";
+import { between, clock, count, dateTime, duration, number, now, since } from "./format.js";
+import { connection, listen, note, table } from "./live.js";
+import { incidentBadge, incidentLink, isOpen, jobLink, nodeLink, shortName } from "./looks.js";
+import { stackedBar } from "./plots.js";
+import { keyedTable, plainTable } from "./table.js";
+
+const POINTS = [
+  ["detected_at", "detected", ""],
+  ["quarantined_at", "quarantined", "deciding"],
+  ["drained_at", "drained", "draining"],
+  ["repaired_at", "repaired", "repairing"],
+  ["checked_at", "checked", "checking"],
+  ["released_at", "released", "releasing"],
+  ["vanished_at", "vanished", "gone"],
+];
+const STATES = { all: "All", open: "Open", ended: "Ended" };
+
+export const title = "Incidents";
+
+/** The phases of an incident that are over, with the seconds of each, and the one that goes on. */
+function phases(row) {
+  const found = [];
+  let before = null;
+  for (const [field, point, kind] of POINTS) {
+    if (!row[field]) continue;
+    if (before) found.push({ name: kind, kind, value: Math.max(0, between(before, row[field])), to: point });
+    before = row[field];
+  }
+  return found;
+}
+
+function took(row) {
+  return between(row.detected_at, row.released_at ?? row.vanished_at);
+}
+
+export function open(container, { query, setQuery }) {
+  const wanted = { state: STATES[query.get("state")] ? query.get("state") : "all", text: query.get("q") ?? "" };
+  const choice = h("div.switch", { role: "group", "aria-label": "Which incidents are shown" });
+  const search = h("input.search", { type: "search", placeholder: "Node, reason or job", "aria-label": "Search incidents", value: wanted.text, oninput: () => change({ text: search.value.trim() }) });
+  const shown = h("p.shown", { role: "status" });
+  const list = keyedTable({
+    caption: "Incidents",
+    key: (row) => `${row.fleet} ${row.id}`,
+    empty: "There was no incident.",
+    columns: [
+      { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, row.reason), text: (row) => row.reason },
+      { title: "Node", cell: (row) => shortName(row.node) },
+      { title: "State", cell: (row) => incidentBadge(row), text: (row) => `${row.state} ${isOpen(row)}` },
+      { title: "Remedy", cell: (row) => (row.remedy === "none" ? "–" : row.remedy), narrow: "roomy" },
+      { title: "Detected", cell: (row) => since(row.detected_at, " ago"), text: (row) => row.detected_at },
+      { title: "Phases", cell: (row) => bar(row), text: (row) => JSON.stringify(POINTS.map(([field]) => row[field])), kind: "wide", narrow: "roomy" },
+      { title: "Took", cell: (row) => duration(took(row)), kind: "number" },
+      { title: "Jobs", cell: (row) => row.jobs.map((one) => one.job).join(", ") || "–", narrow: "roomy" },
+    ],
+  });
+  container.append(
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Incidents"), h("p.about", {}, "The course of each fault, from its detection to the release of its node.")),
+    h("section.card", {}, h("div.bar", {}, choice, h("div.tools", {}, search)), shown, list.element),
+  );
+
+  function change(next) {
+    Object.assign(wanted, next);
+    setQuery({ state: wanted.state === "all" ? "" : wanted.state, q: wanted.text });
+    paint();
+  }
+
+  function paint() {
+    refill(
+      choice,
+      Object.entries(STATES).map(([state, word]) => h("button", { type: "button", "aria-pressed": String(wanted.state === state), "data-focus": state, onclick: () => change({ state }) }, word)),
+    );
+    const text = wanted.text.toLowerCase();
+    const all = [...table("incidents").values()];
+    const rows = all
+      .filter((row) => wanted.state === "all" || isOpen(row) === (wanted.state === "open"))
+      .filter((row) => !text || [row.node, row.successor, row.reason, row.message, row.id, ...row.jobs.map((one) => one.job)].join(" ").toLowerCase().includes(text))
+      .sort((one, other) => (one.detected_at < other.detected_at ? 1 : -1));
+    const known = note("incidents").all ?? all.length;
+    shown.textContent = known > all.length ? `The newest ${number(all.length)} of ${count(known, "incident")}; holdfast incidents list shows all.` : count(rows.length, "incident");
+    const none = all.length ? "No incident is like that." : "There was no incident. Faults of nodes appear here as they are found.";
+    list.update(rows, connection().isFilled ? none : "Reading the incidents…");
+  }
+
+  paint();
+  return listen((changed) => {
+    if (!changed || changed.incidents || changed.notes) paint();
+  });
+}
+
+function bar(row) {
+  const found = phases(row);
+  const text = found.map((one) => `${one.name} ${duration(one.value)}`).join(", ");
+  return found.length ? stackedBar(text, found, 10) : "–";
+}
+
+export const one = { title: "Incident", open: openOne };
+
+function openOne(container, { parts: [fleet, id] }) {
+  const state = h("span");
+  const heading = h("h1", { tabindex: "-1" }, id);
+  const body = h("div");
+  container.append(h("header.head", {}, h("a.up", { href: "#/incidents" }, icon("back"), "Incidents"), h("div.titled", {}, heading, state), h("p.about", {}, id)), body);
+
+  function paint() {
+    const row = table("incidents").get(`${fleet} ${id}`) ?? [...table("incidents").values()].find((one) => one.id === id);
+    if (!row) {
+      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "There is no such incident"), h("p", {}, "Or it is older than those that are shown here."), h("a", { href: "#/incidents" }, "To the incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
+      return;
+    }
+    heading.textContent = row.reason;
+    refill(state, incidentBadge(row));
+    refill(body, facts(row), course(row), jobs(row));
+  }
+
+  paint();
+  const stop = listen((changed) => {
+    if (!changed || changed.incidents || changed.nodes) paint();
+  });
+  return stop;
+}
+
+function facts(row) {
+  const name = (node) => (table("nodes").has(`${row.fleet} ${node}`) ? h("a", { href: nodeLink(row.fleet, node) }, node) : node);
+  const told = [
+    ["Node", name(row.node)],
+    ["Machine", row.provider_id],
+    ["Taken over by", row.successor && name(row.successor)],
+    ["Remedy", row.remedy],
+    ["Detected", dateTime(row.detected_at)],
+    ["Took", row.state === "unfinished" ? "nobody looks after it any more" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
+    ["Evidence", row.message && h("code", {}, row.message)],
+    ["Fleet", row.fleet],
+  ].filter(([, value]) => value);
+  return h("section.card", {}, h("dl.facts", {}, told.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+}
+
+function course(row) {
+  const found = phases(row);
+  const points = POINTS.filter(([field]) => row[field]);
+  const last = points.at(-1)[0];
+  const rows = points.map(([field, point], place) => [
+    point,
+    clock(row[field]),
+    place ? duration(between(row[points[place - 1][0]], row[field])) : "–",
+    duration(between(row.detected_at, row[field])),
+  ]);
+  if (isOpen(row)) rows.push([`${row.state}…`, "now", since(row[last]), since(row.detected_at)]);
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "Course"),
+    found.length > 0 && stackedBar(found.map((one) => `${one.name} ${duration(one.value)}`).join(", "), found, 22),
+    h("ul.key", {}, found.map((one) => h("li", {}, h(`i.part-${one.kind}`), `${one.name} ${duration(one.value)}`))),
+    plainTable("Course", ["Point", "At", "After", "Since detected"], rows, ["", "", "number", "number"]),
+  );
+}
+
+function jobs(row) {
+  const rows = row.jobs.map((one) => [
+    h("a", { href: jobLink(one.job) }, one.job),
+    `#${one.attempt}`,
+    one.step === null ? "–" : number(one.step),
+    clock(one.stopped_at),
+    one.resumed_at ? clock(one.resumed_at) : "not yet",
+    one.resumed_at ? duration(between(one.stopped_at, one.resumed_at)) : isOpen(row) ? duration((now() - Date.parse(one.stopped_at)) / 1000) : "–",
+  ]);
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "Jobs that it touched"),
+    rows.length ? plainTable("Jobs", ["Job", "Attempt", "Step", "Stopped", "Resumed", "Down for"], rows, ["", "", "number"]) : h("p.empty", {}, "It touched no job."),
+  );
+}

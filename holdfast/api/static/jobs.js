@@ -1,0 +1,191 @@
+// The pages of jobs: all of them, and one.
+
+import { read } from "./api.js";
+import { h, icon, refill } from "./dom.js";
+import { clock, count, dateTime, duration, number, percent, since } from "./format.js";
+import { connection, listen, note, table } from "./live.js";
+import { incidentLink, jobBadge, jobLink, nodeLink, shortName } from "./looks.js";
+import { PARTS, partsKey, partsOf } from "./goodput.js";
+import { stackedBar, timeline } from "./plots.js";
+import { keyedTable, plainTable } from "./table.js";
+
+const AGAIN_MS = 5000;
+
+export const title = "Jobs";
+
+export function open(container) {
+  const list = keyedTable({
+    caption: "Jobs",
+    key: (row) => row.name,
+    empty: "There was no job yet.",
+    columns: [
+      { title: "Job", cell: (row) => h("a", { href: jobLink(row.name) }, row.name), text: (row) => row.name },
+      { title: "Phase", cell: (row) => jobBadge(row.phase), text: (row) => row.phase },
+      { title: "Nodes", cell: (row) => number(row.nodes), kind: "number" },
+      { title: "Attempt", cell: (row) => number(row.attempt), kind: "number" },
+      { title: "Step", cell: (row) => (row.step === undefined ? "–" : number(row.step)), kind: "number" },
+      { title: "Retries", cell: (row) => retries(row), narrow: "roomy" },
+      { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
+      { title: "Why", cell: (row) => row.reason ?? "–", narrow: "roomy" },
+    ],
+  });
+  container.append(
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Jobs"), h("p.about", {}, "What is trained, the newest first. A job that fails for its hardware goes on by itself.")),
+    h("section.card", {}, list.element),
+  );
+  const paint = () => {
+    const rows = [...table("jobs").values()].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
+    list.update(rows, connection().isFilled ? note("jobs").message || "There was no job yet." : "Reading the jobs…");
+  };
+  paint();
+  return listen((changed) => {
+    if (!changed || changed.jobs || changed.notes) paint();
+  });
+}
+
+function retries(row) {
+  return `${row.hardware_retries} of ${row.max_retries} hardware, ${row.app_retries} of ${row.max_app_retries} application`;
+}
+
+export const one = { title: "Job", open: openOne };
+
+function openOne(container, { parts: [name] }) {
+  const state = h("span");
+  const body = h("div", {}, h("div.loading", { role: "status" }, "Reading the job…"));
+  container.append(
+    h("header.head", {}, h("a.up", { href: "#/jobs" }, icon("back"), "Jobs"), h("div.titled", {}, h("h1", { tabindex: "-1" }, name), state)),
+    body,
+  );
+  let isClosed = false;
+  let last = null;
+
+  async function load() {
+    try {
+      last = await read("job", { name });
+      if (!isClosed) paint();
+    } catch (error) {
+      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "There is no such job" : "The job cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/jobs" }, "To the jobs")));
+    }
+  }
+
+  function paint() {
+    refill(state, jobBadge(last.phase));
+    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(last))), attempts(last, body.clientWidth - 40), told(last));
+  }
+
+  load();
+  const timer = setInterval(() => document.hidden || load(), AGAIN_MS);
+  let step = null;
+  const stop = listen((changed) => {
+    if (changed && !changed.jobs?.has(name)) return;
+    const row = table("jobs").get(name);
+    const key = row && `${row.phase} ${row.attempt} ${row.reason}`;
+    if (key !== step) load(); // steps alone are shown with the next look
+    step = key;
+  });
+  const resized = new ResizeObserver(() => last && paint());
+  resized.observe(container);
+  return () => {
+    isClosed = true;
+    clearInterval(timer);
+    resized.disconnect();
+    stop();
+  };
+}
+
+function facts(job) {
+  const rows = [
+    ["Phase", h("span", {}, job.phase, " for ", since(job.phase_since))],
+    ["Why", job.reason],
+    ["Begun", dateTime(job.started_at)],
+    ["Nodes", number(job.nodes)],
+    ["Attempt", number(job.attempt)],
+    ["Step", job.step === null ? "it tells none" : number(job.step)],
+    ["Retries", retries(job)],
+    ["Command", job.command && h("code", {}, job.command)],
+    ["Checkpoints", job.checkpoint_dir && h("code", {}, job.checkpoint_dir)],
+  ].filter(([, value]) => value);
+  return h("section.card", {}, h("h2", {}, "The job"), h("dl.facts", {}, rows.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+}
+
+function spent(job) {
+  const found = job.goodput?.jobs[0];
+  if (!found) return null;
+  const lost = found.losses.reduce((sum, one) => sum + one.whole, 0);
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "How its time was spent"),
+    h("p.figure", {}, h("strong", {}, percent(found.share)), " in training that lasts"),
+    stackedBar(`Of its time, ${percent(found.share)} went into training that lasts`, partsOf(found)),
+    partsKey(found.parts),
+    h("p", {}, found.losses.length ? `${count(found.losses.length, "failure")} cost ${duration(lost)} in all.` : "No failure has cost it anything."),
+    !found.tells_steps && h("p.about", {}, "Of some failures it is not known how many steps were done again; those count as training that lasts."),
+  );
+}
+
+function ranks(job) {
+  const rows = job.ranks.length
+    ? job.ranks.map((rank) => [rank.rank === null ? "–" : String(rank.rank), nodeName(job, rank.node), rank.state, rank.detail || "–"])
+    : job.placement.map((node, rank) => [String(rank), nodeName(job, node), job.is_active ? job.phase : "ended", "–"]);
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "Ranks"),
+    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail"], rows, ["number"]) : h("p.empty", {}, "No rank has a node now."),
+  );
+}
+
+function nodeName(job, node) {
+  if (!node) return "–";
+  const found = [...table("nodes").values()].find((row) => row.name === node);
+  return found ? h("a", { href: nodeLink(found.fleet, node) }, shortName(node)) : shortName(node);
+}
+
+const time = (iso) => Date.parse(iso);
+
+function line(stay) {
+  const [begun, running, failed, ended] = [stay.begun_at, stay.running_at, stay.failed_at, stay.ended_at].map(time);
+  const lasted = failed - stay.redone * 1000;
+  return {
+    name: `#${stay.attempt}`,
+    parts: [
+      { name: "Starting", from: begun, to: running, kind: "starting" },
+      { name: "Training that lasts", from: running, to: lasted, kind: "productive" },
+      { name: "Training done again", from: lasted, to: failed, kind: "redone" },
+      { name: "Stopping", from: failed, to: ended, kind: "stopping" },
+    ].filter((part) => part.to > part.from),
+    ended,
+  };
+}
+
+function attempts(job, wide) {
+  if (!job.attempts.length) return h("section.card", {}, h("h2", {}, "Attempts"), h("p.empty", {}, "The job has not begun yet."));
+  const { stays } = job.goodput.jobs[0];
+  const lines = stays.map(line);
+  const from = time(stays[0].begun_at);
+  const to = Math.max(...lines.map((one) => one.ended));
+  const rows = [...job.attempts].reverse().map((one) => [
+    `#${one.attempt}`,
+    clock(one.started_at),
+    one.stopped_at ? duration((time(one.stopped_at) - time(one.started_at)) / 1000) : "goes on",
+    one.first_step === null ? "–" : `${number(one.first_step)} to ${number(one.last_step ?? one.first_step)}`,
+    one.lost_steps === null ? "–" : number(one.lost_steps),
+    one.kind ? h("div.cause", {}, `${one.kind}: ${one.reason}`, one.evidence && h("code", {}, one.evidence)) : one.stopped_at ? "done" : "–",
+    one.node ? nodeName(job, one.node) : "–",
+    one.incident_id ? h("a", { href: incidentLink(job.name, one.incident_id) }, "incident") : "–",
+  ]);
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "Attempts"),
+    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Attempts on a time line" }, timeline(`${count(lines.length, "attempt")} from ${clock(from)} to ${clock(to)}; the table below tells each`, lines, from, to, Math.max(300, wide))),
+    h("ul.key", {}, PARTS.filter(([kind]) => kind !== "waiting").map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), word))),
+    plainTable("Attempts", ["Attempt", "Begun", "Lasted", "Steps", "Lost steps", "Cause", "Node", "Incident"], rows, ["", "", "number", "number", "number"]),
+  );
+}
+
+function told(job) {
+  const rows = [...job.told].reverse().slice(0, 200).map((one) => [dateTime(one.at), one.message]);
+  return h("section.card", {}, h("h2", {}, "What happened"), rows.length ? plainTable("What happened, the newest first", ["When", "What"], rows) : h("p.empty", {}, "Nothing was told of it here."));
+}

@@ -1,0 +1,46 @@
+// The page of those who have not logged in.
+
+import { h } from "./dom.js";
+import { logIn } from "./api.js";
+
+export function showLogin(door, entered) {
+  const token = h("input", {
+    id: "token",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    "aria-describedby": "token-about",
+    spellcheck: "false",
+  });
+  const wrong = h("p.wrong", { role: "alert", hidden: true });
+  const go = h("button.main", { type: "submit" }, "Log in");
+  const form = h(
+    "form.card",
+    {},
+    h("img", { src: "/console/static/mark.svg", alt: "", width: 44, height: 44 }),
+    h("h1", {}, "Holdfast"),
+    h("p.about", {}, "Training that goes on when hardware fails."),
+    h("label", { for: "token" }, "Token"),
+    token,
+    h("p.about", { id: "token-about" }, "It stands beside your key in api.toml; ", h("code", {}, "holdfast api --new-key"), " makes one."),
+    wrong,
+    go,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    wrong.hidden = true;
+    try {
+      await logIn(token.value.trim());
+      door.replaceChildren();
+      entered();
+    } catch (error) {
+      wrong.textContent = `Not logged in: ${error.message}`;
+      wrong.hidden = false;
+      token.select();
+    }
+    go.disabled = false;
+  });
+  door.replaceChildren(h("main.door", {}, form));
+  token.focus();
+}

@@ -1,0 +1,97 @@
+// How the states of a node are drawn: each has a color and a shape, so that neither is needed alone.
+
+import { h, s } from "./dom.js";
+
+/** In the order of how much they matter; shapes in a box of 16 by 16. */
+export const LOOKS = {
+  faulty: {
+    word: "Faulty",
+    about: "quarantined; its repair is due",
+    path: "M3.600 1 8 5.400 12.400 1 15 3.600 10.600 8 15 12.400 12.400 15 8 10.600 3.600 15 1 12.400 5.400 8 1 3.600z",
+  },
+  warning: {
+    word: "Warning",
+    about: "something was found on it, and it still takes work",
+    path: "M8 1.200 15.200 14.500H.8z",
+  },
+  rebooting: {
+    word: "Rebooting",
+    about: "it comes back by itself",
+    path: "M8 .8a7.200 7.200 0 1 0 0 14.400A7.200 7.200 0 0 0 8 .8zm0 4a3.200 3.200 0 1 1 0 6.400 3.200 3.200 0 0 1 0-6.400z",
+  },
+  replacing: {
+    word: "Replacing",
+    about: "another machine takes over",
+    path: "M8 0 16 8 8 16 0 8zM8 4.600 4.600 8 8 11.400 11.400 8z",
+  },
+  checking: {
+    word: "Checking",
+    about: "under a deep health check",
+    path: "M8 .8a7.200 7.200 0 1 1 0 14.400A7.200 7.200 0 0 1 8 .8z",
+  },
+  joining: {
+    word: "Joining",
+    about: "its agent has not called it fit yet",
+    path: "M6 1.500h4V6h4.500v4H10v4.500H6V10H1.500V6H6z",
+  },
+  healthy: {
+    word: "Healthy",
+    about: "it takes work",
+    path: "M3.500 1.500h9a2 2 0 0 1 2 2v9a2 2 0 0 1-2 2h-9a2 2 0 0 1-2-2v-9a2 2 0 0 1 2-2z",
+  },
+};
+
+export function mark(look, size = 12) {
+  return s(
+    `svg.mark.look-${look}`,
+    { viewBox: "0 0 16 16", width: size, height: size, "aria-hidden": "true" },
+    s("path", { d: LOOKS[look].path, "fill-rule": "evenodd" }),
+  );
+}
+
+/** The state of a node in a word. */
+export function badge(look, word = LOOKS[look].word) {
+  return h(`span.badge.tint-${look}`, {}, mark(look, 10), word);
+}
+
+const JOB_LOOKS = {
+  running: "healthy",
+  succeeded: "healthy",
+  failed: "faulty",
+  starting: "checking",
+  waiting: "rebooting",
+  stopping: "rebooting",
+  interrupted: "warning",
+};
+
+export function jobBadge(phase) {
+  const look = JOB_LOOKS[phase] ?? "joining";
+  return h(`span.badge.tint-${look}`, {}, mark(look, 10), phase[0].toUpperCase() + phase.slice(1));
+}
+
+/** Whether somebody is to bring it to its end. */
+export function isOpen(incident) {
+  return !incident.released_at && !incident.vanished_at && incident.state !== "unfinished";
+}
+
+export function incidentBadge(row) {
+  const look = isOpen(row) ? "faulty" : row.released_at ? "healthy" : "joining";
+  return h(`span.badge.tint-${look}`, {}, mark(look, 10), row.state[0].toUpperCase() + row.state.slice(1));
+}
+
+export function nodeLink(fleet, name) {
+  return `#/node/${encodeURIComponent(fleet)}/${encodeURIComponent(name)}`;
+}
+
+export function jobLink(name) {
+  return `#/job/${encodeURIComponent(name)}`;
+}
+
+export function incidentLink(fleet, id) {
+  return `#/incident/${encodeURIComponent(fleet)}/${encodeURIComponent(id)}`;
+}
+
+/** What tells one node from another, where all begin alike. */
+export function shortName(name) {
+  return name.replace(/^hyperpod-/, "");
+}

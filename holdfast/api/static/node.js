@@ -1,0 +1,221 @@
+// The page of one node.
+
+import { ask, mayOperate, read } from "./api.js";
+import { confirmed } from "./asking.js";
+import { h, icon, refill } from "./dom.js";
+import { count, dateTime, duration, measure, number, since } from "./format.js";
+import { listen } from "./live.js";
+import { LOOKS, badge, incidentBadge, incidentLink, jobLink, mark, shortName } from "./looks.js";
+import { measurePlot } from "./plots.js";
+import { plainTable } from "./table.js";
+
+const AGAIN_MS = 5000; // heartbeats are no change that is told
+
+export const title = "Node";
+
+const WISHES = {
+  reboot: { word: "Reboot", sign: "reboot", isGrave: true, idle: true, about: "The node is drained and rebooted within the budget." },
+  replace: { word: "Replace", sign: "replace", isGrave: true, idle: true, about: "The node is drained, and another, clean machine takes its place within the budget." },
+  "deep-check": { word: "Deep check", sign: "check", idle: true, about: "The node takes no work meanwhile. If it does not pass, it is replaced." },
+  hold: { word: "Hold", sign: "hold", why: true, about: "No repair of the node begins. Faults are found and marked as before." },
+  unhold: { word: "Stop holding", sign: "play", about: "Repairs of the node may begin again." },
+  release: { word: "Release", sign: "release", isGrave: true, about: "What was found on the node is forgotten, and it is given to jobs again." },
+};
+
+export function open(container, { parts: [fleet, name] }) {
+  const head = h("header.head");
+  const body = h("div.columns", {}, h("div.loading", { role: "status" }, "Reading the node…"));
+  const buttons = h("div.actions");
+  const heading = h("h1", { tabindex: "-1" }, shortName(name));
+  const state = h("span");
+  head.append(h("a.up", { href: "#/fleet" }, icon("back"), "Fleet"), h("div.titled", {}, heading, state), h("p.about", {}, name), buttons);
+  container.append(head, body);
+  let isClosed = false;
+  let last = "";
+  let offered = "";
+
+  async function load() {
+    let told;
+    try {
+      told = await read("node", { fleet, name });
+    } catch (error) {
+      if (!isClosed && (!last || error.status === 404)) {
+        buttons.replaceChildren();
+        state.replaceChildren();
+        offered = last = "";
+        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "This node is gone" : "The node cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/fleet" }, "To the fleet")));
+      }
+      return;
+    }
+    const text = JSON.stringify(told);
+    if (isClosed || text === last) return;
+    last = text;
+    paint(told);
+  }
+
+  function paint(node) {
+    refill(state, badge(node.row.look), node.held && h("span.badge.tint-joining", {}, "Held"));
+    paintButtons(node);
+    refill(body, h("div", {}, course(node), facts(node), findings(node)), h("div", {}, checks(node), history(node)));
+  }
+
+  function paintButtons(node) {
+    const wishes = mayOperate() && node.is_active ? ["reboot", "replace", "deep-check", node.held ? "unhold" : "hold", "release"] : [];
+    if (offered === wishes.join()) return;
+    offered = wishes.join();
+    refill(
+      buttons,
+      wishes.map((act) => {
+        const { word, sign } = WISHES[act];
+        return h("button.quiet", { type: "button", "data-focus": act, onclick: () => wish(act) }, icon(sign), word);
+      }),
+    );
+  }
+
+  function wish(act) {
+    const { word, about, isGrave, idle, why } = WISHES[act];
+    const node = JSON.parse(last);
+    const job = node.row.job && idle ? ` The job ${node.row.job} on it is stopped and goes on from its last checkpoint.` : "";
+    const whenIdle = h("input", { type: "checkbox", id: "when-idle" });
+    const reason = h("input", { type: "text", id: "why", maxlength: 200, autocomplete: "off" });
+    confirmed({
+      title: `${word} ${shortName(name)}?`,
+      text: about + job,
+      yes: word,
+      isGrave,
+      fields: [
+        idle && h("label.choice", { for: "when-idle" }, whenIdle, "Wait until no job runs on it"),
+        why && h("label", { for: "why" }, "Why, for the others (may be empty)"),
+        why && reason,
+      ].filter(Boolean),
+      act: async () => {
+        const told = await ask({ act, fleet, node: name, when_idle: whenIdle.checked, why: reason.value.trim() });
+        load();
+        return told;
+      },
+    });
+  }
+
+  load();
+  const timer = setInterval(() => document.hidden || load(), AGAIN_MS);
+  const stop = listen((changed) => {
+    if (!changed || changed.nodes?.has(`${fleet} ${name}`) || changed.incidents) load();
+  });
+  return () => {
+    isClosed = true;
+    clearInterval(timer);
+    stop();
+  };
+}
+
+function card(name, ...children) {
+  return h("section.card", {}, h("h2", {}, name), children);
+}
+
+const COURSE = ["quarantined", "draining", "repairing", "checking", "released"];
+
+function course(node) {
+  if (!node.course && !node.request) return null;
+  const at = { quarantined: 0, draining: 1, rebooting: 2, replacing: 2, joining: 2, checking: 3 }[node.phase] ?? -1;
+  const { reason, remedy, incident_id: incident } = node.course ?? {};
+  const wanted = node.request;
+  return card(
+    node.course ? "The repair that goes on" : "What was asked for",
+    node.course && h("p", {}, h("strong", {}, reason), remedy === "none" ? "" : `: ${remedy}, ${node.course.urgency === "deferred" ? "when no job runs on it" : "at once"}`),
+    node.course && h("ol.course", {}, COURSE.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
+    node.course && h("p", {}, h("a", { href: incidentLink(node.run, incident) }, "Its incident")),
+    wanted && h("p", {}, `${wanted.verb} was asked for by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago")),
+  );
+}
+
+function facts(node) {
+  const row = node.row;
+  const told = [
+    ["Phase", h("span", {}, node.phase, " for ", since(node.phase_since))],
+    ["Job", row.job ? h("a", { href: jobLink(row.job) }, row.rank === undefined ? row.job : `rank ${row.rank} of ${row.job}`) : "none is known"],
+    ["Held", node.held],
+    ["Machine", node.provider_id],
+    ["Instance type", node.instance_type],
+    ["Group", node.group],
+    ["Fleet", node.run],
+    ["Power", node.powered_on === null ? "" : node.powered_on ? "on" : "off"],
+    ["Agent heard", node.heartbeat_at ? since(node.heartbeat_at, " ago") : "not in this boot"],
+    ["Boot", node.boot_id],
+    ["Health label", node.health_status],
+    ["Deep check label", node.deep_check_status],
+    ["Replaces", node.replaces],
+    ["In the cluster", node.created_at ? since(node.created_at) : ""],
+  ].filter(([, value]) => value);
+  return card("The node", h("dl.facts", {}, told.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+}
+
+function findings(node) {
+  const conditions = Object.entries(node.conditions);
+  const faults = node.faults.map((one) => finding(one, one.remedy === "none" ? one.severity : one.remedy, since(one.since, " ago"), "faulty"));
+  const notices = node.notices.map((one) => finding(one, one.severity, since(one.observed_at, " ago"), "warning"));
+  return card(
+    "Conditions",
+    conditions.length
+      ? plainTable("Conditions that are true", ["Condition", "Reason"], conditions)
+      : h("p.calm", {}, mark("healthy"), "No condition is true: nothing is wrong with it."),
+    faults.length > 0 && [h("h3", {}, "Faults"), h("ul.found", {}, faults)],
+    notices.length > 0 && [h("h3", {}, "Notices"), h("ul.found", {}, notices)],
+  );
+}
+
+function finding(one, word, when, look) {
+  return h("li", {}, h("strong", {}, one.reason), badge(look, word), h("span.about", {}, one.device || "whole node", ", ", when), h("code", {}, one.message));
+}
+
+function checks(node) {
+  if (!node.checks.length) return card("Deep checks", h("p.empty", {}, "This machine has had no deep health check."));
+  const names = [...new Set(node.checks.flatMap((one) => Object.keys(one.measured)))].sort();
+  const plots = names.map((name) => {
+    const [word, unit] = measure(name);
+    const points = node.checks
+      .filter((one) => name in one.measured)
+      .map((one) => ({ at: Date.parse(one.ended_at), value: one.measured[name], isGood: one.passed }));
+    const bound = node.checks.findLast((one) => name in one.bounds)?.bounds[name];
+    const judged = bound === undefined ? "" : `, threshold ${number(bound, 2)}`;
+    return h(
+      "figure",
+      {},
+      h("figcaption", {}, word, h("span.about", {}, ` in ${unit}${judged}`)),
+      measurePlot(`${word} over ${count(points.length, "check")}, last ${number(points.at(-1).value, 2)} ${unit}${judged}`, points, unit, bound),
+    );
+  });
+  const rows = [...node.checks].reverse().map((one) => [
+    dateTime(one.ended_at),
+    one.passed ? badge("healthy", "Passed") : badge("faulty", "Failed"),
+    h(
+      "ul.lines",
+      {},
+      Object.entries(one.measured).map(([name, value]) => h("li", {}, `${measure(name)[0]} ${number(value, 2)} ${measure(name)[1]}`)),
+    ),
+    one.detail,
+  ]);
+  return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured", "Detail"], rows));
+}
+
+function history(node) {
+  const incidents = [...node.incidents].reverse().map((one) => {
+    const over = one.released_at ?? one.vanished_at;
+    return [
+      h("a", { href: incidentLink(node.run, one.id) }, one.reason),
+      one.remedy,
+      incidentBadge({ ...one, state: one.released_at ? "released" : one.vanished_at ? "vanished" : "open" }),
+      dateTime(one.detected_at),
+      over ? duration((Date.parse(over) - Date.parse(one.detected_at)) / 1000) : "–",
+    ];
+  });
+  const past = [...node.history].reverse().map((one) => [
+    one.reason,
+    one.remedy === "none" ? "went away" : one.remedy,
+    dateTime(one.opened_at),
+    duration((Date.parse(one.closed_at) - Date.parse(one.opened_at)) / 1000),
+  ]);
+  return [
+    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Took"], incidents) : h("p.empty", {}, "It has had no incident.")),
+    past.length > 0 && card("Earlier repairs of this machine", plainTable("Earlier repairs", ["Reason", "Remedy", "Begun", "Took"], past)),
+  ];
+}

@@ -1,0 +1,131 @@
+"""From what a request says to the groups that are wanted, and what of it cannot be."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.api.problems import ValidationException
+from holdfast.api.sagemaker_model import Json
+from holdfast.model.clusters import (
+    GroupStage,
+    LifecycleScripts,
+    MachineGroup,
+    WantedCluster,
+    WantedGroup,
+)
+
+_NOT_OFFERED: Final = (
+    "RestrictedInstanceGroups",
+    "RestrictedInstanceGroupsConfig",
+    "AutoScaling",
+    "TieredStorageConfig",
+)
+_NOT_OFFERED_OF_GROUPS: Final = (
+    "AutoPatchConfig",
+    "ImageReleaseVersion",
+    "KubernetesConfig",
+    "ScheduledUpdateConfig",
+    "TrainingPlanArn",
+)
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Refuse a request for all that is wrong with it at once.
+
+    Raises:
+        ValidationException: there is something.
+
+    """
+    if problems:
+        raise ValidationException("; ".join(problems))
+
+
+def objections(request: Json) -> Iterator[str]:
+    """What the model lets pass, and cannot be done all the same."""
+    for name in _NOT_OFFERED:
+        if name in request and request[name] != {"Mode": "Disable"}:
+            yield f"{name} is not offered here"
+    names = [one["InstanceGroupName"] for one in request.get("InstanceGroups", ())]
+    for twice in sorted({one for one in names if names.count(one) > 1}):
+        yield f"InstanceGroups: {twice} is there twice"
+    for one in request.get("InstanceGroups", ()):
+        for problem in _objections_to(one):
+            yield f"InstanceGroups: {one['InstanceGroupName']}: {problem}"
+
+
+def _objections_to(group: Json) -> Iterator[str]:
+    for name in _NOT_OFFERED_OF_GROUPS:
+        if name in group:
+            yield f"{name} is not offered here"
+    if ("InstanceType" in group) == ("InstanceRequirements" in group):
+        yield "either InstanceType or InstanceRequirements must be given, and not both"
+    least = group.get("MinInstanceCount", 0)
+    if least > group["InstanceCount"]:
+        yield f"MinInstanceCount is {least}, more than InstanceCount, {group['InstanceCount']}"
+    scripts = group.get("LifeCycleConfig", {})
+    if ("SourceS3Uri" in scripts) != ("OnCreate" in scripts):
+        yield "LifeCycleConfig needs SourceS3Uri and OnCreate"
+    if "OnInitComplete" in scripts:
+        yield "LifeCycleConfig.OnInitComplete is not offered here"
+    entry = scripts.get("OnCreate", "")
+    if entry.startswith("/") or ".." in entry.split("/"):
+        yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"
+
+
+def wanted_group(
+    cluster: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
+) -> WantedGroup:
+    """A group as a request describes it.
+
+    Args:
+        cluster: its name.
+        spec: the request's words about the group.
+        shared: those about the whole cluster.
+        repairs: whether faults are repaired unasked.
+
+    """
+    scripts = spec.get("LifeCycleConfig", {})
+    network = {"VpcConfig": shared["VpcConfig"]} if "VpcConfig" in shared else {}
+    if "OverrideVpcConfig" in spec:
+        network = {"VpcConfig": spec["OverrideVpcConfig"]}
+    return WantedGroup(
+        made_of=MachineGroup(
+            cluster=cluster,
+            name=spec["InstanceGroupName"],
+            instance_type=spec.get("InstanceType", ""),
+            image=spec.get("ImageId", ""),
+            scripts=LifecycleScripts(source=scripts["SourceS3Uri"], on_create=scripts["OnCreate"])
+            if "OnCreate" in scripts
+            else None,
+            repairs=repairs,
+            deep_checks=tuple(spec.get("OnStartDeepHealthChecks", ())),
+            spec={**network, **spec},
+        ),
+        target=spec["InstanceCount"],
+        minimum=spec.get("MinInstanceCount", 0),
+    )
+
+
+def changed_group(before: WantedGroup, after: WantedGroup) -> WantedGroup:
+    """A group that is to be another; machines that it has stay as they are.
+
+    Raises:
+        ValidationException: of machines of another type.
+
+    """
+    types = [one.made_of.instance_type for one in (before, after)]
+    if types[0] != types[1]:
+        raise ValidationException(
+            f"InstanceGroups: {before.name}: InstanceType is {types[0]} and cannot be changed; "
+            "add a group of another name"
+        )
+    made_of = replace(after.made_of, image=before.made_of.image, revision=before.made_of.revision)
+    kept = replace(before, target=after.target, minimum=after.minimum)
+    if made_of == before.made_of:
+        return kept
+    return replace(kept, made_of=made_of, stage=GroupStage.NEW)
+
+
+def node_count(clusters: Sequence[WantedCluster]) -> int:
+    """How many nodes clusters are to have, those that are to go left out."""
+    return sum(one.target for cluster in clusters for one in cluster.groups if not one.is_going)

@@ -1,0 +1,186 @@
+"""Clusters that somebody else has made, as the API shows them."""
+
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from datetime import datetime
+from typing import Final, Generic, TypeVar
+
+from holdfast.api.clusters import Cluster, Node, instance_id
+from holdfast.apps.api.shared_fleet import AskedFleet, SharedFleet
+from holdfast.apps.cli.where import Place, Where, open_fleets
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.fleet import NodeStatus
+from holdfast.apps.runs import KnownRun
+from holdfast.model.cluster_words import InstanceStatus
+from holdfast.model.clusters import Happening, NodeHealth, WantedCluster
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import Phase
+from holdfast.model.requests import Request, Verb
+
+T = TypeVar("T")
+
+Opener = Callable[[], AbstractContextManager[Sequence[Cluster]]]
+"""Opens the clusters for the time of one call."""
+
+_GROUP: Final = "nodes"
+"""Name of the group of nodes that have none."""
+
+_UNKNOWN: Final = "unknown"
+
+FRESH_S: Final = 2.0
+"""For so long what was read of a whole cluster is shown again: reading 5,000 nodes takes about a
+second."""
+
+_STATUS: Final = {
+    Phase.SCHEDULABLE: InstanceStatus.RUNNING,
+    Phase.QUARANTINED: InstanceStatus.RUNNING,
+    Phase.DRAINING: InstanceStatus.RUNNING,
+    Phase.CHECKING: InstanceStatus.CHECKING,
+    Phase.JOINING: InstanceStatus.PENDING,
+    Phase.REBOOTING: InstanceStatus.PENDING,
+    Phase.REPLACING: InstanceStatus.PENDING,
+}
+
+
+class AdoptedCluster:
+    """A ``Cluster`` that is a fleet."""
+
+    def __init__(self, fleet: AskedFleet, name: str, since: datetime) -> None:
+        self._fleet = fleet
+        self._name = name
+        self._since = since
+        self._nodes = _Kept(lambda: [_node(one, since) for one in fleet.nodes()])
+        self._incidents = _Kept(fleet.incidents)
+
+    @property
+    def name(self) -> str:
+        """See ``Cluster.name``."""
+        return self._name
+
+    @property
+    def created_at(self) -> datetime:
+        """See ``Cluster.created_at``: when its oldest node came."""
+        return min((one.launched_at for one in self.nodes()), default=self._since)
+
+    def nodes(self) -> Sequence[Node]:
+        """See ``Cluster.nodes``."""
+        return self._nodes.get()
+
+    def incidents(self) -> Sequence[Incident]:
+        """See ``Cluster.incidents``."""
+        return self._incidents.get()
+
+    def wanted(self) -> WantedCluster | None:
+        """See ``Cluster.wanted``: somebody else has made it."""
+        return None
+
+    def happenings(self) -> Sequence[Happening]:
+        """See ``Cluster.happenings``: its incidents tell all."""
+        return ()
+
+    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+        """See ``Cluster.ask``."""
+        if not self._fleet.is_active:
+            return f"{self._name} is not going on any more"
+        return self._fleet.ask(node, request_of(verb, person, checks))
+
+
+def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:
+    """What the API opens for each call.
+
+    Args:
+        where: whose nodes to show.
+        name: of the cluster, if there is one only; may be empty.
+        opened: closes what stays open between calls.
+
+    Raises:
+        ConfigError: the cluster cannot be found.
+
+    """
+    since = SystemClock().now()
+    if where.place is Place.LOCAL:
+        return lambda: _runs(where, since)
+    fleet = opened.enter_context(closing(SharedFleet(where)))
+    kept = [AdoptedCluster(fleet, proper_name(name or fleet.name), since)]
+    return lambda: _always(kept)
+
+
+def request_of(verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> Request:
+    """What a person wants now; of a deep health check, these kinds or all."""
+    return Request(
+        id=str(uuid.uuid4()),
+        verb=verb,
+        requested_at=SystemClock().now(),
+        requested_by=person,
+        checks=tuple(checks),
+    )
+
+
+def proper_name(text: str) -> str:
+    """A text as the name of a cluster."""
+    return re.sub(r"[^a-zA-Z0-9]+", "-", text.removeprefix("https://")).strip("-")[:63].strip("-")
+
+
+@contextmanager
+def _runs(where: Where, since: datetime) -> Iterator[Sequence[Cluster]]:
+    """The runs on this machine, which come and go."""
+    with open_fleets(where) as fleets:
+        yield [
+            AdoptedCluster(one, proper_name(one.name), since)
+            for one in fleets
+            if not (isinstance(one, KnownRun) and one.directory.is_cluster)
+        ]
+
+
+@contextmanager
+def _always(clusters: Sequence[Cluster]) -> Iterator[Sequence[Cluster]]:
+    yield clusters
+
+
+class _Kept(Generic[T]):
+    """Something that is read anew when it is old; several threads may ask."""
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._read_at = 0.0
+        self._value: T | None = None
+
+    def get(self) -> T:
+        with self._lock:
+            if self._value is None or time.monotonic() - self._read_at > FRESH_S:
+                self._value = self._read()
+                self._read_at = time.monotonic()
+            return self._value
+
+
+def health_of(status: NodeStatus) -> NodeHealth:
+    """What whoever looks after a node says about it."""
+    return NodeHealth(
+        status=_STATUS[status.phase], message=_message(status), is_busy=bool(status.job)
+    )
+
+
+def _node(status: NodeStatus, since: datetime) -> Node:
+    return Node(
+        name=status.name,
+        instance_id=instance_id(status.provider_id),
+        group=proper_name(status.group) or _GROUP,
+        instance_type=f"ml.{status.instance_type}" if status.instance_type else _UNKNOWN,
+        launched_at=status.created_at or since,
+        status=_STATUS[status.phase],
+        message=_message(status),
+    )
+
+
+def _message(status: NodeStatus) -> str:
+    if status.phase is Phase.SCHEDULABLE:
+        return ""
+    if status.course is None:
+        return f"The node is {status.phase}."
+    return f"The node is {status.phase}: {status.course.remedy} for {status.course.reason}."

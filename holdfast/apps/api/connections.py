@@ -1,0 +1,64 @@
+"""Connections to the API, none of which may be held without a request."""
+
+import asyncio
+import socket
+from typing import Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.model.errors import ConfigError
+
+PATIENCE_S: Final = 10.0
+"""For the head of a request. Clients on the same network send one at once."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """Uvicorn's own, which would wait for ever for the rest of a head."""
+
+    _giving_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for no head while a request is answered."""
+        super().data_received(data)
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if is_answering:
+            self._rest()
+        elif self._giving_up is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._giving_up = self.loop.call_later(PATIENCE_S, self.transport.close)
+
+    def _rest(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+
+def listening(address: ListenAddress) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ConfigError: the address is taken, or is none of this machine.
+
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        listener = socket.create_server((address.host, address.port), family=family, backlog=512)
+    except OSError as error:
+        raise ConfigError(f"listen: cannot listen on {address}: {error.strerror}") from error
+    # Connections inherit it. asyncio sets it only where a socket names its protocol; without it, an
+    # answer in two parts waits 40 ms for the client's acknowledgement of the first.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

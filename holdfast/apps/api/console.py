@@ -1,0 +1,317 @@
+"""Where the web console has everything from: the fleets and jobs that commands see, too."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from holdfast.adapters.local.layout import default_home
+from holdfast.api.console_source import Act, InVain, Json, NothingThere, Tables, Wish
+from holdfast.apps.api.console_rows import (
+    fleet_row,
+    goodput_story,
+    incident_row,
+    job_row,
+    node_key,
+    node_row,
+    node_story,
+)
+from holdfast.apps.cli.where import Place, Where, open_fleets, open_jobs
+from holdfast.apps.fleet import Fleet, NodeStatus, NotFound
+from holdfast.apps.goodput import goodput
+from holdfast.apps.job_fleet import Jobs, JobStatus, JobStory
+from holdfast.apps.job_status import job_status
+from holdfast.apps.runs import open_runs
+from holdfast.kit.serial import to_plain
+from holdfast.model.errors import BackendError
+from holdfast.model.health import Urgency
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker
+from holdfast.model.requests import Request, Verb
+from holdfast.ports.clock import Clock
+
+T = TypeVar("T")
+
+SHORTEST_PAUSE_S: Final = 0.2
+"""Between two looks: a fault is to be seen within a second."""
+
+ENDED_S: Final = 30.0
+"""For so long runs that have ended are not read again: they change only if a person removes one."""
+
+INCIDENTS: Final = 1000
+"""The newest that are shown; they travel to every page that opens."""
+
+_VERBS: Final = {
+    Act.REBOOT: Verb.REBOOT,
+    Act.REPLACE: Verb.REPLACE,
+    Act.DEEP_CHECK: Verb.DEEP_CHECK,
+    Act.RELEASE: Verb.RELEASE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenFleet:
+    """A fleet as it was at one look."""
+
+    row: Json
+    is_active: bool
+    nodes: Sequence[NodeStatus]
+    incidents: Sequence[Incident]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that was there at one look."""
+
+    fleets: Sequence[SeenFleet] = ()
+    jobs: Sequence[JobStatus] = ()
+    no_jobs: str = ""
+    """Why jobs could not be read, or what to do to have one."""
+
+
+@dataclass
+class _Kept:
+    """The runs that have ended, which change no more."""
+
+    seen: Seen = field(default_factory=Seen)
+    active: frozenset[str] = frozenset()
+    """Those that went on when these were read."""
+
+    read_at: float = float("-inf")
+
+
+class ConsoleSource:
+    """A ``Source``: the runs on this machine, or a cluster.
+
+    All is read in one thread of its own, because a connection to SQLite belongs to its thread.
+    """
+
+    def __init__(self, where: Where, clock: Clock) -> None:
+        self._where = where
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="console")
+        self._opened = ExitStack()
+        self._fleet: Fleet | None = None
+        self._jobs: Jobs | None = None
+        self._kept = _Kept()
+        self._seen = Seen()
+        self._seen_at = float("-inf")
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        self._thread.submit(self._opened.close).result()
+        self._thread.shutdown()
+
+    @property
+    def pause_s(self) -> float:
+        """See ``Source.pause_s``."""
+        own = self._fleet.pause_s if self._fleet is not None else 0.0
+        return max(SHORTEST_PAUSE_S, own)
+
+    def look(self) -> Tables:
+        """See ``Source.look``."""
+        return self._in_thread(lambda: tables_of(self._read()))
+
+    def node(self, fleet: str, name: str) -> Json:
+        """See ``Source.node``."""
+        return self._in_thread(lambda: self._node(fleet, name))
+
+    def job(self, name: str) -> Json:
+        """See ``Source.job``."""
+        return self._in_thread(lambda: self._job(name))
+
+    def goodput(self) -> Json:
+        """See ``Source.goodput``."""
+        jobs = self._in_thread(self._fresh).jobs
+        now = self._clock.now()
+        return goodput_story([one for one in (goodput(job, now) for job in jobs) if one])
+
+    def ask(self, wish: Wish, person: str) -> str:
+        """See ``Source.ask``."""
+        return self._in_thread(lambda: self._ask(wish, person))
+
+    def _in_thread(self, work: Callable[[], T]) -> T:
+        return self._thread.submit(work).result()
+
+    def _fresh(self) -> Seen:
+        """What was seen just now, or is seen now."""
+        is_old = time.monotonic() - self._seen_at > self.pause_s
+        return self._read() if is_old else self._seen
+
+    def _read(self) -> Seen:
+        is_local = self._where.place is Place.LOCAL
+        self._seen = self._read_runs() if is_local else self._read_cluster()
+        self._seen_at = time.monotonic()
+        return self._seen
+
+    def _read_runs(self) -> Seen:
+        active = self._runs(ended=False)
+        names = frozenset(one.row["name"] for one in active.fleets)
+        now = time.monotonic()
+        if names != self._kept.active or now - self._kept.read_at > ENDED_S:
+            self._kept = _Kept(seen=self._runs(ended=True), active=names, read_at=now)
+        ended = self._kept.seen
+        jobs = [*(job for job in ended.jobs if job.name not in names), *active.jobs]
+        fleets = [*(one for one in ended.fleets if one.row["name"] not in names), *active.fleets]
+        return Seen(
+            fleets=fleets,
+            jobs=sorted(jobs, key=lambda job: job.started_at),
+            no_jobs="" if jobs else "There was no run yet; start one with: holdfast run -- COMMAND",
+        )
+
+    def _runs(self, *, ended: bool) -> Seen:
+        try:
+            with open_runs(default_home(), self._where.run, ended=ended) as known:
+                chosen = [run for run in known if ended or run.is_active]
+                fleets = [_seen_fleet(run) for run in chosen]
+                return Seen(fleets=fleets, jobs=[job_status(run) for run in chosen if run.has_job])
+        except NotFound:  # the run of that name has not begun
+            return Seen()
+
+    def _read_cluster(self) -> Seen:
+        fleet, jobs = self._open()
+        seen = _seen_fleet(fleet)
+        try:
+            listed = jobs.jobs()
+        except BackendError as error:  # nodes are shown all the same
+            return Seen(fleets=[seen], no_jobs=f"The jobs cannot be read: {error}")
+        return Seen(fleets=[seen], jobs=listed, no_jobs="" if listed else jobs.none_yet)
+
+    def _open(self) -> tuple[Fleet, Jobs]:
+        if self._fleet is None or self._jobs is None:
+            everywhere = self._where.place is Place.KUBERNETES
+            with ExitStack() as opened:
+                [self._fleet] = opened.enter_context(open_fleets(self._where))
+                jobs_where = replace(self._where, all_namespaces=everywhere)
+                self._jobs = opened.enter_context(open_jobs(jobs_where))
+                self._opened = opened.pop_all()
+        return self._fleet, self._jobs
+
+    def _node(self, fleet: str, name: str) -> Json:
+        seen = self._fresh()
+        for one in seen.fleets:
+            for node in one.nodes:
+                if (node.run, node.name) == (fleet, name):
+                    row = node_row(node, _placed(seen.jobs))
+                    return {**node_story(node, one.incidents), "row": row}
+        successors = [
+            past.successor
+            for one in seen.fleets
+            for past in one.incidents
+            if past.node == name and past.successor
+        ]
+        gone = f"; it was replaced by {successors[-1]}" if successors else ""
+        raise NothingThere(f"there is no node {name} any more{gone}")
+
+    def _job(self, name: str) -> Json:
+        for job in self._fresh().jobs:
+            if job.name == name:
+                found = goodput(job, self._clock.now())
+                story = self._described(name)
+                return {
+                    **to_plain(story.status),
+                    "ranks": to_plain(story.ranks),
+                    "told": [one.plain() for one in story.told],
+                    "goodput": goodput_story([found]) if found is not None else None,
+                }
+        raise NothingThere(f"there is no job {name}")
+
+    def _described(self, name: str) -> JobStory:
+        try:
+            if self._where.place is not Place.LOCAL:
+                return self._open()[1].describe(name)
+            with open_jobs(self._where) as jobs:
+                return jobs.describe(name)
+        except NotFound as gone:
+            raise NothingThere(str(gone)) from gone
+
+    def _ask(self, wish: Wish, person: str) -> str:
+        if self._where.place is not Place.LOCAL:
+            return self._ask_of(self._open()[0], wish, person)
+        if self._where.run not in (None, wish.fleet):
+            raise NothingThere(f"the run {wish.fleet} is not shown here")
+        try:
+            with open_runs(default_home(), wish.fleet) as known:
+                return self._ask_of(known[0], wish, person)
+        except NotFound as gone:
+            raise NothingThere(str(gone)) from gone
+
+    def _ask_of(self, fleet: Fleet, wish: Wish, person: str) -> str:
+        if not fleet.is_active:
+            raise InVain(f"{fleet.name} is not going on any more")
+        if wish.act is Act.RESET_BREAKER:
+            fleet.close_breaker(self._clock.now())
+            return f"Repairs of {fleet.name} begin again"
+        if wish.node not in (one.name for one in fleet.nodes()):
+            raise NothingThere(f"there is no node {wish.node} any more")
+        if wish.act is Act.HOLD:
+            fleet.hold(wish.node, f"{wish.why} ({person})" if wish.why else f"held by {person}")
+            return f"{wish.node} is held: no repair begins on it"
+        if wish.act is Act.UNHOLD:
+            fleet.hold(wish.node, "")
+            return f"{wish.node} is no longer held"
+        request = Request(
+            id=str(uuid.uuid4()),
+            verb=_VERBS[wish.act],
+            requested_at=self._clock.now(),
+            requested_by=person,
+            urgency=Urgency.DEFERRED if wish.when_idle else Urgency.IMMEDIATE,
+            why=wish.why,
+        )
+        in_vain = fleet.ask(wish.node, request)
+        if in_vain:
+            raise InVain(in_vain)
+        return f"{request.verb.capitalize()} of {wish.node} is requested"
+
+
+def _seen_fleet(fleet: Fleet) -> SeenFleet:
+    breaker: Breaker = fleet.breaker()
+    return SeenFleet(
+        row=fleet_row(fleet, breaker),
+        is_active=fleet.is_active,
+        nodes=fleet.nodes(),
+        incidents=fleet.incidents(),
+    )
+
+
+def tables_of(seen: Seen) -> Tables:
+    """The rows of all pages; nodes only of fleets that somebody looks after."""
+    jobs = _placed(seen.jobs)
+    active = [one for one in seen.fleets if one.is_active]
+    past = [case for one in seen.fleets for case in _cases(one)]
+    past.sort(key=lambda row: row["detected_at"])
+    notes: dict[str, Json] = {"jobs": {"message": seen.no_jobs}, "incidents": {"all": len(past)}}
+    return {
+        "fleets": {one.row["name"]: one.row for one in active},
+        "nodes": {
+            node_key(node.run, node.name): node_row(node, jobs)
+            for one in active
+            for node in one.nodes
+        },
+        "jobs": {job.name: job_row(job) for job in seen.jobs},
+        "incidents": {f"{row['fleet']} {row['id']}": row for row in past[-INCIDENTS:]},
+        "notes": notes,
+    }
+
+
+def _placed(jobs: Iterable[JobStatus]) -> dict[str, str]:
+    """``node -> job`` for jobs that go on."""
+    return {node: job.name for job in jobs if job.is_active for node in job.placement}
+
+
+def _cases(fleet: SeenFleet) -> list[Json]:
+    phases = {
+        node.course.incident_id: node.phase.value for node in fleet.nodes if node.course is not None
+    }
+    rows = []
+    for one in fleet.incidents:
+        state = phases.get(one.id, "open") if fleet.is_active else "unfinished"
+        if one.released_at is not None:
+            state = "released"
+        elif one.vanished_at is not None:
+            state = "vanished"
+        rows.append(incident_row(one, fleet.row["name"], state))
+    return rows

@@ -1,0 +1,166 @@
+"""Nodes, jobs and incidents as the console's pages take them. What is empty is left out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from holdfast.api.console_source import Json
+from holdfast.apps.fleet import Fleet, NodeStatus
+from holdfast.apps.goodput import Goodput, Stay, by_cause
+from holdfast.apps.job_fleet import JobStatus
+from holdfast.kit.serial import to_plain
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker, Phase
+
+
+class NodeLook(StrEnum):
+    """How a node is drawn."""
+
+    HEALTHY = "healthy"
+    WARNING = "warning"
+    """Something was found on it, and it still takes work."""
+
+    FAULTY = "faulty"
+    CHECKING = "checking"
+    JOINING = "joining"
+    REBOOTING = "rebooting"
+    REPLACING = "replacing"
+
+
+_LOOKS: Final = {
+    Phase.SCHEDULABLE: NodeLook.HEALTHY,
+    Phase.QUARANTINED: NodeLook.FAULTY,
+    Phase.DRAINING: NodeLook.FAULTY,
+    Phase.CHECKING: NodeLook.CHECKING,
+    Phase.JOINING: NodeLook.JOINING,
+    Phase.REBOOTING: NodeLook.REBOOTING,
+    Phase.REPLACING: NodeLook.REPLACING,
+}
+
+
+def node_key(fleet: str, name: str) -> str:
+    """Of the row of a node."""
+    return f"{fleet} {name}"
+
+
+def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
+    """A node.
+
+    Args:
+        node: as commands see it.
+        jobs: ``node -> job`` where the jobs say on which nodes they run.
+
+    """
+    look, course = _LOOKS[node.phase], node.course
+    if look is NodeLook.HEALTHY and node.conditions:
+        look = NodeLook.WARNING
+    return _told(
+        name=node.name,
+        fleet=node.run,
+        group=node.group,
+        type=node.instance_type,
+        machine=node.provider_id,
+        look=look.value,
+        phase=node.phase.value,
+        since=to_plain(node.phase_since),
+        reason=course.reason if course is not None else next(iter(node.conditions.values()), ""),
+        remedy=course.remedy.value if course is not None else "",
+        incident=course.incident_id if course is not None else "",
+        job=node.job or jobs.get(node.name, ""),
+        rank=node.rank,
+        held=node.held,
+        asked=node.request.verb.value if node.request is not None else "",
+    )
+
+
+def node_story(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
+    """All about a node; its row goes beside."""
+    known = {one.id: one for one in incidents}
+    told = [known[name] for name in node.incidents if name in known]
+    return {**to_plain(node), "incidents": [to_plain(one) for one in told]}
+
+
+def job_row(job: JobStatus) -> Json:
+    """A job, without its attempts."""
+    return _told(
+        name=job.name,
+        is_active=job.is_active,
+        phase=job.phase,
+        since=to_plain(job.phase_since),
+        started_at=to_plain(job.started_at),
+        reason=job.reason,
+        nodes=job.nodes,
+        attempt=job.attempt,
+        step=job.step,
+        hardware_retries=job.hardware_retries,
+        max_retries=job.max_retries,
+        app_retries=job.app_retries,
+        max_app_retries=job.max_app_retries,
+    )
+
+
+def incident_row(incident: Incident, fleet: str, state: str) -> Json:
+    """An incident; ``state`` is where its node stands, or how it ended."""
+    return {**to_plain(incident), "fleet": fleet, "state": state}
+
+
+def fleet_row(fleet: Fleet, breaker: Breaker) -> Json:
+    """Whose nodes they are."""
+    is_tripped = breaker.tripped_at is not None
+    return _told(
+        name=fleet.name,
+        is_active=fleet.is_active,
+        stopped_at=to_plain(breaker.tripped_at),
+        stopped_for=breaker.reason if is_tripped else "",
+    )
+
+
+def goodput_story(found: Sequence[Goodput]) -> Json:
+    """How the time of jobs was spent, by job and in all; durations in seconds."""
+    parts = ("productive", "redone", "starting", "waiting", "stopping")
+    jobs = [
+        {
+            "job": one.job,
+            "begun_at": to_plain(one.begun_at),
+            "ended_at": to_plain(one.ended_at),
+            "share": one.share,
+            "tells_steps": one.tells_steps,
+            "parts": {name: _seconds(getattr(one, name)) for name in parts},
+            "stays": [_stay(stay) for stay in one.stays],
+            "losses": [{**to_plain(loss), "whole": _seconds(loss.whole)} for loss in one.losses],
+        }
+        for one in found
+    ]
+    causes = by_cause([loss for one in found for loss in one.losses])
+    return {
+        "jobs": jobs,
+        "causes": [
+            {"kind": kind, "reason": reason, "seconds": _seconds(cost)}
+            for (kind, reason), cost in causes.items()
+        ],
+    }
+
+
+def _stay(stay: Stay) -> Json:
+    times = (stay.begun_at, stay.running_at, stay.failed_at, stay.ended_at)
+    return {
+        "attempt": stay.attempt.attempt,
+        "redone": _seconds(stay.redone),
+        **dict(
+            zip(
+                ("begun_at", "running_at", "failed_at", "ended_at"),
+                map(to_plain, times),
+                strict=True,
+            )
+        ),
+    }
+
+
+def _seconds(duration: timedelta) -> float:
+    return round(duration.total_seconds(), 3)
+
+
+def _told(**values: Any) -> Json:
+    """What there is to tell; thousands of rows travel."""
+    return {name: value for name, value in values.items() if value not in ("", None)}

@@ -1,0 +1,125 @@
+"""Created clusters whose nodes are there already: those of a group, on Kubernetes or Slurm."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from holdfast.api.clusters import instance_id
+from holdfast.apps.api.adopted import health_of, proper_name, request_of
+from holdfast.apps.api.shared_fleet import AskedFleet
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.fleet import NodeStatus
+from holdfast.model.clusters import (
+    Machine,
+    MachineGroup,
+    MachineState,
+    NodeHealth,
+    WantedCluster,
+)
+from holdfast.model.errors import ProviderError
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheck
+from holdfast.model.requests import Verb
+
+
+class FleetClusters:
+    """The ``MachineGroups``, the ``ClusterNodes`` and the ``Keeper`` of such clusters.
+
+    A group is made of the nodes whose instance group has its name; none is ever made or taken away,
+    and a deleted group only lets them go.
+    """
+
+    def __init__(self, fleet: AskedFleet) -> None:
+        self._fleet = fleet
+        self._came: dict[str, datetime] = {}  # machines that were not there from the beginning
+        self._known: set[str] = set()
+        self._since = SystemClock().now()
+        self._let_go: set[str] = set()
+
+    def objections(self, cluster: WantedCluster) -> Sequence[str]:
+        """What of a cluster cannot be had."""
+        nodes = self._fleet.nodes()
+        return [
+            f"InstanceGroups: {group.name}: the nodes of this platform are not made by the API; "
+            f"InstanceCount is {group.target}, and the instance group {group.name} has {count}"
+            for group in cluster.groups
+            if not group.is_going
+            and group.target != (count := sum(_group(one) == group.name for one in nodes))
+        ]
+
+    def ensure(self, group: MachineGroup) -> None:
+        """See ``MachineGroups.ensure``."""
+        self._let_go.discard(group.key)
+
+    def machines(self, group: str) -> Sequence[Machine]:
+        """See ``MachineGroups.machines``."""
+        if group in self._let_go:
+            return ()
+        nodes = self._fleet.nodes()
+        self._note(nodes)
+        return [
+            Machine(
+                id=instance_id(one.provider_id),
+                name=one.name,
+                state=MachineState.RUNNING,
+                launched_at=self._came.get(one.provider_id) or one.created_at or self._since,
+            )
+            for one in nodes
+            if _group(one) == group.partition("/")[2]
+        ]
+
+    def scale(self, group: str, count: int) -> None:
+        """See ``MachineGroups.scale``: what is there is all there is."""
+        there = len(self.machines(group))
+        if there < count:
+            raise ProviderError(
+                f"{count} nodes are wanted, and the platform has {there}; add nodes to it"
+            )
+
+    def remove(self, group: str, ids: Sequence[str]) -> None:
+        """See ``MachineGroups.remove``: nodes of somebody else stay."""
+        raise ProviderError(
+            f"{group}: {', '.join(ids)} cannot be taken away by the API; take the nodes out of "
+            "their platform"
+        )
+
+    def delete(self, group: str) -> None:
+        """See ``MachineGroups.delete``."""
+        self._let_go.add(group)
+
+    def health(self, cluster: str) -> Mapping[str, NodeHealth]:  # noqa: ARG002 - one fleet has all
+        """See ``ClusterNodes.health``."""
+        return {instance_id(one.provider_id): health_of(one) for one in self._fleet.nodes()}
+
+    def renew(self, cluster: str, node: str) -> bool:
+        """See ``ClusterNodes.renew``."""
+        return not self.ask(cluster, node, Verb.REPLACE, "UpdateClusterSoftware")
+
+    def incidents(self, cluster: str) -> Sequence[Incident]:  # noqa: ARG002 - one fleet has all
+        """See ``Keeper.incidents``."""
+        return self._fleet.incidents()
+
+    def ask(
+        self,
+        cluster: str,  # noqa: ARG002 - as above
+        node: str,
+        verb: Verb,
+        person: str,
+        checks: Sequence[DeepCheck] = (),
+    ) -> str:
+        """See ``Keeper.ask``."""
+        return self._fleet.ask(node, request_of(verb, person, checks))
+
+    def _note(self, nodes: Sequence[NodeStatus]) -> None:
+        """Since when a machine is there that took the place of another under the same name.
+
+        Its node may be as old as ever, and a software update would replace it for ever.
+        """
+        now = SystemClock().now()
+        ids = {one.provider_id for one in nodes}
+        if self._known:
+            self._came |= dict.fromkeys(ids - self._known, now)
+        self._known |= ids
+
+
+def _group(status: NodeStatus) -> str:
+    return proper_name(status.group)

@@ -1,0 +1,124 @@
+"""Created clusters on this machine: the processes that look after them, and their nodes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.local.groups import LocalMachineGroups
+from holdfast.adapters.local.layout import RunDir, cluster_dir
+from holdfast.adapters.local.lock import is_held
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.api.adopted import health_of, request_of
+from holdfast.apps.runs import KnownRun
+from holdfast.model.clusters import NodeHealth
+from holdfast.model.errors import BackendError
+from holdfast.model.incidents import Incident
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import Phase
+from holdfast.model.requests import Verb
+
+_END_S: Final = 10.0
+"""For so long a cluster's machines may take to end."""
+
+
+class Keepers:
+    """The processes that look after clusters; they end with this one.
+
+    ``start`` may be called by one thread only, which lives as long as this process: the kernel ends
+    a process with the thread that started it.
+    """
+
+    def __init__(self) -> None:
+        self._processes: dict[Path, subprocess.Popen[bytes]] = {}
+
+    def start(self, run: RunDir) -> None:
+        """Have a process look after a cluster; it does nothing where one does."""
+        process = self._processes.get(run.path)
+        if (process is not None and process.poll() is None) or is_held(run):
+            return
+        with (run.path / "keeper.log").open("ab") as log:
+            self._processes[run.path] = subprocess.Popen(
+                [
+                    sys.executable, "-m", "holdfast.apps.run.keeper",
+                    "--dir", str(run.path), "--parent", str(os.getpid()),
+                ],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """End them all, with the machines of their clusters."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class LocalClusters:
+    """The ``ClusterNodes`` and the ``Keeper`` of created clusters on this machine."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def health(self, cluster: str) -> Mapping[str, NodeHealth]:
+        """See ``ClusterNodes.health``."""
+        with self._opened(cluster) as run:
+            nodes = run.nodes() if run is not None else ()
+        return {one.provider_id: health_of(one) for one in nodes}
+
+    def renew(self, cluster: str, node: str) -> bool:
+        """See ``ClusterNodes.renew``."""
+        with self._opened(cluster) as run:
+            if run is None:
+                return False
+            known = {one.name: one for one in run.nodes()}.get(node)
+            if known is None:
+                return False
+            if known.request is None and known.phase not in (Phase.DRAINING, Phase.REPLACING):
+                run.ask(node, request_of(Verb.REPLACE, "UpdateClusterSoftware"))
+        return True
+
+    def incidents(self, cluster: str) -> Sequence[Incident]:
+        """See ``Keeper.incidents``."""
+        with self._opened(cluster) as run:
+            return run.incidents() if run is not None else ()
+
+    def ask(
+        self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
+    ) -> str:
+        """See ``Keeper.ask``."""
+        with self._opened(cluster) as run:
+            if run is None or not run.is_active:
+                return f"nobody looks after the cluster {cluster} just now; try again"
+            return run.ask(node, request_of(verb, person, checks))
+
+    @contextlib.contextmanager
+    def _opened(self, cluster: str) -> Iterator[KnownRun | None]:
+        run = cluster_dir(self._home, cluster)
+        if not run.state.is_file():
+            yield None
+            return
+        try:
+            with contextlib.closing(LocalStore(run.state)) as store:
+                yield KnownRun(run, store, is_held(run))
+        except OSError as error:
+            raise BackendError(f"{run.path}: {error}") from error
+
+
+def local_groups(home: Path, keepers: Keepers) -> LocalMachineGroups:
+    """The groups of machines on this one."""
+
+    def start(run: RunDir) -> None:
+        try:
+            keepers.start(run)
+        except OSError as error:
+            raise BackendError(f"{run.path}: no process can be started: {error}") from error
+
+    return LocalMachineGroups(home, start)

@@ -1,0 +1,189 @@
+"""Clusters that the API creates: where they are written down, and the loop that makes them."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.records import DatabaseRecords
+from holdfast.adapters.local.layout import default_home
+from holdfast.api.call import Maker
+from holdfast.api.clusters import Cluster
+from holdfast.api.created import CreatedClusters, Keeper
+from holdfast.apps.api.adopted import Opener
+from holdfast.apps.api.config import Alarming, ApiConfig
+from holdfast.apps.api.fleet_clusters import FleetClusters
+from holdfast.apps.api.local_clusters import Keepers, LocalClusters, local_groups
+from holdfast.apps.api.shared_fleet import SharedFleet
+from holdfast.apps.cli.where import Place, Where
+from holdfast.apps.clock import SystemClock
+from holdfast.decisions.cluster_policy import ClusterPolicy
+from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
+from holdfast.model.clusters import WantedCluster
+from holdfast.model.errors import ConfigError
+from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
+from holdfast.ports.machine_groups import MachineGroups
+
+_LOCAL_PACE: Final = Pace(busy=timedelta(milliseconds=250), quiet=timedelta(seconds=1))
+"""Machines on this one boot within a second, and reading them costs no call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Where the machines of created clusters are."""
+
+    groups: MachineGroups
+    nodes: ClusterNodes
+    keeper: Keeper
+    objections: Callable[[WantedCluster], Sequence[str]]
+    pace: Pace
+
+
+class NoAlarms:
+    """``Alarms`` where none are looked up; nothing that waits for one is accepted."""
+
+    def ringing(self, names: Sequence[str]) -> frozenset[str]:  # noqa: ARG002 - there are none
+        """See ``Alarms.ringing``."""
+        return frozenset()
+
+
+class Making:
+    """Brings created clusters about, in a thread of its own, until it is closed."""
+
+    def __init__(self, reconciler: ClusterReconciler) -> None:
+        self._reconciler = reconciler
+        self._is_over = False
+        self._woken = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="clusters", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self, cluster: str) -> None:
+        """Look at a cluster at once."""
+        self._reconciler.wake(cluster)
+        self._woken.set()
+
+    def close(self) -> None:
+        """End the loop; what it was about to do is done when it comes again."""
+        self._is_over = True
+        self._woken.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over:
+                self._woken.clear()
+                wake_at = self._reconciler.step()
+                pause = wake_at - SystemClock().now()
+                self._woken.wait(max(0.01, pause.total_seconds()))
+        finally:
+            if not self._is_over:  # a bug: a server that brings nothing about should not seem well
+                os.kill(os.getpid(), signal.SIGTERM)
+
+
+def making_of(
+    config: ApiConfig, where: Where, shown: Opener, opened: ExitStack, say: Callable[[str], None]
+) -> tuple[Opener, Maker]:
+    """What the API needs to create clusters beside those that it shows.
+
+    Args:
+        config: of the API.
+        where: whose nodes it shows.
+        shown: opens the clusters that are there already.
+        opened: closes what stays open.
+        say: is told of what fails.
+
+    Raises:
+        ConfigError: the database or the cluster cannot be found.
+        BackendError: the database cannot be used.
+
+    """
+    home = default_home()
+    home.mkdir(parents=True, exist_ok=True)
+    url = config.database or f"sqlite:///{home / 'api.db'}"
+    database = opened.enter_context(closing(Database(url, SystemClock())))
+    records = DatabaseRecords(database)
+    ground = _ground(config, where, opened)
+    ports = ClusterPorts(
+        records=records,
+        groups=ground.groups,
+        nodes=ground.nodes,
+        alarms=_alarms(config),
+        clock=SystemClock(),
+        tell=say,
+    )
+    making = Making(ClusterReconciler(ports, ClusterPolicy(), ground.pace))
+    making.start()
+    opened.enter_context(closing(making))
+    maker = Maker(
+        records=records,
+        objections=ground.objections,
+        wake=making.wake,
+        node_limit=config.node_limit,
+        has_alarms=config.alarms is not Alarming.NONE,
+    )
+    made = CreatedClusters(records, ground.keeper)
+    return lambda: _all(made, shown), maker
+
+
+@contextlib.contextmanager
+def _all(made: CreatedClusters, shown: Opener) -> Iterator[Sequence[Cluster]]:
+    created = made.all()
+    names = {one.name for one in created}
+    with shown() as others:
+        yield [*created, *(one for one in others if one.name not in names)]
+
+
+def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
+    if where.place is Place.LOCAL:
+        if config.ec2 is not None:
+            raise ConfigError(
+                "ec2: machines of EC2 join a cluster of Kubernetes or Slurm; choose one with "
+                "--platform"
+            )
+        keepers = opened.enter_context(closing(Keepers()))
+        clusters = LocalClusters(default_home())
+        return Ground(
+            groups=local_groups(default_home(), keepers),
+            nodes=clusters,
+            keeper=clusters,
+            objections=lambda _: (),
+            pace=_LOCAL_PACE,
+        )
+    fleets = FleetClusters(opened.enter_context(closing(SharedFleet(where))))
+    if config.ec2 is not None:
+        ec2 = _on_aws("holdfast.adapters.providers.ec2_machine_groups", "ec2")
+        groups = ec2.build(config.ec2, SystemClock())
+        return Ground(
+            groups=groups, nodes=fleets, keeper=fleets, objections=groups.objections, pace=Pace()
+        )
+    return Ground(
+        groups=fleets, nodes=fleets, keeper=fleets, objections=fleets.objections, pace=Pace()
+    )
+
+
+def _alarms(config: ApiConfig) -> Alarms:
+    if config.alarms is Alarming.NONE:
+        return NoAlarms()
+    alarms = _on_aws("holdfast.adapters.telemetry.alarms", "alarms")
+    found: Alarms = alarms.CloudWatchAlarms()
+    return found
+
+
+def _on_aws(module: str, key: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"{key}: {missing.name} is not installed, and AWS needs it: pip install 'holdfast[aws]'"
+        ) from missing

@@ -1,0 +1,68 @@
+"""A working API server, put together from its configuration."""
+
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+
+import uvicorn
+
+from holdfast.api.call import Place
+from holdfast.api.console import Console
+from holdfast.api.console_live import Live
+from holdfast.api.console_sessions import Sessions
+from holdfast.api.identity import Keyring
+from holdfast.api.protocol import Protocol
+from holdfast.api.server import application
+from holdfast.apps.api.adopted import clusters_of
+from holdfast.apps.api.config import ApiConfig
+from holdfast.apps.api.connections import ImpatientProtocol, listening
+from holdfast.apps.api.console import ConsoleSource
+from holdfast.apps.api.making import making_of
+from holdfast.apps.cli.where import Where
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.listen_address import ListenAddress
+
+Say = Callable[[str], None]
+
+
+def run_api(config: ApiConfig, where: Where, say: Say) -> None:
+    """Serve until a signal asks to end.
+
+    Raises:
+        ConfigError: the address is taken, or the cluster cannot be found.
+
+    """
+
+    def failed(error: Exception) -> None:
+        say(f"a bug: {''.join(traceback.format_exception(error))}")
+
+    with ExitStack() as opened:
+        listener = opened.enter_context(listening(config.listen))
+        shown = clusters_of(where, config.name, opened)
+        clusters, maker = making_of(config, where, shown, opened, say)
+        protocol = Protocol(
+            Keyring(config.keys),
+            Place(region=config.region, account=config.account),
+            clusters,
+            SystemClock(),
+            maker,
+        )
+        source = opened.enter_context(closing(ConsoleSource(where, SystemClock())))
+        live = Live(source, SystemClock(), failed)
+        console = Console(source, Sessions(config.keys, SystemClock()), live)
+        settings = uvicorn.Config(
+            application(protocol, failed, console.routes()),
+            http=ImpatientProtocol,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        host, port = listener.getsockname()[:2]
+        url = f"http://{ListenAddress(host, port)}"
+        call = f"aws --endpoint-url {url} --region {config.region} sagemaker list-clusters"
+        say(f"serving on {url}; try: {call}")
+        say(f"the console is at {url}/")
+        server = uvicorn.Server(settings)
+        live.is_ending = lambda: server.should_exit
+        server.run(sockets=[listener])

@@ -1,0 +1,94 @@
+"""A fleet that many threads ask."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Protocol, TypeVar
+
+from holdfast.apps.cli.where import Where, open_fleets
+from holdfast.apps.fleet import Fleet, NodeStatus
+from holdfast.model.incidents import Incident
+from holdfast.model.requests import Request
+
+T = TypeVar("T")
+
+
+class AskedFleet(Protocol):
+    """What the cluster API asks of a ``Fleet``."""
+
+    @property
+    def name(self) -> str:
+        """See ``Fleet.name``."""
+        ...
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``."""
+        ...
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        """See ``Fleet.nodes``."""
+        ...
+
+    def incidents(self) -> Sequence[Incident]:
+        """See ``Fleet.incidents``."""
+        ...
+
+    def ask(self, node: str, request: Request) -> str:
+        """See ``Fleet.ask``."""
+        ...
+
+
+class SharedFleet:
+    """The ``AskedFleet`` of a cluster, until it is closed.
+
+    It is opened, asked and closed in one thread of its own: a connection to SQLite belongs to its
+    thread.
+    """
+
+    def __init__(self, where: Where) -> None:
+        """Find the cluster.
+
+        Raises:
+            ConfigError: it cannot be found.
+
+        """
+        with ExitStack() as stack:
+            self._thread = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="fleet"))
+            self._opened = ExitStack()
+            self._fleet = self._in_thread(lambda: self._open(where))
+            stack.pop_all()
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+        self._in_thread(self._opened.close)
+        self._thread.shutdown()
+
+    @property
+    def name(self) -> str:
+        """See ``Fleet.name``."""
+        return self._in_thread(lambda: self._fleet.name)
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``."""
+        return self._in_thread(lambda: self._fleet.is_active)
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        """See ``Fleet.nodes``."""
+        return self._in_thread(self._fleet.nodes)
+
+    def incidents(self) -> Sequence[Incident]:
+        """See ``Fleet.incidents``."""
+        return self._in_thread(self._fleet.incidents)
+
+    def ask(self, node: str, request: Request) -> str:
+        """See ``Fleet.ask``."""
+        return self._in_thread(lambda: self._fleet.ask(node, request))
+
+    def _open(self, where: Where) -> Fleet:
+        [fleet] = self._opened.enter_context(open_fleets(where))
+        return fleet
+
+    def _in_thread(self, work: Callable[[], T]) -> T:
+        return self._thread.submit(work).result()

@@ -1,0 +1,95 @@
+"""``holdfast api``."""
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.api.identity import Key, Role
+from holdfast.apps.api.config import ApiConfig
+from holdfast.apps.api.keys import new_key
+from holdfast.apps.cli.controller import Address
+from holdfast.apps.cli.where import Where, taken, where_options
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.config import load_config
+from holdfast.model.errors import ConfigError
+
+_EPILOG = """\b
+Examples:
+  holdfast api --new-key operate --name ada >> api.toml
+  holdfast api --config api.toml                          the runs on this machine
+  holdfast api --config api.toml --platform kubernetes    a cluster
+  aws --endpoint-url http://127.0.0.1:8470 sagemaker list-clusters
+
+\b
+Exit codes:
+  0 ended by SIGTERM or Ctrl-C    2 the command line or the configuration cannot be used
+"""
+
+
+@click.command("api", epilog=_EPILOG)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="TOML file with the keys of those who may call.",
+)
+@click.option("--listen", type=Address(), help="Where to serve.  [default: 127.0.0.1:8470]")
+@click.option(
+    "--new-key",
+    "role",
+    type=click.Choice([role.value for role in Role]),
+    help="Print a new key for that role, in the form of the configuration, and end.",
+)
+@click.option("--name", default="", help="With --new-key: whose it is.")
+@where_options("Show this run only.")
+def api(
+    *,
+    config_file: Path | None,
+    listen: ListenAddress | None,
+    role: str | None,
+    name: str,
+    **values: Any,
+) -> int:
+    """Serve SageMaker's cluster operations for a cluster of your own.
+
+    The AWS command line, boto3 and HyperPod's tools work with it through --endpoint-url. Requests
+    are signed with the keys of the configuration; what they ask for is carried out by the
+    controller, or by the run.
+    """
+    where = taken(values)
+    if role is not None:
+        _print_key(new_key(Role(role), name))
+        return ExitCode.OK
+    if config_file is None:
+        raise click.UsageError("--config is needed: a file with keys; see --new-key")
+    config = load_config(config_file, ApiConfig)
+    _serve(config if listen is None else replace(config, listen=listen), where)
+    return ExitCode.OK
+
+
+def _serve(config: ApiConfig, where: Where) -> None:
+    try:
+        session = import_module("holdfast.apps.api.session")
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"{missing.name} is not installed, and the API needs it: pip install 'holdfast[api]'"
+        ) from missing
+    session.run_api(config, where, _say)
+
+
+def _print_key(key: Key) -> None:
+    click.echo("[[keys]]")
+    click.echo(f'access_key_id = "{key.access_key_id}"')
+    click.echo(f'secret_access_key = "{key.secret_access_key}"')
+    click.echo(f'token = "{key.token}"')
+    click.echo(f'role = "{key.role}"')
+    if key.name:
+        click.echo(f'name = "{key.name}"')
+
+
+def _say(message: str) -> None:
+    click.echo(f"holdfast api: {message}", err=True)

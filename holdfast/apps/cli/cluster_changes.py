@@ -1,0 +1,326 @@
+"""``holdfast clusters``: the commands that change something."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from holdfast.apps.cli.cluster_options import Calls, api_options, calls_of, request_of
+from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.output import (
+    RESULTS,
+    confirm_or_abort,
+    dry_run_option,
+    is_document,
+    output_option,
+    print_document,
+    yes_option,
+)
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.fleet import NotFound, no_such
+from holdfast.kit.quota import Quota
+from holdfast.model.names import BatchAnswer
+
+_GROUP: Final[Sequence[str]] = (
+    "InstanceType",
+    "LifeCycleConfig",
+    "ExecutionRole",
+    "ThreadsPerCore",
+    "InstanceStorageConfigs",
+    "OnStartDeepHealthChecks",
+    "OverrideVpcConfig",
+    "SlurmConfig",
+    "CapacityRequirements",
+    "NetworkInterface",
+)
+"""What ``UpdateCluster`` wants to hear of a group again."""
+
+
+class _Share(click.ParamType[Quota]):
+    """A number of nodes, or a percentage of a group."""
+
+    name = "COUNT|PERCENT%"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Quota:
+        """See click."""
+        try:
+            return value if isinstance(value, Quota) else Quota.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@examples(
+    "holdfast clusters create --from cluster.json",
+    "holdfast clusters create --from cluster.json --dry-run",
+)
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="JSON file with a CreateCluster request, as aws sagemaker --cli-input-json takes it.",
+)
+@dry_run_option
+@api_options
+@output_option(*RESULTS)
+def create(
+    *,
+    source: Path,
+    dry_run: bool,
+    config_file: Path | None,
+    endpoint_url: str | None,
+    output: str,
+) -> None:
+    """Ask for a new cluster."""
+    request = request_of(source)
+    name = request["ClusterName"]
+    count = sum(one["InstanceCount"] for one in request.get("InstanceGroups", ()))
+    if dry_run:
+        _tell({"ClusterName": name}, f"{name}: would be created with {count} nodes", output)
+        return
+    made = calls_of(config_file, endpoint_url).call("create_cluster", **request)
+    _tell(
+        made,
+        f"{name} is being created with {count} nodes; see: holdfast clusters nodes {name} --watch",
+        output,
+    )
+
+
+@examples("holdfast clusters delete lab", "holdfast clusters delete lab --yes --output json")
+@click.command()
+@click.argument("name")
+@yes_option
+@dry_run_option
+@api_options
+@output_option(*RESULTS)
+def delete(
+    *,
+    name: str,
+    yes: bool,
+    dry_run: bool,
+    config_file: Path | None,
+    endpoint_url: str | None,
+    output: str,
+) -> None:
+    """Delete a cluster with all its nodes."""
+    calls = calls_of(config_file, endpoint_url)
+    cluster = calls.call("describe_cluster", ClusterName=name)
+    count = sum(one.get("TargetCount", 0) for one in cluster["InstanceGroups"])
+    if dry_run:
+        _tell({"ClusterName": name}, f"{name}: would be deleted with {count} nodes", output)
+        return
+    confirm_or_abort(f"Delete the cluster {name} with {count} nodes?", yes=yes)
+    _tell(calls.call("delete_cluster", ClusterName=name), f"{name} is being deleted", output)
+
+
+@examples("holdfast clusters scale lab worker-group-1 8", "holdfast clusters scale lab gpu 0 --yes")
+@click.command()
+@click.argument("name")
+@click.argument("group")
+@click.argument("count", type=click.IntRange(min=0))
+@yes_option
+@dry_run_option
+@api_options
+@output_option(*RESULTS)
+def scale(
+    *,
+    name: str,
+    group: str,
+    count: int,
+    yes: bool,
+    dry_run: bool,
+    config_file: Path | None,
+    endpoint_url: str | None,
+    output: str,
+) -> None:
+    """Give an instance group another number of nodes; those without a job go first."""
+    calls = calls_of(config_file, endpoint_url)
+    found = _group(calls, name, group)
+    before = found.get("TargetCount", 0)
+    if dry_run:
+        text = f"{name}: {group} would have {count} nodes instead of {before}"
+        _tell({"ClusterName": name, "TargetCount": count}, text, output)
+        return
+    if count < before:
+        confirm_or_abort(f"Take {before - count} nodes away from {group}?", yes=yes)
+    spec = {key: found[key] for key in _GROUP if key in found}
+    types = found.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
+    more = {} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}
+    least = min(found.get("MinCount", 0), count)
+    wanted = {
+        **spec,
+        **more,
+        "InstanceGroupName": group,
+        "InstanceCount": count,
+        **({"MinInstanceCount": least} if least else {}),
+    }
+    answer = calls.call("update_cluster", ClusterName=name, InstanceGroups=[wanted])
+    _tell(answer, f"{name}: {group} will have {count} nodes instead of {before}", output)
+
+
+@examples(
+    "holdfast clusters update-software lab --batch 25% --bake 10m",
+    "holdfast clusters update-software lab --group gpu --image ami-0123456789abcdef0 --dry-run",
+)
+@click.command("update-software")
+@click.argument("name")
+@click.option("--group", multiple=True, help="This group only; may be repeated.  [default: all]")
+@click.option("--batch", type=_Share(), help="How many nodes at once.  [default: all of a group]")
+@click.option("--bake", type=Duration(), help="How long each batch has to run well.  [default: 0s]")
+@click.option("--image", help="What machines boot from now on, such as ami-0123456789abcdef0.")
+@click.option("--alarm", multiple=True, help="Go back if this alarm goes off; may be repeated.")
+@yes_option
+@dry_run_option
+@api_options
+@output_option(*RESULTS)
+def update_software(  # noqa: PLR0913 - one parameter for each option
+    *,
+    name: str,
+    group: Sequence[str],
+    batch: Quota | None,
+    bake: timedelta | None,
+    image: str | None,
+    alarm: Sequence[str],
+    yes: bool,
+    dry_run: bool,
+    config_file: Path | None,
+    endpoint_url: str | None,
+    output: str,
+) -> None:
+    """Give nodes new software, a batch at a time; each gets another machine in its place."""
+    calls = calls_of(config_file, endpoint_url)
+    which = ", ".join(group) or "all groups"
+    if dry_run:
+        calls.call("describe_cluster", ClusterName=name)
+        _tell({"ClusterName": name}, f"{name}: {which} would get new software", output)
+        return
+    confirm_or_abort(f"Replace the machines of {which} of {name}, batch by batch?", yes=yes)
+    deployment = _deployment(batch, bake, alarm)
+    request = {
+        "InstanceGroups": [{"InstanceGroupName": one} for one in group],
+        "DeploymentConfig": deployment,
+        "ImageId": image,
+    }
+    given = {key: value for key, value in request.items() if value}
+    answer = calls.call("update_cluster_software", ClusterName=name, **given)
+    _tell(answer, f"{name}: {which} will get new software", output)
+
+
+@examples("holdfast clusters add-nodes lab gpu 2", "holdfast clusters add-nodes lab gpu 1 -o json")
+@click.command("add-nodes")
+@click.argument("name")
+@click.argument("group")
+@click.argument("count", type=click.IntRange(min=1, max=50))
+@dry_run_option
+@api_options
+@output_option(*RESULTS)
+def add_nodes(
+    *,
+    name: str,
+    group: str,
+    count: int,
+    dry_run: bool,
+    config_file: Path | None,
+    endpoint_url: str | None,
+    output: str,
+) -> int:
+    """Add nodes to an instance group of a cluster that provisions continuously."""
+    calls = calls_of(config_file, endpoint_url)
+    _group(calls, name, group)
+    if dry_run:
+        _tell({"ClusterName": name}, f"{name}: {group} would have {count} nodes more", output)
+        return ExitCode.OK
+    wanted = [{"InstanceGroupName": group, "IncrementTargetCountBy": count}]
+    answer = calls.call("batch_add_cluster_nodes", ClusterName=name, NodesToAdd=wanted)
+    names = ", ".join(one["NodeLogicalId"] for one in answer[BatchAnswer.SUCCESSFUL])
+    return _batch(answer, f"{name}: {group} will have {names}", output)
+
+
+@examples(
+    "holdfast clusters delete-nodes lab i-0123456789abcdef0",
+    "holdfast clusters delete-nodes lab i-0123456789abcdef0 --dry-run",
+)
+@click.command("delete-nodes")
+@click.argument("name")
+@click.argument("node", nargs=-1, required=True)
+@yes_option
+@dry_run_option
+@api_options
+@output_option(*RESULTS)
+def delete_nodes(
+    *,
+    name: str,
+    node: Sequence[str],
+    yes: bool,
+    dry_run: bool,
+    config_file: Path | None,
+    endpoint_url: str | None,
+    output: str,
+) -> int:
+    """Delete nodes by their ids; their instance groups become smaller."""
+    calls = calls_of(config_file, endpoint_url)
+    shown = ", ".join(node)
+    if dry_run:
+        calls.call("describe_cluster", ClusterName=name)
+        _tell({"ClusterName": name}, f"{name}: {shown} would be deleted", output)
+        return ExitCode.OK
+    confirm_or_abort(f"Delete {shown} of {name}?", yes=yes)
+    answer = calls.call("batch_delete_cluster_nodes", ClusterName=name, NodeIds=list(node))
+    done = ", ".join(answer.get(BatchAnswer.SUCCESSFUL, ()))
+    return _batch(answer, f"{name}: {done} will be deleted" if done else "", output)
+
+
+CHANGES: Final = (create, scale, update_software, add_nodes, delete_nodes, delete)
+
+
+def _group(calls: Calls, name: str, group: str) -> dict[str, Any]:
+    found = calls.call("describe_cluster", ClusterName=name)["InstanceGroups"]
+    for one in found:
+        if one["InstanceGroupName"] == group:
+            return dict(one)
+    raise NotFound(no_such("instance group", group, [one["InstanceGroupName"] for one in found]))
+
+
+def _deployment(
+    batch: Quota | None, bake: timedelta | None, alarms: Sequence[str]
+) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if batch is not None:
+        is_share = batch.percent is not None
+        size = {
+            "Type": "CAPACITY_PERCENTAGE" if is_share else "INSTANCE_COUNT",
+            "Value": round(batch.percent or 0) if is_share else batch.count,
+        }
+        config["RollingUpdatePolicy"] = {"MaximumBatchSize": size}
+    if bake is not None:
+        config["WaitIntervalInSeconds"] = round(bake.total_seconds())
+    if alarms:
+        config["AutoRollbackConfiguration"] = [{"AlarmName": one} for one in alarms]
+    return config
+
+
+def _tell(answer: dict[str, Any], text: str, output: str) -> None:
+    if is_document(output):
+        print_document(answer, output)
+    else:
+        click.echo(text)
+
+
+def _batch(answer: dict[str, Any], text: str, output: str) -> int:
+    """Tell what was done and what was not."""
+    done, failed = answer.get(BatchAnswer.SUCCESSFUL), answer.get(BatchAnswer.FAILED, ())
+    if is_document(output):
+        print_document(answer, output)
+    elif text:
+        click.echo(text)
+    for one in failed:
+        click.echo(f"holdfast: {one['Message']}", err=True)
+    if failed:
+        return ExitCode.PARTLY_DONE if done else ExitCode.FAILED
+    return ExitCode.OK

@@ -1,0 +1,83 @@
+"""Which cluster API a command calls; loads nothing of it before it is called."""
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import click
+
+from holdfast.model.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL: Final = "http://127.0.0.1:8470"
+_URL_VARIABLE: Final = "AWS_ENDPOINT_URL_SAGEMAKER"
+
+
+class Calls(Protocol):
+    """Calls one cluster API."""
+
+    def call(self, operation: str, **request: Any) -> dict[str, Any]:
+        """One call of an operation by its name in Python, such as ``list_clusters``.
+
+        Raises:
+            BackendError: it was refused, or the API cannot be reached; says why.
+            ConfigError: there is no key to sign with.
+
+        """
+        ...
+
+    def pages(self, operation: str, member: str, **request: Any) -> Iterator[Mapping[str, Any]]:
+        """All items of a list, page by page."""
+        ...
+
+
+def api_options(command: F) -> F:
+    """The options ``--config`` and ``--endpoint-url``, for ``calls_of``."""
+    url = click.option(
+        "--endpoint-url",
+        envvar=_URL_VARIABLE,
+        help=f"Of the API.  [default: ${_URL_VARIABLE}, that of --config, or {DEFAULT_URL}]",
+    )
+    config = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        envvar="HOLDFAST_API_CONFIG",
+        help="The file that holdfast api was started with: whose key to use.  [default: "
+        "$HOLDFAST_API_CONFIG, or the credentials that the AWS command line would use]",
+    )
+    return config(url(command))
+
+
+def calls_of(config_file: Path | None, endpoint_url: str | None) -> Calls:
+    """The API that is meant.
+
+    Raises:
+        ConfigError: the file cannot be used, or what calls need is not installed.
+
+    """
+    calls: Calls = _module().SignedCalls.of(config_file, endpoint_url)
+    return calls
+
+
+def request_of(source: Path) -> dict[str, Any]:
+    """A file with a ``CreateCluster`` request.
+
+    Raises:
+        ConfigError: it is none.
+
+    """
+    request: dict[str, Any] = _module().checked_request(source)
+    return request
+
+
+def _module() -> Any:
+    try:
+        return import_module("holdfast.apps.cli.cluster_calls")
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"{missing.name} is not installed, and calls of the API need it: pip install "
+            "'holdfast[api]'"
+        ) from missing

@@ -1,0 +1,52 @@
+"""What a shell completes: names of nodes, jobs and incidents that there are.
+
+Nothing is said of what cannot be read: a person who types does not want to be interrupted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from holdfast.apps.cli.where import open_fleets, open_jobs, taken
+from holdfast.model.errors import HoldfastError
+
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
+    def complete(
+        context: click.Context,
+        _: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        try:
+            found = [name for name in read(dict(context.params)) if name.startswith(incomplete)]
+        except (HoldfastError, click.ClickException, OSError):
+            return []
+        return [CompletionItem(name) for name in found]
+
+    return complete
+
+
+def _nodes(values: dict[str, Any]) -> Iterator[str]:
+    with open_fleets(taken(values)) as known:
+        for fleet in known:
+            yield from (node.name for node in fleet.nodes())
+
+
+def _jobs(values: dict[str, Any]) -> Iterator[str]:
+    with open_jobs(taken(values)) as known:
+        yield from (job.name for job in known.jobs())
+
+
+def _incidents(values: dict[str, Any]) -> Iterator[str]:
+    with open_fleets(taken(values), ended=True) as known:
+        for fleet in known:
+            yield from (one.id for one in fleet.incidents())
+
+
+node_names = _completion(_nodes)
+job_names = _completion(_jobs)
+incident_ids = _completion(_incidents)

@@ -1,0 +1,111 @@
+"""What a controller counts of jobs, in Prometheus' text form."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from holdfast.adapters.telemetry.exposition import LabelSet, family, labels
+from holdfast.model.events import (
+    AttemptKilled,
+    AttemptStarted,
+    AttemptStopped,
+    Event,
+    JobFinished,
+)
+from holdfast.model.jobs import FailureKind, JobPhase, JobView
+from holdfast.ports.clock import Clock
+from holdfast.ports.jobs import JobBackend
+from holdfast.ports.leadership import Leadership
+
+_OUTCOMES: Final = tuple(phase for phase in JobPhase if phase.is_final)
+_PARTS: Final = ("stopping", "waiting", "starting")
+"""Of a recovery, as ``AttemptStarted`` tells them."""
+
+
+class JobMetrics:
+    """An ``EventSink`` that counts; counters begin with 0, so that the first event is seen."""
+
+    def __init__(self, leadership: Leadership, clock: Clock) -> None:
+        self._leadership = leadership
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started = self._killed = self._recovered = 0
+        self._failures = Counter({labels(kind=kind): 0 for kind in FailureKind})
+        self._finished = Counter({labels(outcome=phase): 0 for phase in _OUTCOMES})
+        self._seconds: dict[LabelSet, float] = {labels(part=part): 0.0 for part in _PARTS}
+        self._jobs: tuple[JobView, ...] = ()
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+        with self._lock:
+            match event:
+                case AttemptStarted():
+                    self._started += 1
+                    self._count_recovery(event)
+                case AttemptStopped(kind=kind):
+                    self._failures[labels(kind=kind)] += 1
+                case AttemptKilled():
+                    self._killed += 1
+                case JobFinished(outcome=outcome):
+                    self._finished[labels(outcome=outcome)] += 1
+
+    def seen(self, jobs: tuple[JobView, ...]) -> None:
+        """The jobs that are not over, as they are now."""
+        self._jobs = jobs
+
+    def families(self) -> Iterator[str]:
+        """All metrics as they are now."""
+        with self._lock:
+            # fmt: off
+            yield family("holdfast_job_attempts_total", "counter",
+                "Attempts of which all ranks were launched.", {(): self._started})
+            yield family("holdfast_job_failures_total", "counter",
+                "Attempts that were stopped, by whose fault.", dict(self._failures))
+            yield family("holdfast_job_kills_total", "counter",
+                "Attempts whose processes outlived their grace period.", {(): self._killed})
+            yield family("holdfast_jobs_finished_total", "counter",
+                "Jobs that have ended for good.", dict(self._finished))
+            yield family("holdfast_job_recoveries_total", "counter",
+                "Attempts that went on after a failure.", {(): self._recovered})
+            yield family("holdfast_job_recovery_seconds_total", "counter",
+                "From a failure until all ranks ran again, by what it was spent on.",
+                dict(self._seconds))
+            # fmt: on
+        now = self._clock.now()
+        jobs = self._jobs if self._leadership.is_held() else ()
+        samples = {
+            labels(job_name=job.spec.name, phase=job.record.phase): (
+                now - job.record.phase_since
+            ).total_seconds()
+            for job in jobs
+        }
+        about = "How long each job has been in its phase; told by the leader alone."
+        yield family("holdfast_job_phase_seconds", "gauge", about, samples)
+
+    def _count_recovery(self, event: AttemptStarted) -> None:
+        if event.stopped_in is None:
+            return
+        self._recovered += 1
+        took = (event.stopped_in, event.waited, event.started_in)
+        for part, one in zip(_PARTS, took, strict=True):
+            if one is not None:
+                self._seconds[labels(part=part)] += one.total_seconds()
+
+
+class WatchedJobs:
+    """A ``JobBackend`` that shows each snapshot to someone."""
+
+    def __init__(self, backend: JobBackend, seen: Callable[[tuple[JobView, ...]], None]) -> None:
+        self._backend = backend
+        self._seen = seen
+        self.put = backend.put
+        self.launch = backend.launch
+        self.stop = backend.stop
+        self.kill = backend.kill
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """See ``JobBackend.jobs``."""
+        found = self._backend.jobs()
+        self._seen(found)
+        return found

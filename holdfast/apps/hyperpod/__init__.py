@@ -1,0 +1,1 @@
+"""Jobs as HyperPod's command line has them."""

@@ -1,0 +1,256 @@
+"""Runs on this machine, for HyperPod's commands: a job is a ``holdfast run`` in the background.
+
+A pod is a rank, and the containers' image goes unused: ranks are processes of this machine.
+"""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from holdfast.adapters.host.commands import run_command
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.lock import is_held
+from holdfast.adapters.local.machine import MARK
+from holdfast.apps.fleet import NotFound
+from holdfast.apps.hyperpod.jobs import EXEC_TIME
+from holdfast.apps.hyperpod.port import Json, Output
+from holdfast.apps.hyperpod.wish import ON_FAILURE, JobWish
+from holdfast.apps.job_fleet import JobStatus
+from holdfast.apps.job_status import LocalJobs
+from holdfast.apps.runs import open_runs
+from holdfast.kit.serial import to_plain
+from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.jobs import JobPhase
+from holdfast.model.names import HealthStatus, PodPhase
+
+NAME: Final = "local"
+"""The cluster, and the one namespace in it."""
+
+_RESTARTING: Final = "Restarting"
+_STATES: Final[Mapping[str, str]] = {
+    JobPhase.WAITING: "Created",
+    JobPhase.STARTING: "Created",
+    JobPhase.RUNNING: PodPhase.RUNNING,
+    JobPhase.STOPPING: _RESTARTING,
+    JobPhase.SUCCEEDED: PodPhase.SUCCEEDED,
+}
+"""As the training operator calls them; all other phases have failed."""
+
+_PODS: Final[Mapping[str, str]] = {
+    **{phase: phase for phase in PodPhase},
+    _RESTARTING: PodPhase.RUNNING,
+}
+"""Phases of pods by the state of their job; those of other states are pending."""
+
+_APP_RETRIES: Final = 3
+"""What ``holdfast run`` allows by itself; the kubelet restarts containers without end."""
+
+_START_S: Final = 30
+_PAUSE_S: Final = 0.05
+_TAIL: Final = 2000
+_PIECE: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster:
+    """A ``HyperPodCluster`` of what runs below a home."""
+
+    home: Path
+    defaults: ClassVar[Mapping[str, str]] = {"image": "none", "instance_type": NAME}
+    """See ``HyperPodCluster.defaults``."""
+
+    def preview(self, wish: JobWish) -> Json:
+        """See ``HyperPodCluster.preview``."""
+        command = ["holdfast", *_arguments(wish)]
+        return {"command": shlex.join(command), "environment": dict(wish.environment)}
+
+    def submit(self, wish: JobWish) -> str:
+        """See ``HyperPodCluster.submit``: returns when the job is there."""
+        run = RunDir(self.home / "runs" / wish.name)
+        if is_held(run):
+            raise ConfigError(
+                f"job_name: {wish.name} runs already; cancel it, or choose another name"
+            )
+        log = self.home / "hyperpod" / f"{wish.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        pid = _spawned([sys.executable, "-m", "holdfast", *_arguments(wish)], wish, log)
+        deadline = time.monotonic() + _START_S
+        while not self._is_there(wish.name):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            code = os.waitstatus_to_exitcode(status)
+            if ended and code == 0:
+                break
+            if ended or time.monotonic() > deadline:
+                why = f"ended with {code}" if ended else f"did not begin within {_START_S} s"
+                told = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
+                raise BackendError(f"{wish.name}: holdfast run {why}: {told or log}")
+            time.sleep(_PAUSE_S)
+        return f"started on this machine; what its Holdfast says is in {log}"
+
+    def jobs(self, selector: str, *, everywhere: bool) -> list[Json]:  # noqa: ARG002 - one place
+        """See ``HyperPodCluster.jobs``; runs have no labels."""
+        found = [] if selector else LocalJobs(self.home).jobs()
+        return [
+            {
+                "Name": job.name,
+                "Namespace": NAME,
+                "CreationTime": to_plain(job.started_at),
+                "State": _state(job),
+                "priority": "NA",
+            }
+            for job in found
+        ]
+
+    def job(self, name: str, *, verbose: bool) -> Json:
+        """See ``HyperPodCluster.job``."""
+        job = self._one(name)
+        shown: Json = {
+            "Name": job.name,
+            "Namespace": NAME,
+            "Label": {},
+            "CreationTimestamp": to_plain(job.started_at),
+            "Status": {
+                "state": _state(job),
+                "phase": job.phase,
+                "reason": job.reason,
+                "attempt": job.attempt,
+                "step": job.step,
+                "retries": job.hardware_retries,
+            },
+        }
+        if verbose:
+            spec = {"command": job.command, "nodes": job.nodes, "maxRetries": job.max_retries}
+            shown |= {"Kind": "Run", "ApiVersion": "", "Metadata": {}, "Annotations": {}}
+            shown["Spec"] = {**spec, "checkpoints": job.checkpoint_dir}
+        return shown
+
+    def pods(self, name: str) -> list[Json]:
+        """See ``HyperPodCluster.pods``."""
+        job = self._one(name)
+        return [
+            {
+                "PodName": _pod(name, rank),
+                "Namespace": NAME,
+                "Status": _PODS.get(_state(job), PodPhase.PENDING),
+                "CreationTime": to_plain(job.started_at),
+                "NodeName": job.placement[rank] if rank < len(job.placement) else "",
+            }
+            for rank in range(job.nodes)
+        ]
+
+    def log(self, name: str, pod: str) -> Iterator[bytes]:
+        """See ``HyperPodCluster.log``: of the newest attempt."""
+        job = self._one(name)
+        rank = self._rank(job, pod)
+        path = RunDir(Path(job.directory)).log(max(job.attempt, 1), rank)
+        with suppress(FileNotFoundError), path.open("rb") as file:  # it has said nothing yet
+            while piece := file.read(_PIECE):
+                yield piece
+
+    def run(self, name: str, pod: str, command: Sequence[str]) -> Output:
+        """See ``HyperPodCluster.run``: in the directory of the rank's node, as a part of it."""
+        job = self._one(name)
+        rank = self._rank(job, pod)
+        with open_runs(self.home, name, ended=True) as [run]:
+            placement = run.placement()
+            if rank >= len(placement):
+                raise NotFound(f"{pod} does not run: {name} is {job.phase}")
+            node = placement[rank]
+            machine = next(one.provider_id for one in run.nodes() if one.name == node)
+            directory = run.directory.node(node).path
+        said = run_command(
+            command, timeout=EXEC_TIME, directory=directory, environment={MARK: machine}
+        )
+        error = f"exit status {said.status}: {said.stderr.strip()}" if said.status else ""
+        return Output(said.stdout, error.rstrip(": "))
+
+    def cancel(self, name: str) -> None:
+        """See ``HyperPodCluster.cancel``."""
+        LocalJobs(self.home).cancel(name, lambda _: None)
+
+    def suspend(self, name: str, *, is_suspended: bool) -> None:
+        """See ``HyperPodCluster.suspend``."""
+        verb = "suspended" if is_suspended else "unsuspended"
+        raise ConfigError(
+            f"{name} runs on this machine, where no job can be {verb}; cancel it, and start it "
+            "again under its name: it goes on from its checkpoint"
+        )
+
+    def clusters(self) -> list[Json]:
+        """See ``HyperPodCluster.clusters``: nodes of runs have no accelerators of their own."""
+        with open_runs(self.home) as known:
+            nodes = [node for run in known for node in run.nodes()]
+        found: dict[tuple[str, str], int] = {}
+        for node in nodes:
+            health = node.health_status or HealthStatus.UNSCHEDULABLE
+            key = (health, node.deep_check_status or "N/A")
+            found[key] = found.get(key, 0) + 1
+        instances = [
+            {
+                "InstanceType": NAME,
+                "TotalNodes": count,
+                "AcceleratorDevicesAvailable": 0,
+                "NodeHealthStatus": health,
+                "DeepHealthCheckStatus": deep,
+            }
+            for (health, deep), count in sorted(found.items())
+        ]
+        return [{"Cluster": NAME, "Instances": instances}]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _one(self, name: str) -> JobStatus:
+        return LocalJobs(self.home).describe(name).status
+
+    def _is_there(self, name: str) -> bool:
+        with open_runs(self.home) as known:
+            return any(run.name == name for run in known)
+
+    def _rank(self, job: JobStatus, pod: str) -> int:
+        names = [_pod(job.name, rank) for rank in range(job.nodes)]
+        if pod not in names:
+            raise NotFound(f"{job.name} has no pod {pod}; it has {', '.join(names)}")
+        return names.index(pod)
+
+
+def _arguments(wish: JobWish) -> list[str]:
+    """Of ``holdfast run``. Without auto-resume, a fault of a node is the end of the job."""
+    retries = (1 if wish.max_retry is None else wish.max_retry) if wish.auto_resume else 0
+    app_retries = _APP_RETRIES if wish.restart_policy in (ON_FAILURE, "Always") else 0
+    return [
+        "run", "--name", wish.name, "--nodes", str(wish.nodes),
+        "--nproc-per-node", str(wish.tasks_per_node or 1),
+        "--max-retries", str(retries), "--max-app-retries", str(app_retries),
+        "--output", "json", "--", *shlex.split(wish.command), wish.entry_script, *wish.script_args,
+    ]  # fmt: skip
+
+
+def _spawned(argv: list[str], wish: JobWish, log: Path) -> int:
+    """A process in a session of its own, which outlives this one."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o666),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    environment = {**os.environ, **wish.environment}
+    return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True)
+
+
+def _state(job: JobStatus) -> str:
+    is_begun = job.attempt > (job.phase == JobPhase.STARTING)
+    if is_begun and job.phase in (JobPhase.WAITING, JobPhase.STARTING):
+        return _RESTARTING
+    return _STATES.get(job.phase, PodPhase.FAILED)
+
+
+def _pod(name: str, rank: int) -> str:
+    return f"{name}-worker-{rank}"

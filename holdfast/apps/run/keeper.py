@@ -1,0 +1,195 @@
+"""A cluster on this machine that is there without its job: the process that looks after it.
+
+Its machines live and die with it. When it comes again, as after a power cut, the same machines boot
+again, and a job that ran on them goes on from its last checkpoint.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.local.checks import LocalChecks
+from holdfast.adapters.local.cluster import POLL, LocalCluster
+from holdfast.adapters.local.cluster_store import ClusterStore
+from holdfast.adapters.local.first_boot import SCRIPT_TIMEOUT_S, prepare
+from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.lock import held
+from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.run.agents import agent_command
+from holdfast.apps.run.prepare import sweep
+from holdfast.apps.run.reconcilers import reconcilers
+from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
+from holdfast.apps.run.waiting import Waiting
+from holdfast.decisions.policy import RecoveryMode
+from holdfast.engine.job_reconciler import JobReconciler
+from holdfast.engine.node_reconciler import NodeReconciler
+from holdfast.kit.processes import become_subreaper, die_with_parent
+from holdfast.model.clusters import MachineGroup
+from holdfast.model.errors import BackendError
+from holdfast.model.events import Event
+from holdfast.model.names import DeepCheck
+
+_SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
+
+
+class Keeper:
+    """Keeps the groups of one cluster at their sizes, repairs its nodes, runs its jobs."""
+
+    def __init__(self, run: RunDir, config: RunConfig) -> None:
+        self._run = run
+        self._config = config
+        self._clock = SystemClock()
+        self._store = ClusterStore(run.state)
+        delays = Delays(boot=config.machines.boot_time, replace=config.machines.boot_time)
+        self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
+        checks = LocalChecks(self._machines, self._clock)
+        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
+        self._jobs = LocalJobs(run, self._machines, self._store, self._launch, self._clock)
+        self._waiting = Waiting(run, self._machines, self._clock)
+
+    def run(self) -> None:
+        """Look after the cluster until nothing is left of it, or a signal asks to end."""
+        become_subreaper()
+        self._machines.restore()
+        policy = self._policy()
+        nodes, jobs = self._reconcilers(policy)
+        try:
+            with self._waiting.signals() as woken:
+                while not self._waiting.stop_signals and self._follow():
+                    if self._policy() != policy:
+                        policy = self._policy()
+                        nodes, jobs = self._reconcilers(policy)
+                    boot_at = self._machines.boot_due()
+                    wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
+                    self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)
+        finally:
+            self._machines.shut_down()
+            self._waiting.close()
+            self._store.close()
+
+    def emit(self, event: Event) -> None:
+        """Keep an event: this object is the engine's ``EventSink``."""
+        with contextlib.suppress(BackendError):
+            self._store.add_event(self._clock.now(), event)
+
+    def _follow(self) -> bool:
+        """Have as many machines as are wanted; whether there is anything to look after."""
+        for node in self._store.leaving():
+            self._cluster.retire(node)
+        groups, nodes = self._store.groups(), self._store.nodes()
+        members = self._store.node_groups()
+        for name, group in groups.items():
+            seats = sum(
+                members[node] == name and old not in nodes for node, (_, old, _) in nodes.items()
+            )
+            for _ in range(group.count - seats):
+                self._machines.add(group=name)
+        return bool(groups or nodes)
+
+    def _policy(self) -> LocalNodePolicy:
+        """As the groups ask for; a machine with scripts may take long to join."""
+        groups = [one.made_of for one in self._store.groups().values()]
+        checked = tuple(one.name for one in groups if one.deep_checks)
+        more = _SCRIPTS if any(one.scripts for one in groups) else timedelta(0)
+        policy = self._config.nodes
+        repairs = all(one.repairs for one in groups)
+        return replace(
+            policy,
+            node_recovery=RecoveryMode.AUTOMATIC if repairs else RecoveryMode.NONE,
+            deep_check_on_start=bool(checked),
+            deep_check_groups=checked,
+            deep_check_pairs=any(DeepCheck.CONNECTIVITY in one.deep_checks for one in groups),
+            join_timeout=policy.join_timeout + more,
+            replace_timeout=policy.replace_timeout + more,
+        )
+
+    def _reconcilers(self, policy: LocalNodePolicy) -> tuple[NodeReconciler, JobReconciler]:
+        return reconcilers(
+            self._cluster,
+            self._machines,
+            self._jobs,
+            self._store,
+            events=self,
+            clock=self._clock,
+            node_policy=policy,
+            job_policy=self._config.jobs,
+        )
+
+    def _launch(self, job: str) -> Launch:
+        asked = self._store.job_launch(job)
+        hangs = asked.hang_timeout_s
+        return Launch(
+            argv=asked.argv,
+            nproc_per_node=asked.nproc_per_node,
+            checkpoint_dir=Path(asked.checkpoint_dir),
+            master_port=asked.master_port,
+            hang_timeout=None if hangs is None else timedelta(seconds=hangs),
+            directory=Path(asked.directory),
+            environment=asked.environment,
+        )
+
+    def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:
+        agent = agent_command(name, directory, self._config.machines)
+        groups = self._store.groups()
+        group = groups.get(self._store.node_groups().get(name, ""))
+        if group is None or group.made_of.scripts is None:
+            return agent
+        made_of = [one.made_of for one in groups.values()]
+        prepare(directory, group.made_of.scripts, self._resources(made_of))
+        return [
+            sys.executable, "-m", "holdfast.adapters.local.first_boot",
+            "--dir", str(directory.path), "--timeout", str(SCRIPT_TIMEOUT_S), *agent,
+        ]  # fmt: skip
+
+    def _resources(self, groups: Sequence[MachineGroup]) -> Mapping[str, Any]:
+        """``resource_config.json``: all instances of all groups, in HyperPod's form."""
+        members = self._store.node_groups()
+        ids = {node: machine for node, (machine, _, _) in self._store.nodes().items()}
+        return {
+            "ClusterConfig": {"ClusterName": self._run.name},
+            "InstanceGroups": [
+                {
+                    "Name": group.name,
+                    "InstanceType": group.instance_type,
+                    "Instances": [
+                        {
+                            "InstanceName": node,
+                            "AgentIpAddress": "127.0.0.1",
+                            "CustomerIpAddress": "127.0.0.1",
+                            "InstanceId": machine,
+                        }
+                        for node, machine in ids.items()
+                        if members.get(node) == group.name
+                    ],
+                }
+                for group in groups
+            ],
+        }
+
+
+def main(argv: list[str]) -> int:
+    """Look after one cluster; ends with the process that started it."""
+    parser = argparse.ArgumentParser(prog="holdfast _keeper", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args(argv)
+    die_with_parent(options.parent, signal.SIGTERM)
+    run = RunDir(options.dir)
+    sweep(run.path.parent.parent)  # what is left of this cluster if it was killed, too
+    with held(run):
+        Keeper(run, RunConfig()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""A shell on a node, by whatever way there is."""

@@ -1,0 +1,78 @@
+"""The terminal of this process, lent to a command elsewhere."""
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import FrameType
+from typing import Final
+
+from holdfast.adapters.kubernetes.pod_terminal import Terminal
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def has_terminal() -> bool:
+    """Whether a person can type, and see the answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def lent() -> Iterator[Terminal | None]:
+    """The terminal with every key given on, Ctrl-C too; None where there is none."""
+    if not has_terminal():
+        yield None
+        return
+    typed = sys.stdin.fileno()
+    before = termios.tcgetattr(typed)
+    resized, notice = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    previous = signal.signal(signal.SIGWINCH, lambda *_: _note(notice))
+    try:
+        tty.setraw(typed)
+        yield Terminal(typed=typed, resized=resized, size=lambda: os.get_terminal_size(typed))
+    finally:
+        signal.signal(signal.SIGWINCH, previous)
+        with contextlib.suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(typed, termios.TCSADRAIN, before)
+        os.close(resized)
+        os.close(notice)
+
+
+@contextlib.contextmanager
+def tidied_up() -> Iterator[Callable[[], None]]:
+    """Signals that end this process unwind the block first.
+
+    Yields:
+        what is called before the last things are put in order: nothing interrupts them then.
+
+    Raises:
+        SystemExit: with 128 and the number of the signal, as shells count.
+
+    """
+    signals = (*_ENDING, signal.SIGINT)
+    previous = {one: signal.getsignal(one) for one in signals}
+    for one in _ENDING:
+        signal.signal(one, _end)
+    try:
+        yield partial(_ignore, signals)
+    finally:
+        for one, handler in previous.items():
+            signal.signal(one, handler)
+
+
+def _ignore(signals: Iterable[signal.Signals]) -> None:
+    for one in signals:
+        signal.signal(one, signal.SIG_IGN)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _note(notice: int) -> None:
+    with contextlib.suppress(BlockingIOError):  # it is full of news already
+        os.write(notice, b"!")

@@ -1,0 +1,79 @@
+"""How to get onto a node, as the command line of a program that does so."""
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from holdfast.apps.fleet import NodeStatus
+from holdfast.model.errors import ConfigError
+from holdfast.model.names import NODE_NAME_PREFIX
+from holdfast.model.nodes import Phase
+
+_LOGIN: Final = ("bash", "-l")
+_INSTANCE: Final = re.compile(
+    rf"(?:sagemaker/cluster/{NODE_NAME_PREFIX}(?P<cluster>[^/]+)-)?(?P<id>i-\w+)$"
+)
+"""The end of a provider id: of an EC2 machine, or of one of a HyperPod cluster."""
+
+_COMMAND_DOCUMENT: Final = "AWS-StartInteractiveCommand"
+
+
+class Way(StrEnum):
+    """How to get onto a node."""
+
+    POD = "pod"
+    SRUN = "srun"
+    SSH = "ssh"
+    SSM = "ssm"
+
+
+def on_slurm(node: NodeStatus) -> Way:
+    """Slurm starts nothing on a node that is out of service; that is when people want to look."""
+    return Way.SRUN if node.phase is Phase.SCHEDULABLE else Way.SSH
+
+
+def argv(way: Way, node: NodeStatus, command: Sequence[str], *, is_terminal: bool) -> list[str]:
+    """What to run in place of this process.
+
+    Raises:
+        ConfigError: that way does not lead to this node.
+
+    """
+    match way:
+        case Way.SRUN:
+            pty = ["--pty"] if is_terminal else []
+            return ["srun", "--nodelist", node.name, "--nodes=1", "--ntasks=1", *pty, *(
+                command or _LOGIN
+            )]  # fmt: skip
+        case Way.SSH:
+            tty = ["-t"] if is_terminal else []
+            return ["ssh", *tty, node.name, *([shlex.join(command)] if command else [])]
+        case Way.SSM:
+            return [*_session(node), *_document(command)]
+        case Way.POD:
+            raise ConfigError(f"--via pod: {node.name} is not a node of Kubernetes")
+
+
+def _session(node: NodeStatus) -> list[str]:
+    found = _INSTANCE.search(node.provider_id)
+    if found is None:
+        raise ConfigError(
+            f"--via ssm: {node.name} is no machine of AWS that is known: its id is "
+            f"{node.provider_id or 'not known'}"
+        )
+    target = found["id"]
+    if found["cluster"] is not None:
+        if not node.group:
+            raise ConfigError(f"--via ssm: the instance group of {node.name} is not known")
+        target = f"sagemaker-cluster:{found['cluster']}_{node.group}-{target}"
+    return ["aws", "ssm", "start-session", "--target", target]
+
+
+def _document(command: Sequence[str]) -> list[str]:
+    if not command:
+        return []
+    parameters = json.dumps({"command": [shlex.join(command)]})
+    return ["--document-name", _COMMAND_DOCUMENT, "--parameters", parameters]

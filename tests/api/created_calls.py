@@ -1,0 +1,176 @@
+"""An API that creates clusters, and whoever brings them about, with machines in memory."""
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from api_calls import ADA, BOB, PLACE, Api
+
+from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.records import DatabaseRecords
+from holdfast.api.call import Maker
+from holdfast.api.created import CreatedCluster
+from holdfast.api.identity import Keyring
+from holdfast.api.protocol import Protocol
+from holdfast.decisions.cluster_policy import ClusterPolicy
+from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
+from holdfast.model.cluster_words import InstanceStatus
+from holdfast.model.clusters import MachineState, NodeHealth
+from holdfast.testing.fake_machine_groups import FakeMachineGroups
+
+ROLE = "arn:aws:iam::123456789012:role/nodes"
+
+
+def group(name: str = "gpu", count: int = 2, **more: Any) -> dict[str, Any]:
+    return {
+        "InstanceGroupName": name,
+        "InstanceCount": count,
+        "InstanceType": "ml.g5.xlarge",
+        "ExecutionRole": ROLE,
+        **more,
+    }
+
+
+class LateClock:
+    """The time, and more."""
+
+    def __init__(self) -> None:
+        self.late = timedelta(0)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.late
+
+
+@dataclass
+class FakeNodes:
+    """Controllers of nodes: ``ClusterNodes``, and a ``Keeper``, of machines in memory."""
+
+    groups: FakeMachineGroups
+    looked_after: bool = False
+    sick: dict[str, NodeHealth] = field(default_factory=dict)
+    renewed: list[str] = field(default_factory=list)
+
+    def health(self, cluster):
+        if not self.looked_after:
+            return {}
+        running = {
+            one.id: NodeHealth(status=InstanceStatus.RUNNING)
+            for key, members in self.groups.members.items()
+            for one in members
+            if key.startswith(f"{cluster}/") and one.state is MachineState.RUNNING
+        }
+        return {**running, **self.sick}
+
+    def renew(self, cluster, node):
+        self.renewed.append(node)
+        if self.looked_after:  # another machine comes, and the old one goes
+            for key, members in self.groups.members.items():
+                for number, one in enumerate(members):
+                    if one.name == node and one.state is not MachineState.LEAVING:
+                        members[number] = replace(one, state=MachineState.LEAVING)
+                        self.groups.scale(key, self._target(key) + 1)
+        return self.looked_after
+
+    def _target(self, key):
+        return sum(one.state is not MachineState.LEAVING for one in self.groups.members[key])
+
+    def incidents(self, cluster):
+        return ()
+
+    def ask(self, cluster, node, verb, person, checks=()):
+        return ""
+
+
+@dataclass
+class FakeAlarms:
+    on: set[str] = field(default_factory=set)
+
+    def ringing(self, names):
+        return frozenset(self.on.intersection(names))
+
+
+class Lab(Api):
+    """An ``Api`` whose clusters come about when ``settle`` is called."""
+
+    def __init__(self, url: str, *, limit: int = 100) -> None:
+        super().__init__()
+        self.late = LateClock()
+        self.database = Database(url, self.late)
+        self.records = DatabaseRecords(self.database)
+        self.groups = FakeMachineGroups(self.late)
+        self.nodes = FakeNodes(self.groups)
+        self.alarms = FakeAlarms()
+        self.objections: list[str] = []
+        self.told: list[str] = []
+        self.limit = limit
+        self.nonce = 0
+        self.restart()
+        self.protocol = Protocol(
+            Keyring((ADA, BOB)), PLACE, self._opened, self.clock, self._maker()
+        )
+
+    def call(self, operation, key=ADA, **request):
+        """A signature changes something once, so each request is another."""
+        self.nonce += 1
+        return super().call(operation, key, **request, Nonce=self.nonce)
+
+    def restart(self) -> None:
+        """Whoever brings clusters about is killed, and begins anew."""
+        ports = ClusterPorts(
+            records=self.records,
+            groups=self.groups,
+            nodes=self.nodes,
+            alarms=self.alarms,
+            clock=self.late,
+            tell=self.told.append,
+        )
+        pace = Pace(busy=timedelta(0), quiet=timedelta(0))
+        self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
+
+    def settle(self, *, rounds: int = 12) -> None:
+        """So many rounds, or fewer if nothing happens any more."""
+        before = None
+        for _ in range(rounds):
+            self.reconciler.step()
+            self.groups.settle()
+            held = [self.records.load(name) for name in self.records.names()]
+            now = (held, {key: tuple(members) for key, members in self.groups.members.items()})
+            if now == before:
+                return
+            before = now
+
+    def status(self, name: str = "lab") -> str:
+        return self.call("DescribeCluster", ClusterName=name)["ClusterStatus"]
+
+    def listed(self, name: str = "lab") -> list[dict[str, Any]]:
+        nodes = self.call("ListClusterNodes", ClusterName=name, IncludeNodeLogicalIds=True)
+        return nodes["ClusterNodeSummaries"]
+
+    def events(self, name: str = "lab") -> list[str]:
+        """Descriptions, oldest first."""
+        found = self.call("ListClusterEvents", ClusterName=name, SortOrder="Ascending")
+        return [one["Description"] for one in found["Events"]]
+
+    def create(self, *groups: dict[str, Any], name: str = "lab", **more: Any) -> None:
+        wanted = list(groups) or [group()]
+        made = self.call("CreateCluster", ClusterName=name, InstanceGroups=wanted, **more)
+        assert made["ClusterArn"] == PLACE.arn(name)
+
+    @contextlib.contextmanager
+    def _opened(self):
+        made = []
+        for name in self.records.names():
+            held = self.records.load(name)
+            if held is not None:
+                made.append(CreatedCluster(held, self.records, self.nodes))
+        yield [*made, *self.clusters]
+
+    def _maker(self) -> Maker:
+        return Maker(
+            records=self.records,
+            objections=lambda _: self.objections,
+            wake=self.reconciler.wake,
+            node_limit=self.limit,
+            has_alarms=True,
+        )

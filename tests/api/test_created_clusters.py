@@ -1,0 +1,280 @@
+"""Clusters that the API creates, from the request to the nodes, with machines in memory."""
+
+from datetime import timedelta
+
+import pytest
+from api_calls import BOB, PLACE
+from created_calls import ROLE, Lab, group
+
+from holdfast.model.errors import BackendError, ProviderError, RetryLater
+from holdfast.testing.shown_cluster import ShownCluster
+
+
+@pytest.fixture
+def lab(tmp_path):
+    lab = Lab(f"sqlite:///{tmp_path}/clusters.db")
+    yield lab
+    lab.database.close()
+
+
+def statuses(lab, name="lab"):
+    return sorted(one["InstanceStatus"]["Status"] for one in lab.listed(name))
+
+
+# creation and deletion
+
+
+def test_a_cluster_is_created_and_its_nodes_run(lab) -> None:
+    lab.create(group("gpu", 2), group("cpu", 1), Tags=[{"Key": "team", "Value": "a"}])
+    assert lab.status() == "Creating"
+    assert lab.listed() == []
+    lab.settle()
+
+    described = lab.call("DescribeCluster", ClusterName="lab")
+    assert described["ClusterStatus"] == "InService"
+    counts = {
+        one["InstanceGroupName"]: (one["CurrentCount"], one["TargetCount"], one["Status"])
+        for one in described["InstanceGroups"]
+    }
+    assert counts == {"gpu": (2, 2, "InService"), "cpu": (1, 1, "InService")}
+    assert statuses(lab) == ["Running"] * 3
+    assert described["NodeRecovery"] == "Automatic"
+    assert described["InstanceGroups"][0]["ExecutionRole"] == ROLE
+    assert len({one["NodeLogicalId"] for one in lab.listed()}) == 3
+
+
+def test_each_step_of_a_creation_is_an_event(lab) -> None:
+    lab.create(group("gpu", 1))
+    lab.settle()
+
+    [node] = lab.listed()
+    assert lab.events() == [
+        "Cluster lab creation started successfully",
+        f"Instance creation of {node['InstanceId']} started in Cluster lab and IG gpu",
+        f"Instance creation of {node['InstanceId']} in Cluster lab and IG gpu completed "
+        "successfully",
+        "Cluster lab creation completed successfully",
+    ]
+    of_cluster = lab.call("ListClusterEvents", ClusterName="lab", ResourceType="Cluster")
+    assert len(of_cluster["Events"]) == 2
+    of_node = lab.call("ListClusterEvents", ClusterName="lab", NodeId=node["InstanceId"])
+    event = of_node["Events"][0]
+    described = lab.call("DescribeClusterEvent", ClusterName="lab", EventId=event["EventId"])
+    metadata = described["EventDetails"]["EventDetails"]["EventMetadata"]
+    assert metadata == {"Instance": {"NodeLogicalId": node["NodeLogicalId"]}}
+
+
+def test_a_name_is_taken_once(lab) -> None:
+    lab.clusters.append(ShownCluster("other", lab.late.now()))
+    lab.create()
+
+    for name in ("lab", "other"):
+        refused = lab.refused("CreateCluster", ClusterName=name, InstanceGroups=[group()])
+        assert refused[0] == "ResourceInUse"
+
+
+def test_a_deleted_cluster_leaves_nothing_and_its_name_is_free(lab) -> None:
+    lab.create(Tags=[{"Key": "team", "Value": "a"}])
+    lab.settle()
+    for _ in range(2):
+        assert lab.call("DeleteCluster", ClusterName="lab")["ClusterArn"] == PLACE.arn("lab")
+        assert lab.status() == "Deleting"
+    lab.settle()
+
+    assert lab.refused("DescribeCluster", ClusterName="lab")[0] == "ResourceNotFound"
+    assert lab.groups.groups == {}
+    lab.create()
+    lab.settle()
+    assert lab.status() == "InService"
+    assert lab.call("ListTags", ResourceArn=PLACE.arn("lab"))["Tags"] == []
+    assert lab.events()[0] == "Cluster lab creation started successfully"
+
+
+def test_a_cluster_may_be_deleted_while_it_is_created(lab) -> None:
+    lab.create()
+    lab.reconciler.step()
+    lab.call("DeleteCluster", ClusterName="lab")
+    lab.settle()
+
+    assert lab.records.names() == []
+    assert not any(lab.groups.members.values())
+
+
+def test_who_may_only_read_creates_nothing(lab) -> None:
+    code, _ = lab.refused("CreateCluster", BOB, ClusterName="lab", InstanceGroups=[group()])
+
+    assert code == "AccessDeniedException"
+    assert lab.records.names() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"InstanceGroups": [group("a"), group("a")]}, "a is there twice"),
+        ({"InstanceGroups": [group(MinInstanceCount=3)]}, "MinInstanceCount is 3"),
+        ({"InstanceGroups": [group(InstanceRequirements={"InstanceTypes": ["ml.g5.xlarge"]})]},
+         "not both"),
+        ({"InstanceGroups": [group(LifeCycleConfig={"SourceS3Uri": "s3://b"})]}, "OnCreate"),
+        ({"InstanceGroups": [group(LifeCycleConfig={"SourceS3Uri": "/b", "OnCreate": "../x"})]},
+         "within SourceS3Uri"),
+        ({"InstanceGroups": [group(LifeCycleConfig={"SourceS3Uri": "b", "OnCreate": "x"})]},
+         "regular expression"),
+        ({"InstanceGroups": [group(ImageReleaseVersion="1.2.3")]}, "not offered"),
+        ({"AutoScaling": {"Mode": "Enable"}}, "AutoScaling is not offered"),
+        ({"Tags": [{"Key": "aws:x", "Value": ""}]}, "reserved"),
+        ({"ClusterName": "-lab"}, "regular expression"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_and_leaves_nothing(lab, changes, says) -> None:
+    request = {"ClusterName": "lab", "InstanceGroups": [group()], **changes}
+
+    code, message = lab.refused("CreateCluster", **request)
+
+    assert code == "ValidationException"
+    assert says in message
+    assert lab.records.names() == []
+
+
+def test_what_the_platform_cannot_do_is_refused(lab) -> None:
+    lab.objections.append("gpu: there are only 1 nodes")
+
+    refused = lab.refused("CreateCluster", ClusterName="lab", InstanceGroups=[group()])
+
+    assert refused == ("ValidationException", "gpu: there are only 1 nodes")
+
+
+def test_all_clusters_together_keep_the_limit(tmp_path) -> None:
+    lab = Lab(f"sqlite:///{tmp_path}/clusters.db", limit=3)
+    lab.create(group(count=2))
+    more = {"ClusterName": "more", "InstanceGroups": [group(count=2)]}
+
+    assert lab.refused("CreateCluster", **more)[0] == "ResourceLimitExceeded"
+    lab.settle()
+    grown = {"ClusterName": "lab", "InstanceGroups": [group(count=4)]}
+    assert lab.refused("UpdateCluster", **grown)[0] == "ResourceLimitExceeded"
+    lab.create(group(count=1), name="more")
+    lab.database.close()
+
+
+# failures
+
+
+def test_a_creation_that_fails_takes_its_machines_away_and_says_why(lab) -> None:
+    lab.groups.broken.add(("lab/gpu", 0))
+    lab.create(group("gpu", 2), group("cpu", 1))
+    lab.settle()
+
+    described = lab.call("DescribeCluster", ClusterName="lab")
+    assert described["ClusterStatus"] == "Failed"
+    assert "its script ended with 1" in described["FailureMessage"]
+    assert lab.listed() == []
+    assert not any(lab.groups.members.values())
+    failed = [text for text in lab.events() if "failed" in text]
+    assert any("its script ended with 1" in text for text in failed)
+    lab.call("DeleteCluster", ClusterName="lab")
+    lab.settle()
+    assert lab.records.names() == []
+
+
+def test_a_failed_cluster_may_be_mended_by_an_update(lab) -> None:
+    lab.groups.broken.add(("lab/gpu", 0))
+    lab.create()
+    lab.settle()
+    lab.groups.broken.clear()
+    lab.call("UpdateCluster", ClusterName="lab", InstanceGroups=[group()])
+    lab.settle()
+
+    assert (lab.status(), statuses(lab)) == ("InService", ["Running"] * 2)
+
+
+def test_a_continuous_cluster_is_in_service_and_tries_again(lab) -> None:
+    lab.groups.broken.add(("lab/gpu", 0))
+    lab.create(group("gpu", 1), group("cpu", 1), NodeProvisioningMode="Continuous")
+    lab.settle()
+
+    assert lab.status() == "InService"
+    assert statuses(lab) == ["Failure", "Running"]
+    [failed] = [one for one in lab.listed() if one["InstanceStatus"]["Status"] == "Failure"]
+    assert failed["InstanceStatus"]["Message"] == "its script ended with 1"
+    lab.groups.broken.clear()
+    lab.settle()
+    assert statuses(lab) == ["Failure", "Running"]
+    lab.late.late = timedelta(minutes=10)
+    lab.settle()
+    assert statuses(lab) == ["Running", "Running"]
+    assert failed["InstanceId"] not in {one["InstanceId"] for one in lab.listed()}
+
+
+def test_nodes_that_never_come_end_a_creation(lab) -> None:
+    lab.create()
+    for _ in range(3):
+        lab.reconciler.step()  # the machines are ordered, and do not boot
+    assert lab.status() == "Creating"
+    lab.late.late = timedelta(hours=3)
+    lab.settle()
+
+    assert lab.status() == "Failed"
+    assert (
+        "missing for too long" in lab.call("DescribeCluster", ClusterName="lab")["FailureMessage"]
+    )
+
+
+def test_what_the_owner_of_the_machines_refuses_fails_the_creation(lab) -> None:
+    lab.groups.calls.failing["ensure"] = ProviderError("not allowed to do that")
+    lab.create()
+    lab.settle()
+
+    described = lab.call("DescribeCluster", ClusterName="lab")
+    assert described["ClusterStatus"] == "Failed"
+    assert described["FailureMessage"] == "gpu: not allowed to do that"
+
+
+@pytest.mark.parametrize("call", ["ensure", "machines", "scale"])
+@pytest.mark.parametrize(
+    "error", [BackendError("away"), RetryLater("slow down", after=timedelta(seconds=30))]
+)
+def test_an_owner_that_is_away_is_asked_again_later(lab, call, error) -> None:
+    lab.groups.calls.failing[call] = error
+    lab.create()
+    lab.settle()
+    assert lab.status() == "Creating"
+    assert lab.told == [f"lab: {error}"]
+    lab.groups.calls.failing.clear()
+    lab.late.late = timedelta(seconds=31)
+    lab.settle()
+
+    assert (lab.status(), statuses(lab)) == ("InService", ["Running"] * 2)
+
+
+# tags
+
+
+def test_tags_are_added_listed_and_deleted(lab) -> None:
+    lab.create(Tags=[{"Key": "team", "Value": "a"}])
+    arn = PLACE.arn("lab")
+    lab.call("AddTags", ResourceArn=arn, Tags=[{"Key": "team", "Value": "b"},
+                                               {"Key": "cost", "Value": "1"}])  # fmt: skip
+    assert lab.call("ListTags", ResourceArn=arn)["Tags"] == [
+        {"Key": "cost", "Value": "1"}, {"Key": "team", "Value": "b"},
+    ]  # fmt: skip
+    lab.call("DeleteTags", ResourceArn=arn, TagKeys=["team", "nothing"])
+    assert lab.call("ListTags", ResourceArn=arn)["Tags"] == [{"Key": "cost", "Value": "1"}]
+    many = [{"Key": str(number), "Value": ""} for number in range(50)]
+    assert lab.refused("AddTags", ResourceArn=arn, Tags=many)[0] == "ResourceLimitExceeded"
+
+
+def test_only_clusters_have_tags(lab) -> None:
+    lab.clusters.append(ShownCluster("other", lab.late.now()))
+    for arn in (PLACE.arn("nowhere"), PLACE.arn("other")):
+        refused = lab.refused("AddTags", ResourceArn=arn, Tags=[{"Key": "a", "Value": "b"}])
+        assert refused[0] == "ValidationException"
+    assert lab.call("ListTags", ResourceArn=PLACE.arn("other"))["Tags"] == []
+
+
+def test_a_cluster_that_somebody_else_made_is_not_changed(lab) -> None:
+    lab.clusters.append(ShownCluster("other", lab.late.now()))
+    for operation in ("DeleteCluster", "UpdateCluster", "UpdateClusterSoftware"):
+        code, message = lab.refused(operation, ClusterName="other")
+        assert code == "ValidationException"
+        assert "was not created here" in message
+    assert lab.refused("DeleteCluster", ClusterName="nowhere")[0] == "ResourceNotFound"

@@ -1,0 +1,66 @@
+"""The server of ``holdfast api`` without anybody who brings clusters about.
+
+python quiet_api.py URL CONFIG LARGEST    # of the database; of keys; bytes of the largest file
+"""
+
+import resource
+import sys
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import uvicorn
+
+from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.records import DatabaseRecords
+from holdfast.api.call import Maker, Place
+from holdfast.api.created import CreatedClusters
+from holdfast.api.identity import Keyring
+from holdfast.api.protocol import Protocol
+from holdfast.api.server import application
+from holdfast.apps.api.config import ApiConfig
+from holdfast.apps.api.connections import ImpatientProtocol, listening
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.config import load_config
+
+
+class NoKeeper:
+    def incidents(self, cluster):
+        return ()
+
+    def ask(self, *_):
+        return "nobody looks after it"
+
+
+def serve(url: str, config: ApiConfig) -> None:
+    with closing(Database(url, SystemClock())) as database:
+        records = DatabaseRecords(database)
+        made = CreatedClusters(records, NoKeeper())
+        maker = Maker(
+            records=records,
+            objections=lambda _: (),
+            wake=lambda _: None,
+            node_limit=10_000,
+            has_alarms=False,
+        )
+        protocol = Protocol(
+            Keyring(config.keys),
+            Place(region=config.region, account=config.account),
+            lambda: nullcontext(made.all()),
+            SystemClock(),
+            maker,
+        )
+        app = application(protocol, lambda error: sys.stderr.write(f"a bug: {error!r}\n"))
+        settings = uvicorn.Config(
+            app, http=ImpatientProtocol, log_level="warning", access_log=False
+        )
+        with listening(ListenAddress("127.0.0.1", 0)) as listener:
+            sys.stdout.write(f"{listener.getsockname()[1]}\n")
+            sys.stdout.flush()
+            uvicorn.Server(settings).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    largest = int(sys.argv[3])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+    serve(sys.argv[1], load_config(Path(sys.argv[2]), ApiConfig))

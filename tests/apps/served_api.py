@@ -1,0 +1,163 @@
+"""``holdfast api`` as a process of its own."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+
+REGION = "us-east-1"
+START_S = 30.0
+KEYS = """
+[[keys]]
+access_key_id = "AKIAOPERATEOPERATE22"
+secret_access_key = "operate-operate-operate"
+role = "operate"
+name = "operate"
+[[keys]]
+access_key_id = "AKIAVIEWVIEWVIEWVI22"
+secret_access_key = "view-view-view-view"
+role = "view"
+name = "view"
+"""
+
+
+@dataclass
+class Served:
+    url: str
+    config: Path
+    process: subprocess.Popen[str]
+    log: Path
+    clients: list[Any] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def said(self) -> str:
+        """All that the server has logged."""
+        return self.log.read_text(encoding="utf-8")
+
+    def key(self, number: int = 0) -> dict[str, str]:
+        return tomllib.loads(self.config.read_text(encoding="utf-8"))["keys"][number]
+
+    def client(self, number: int = 0, **options: Any) -> Any:
+        """A client of boto3 with the key of that number."""
+        key = self.key(number)
+        client = boto3.client(
+            "sagemaker",
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id=key["access_key_id"],
+            aws_secret_access_key=key["secret_access_key"],
+            config=Config(retries={"total_max_attempts": 1}, max_pool_connections=200, **options),
+        )
+        self.clients.append(client)
+        return client
+
+
+def _url(process: subprocess.Popen[str], log: Path) -> str:
+    """Where it serves; waits until it does."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if found := re.search(r"serving on (http://\S+);", log.read_text(encoding="utf-8")):
+            return found[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    raise AssertionError(f"the server does not serve: {log.read_text(encoding='utf-8')}")
+
+
+def holdfast(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *argv],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def with_keys(config: Path, *more: str) -> Path:
+    """A configuration with a key to operate and one to view, always the same."""
+    config.write_text("\n".join((*more, KEYS)), encoding="utf-8")
+    return config
+
+
+@contextlib.contextmanager
+def serving(config: Path, *more: str, **environment: str) -> Iterator[Served]:
+    """Serve on a port of its own until the end of the block."""
+    argv = [sys.executable, "-m", "holdfast", "api", "--config", str(config), "--listen", "0"]
+    with (
+        tempfile.NamedTemporaryFile("w", suffix=".log") as log,
+        subprocess.Popen(
+            [*argv, *more], stderr=log, text=True, env={**os.environ, **environment}
+        ) as process,
+    ):
+        try:
+            served = Served(_url(process, Path(log.name)), config, process, Path(log.name))
+            yield served
+            for client in served.clients:
+                client.close()
+        finally:
+            process.kill()
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        return json.loads(self.body).get("__type", "")
+
+    @property
+    def message(self) -> str:
+        return json.loads(self.body).get("message", "")
+
+
+class Wire:
+    """A connection that carries any bytes, signed as botocore signs."""
+
+    def __init__(self, served: Served) -> None:
+        self._key = served.key()
+        self._url = served.url
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def call(self, operation: str, body: bytes, **changed: str) -> Reply:
+        """Send a request; ``changed`` are headers other than the usual ones."""
+        headers = {
+            "X-Amz-Target": f"SageMaker.{operation}",
+            "Content-Type": "application/x-amz-json-1.1",
+            **{name.replace("_", "-"): value for name, value in changed.items()},
+        }
+        request = AWSRequest(method="POST", url=f"{self._url}/", data=body, headers=headers)
+        key = Credentials(self._key["access_key_id"], self._key["secret_access_key"])
+        SigV4Auth(key, "sagemaker", REGION).add_auth(request)
+        return self.send(body, dict(request.headers.items()))
+
+    def send(self, body: bytes, headers: dict[str, str]) -> Reply:
+        self._connection.request("POST", "/", body, headers)
+        response = self._connection.getresponse()
+        named = {name.lower(): value for name, value in response.getheaders()}
+        return Reply(response.status, named, response.read())

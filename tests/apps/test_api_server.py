@@ -1,0 +1,165 @@
+"""``holdfast api`` as a process of its own, called by boto3."""
+
+import contextlib
+import http.client
+import signal
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from botocore.exceptions import ClientError
+from served_api import KEYS, Served, holdfast, serving, with_keys
+from written_runs import machine, node
+
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.model.requests import Verb
+
+
+@pytest.fixture
+def served(runs, tmp_path) -> Iterator[Served]:
+    with serving(with_keys(tmp_path / "api.toml")) as served:
+        yield served
+
+
+def test_the_runs_on_this_machine_are_clusters(runs, served) -> None:
+    store = runs.add("train", nodes=(1, 2, 3), ranks=(1, 2))
+    sagemaker = served.client()
+
+    [cluster] = sagemaker.list_clusters()["ClusterSummaries"]
+    nodes = sagemaker.list_cluster_nodes(ClusterName=cluster["ClusterArn"])["ClusterNodeSummaries"]
+    asked = sagemaker.batch_reboot_cluster_nodes(ClusterName="train", NodeIds=[machine(1)])
+
+    assert cluster["ClusterName"] == "train"
+    assert {one["InstanceId"] for one in nodes} == {machine(n) for n in (1, 2, 3)}
+    assert {one["InstanceStatus"]["Status"] for one in nodes} == {"Running"}
+    assert asked["Successful"] == [machine(1)]
+    request = store.requests()[node(1)]
+    assert (request.verb, request.requested_by) == (Verb.REBOOT, "operate")
+
+
+def test_a_run_that_begins_later_is_there_and_one_that_ended_is_not(runs, served) -> None:
+    sagemaker = served.client()
+    assert sagemaker.list_clusters()["ClusterSummaries"] == []
+    runs.add("late")
+    assert [one["ClusterName"] for one in sagemaker.list_clusters()["ClusterSummaries"]] == ["late"]
+    runs.end()
+
+    assert sagemaker.list_clusters()["ClusterSummaries"] == []
+
+
+def test_a_new_key_is_taken_as_it_is_printed(runs, tmp_path) -> None:
+    runs.add("train")
+    config = tmp_path / "api.toml"
+    made = holdfast("api", "--new-key", "operate", "--name", "ada")
+    config.write_text(made.stdout, encoding="utf-8")
+
+    with serving(config) as served:
+        assert len(served.client().list_clusters()["ClusterSummaries"]) == 1
+
+
+def test_a_key_for_reading_reads(runs, served) -> None:
+    runs.add("train")
+    reader = served.client(1)
+
+    assert len(reader.list_clusters()["ClusterSummaries"]) == 1
+    with pytest.raises(ClientError, match="AccessDeniedException"):
+        reader.batch_replace_cluster_nodes(ClusterName="train", NodeIds=[machine(1)])
+
+
+def test_two_hundred_clients_at_once_are_all_answered(runs, served) -> None:
+    store = runs.add("train", nodes=tuple(range(1, 51)))
+    sagemaker = served.client()
+
+    def ask(number: int) -> list[str]:
+        if number % 4:
+            return [one["ClusterName"] for one in sagemaker.list_clusters()["ClusterSummaries"]]
+        name = machine(1 + number // 4)
+        answer = sagemaker.batch_replace_cluster_nodes(ClusterName="train", NodeIds=[name])
+        return answer["Successful"]
+
+    with ThreadPoolExecutor(200) as pool:
+        answers = list(pool.map(ask, range(200)))
+
+    assert all(len(answer) == 1 for answer in answers)
+    assert set(store.requests()) == {node(n) for n in range(1, 51)}
+
+
+def test_what_was_accepted_outlives_the_server(runs, served) -> None:
+    store = runs.add("train", nodes=(1, 2))
+    served.client().batch_reboot_cluster_nodes(ClusterName="train", NodeIds=[machine(2)])
+    served.process.send_signal(signal.SIGKILL)
+    served.process.wait()
+
+    assert set(store.requests()) == {node(2)}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("PUT", "/", b"", 405),
+        ("POST", "/other", b"{}", 404),
+        ("POST", "/", b"{}", 400),
+        ("POST", "/", b"x" * 1_000_001, 413),
+        ("GET", "/healthz", b"", 200),
+    ],
+)
+def test_what_is_no_call_is_answered_in_kind(served, method, path, body, status) -> None:
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    with contextlib.closing(http.client.HTTPConnection(host, int(port), timeout=10)) as connection:
+        connection.request(method, path, body)
+
+        assert connection.getresponse().status == status
+
+
+def test_a_signal_ends_it(served) -> None:
+    served.process.send_signal(signal.SIGTERM)
+
+    assert served.process.wait(timeout=20) in (ExitCode.OK, -signal.SIGTERM, ExitCode.TERMINATED)
+
+
+def test_secrets_are_not_told(served) -> None:
+    secret = tomllib.loads(served.config.read_text(encoding="utf-8"))["keys"][0]
+    served.client().list_clusters()
+    served.process.send_signal(signal.SIGTERM)
+
+    served.process.wait()
+
+    assert secret["secret_access_key"] not in served.said()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "keys"),
+        ("keys = []", "keys must have at least one key"),
+        ('[[keys]]\naccess_key_id = "short"\nsecret_access_key = "x"', "access_key_id"),
+        ('region = "r"\n[[keys]]\naccess_key_id = "AKIAAAAAAAAAAAAAAAAA"', "secret_access_key"),
+        (f"{KEYS}[ec2]\nimages = 1", "ec2.images: unknown key (did you mean ec2.image?)"),
+        (f"{KEYS}[ec2]", "ec2: machines of EC2 join a cluster of Kubernetes or Slurm"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_told(tmp_path, text, said) -> None:
+    config = tmp_path / "api.toml"
+    config.write_text(text, encoding="utf-8")
+
+    ended = holdfast("api", "--config", str(config), "--listen", "0")
+
+    assert ended.returncode == ExitCode.BAD_INPUT
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_without_keys_nothing_is_served() -> None:
+    ended = holdfast("api")
+
+    assert ended.returncode == ExitCode.BAD_INPUT
+    assert "--new-key" in ended.stderr
+
+
+def test_a_port_that_is_taken_is_told(served) -> None:
+    port = served.url.rpartition(":")[2]
+    ended = holdfast("api", "--config", str(served.config), "--listen", port)
+
+    assert ended.returncode == ExitCode.BAD_INPUT
+    assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr

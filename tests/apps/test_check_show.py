@@ -1,0 +1,114 @@
+"""The last deep health checks of nodes, and how one is asked for."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from written_runs import NOW, node
+
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import CheckResult, Phase
+
+FAILED = CheckResult(passed=False, ended_at=NOW - timedelta(days=2), detail="disk: it is slow")
+PASSED = CheckResult(passed=True, ended_at=NOW, measured={"nccl_gb_per_s": 481.25})
+
+
+PAIRED = CheckResult(
+    passed=True,
+    ended_at=NOW,
+    measured={"pair_tcp_mb_per_s": 1180.0, "pair_tcp_us": 48.25},
+    bounds={"pair_tcp_mb_per_s": 10, "pair_tcp_us": 10000},
+    partners=tuple(f"gpu-{number}" for number in range(1, 7)),
+)
+
+
+def put(store, number: int, **fields) -> None:
+    _, _, record = store.nodes()[node(number)]
+    store.put_node(node(number), replace(record, **fields))
+
+
+def a_run(runs):
+    store = runs.add("train", nodes=(1, 2, 3), ranks=(2, 1))
+    put(store, 1, checks=(FAILED, PASSED))
+    put(store, 2, phase=Phase.CHECKING, checks=(PASSED,))
+    return store
+
+
+def test_show_tells_the_last_check_of_each_node_that_had_one(runs) -> None:
+    a_run(runs)
+
+    shown = runs.call("check", "show")
+
+    lines = [line.split() for line in shown.out.splitlines()[1:]]
+    assert [line[:2] for line in lines] == [[node(1), "passed"], [node(2), "in"]]
+    assert "nccl_gb_per_s 481.2" in shown.out
+
+
+def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
+    a_run(runs)
+
+    told = runs.call("check", "show", node(1)).out
+    shown = runs.call("check", "show", node(1), "-o", "json").json
+
+    assert "disk: it is slow" in told
+    assert [one["result"]["passed"] for one in shown] == [False, True]
+    assert shown[1]["result"]["measured"] == {"nccl_gb_per_s": 481.25}
+    assert {one["node"] for one in shown} == {node(1)}
+
+
+def test_show_tells_partners_and_thresholds_of_tests_between_nodes(runs) -> None:
+    put(runs.add("train", nodes=(1,)), 1, checks=(PAIRED,))
+
+    told = runs.call("check", "show", "-o", "wide").out
+
+    assert "pair_tcp_mb_per_s 1180 (≥ 10), pair_tcp_us 48.25 (≤ 10000)" in told
+    assert "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more" in told
+
+
+def test_without_any_check_it_is_said_how_to_ask_for_one(runs) -> None:
+    runs.add("train", nodes=(1,))
+
+    shown = runs.call("check", "show")
+
+    assert (shown.code, shown.out) == (ExitCode.OK, "")
+    assert "holdfast check deep" in shown.err
+
+
+def test_an_unknown_node_is_answered_with_those_there_are(runs) -> None:
+    runs.add("train", nodes=(1,))
+
+    assert runs.call("check", "show", "nobody").code == ExitCode.FAILED
+
+
+def test_a_check_is_asked_for_of_nodes_given_as_words_or_as_one(runs) -> None:
+    store = runs.add("train", nodes=(1, 2, 3))
+    named = f"{node(2)}, {node(3)},"
+
+    asked = runs.call("check", "deep", node(1), "--nodes", named, "--yes")
+
+    assert asked.code == ExitCode.OK
+    assert set(store.requests()) == {node(1), node(2), node(3)}
+
+
+def test_a_check_of_no_node_is_refused_and_nothing_is_asked_for(runs) -> None:
+    store = runs.add("train", nodes=(1,))
+
+    asked = runs.call("check", "deep", "--nodes", " , ", "--yes")
+
+    assert asked.code == ExitCode.BAD_INPUT
+    assert "name at least one node" in asked.err
+    assert store.requests() == {}
+
+
+def test_the_kind_of_a_check_is_asked_for_by_sagemakers_name(runs) -> None:
+    store = runs.add("train", nodes=(1, 2))
+    only = ("--check", "InstanceConnectivity", "--yes")
+
+    runs.call("check", "deep", node(1), *only)
+    runs.call("check", "deep", node(2), "--yes")
+    refused = runs.call("check", "deep", node(2), "--check", "Instance", "--yes")
+
+    asked = store.requests()
+    assert asked[node(1)].checks == (DeepCheck.CONNECTIVITY,)
+    assert asked[node(2)].checks == ()
+    assert refused.code == ExitCode.BAD_INPUT

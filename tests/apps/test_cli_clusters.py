@@ -1,0 +1,159 @@
+"""``holdfast clusters``, against an API that creates clusters on this machine."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from served_api import serving, with_keys
+
+from holdfast.apps.exit_codes import ExitCode
+
+PATIENCE_S = 60.0
+ROLE = "arn:aws:iam::123456789012:role/nodes"
+GROUP = {
+    "InstanceGroupName": "gpu",
+    "InstanceCount": 1,
+    "InstanceType": "ml.g5.xlarge",
+    "ExecutionRole": ROLE,
+}
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    request = {
+        "ClusterName": "lab",
+        "InstanceGroups": [GROUP],
+        "NodeProvisioningMode": "Continuous",
+    }
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(request), encoding="utf-8")
+    return path
+
+
+class Api:
+    """An API, called by the commands, and watched with less effort."""
+
+    def __init__(self, runs, served) -> None:
+        self._runs, self._served = runs, served
+        self._client = served.client()
+
+    def __call__(self, *argv: str):
+        more = ("--config", str(self._served.config), "--endpoint-url", self._served.url)
+        return self._runs.call("clusters", *argv, *more)
+
+    def rows(self, *argv: str) -> list:
+        return self(*argv, "-o", "json").json
+
+    def running(self) -> list[str]:
+        nodes = self._client.list_cluster_nodes(ClusterName="lab")["ClusterNodeSummaries"]
+        states = {one["InstanceId"]: one["InstanceStatus"]["Status"] for one in nodes}
+        return list(states) if set(states.values()) == {"Running"} else []
+
+    def until(self, *, count: int) -> list[str]:
+        """The nodes, once so many run and the cluster is in service."""
+        until(lambda: len(self.running()) == count and self.status() == "InService")
+        return self.running()
+
+    def status(self) -> str:
+        return self._client.describe_cluster(ClusterName="lab")["ClusterStatus"]
+
+
+@pytest.fixture
+def call(runs, tmp_path) -> Iterator[Api]:
+    with serving(with_keys(tmp_path / "api.toml")) as served:
+        yield Api(runs, served)
+
+
+def until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
+    missing = call("describe", "nowhere")
+    assert missing.code == ExitCode.FAILED
+    assert "Cluster with name nowhere not found (ResourceNotFound)" in missing.err
+    empty = call("list")
+    assert (empty.out, "clusters create --from" in empty.err) == ("", True)
+    tried = call("create", "--from", str(source), "--dry-run")
+    assert (tried.out, call.rows("list")) == ("lab: would be created with 1 nodes\n", [])
+    made = call("create", "--from", str(source))
+    assert made.out.startswith("lab is being created with 1 nodes")
+    call.until(count=1)
+
+    [listed] = call.rows("list")
+    assert yaml.safe_load(call("list", "-o", "yaml").out)[0]["ClusterArn"] == listed["ClusterArn"]
+    assert "InService" in call("list").out
+    described = call("describe", "lab")
+    assert "gpu    ml.g5.xlarge  1/1" in described.out
+    assert "Continuous" in described.out
+    assert "lab creation started" in call("events", "lab").out
+
+    assert "gpu would have 2" in call("scale", "lab", "gpu", "2", "--dry-run").out
+    assert "2 nodes instead of 1" in call("scale", "lab", "gpu", "2").out
+    call.until(count=2)
+    added = call("add-nodes", "lab", "gpu", "1")
+    assert (added.code, "gpu will have gpu-" in added.out) == (ExitCode.OK, True)
+    goes, *stay = call.until(count=3)
+    refused = call("delete-nodes", "lab", goes)
+    assert (refused.code, "--yes" in refused.err) == (ExitCode.BAD_INPUT, True)
+    assert "would be deleted" in call("delete-nodes", "lab", goes, "--dry-run").out
+    deleted = call("delete-nodes", "lab", goes, "i-00000000", "--yes")
+    assert deleted.code == ExitCode.PARTLY_DONE
+    assert deleted.out == f"lab: {goes} will be deleted\n"
+    assert "i-00000000 is not in the cluster" in deleted.err
+    assert set(call.until(count=2)) == set(stay)
+
+    assert "would get new" in call("update-software", "lab", "--dry-run").out
+    updated = call("update-software", "lab", "--batch", "50%", "--yes")
+    assert updated.out == "lab: all groups will get new software\n"
+    assert not set(call.until(count=2)) & set(stay)
+
+    assert "would be deleted with 2 nodes" in call("delete", "lab", "--dry-run").out
+    assert call("delete", "lab", "--yes").out == "lab is being deleted\n"
+    until(lambda: call.rows("list") == [])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "Expecting"),
+        ("[]", "can not be converted to structure"),
+        ('{"InstanceGroups": []}', "clusterName"),
+        (json.dumps({"ClusterName": "a", "InstanceGroups": [GROUP, GROUP]}), "gpu is there twice"),
+    ],
+)
+def test_a_file_that_is_no_request_is_refused_before_it_is_sent(runs, source, text, says) -> None:
+    source.write_text(text, encoding="utf-8")
+
+    refused = runs.call("clusters", "create", "--from", str(source), "--dry-run")
+
+    assert refused.code == ExitCode.BAD_INPUT
+    assert says in refused.err
+
+
+def test_an_api_that_is_away_is_told_with_what_to_do(runs, tmp_path) -> None:
+    config = with_keys(tmp_path / "api.toml")
+    url = "http://127.0.0.1:9"
+
+    refused = runs.call("clusters", "list", "--config", str(config), "--endpoint-url", url)
+
+    assert refused.code == ExitCode.FAILED
+    assert "Start it with: holdfast api --config FILE" in refused.err
+
+
+def test_without_a_key_it_is_told_where_one_comes_from(runs, monkeypatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/missing")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/missing")
+
+    refused = runs.call("clusters", "list")
+
+    assert (refused.code, "--config" in refused.err) == (ExitCode.BAD_INPUT, True)

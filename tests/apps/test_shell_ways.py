@@ -1,0 +1,139 @@
+"""How ``holdfast nodes shell`` gets onto nodes that are not those of Kubernetes."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from written_runs import machine, node
+
+from holdfast.adapters.local.machine import MARK
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.fleet import node_status
+from holdfast.apps.shell.ways import Way, argv, on_slurm
+from holdfast.model.errors import ConfigError
+from holdfast.model.nodes import Phase
+from holdfast.testing.builders import a_node
+
+NODE = node_status(a_node(name="gpu-17"), run="lab", notices=(), incidents=())
+OF_HYPERPOD = "aws:///usw2-az2/sagemaker/cluster/hyperpod-abc123def456-i-0592464924bd45322"
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_slurm_is_asked_while_it_starts_something_there(phase: Phase) -> None:
+    way = on_slurm(replace(NODE, phase=phase))
+
+    assert way is (Way.SRUN if phase is Phase.SCHEDULABLE else Way.SSH)
+
+
+@pytest.mark.parametrize(
+    ("way", "command", "is_terminal", "expected"),
+    [
+        (Way.SSH, (), True, ["ssh", "-t", "gpu-17"]),
+        (Way.SSH, ("ls", "a b; c"), False, ["ssh", "gpu-17", "ls 'a b; c'"]),
+        (
+            Way.SRUN,
+            (),
+            True,
+            ["srun", "--nodelist", "gpu-17", "--nodes=1", "--ntasks=1", "--pty", "bash", "-l"],
+        ),
+        (
+            Way.SRUN,
+            ("ls", "a b"),
+            False,
+            ["srun", "--nodelist", "gpu-17", "--nodes=1", "--ntasks=1", "ls", "a b"],
+        ),
+    ],
+)
+def test_a_program_takes_over(way, command, is_terminal, expected) -> None:
+    assert argv(way, NODE, command, is_terminal=is_terminal) == expected
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "target"),
+    [
+        ("i-0592464924bd45322", "i-0592464924bd45322"),
+        ("aws:///us-east-1a/i-0592464924bd45322", "i-0592464924bd45322"),
+        (OF_HYPERPOD, "sagemaker-cluster:abc123def456_workers-i-0592464924bd45322"),
+    ],
+)
+def test_session_manager_knows_machines_of_ec2_and_of_hyperpod(provider_id, target) -> None:
+    there = replace(NODE, provider_id=provider_id, group="workers")
+
+    plain = argv(Way.SSM, there, (), is_terminal=True)
+    command = argv(Way.SSM, there, ("ls", "a b"), is_terminal=False)
+
+    assert plain == ["aws", "ssm", "start-session", "--target", target]
+    assert command[len(plain) :] == [
+        "--document-name", "AWS-StartInteractiveCommand",
+        "--parameters", '{"command": ["ls \'a b\'"]}',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "told"),
+    [("", "not known"), ("gce://x/y/z", "gce://x/y/z"), (OF_HYPERPOD, "the instance group of")],
+)
+def test_what_session_manager_does_not_know_is_told(provider_id, told) -> None:
+    with pytest.raises(ConfigError, match=told):
+        argv(Way.SSM, replace(NODE, provider_id=provider_id, group=""), (), is_terminal=True)
+
+
+def shell(home: Path, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", "nodes", "shell", *argv],
+        env={**os.environ, "HOLDFAST_HOME": str(home), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+    )
+
+
+def test_on_this_machine_a_command_has_the_environment_of_the_node(runs) -> None:
+    runs.add("train", nodes=(1, 2), ranks=(2, 1))
+
+    done = shell(runs.home, "0", "--", "sh", "-c", f"pwd; echo ${MARK} $HOLDFAST_NODE; exit 9")
+
+    assert done.returncode == 9
+    assert done.stdout.split() == [
+        str(runs.directory("train").node(node(2)).path),
+        machine(2),
+        node(2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "told"),
+    [
+        (("0",), ExitCode.BAD_INPUT, "this is no terminal: give a command, after --"),
+        (("0", "--", "missing-program"), ExitCode.BAD_INPUT, "missing-program is not there"),
+        (("0", "--via", "ssh", "--", "true"), ExitCode.BAD_INPUT, "this one is on this machine"),
+        (("9", "--", "true"), ExitCode.FAILED, "no rank 9 runs"),
+    ],
+)
+def test_what_cannot_be_run_is_told(runs, argv, code, told) -> None:
+    runs.add("train", nodes=(1,), ranks=(1,))
+
+    done = shell(runs.home, *argv)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
+
+
+def test_a_dry_run_shows_the_command_line(runs) -> None:
+    runs.add("train", nodes=(1,), ranks=(1,))
+
+    done = shell(runs.home, "0", "--dry-run", "--", "ls", "a b")
+
+    assert (done.returncode, done.stdout) == (ExitCode.OK, "would run: ls 'a b'\n")
+
+
+def test_a_node_without_power_has_no_shell(runs) -> None:
+    runs.add("train", nodes=(1,), ranks=(1,))
+    runs.directory("train").node(node(1)).processes.unlink()
+
+    assert "has no power" in shell(runs.home, "0", "--", "true").stderr
