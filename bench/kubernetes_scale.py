@@ -134,9 +134,18 @@ class Fleet:
         self._folder = folder
         server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: plane.token)
         self._api = Api(server, user_agent="bench", field_manager="bench")
-        kubectl = [str(provide("kubectl")["kubectl"]), "--kubeconfig", str(plane.kubeconfig())]
-        subprocess.run([*kubectl, "apply", "-f", CRD], check=True, stdout=subprocess.DEVNULL)
+        self.apply(CRD)
         self._api.create("/api/v1/namespaces", {"metadata": {"name": "holdfast"}})
+
+    def apply(self, file: Path) -> None:
+        """Give a file to the API server."""
+        kubectl = [
+            str(provide("kubectl")["kubectl"]),
+            "--kubeconfig",
+            str(self._plane.kubeconfig()),
+        ]
+        applied = [*kubectl, "apply", "--server-side", "--filename", str(file)]
+        subprocess.run(applied, check=True, stdout=subprocess.DEVNULL)
 
     def create(self, names: Sequence[str]) -> None:
         """Make the nodes as their kubelets, agents and an earlier controller leave them."""
@@ -200,7 +209,7 @@ class Fleet:
         ):
             begun = time.perf_counter()
             for name, patch in patches.items():
-                pool.submit(self._write, name, patch)
+                pool.submit(self.fault, name, patch)
             for event in watch:
                 if _is_quarantined(event["object"]):
                     awaited.discard(event["object"]["metadata"]["name"])
@@ -208,11 +217,12 @@ class Fleet:
                     break
             return time.perf_counter() - begun
 
-    def _write(self, name: str, patch: dict[str, Any]) -> None:
+    def fault(self, name: str, patch: dict[str, Any] | None = None) -> None:
+        """Let the agent of a node find a fault, as ``patch`` if that was prepared."""
         try:
-            self._api.patch(f"{NODES_PATH}/{name}", patch)
+            self._api.patch(f"{NODES_PATH}/{name}", patch or self._fault_patch(name))
         except Conflict:  # as agents do
-            self._write(name, self._fault_patch(name))
+            self.fault(name)
 
     def _fault_patch(self, name: str) -> dict[str, Any]:
         """What the agent of a node writes when it finds a fault."""

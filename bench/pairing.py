@@ -57,9 +57,12 @@ def _passes(pair: Pair, culprits: set[str], chance: random.Random) -> bool:
 
 
 def _adaptive(ask: Ask) -> set[str]:
+    """As the controller does it: no more rounds than it takes."""
     tests: list[PairTest] = []
     for _ in range(ROUNDS):
         tests += [PairTest(nodes=pair, passed=ask(pair)) for pair in next_pairs(NODES, tests)]
+        if localize(NODES, tests).is_settled:
+            break
     return set(localize(NODES, tests).bad_nodes)
 
 

@@ -1,4 +1,4 @@
-"""The controller on Slurm: how soon a fault is marked, what many nodes cost, and what idling does.
+"""The controller on Slurm: how soon faults are marked and jobs resumed, what many nodes cost.
 
 Needs Slurm's programs, as ``holdfast.testing.slurm_cluster`` does.
 """
@@ -97,9 +97,16 @@ def _at_work(folder: Path, *, rounds: int, idle_s: float) -> list[Figure]:
             time.sleep(3)
             cpu = _cpu_share(process.pid, idle_s)
             latencies = sorted(_fault_to_fail(slurm, folder) for _ in range(rounds))
+            resumed = [_fault_to_running(slurm, folder) for _ in range(min(rounds, 5))]
     p99 = latencies[min(len(latencies) - 1, int(len(latencies) * 0.99))]
     return [
         Figure(name="Slurm: kernel's line to node failed, p99", value=p99, unit="s", goal=1),
+        Figure(
+            name="Slurm: kernel's line to job running on the spare",
+            value=max(resumed),
+            unit="s",
+            goal=5,
+        ),
         Figure(name="Slurm: controller idle", value=cpu, unit="%", goal=0.5),
     ]
 
@@ -155,10 +162,36 @@ def _fault_to_fail(slurm: SlurmCluster, folder: Path) -> float:
     machine.log(XID)
     slurm.until(lambda: "FAIL" in slurm.state("node1"))
     took = time.monotonic() - began
+    _release(slurm, folder)
+    return took
+
+
+def _fault_to_running(slurm: SlurmCluster, folder: Path) -> float:
+    """Seconds from the line of the kernel until a job of two nodes runs again, on one other.
+
+    Its ranks end at SIGTERM; others have KillWait more.
+    """
+    job = slurm.submit("-N2", "--comment=auto-resume=1", script="srun sleep 600")
+    slurm.until(lambda: f"{job}: attempt 1 runs" in (folder / "log").read_text(encoding="utf-8"))
+    time.sleep(5)  # so long slurmctld takes to save that it runs
+    began = time.monotonic()
+    slurm.machines["node1"].log(XID)
+    slurm.until(lambda: _runs_again(slurm, job))
+    took = time.monotonic() - began
+    slurm.run("scancel", job)
+    _release(slurm, folder)
+    return took
+
+
+def _runs_again(slurm: SlurmCluster, job: str) -> bool:
+    said = slurm.run("squeue", "-h", "-j", job, "-O", "State:|,RestartCnt:|").strip()
+    return said == "RUNNING|1|"
+
+
+def _release(slurm: SlurmCluster, folder: Path) -> None:
     release = ["nodes", "release", "node1", "--state-dir", f"{folder}/state"]
     subprocess.run(
         [sys.executable, "-m", "holdfast", *release],
         env=slurm.environment, check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     slurm.until(lambda: slurm.state("node1") == {"IDLE"}, timedelta(minutes=1))
-    return took

@@ -6,15 +6,39 @@ marked ``gpu`` may still be skipped, because no installation brings a GPU.
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
 
 # No verdict may depend on how busy the machine is.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("calm")
+
+
+TOGETHER = {
+    "tests/kubernetes/test_recovery_killed.py": "minutes, for whoever is free at the end",
+    "tests/kubernetes/": "the control plane",
+    "tests/adapters/host/test_kmsg.py": "the kernel's log",
+    "tests/apps/test_agent.py": "the kernel's log",
+}
+"""Tests that share something of which there is one, by the beginning of their path."""
+
+
+class InFiles(LoadScopeScheduling):
+    """Gives whole files to the processes of ``make test``, and what is ``TOGETHER`` to one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return next((what for start, what in TOGETHER.items() if path.startswith(start)), path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InFiles:
+    return InFiles(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,15 +15,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, get_args, get_type_hints
 
+import job_outcomes
 import reason_tables
+import slurm_outcomes
 
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
+from holdfast.adapters.slurm import traps
 from holdfast.adapters.slurm.agent_settings import AgentSlurm
-from holdfast.apps import agent_config, exit_codes
+from holdfast.apps import agent_config, check_config, exit_codes
 from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
+from holdfast.detectors import thresholds
 from holdfast.detectors.table import detectors
 from holdfast.kit.units import format_duration
 from holdfast.model import events, names
@@ -75,6 +79,32 @@ def agent_config_page() -> Iterator[str]:
     yield from ["", "## Names of detectors", ""]
     yield from _table(
         ("Name", "Reads"), [(f"`{one.name}`", ", ".join(sorted(one.reads))) for one in known]
+    )
+
+
+def check_config_page() -> Iterator[str]:
+    """Every key of the file that the commands of ``holdfast check`` read."""
+    yield from _head("Configuration of checks", check_config)
+    yield "`holdfast check node`, `serve`, `pair` and `pairs` read a TOML file with `--config`."
+    yield ""
+    tables = {"expected": agent_config.ExpectedDevices, "thresholds": thresholds.Thresholds}
+    yield from _knobs(check_config.CheckConfig, without=tables)
+    yield from ["", "## [expected]", "", _prose(agent_config.ExpectedDevices.__doc__), ""]
+    yield from _knobs(agent_config.ExpectedDevices)
+    yield from ["", '## [thresholds."TYPE"]', "", _prose(thresholds.Thresholds.__doc__)]
+    yield "`TYPE` is an instance type such as `p5.48xlarge`, or `default` for all. 0 takes a"
+    yield from ["threshold away.", ""]
+    yield from _knobs(thresholds.Thresholds)
+    yield from ["", "## Delivered thresholds", ""]
+    yield "Their sources are in `holdfast/detectors/thresholds.py`."
+    yield ""
+    rows = [("all", thresholds.ANY_NODE), *thresholds.BY_FAMILY.items()]
+    yield from _table(
+        ("Family", "Thresholds"),
+        [
+            (name, ", ".join(f"`{key} = {value:g}`" for key, value in one.given.items()))
+            for name, one in rows
+        ],
     )
 
 
@@ -165,6 +195,21 @@ def names_page() -> Iterator[str]:
         yield from _table(("Name", "Value"), [(f"`{one.name}`", f"`{one.value}`") for one in kind])
 
 
+def slurm_doctor_page() -> Iterator[str]:
+    """Every trap of a Slurm cluster."""
+    yield from [
+        "# Traps of a Slurm cluster",
+        "",
+        NOTE.format("holdfast/adapters/slurm/traps.py"),
+        "",
+    ]
+    yield "`holdfast slurm doctor` tells which of these a cluster is in, with what it found. It"
+    yield "exits with 1 if there is an error among them, with `--strict` also for warnings."
+    yield from ["", *_enum_table(traps.Severity), "", "## Traps", ""]
+    rows = [(f"`{one.name}`", one.severity, one.why, one.change) for one in traps.TRAPS]
+    yield from _table(("Trap", "Severity", "Why auto-resume would fail", "Change"), rows)
+
+
 def reasons_page() -> Iterator[str]:
     """Every reason, and what leads to it."""
     yield from ["# Reasons", "", NOTE.format("holdfast/detectors and holdfast/model/names.py"), ""]
@@ -186,16 +231,44 @@ def reasons_page() -> Iterator[str]:
     yield from _table(reason_tables.STATE_TITLES, reason_tables.state_rows())
 
 
+def job_outcomes_page() -> Iterator[str]:
+    """What becomes of jobs on Kubernetes."""
+    yield from ["# What becomes of a job on Kubernetes", ""]
+    yield from [NOTE.format("tests/kubernetes/job_outcomes.json"), ""]
+    yield "Each line was played with the kind's own operator, the scheduler and the controller; a"
+    yield "test plays it again and compares. `JobWaiting` is left out where a spare node was there,"
+    yield "and where controllers are killed, causes and Events are not compared: what a killed one"
+    yield "meant to tell may be missing. Jobs may restart twice for"
+    yield from ["their nodes and three times for themselves where nothing else is said.", ""]
+    yield from _table(job_outcomes.TITLES, job_outcomes.rows())
+
+
+def slurm_outcomes_page() -> Iterator[str]:
+    """What becomes of nodes and jobs on Slurm."""
+    yield from ["# What becomes of a node and its job on Slurm", ""]
+    yield from [NOTE.format("tests/slurm/slurm_outcomes.json"), ""]
+    yield "Each line was played on a real Slurm of these versions, with agents and a controller;"
+    yield "tests play it again and compare. `Restarts` is Slurm's count, an attempt one run of the"
+    yield "job as Holdfast counts them. Where the state was looked at before the repair of the node"
+    yield "had ended, its reason says what is done with it. A node that vanished is `NodeLost` or"
+    yield from ["`NodeSilent`, by whoever noticed first; here both are the first.", ""]
+    yield from _table(slurm_outcomes.TITLES, slurm_outcomes.rows())
+
+
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
     "agent-config.md": agent_config_page,
     "controller-config.md": controller_config_page,
+    "check-config.md": check_config_page,
     "providers.md": providers_page,
     "exit-codes.md": exit_codes_page,
     "events.md": events_page,
     "names.md": names_page,
     "reasons.md": reasons_page,
+    "job-outcomes.md": job_outcomes_page,
+    "slurm-doctor.md": slurm_doctor_page,
+    "slurm-outcomes.md": slurm_outcomes_page,
 }
 
 

@@ -55,9 +55,9 @@ def test_the_agent_with_every_detector_loads_nothing_heavy() -> None:
     assert loaded_heavy(modules) == set()
 
 
-@pytest.mark.parametrize("process", ["agent", "_node"])
+@pytest.mark.parametrize("process", ["agent", "_node", "slurm supervise"])
 def test_a_light_process_starts_without_anything_heavy(process: str) -> None:
-    modules = loaded_by(START, process, "--help")
+    modules = loaded_by(START, *process.split(), "--help")
 
     assert "argparse" in modules
     assert loaded_heavy(modules) == set()

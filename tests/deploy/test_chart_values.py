@@ -259,6 +259,37 @@ def test_rights_over_machines_come_with_their_provider_alone(
     assert {one for some in granted for one in some} == resources
 
 
+def granted(helm: Helm, *given: str) -> set[tuple[str, str, tuple[str, ...]]]:
+    """What of pods and of ConfigMaps anywhere the controller may do."""
+    found = helm.objects(given=given)
+    return {
+        (resource, verb, tuple(rule.get("resourceNames", ())))
+        for rule in named(found, "ClusterRole", "holdfast-controller")["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if resource in ("configmaps", "pods/log", "pods/exec")
+    }
+
+
+def test_what_is_within_jobs_is_open_only_to_a_controller_that_has_to_see_it(helm: Helm) -> None:
+    logs, maps = ("pods/log", "get", ()), ("configmaps", "get", ("log-monitoring",))
+    commands = {("pods/exec", "get", ()), ("pods/exec", "create", ())}
+    stacks = {*commands, ("configmaps", "create", ())}
+
+    assert granted(helm) == {logs, maps}
+    assert granted(helm, "controller.rulesConfigMaps=[]") == {logs}
+    assert granted(helm, "controller.config.kubernetes.capture_stacks=true") == {
+        logs,
+        maps,
+        *stacks,
+    }
+    assert granted(helm, "controller.config.kubernetes.read_heartbeats=true") == {
+        logs,
+        maps,
+        *commands,
+    }
+
+
 def test_a_single_controller_can_be_evicted(helm: Helm) -> None:
     kinds = [one["kind"] for one in helm.objects(given=["controller.replicas=1"])]
 

@@ -1,13 +1,14 @@
 """What a controller may do on a real API server with its account, and what not."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from installation import NODES, Installation
 
 from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import Forbidden
+from holdfast.adapters.kubernetes.api_errors import ApiError, Forbidden
 from holdfast.model.names import RECORD, Labels
 from holdfast.testing.control_plane import Refused
 
@@ -98,6 +99,22 @@ def test_a_controller_suspends_jobs_and_says_that_they_failed(
 
     assert controller.get(f"{jobs}/train")["spec"]["suspend"] is True
     assert "train" in [one["metadata"]["name"] for one in controller.list("/apis/batch/v1/jobs")]
+
+
+def test_a_controller_reads_logs_and_the_rules_for_them_and_runs_nothing_in_pods(
+    controller: Api, installation: Installation
+) -> None:
+    default = "/api/v1/namespaces/default"
+    installation.plane.request("POST", f"{default}/pods", pod("talks"))
+    rules = made("ConfigMap", "log-monitoring", data={"log-monitoring": "[]"})
+    installation.plane.request("POST", f"{default}/configmaps", rules)
+
+    assert controller.get(f"{default}/configmaps/log-monitoring")["data"] == rules["data"]
+    with pytest.raises(ApiError) as no_kubelet:
+        controller.opened(f"{default}/pods/talks/log", {}, timedelta(seconds=1))
+    assert not isinstance(no_kubelet.value, Forbidden)
+    with pytest.raises(Forbidden):
+        controller.get(f"{default}/pods/talks/exec", {"command": "true", "stdout": "true"})
 
 
 @pytest.mark.parametrize("namespace", ["holdfast", "kube-node-lease"])

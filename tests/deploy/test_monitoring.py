@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,11 +14,12 @@ import yaml
 from chart import DEPLOY
 
 from holdfast.adapters.telemetry.metrics import AgentMetrics
+from holdfast.apps.controller.job_metrics import JobMetrics
 from holdfast.apps.controller.metrics import ControllerMetrics
 from holdfast.model.events import RepairPostponed
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Phase
-from holdfast.testing.fakes import FakeLeadership
+from holdfast.testing.fakes import FakeClock, FakeLeadership
 from tools.control_plane import CannotBuild, provide
 
 ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
@@ -38,7 +40,8 @@ def promtool() -> Path:
 def exported() -> str:
     """The metrics of an agent and of a controller."""
     controller = ControllerMetrics("training", FakeLeadership(asked=1), ())
-    return AgentMetrics("node-a", list(Reason)).text() + controller.text(())
+    jobs = JobMetrics(FakeLeadership(asked=1), FakeClock())
+    return AgentMetrics("node-a", list(Reason)).text() + controller.text(tuple(jobs.families()))
 
 
 def metrics_in(expression: str) -> set[str]:
@@ -91,6 +94,19 @@ def test_a_dashboard_asks_for_metrics_that_there_are(dashboard: Path) -> None:
     numbers = [panel["id"] for panel in content["panels"]]
     assert len(numbers) == len(set(numbers))
     assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
+
+
+def test_the_dashboards_are_what_their_description_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/render_dashboards.py", "--check"],
+        cwd=DEPLOY.parent,
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert {path.stem for path in DASHBOARDS} == {"cluster", "nodes", "jobs"}
 
 
 def test_alerts_ask_for_metrics_that_there_are() -> None:

@@ -1,0 +1,338 @@
+"""The console in a real browser over 5,000 nodes, of which 200 change each second.
+
+The server is a process of its own. Its nodes are made up; all from there to the page is the real
+thing. How soon a fault is seen is measured with a real run on this machine.
+
+    python -m bench console
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from playwright.sync_api import Page, sync_playwright
+from starlette.applications import Starlette
+
+from bench.agent import resident_mib
+from bench.figure import Figure
+from holdfast.adapters.local.faults import XID_TEXTS, write_kernel_line, xid_line
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.store import LocalStore
+from holdfast.api.console import Console
+from holdfast.api.console_live import Live
+from holdfast.api.console_sessions import Sessions
+from holdfast.api.console_source import Json, NothingThere, Tables, Wish
+from holdfast.api.identity import Key
+from holdfast.apps.api.console import Seen, SeenFleet, tables_of
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.fleet import NodeStatus
+from holdfast.model.jobs import JobPhase
+from holdfast.model.nodes import Phase
+
+BY_NAME_ONLY = True  # it needs Chromium
+
+NODES = 5000
+GROUPS = 10
+CHANGES_PER_S = 200
+WATCHED_S = 15.0
+PAINTS = 5
+FAULTS = 8
+TOKEN = "bench " * 4
+RUN = "bench"
+
+_PAINTED = """
+window.painted = new Promise((done) => {
+  const look = () => {
+    const said = [...document.querySelectorAll(".shown")].at(-1)?.textContent ?? "";
+    if (said.replace(/\\D/g, "") !== "%d") return requestAnimationFrame(look);
+    requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())));
+  };
+  requestAnimationFrame(look);
+});
+"""
+_WATCH = """
+window.tasks = [];
+window.frames = [];
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.tasks.push(one.duration);
+}).observe({ type: "longtask" });
+let before = performance.now();
+const frame = (now) => {
+  window.frames.push(now - before);
+  before = now;
+  requestAnimationFrame(frame);
+};
+requestAnimationFrame(frame);
+"""
+_SEEN = """
+(name) => new Promise((done) => {
+  const look = () => document.querySelector(".urgent").textContent.includes(name)
+    ? done(Date.now()) : requestAnimationFrame(look);
+  look();
+})
+"""
+
+
+def run() -> list[Figure]:
+    """Open pages, watch one, break nodes."""
+    with sync_playwright() as playwright:
+        found = shutil.which("chromium")
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=found, args=flags)
+        with closing(browser):
+            return [*_at_scale(browser), *_faults(browser)]
+
+
+def _at_scale(browser: Any) -> Iterator[Figure]:
+    with _made_console() as (url, process):
+        paints = []
+        for _ in range(PAINTS):
+            page = _entered(browser, url, TOKEN)
+            page.add_init_script(_PAINTED % NODES)
+            page.reload()
+            paints.append(page.evaluate("window.painted") / 1000)
+            page.context.close()
+        page = _entered(browser, url, TOKEN)
+        page.evaluate(_WATCH)
+        time.sleep(WATCHED_S)
+        frames = sorted(page.evaluate("window.frames"))
+        tasks = page.evaluate("window.tasks")
+        yield Figure(
+            name=f"first paint of {NODES:,} nodes, worst of {PAINTS}",
+            value=max(paints),
+            unit="s",
+            goal=1,
+        )
+        yield Figure(
+            name=f"frame while {CHANGES_PER_S} changes/s arrive, p99",
+            value=frames[int(len(frames) * 0.99)],
+            unit="ms",
+            goal=50,
+        )
+        yield Figure(
+            name="longest task of the page meanwhile",
+            value=max(tasks, default=0),
+            unit="ms",
+            goal=100,
+        )
+        yield Figure(
+            name=f"memory of the server, {NODES:,} nodes",
+            value=resident_mib(process.pid),
+            unit="MiB",
+            goal=150,
+        )
+        page.context.close()
+
+
+def _faults(browser: Any) -> Iterator[Figure]:
+    """How soon the page of a real run shows a fault of a node."""
+    with _real_console() as (url, token, run):
+        page = _entered(browser, url, token)
+        seconds = []
+        for _ in range(FAULTS):
+            name = _running_node(run)
+            line = xid_line(74, "0000:b9:00", XID_TEXTS[74])
+            written_at = time.time()
+            write_kernel_line(
+                run.node(name), line, now=datetime.now(UTC), since_boot=timedelta(seconds=9)
+            )
+            seen_at = page.evaluate(_SEEN, name.removeprefix("hyperpod-")) / 1000
+            seconds.append(seen_at - written_at)
+        page.context.close()
+        yield Figure(
+            name=f"fault of a node to its sight on the page, worst of {FAULTS}",
+            value=max(seconds),
+            unit="s",
+            goal=1,
+        )
+
+
+def _entered(browser: Any, url: str, token: str) -> Page:
+    page: Page = browser.new_context(viewport={"width": 1600, "height": 1000}).new_page()
+    page.goto(url)
+    page.get_by_label("Token").fill(token)
+    page.keyboard.press("Enter")
+    page.get_by_text("Live", exact=True).wait_for()
+    return page
+
+
+@contextmanager
+def _made_console() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    argv = [sys.executable, "-m", "bench.console", "serve"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/", process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _real_console() -> Iterator[tuple[str, str, RunDir]]:
+    """The console of a run on one node with two spares, whose machines boot in two seconds."""
+    with tempfile.TemporaryDirectory() as home:
+        own = [sys.executable, "-m", "holdfast"]
+        environment = {**os.environ, "HOLDFAST_HOME": home}
+        config, keys = Path(home, "config.toml"), Path(home, "api.toml")
+        config.write_text('[machines]\nboot_time = "2s"\n', encoding="utf-8")
+        made = subprocess.run(
+            [*own, "api", "--new-key", "view"], check=True, capture_output=True, text=True
+        )
+        keys.write_text(made.stdout, encoding="utf-8")
+        job = [
+            "--config",
+            str(config),
+            "--max-retries",
+            "1000",
+            "--spares",
+            "2",
+            "--",
+            "sleep",
+            "600",
+        ]
+        with (
+            subprocess.Popen(
+                [*own, "run", "--name", RUN, *job], env=environment, stdout=subprocess.DEVNULL
+            ) as run,
+            subprocess.Popen(
+                [*own, "api", "--config", str(keys), "--listen", "0"],
+                env=environment,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as api,
+        ):
+            try:
+                assert api.stderr is not None
+                url = next(line.split()[-1] for line in api.stderr if "the console is at" in line)
+                token = tomllib.loads(made.stdout)["keys"][0]["token"]
+                yield url, token, RunDir(Path(home, "runs", RUN))
+            finally:
+                api.terminate()
+                run.terminate()
+
+
+def _running_node(run: RunDir) -> str:
+    """The node of a job that runs, once all nodes are well again."""
+    while True:
+        time.sleep(0.1)
+        if not run.state.exists():
+            continue
+        with closing(LocalStore(run.state)) as store:
+            jobs = store.jobs()
+            phases = {record.phase for _, _, record in store.nodes().values()}
+            if RUN in jobs and phases == {Phase.SCHEDULABLE}:
+                record = jobs[RUN][1]
+                if record.phase is JobPhase.RUNNING:
+                    return record.placement[0]
+
+
+class MadeSource:
+    """A ``Source``: nodes of ten groups that nobody has, of which 200 change each second."""
+
+    pause_s = 0.2
+
+    def __init__(self) -> None:
+        now = datetime.now(UTC)
+        self._nodes = [_made(number, now) for number in range(NODES)]
+        self._changed_at = time.monotonic()
+        self._chance = random.Random(1)
+
+    def look(self) -> Tables:
+        """See ``Source.look``."""
+        now = datetime.now(UTC)
+        due = round((time.monotonic() - self._changed_at) * CHANGES_PER_S)
+        self._changed_at += due / CHANGES_PER_S
+        for place in self._chance.sample(range(NODES), min(due, NODES)):
+            phase = self._chance.choices(list(Phase), [1, 1, 60, 1, 1, 1, 1])[0]
+            self._nodes[place] = replace(self._nodes[place], phase=phase, phase_since=now)
+        fleet = SeenFleet(
+            row={"name": "made", "is_active": True},
+            is_active=True,
+            nodes=self._nodes,
+            incidents=(),
+        )
+        return tables_of(Seen(fleets=[fleet]))
+
+    def node(self, fleet: str, name: str) -> Json:
+        """See ``Source.node``."""
+        raise NothingThere(f"{fleet} {name}")
+
+    def job(self, name: str) -> Json:
+        """See ``Source.job``."""
+        raise NothingThere(name)
+
+    def goodput(self) -> Json:
+        """See ``Source.goodput``."""
+        return {"jobs": [], "causes": []}
+
+    def ask(self, wish: Wish, person: str) -> str:
+        """See ``Source.ask``."""
+        raise NothingThere(f"{wish.node} {person}")
+
+
+def _made(number: int, now: datetime) -> NodeStatus:
+    return NodeStatus(
+        run="made",
+        is_active=True,
+        name=f"hyperpod-i-{number:017x}",
+        provider_id=f"aws:///usw2-az1/i-{number:017x}",
+        boot_id="",
+        phase=Phase.SCHEDULABLE,
+        phase_since=now,
+        health_status=None,
+        deep_check_status=None,
+        job="",
+        rank=None,
+        powered_on=None,
+        heartbeat_at=now,
+        replaces="",
+        held="",
+        course=None,
+        request=None,
+        conditions={},
+        faults=(),
+        notices=(),
+        history=(),
+        checks=(),
+        incidents=(),
+        group=f"workers-{number % GROUPS}",
+        instance_type="p5.48xlarge",
+        created_at=now,
+    )
+
+
+def _serve() -> None:
+    """Until the process is ended."""
+    clock, source = SystemClock(), MadeSource()
+    key = Key(access_key_id="A" * 20, secret_access_key="b" * 20, token=TOKEN.strip())
+    live = Live(source, clock, lambda error: sys.exit(repr(error)))
+    console = Console(source, Sessions([key], clock), live)
+    server = uvicorn.Server(
+        uvicorn.Config(Starlette(routes=console.routes()), port=0, log_level="error")
+    )
+    live.is_ending = lambda: server.should_exit
+    threading.Thread(target=_tell_port, args=(server,), daemon=True).start()
+    server.run()
+
+
+def _tell_port(server: uvicorn.Server) -> None:
+    while not server.started:
+        time.sleep(0.01)
+    print(server.servers[0].sockets[0].getsockname()[1], flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
