@@ -1,3 +1,4 @@
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -23,8 +24,12 @@ def moto() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cloud(moto: str) -> Iterator[Cloud]:
+    """An AWS of each file's own: all servers of moto in a process share one, and any resets it."""
+    request = urllib.request.Request(f"{moto}/moto-api/reset", method="POST")  # noqa: S310
+    with urllib.request.urlopen(request):  # noqa: S310
+        pass
     with pytest.MonkeyPatch.context() as patch:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
