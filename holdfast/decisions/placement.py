@@ -51,7 +51,8 @@ def room(
     at_hand = in_the_end = 0
     for name, ranks in (job.rooms or {}).items():
         node = nodes.get(name)
-        if node is None or usable((replace(node, running_jobs=()),), "", policy, now):
+        is_free = node is None or usable((replace(node, running_jobs=()),), "", policy, now)
+        if is_free and name not in job.away:
             at_hand += ranks
         if node is None or not _stays_away(node, policy):
             in_the_end += ranks

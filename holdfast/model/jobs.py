@@ -224,5 +224,8 @@ class JobView:
     """Nodes that the scheduler could choose once they are in service, and how many ranks each has
     room for; None unless the job waits and a scheduler places it."""
 
+    away: frozenset[str] = frozenset()
+    """Those of ``rooms`` on which the scheduler places nothing at present."""
+
     is_stop_seen: bool = True
     """Whether nothing launches ranks of an attempt any more that was asked to stop."""

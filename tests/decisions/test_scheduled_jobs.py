@@ -270,13 +270,16 @@ def test_nothing_is_retried_before_the_stop_was_seen() -> None:
 @given(
     rooms=st.dictionaries(st.sampled_from(["node-1", "node-2", "node-3"]), st.integers(0, 4)),
     phases=st.lists(st.sampled_from(Phase), min_size=3, max_size=3),
+    away=st.frozensets(st.sampled_from(["node-1", "node-2", "node-3"])),
     waited=st.timedeltas(timedelta(0), timedelta(hours=4)),
 )
-def test_a_job_waits_only_for_room_that_a_repair_makes(rooms, phases, waited) -> None:
+def test_a_job_waits_only_for_room_that_comes_back(rooms, phases, away, waited) -> None:
     nodes = by_name(*(a_node(phase, name=f"node-{n}") for n, phase in enumerate(phases, 1)))
-    job = waiting(rooms=rooms, record={"phase_since": NOW - waited})
+    job = waiting(rooms=rooms, away=away, record={"phase_since": NOW - waited})
     at_hand = sum(
-        ranks for name, ranks in rooms.items() if nodes[name].record.phase is Phase.SCHEDULABLE
+        ranks
+        for name, ranks in rooms.items()
+        if nodes[name].record.phase is Phase.SCHEDULABLE and name not in away
     )
     is_worth_it = at_hand < 2 <= sum(rooms.values()) and waited < POLICY.job.wait_for_nodes
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from slurm_fleet_at_work import stays
+from slurm_fleet_at_work import on_both_versions, stays
 
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_views import HOLD, NodeState
@@ -88,7 +88,8 @@ class Port:
 
 
 @pytest.fixture
-def port(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Port]:
+def port(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Port]:
+    monkeypatch.setenv("PATH", slurm.environment["PATH"])
     port = Port(slurm, tmp_path)
     yield port
     port.store.close()
@@ -175,3 +176,44 @@ def test_who_wants_no_resume_any_more_gets_the_job_back(port: Port) -> None:
     assert "No reservations" in port.slurm.run("scontrol", "show", "reservation")
     with pytest.raises(BackendError, match=f"there is no job/{port.job} any more"):
         port.jobs.stop(f"job/{port.job}")
+
+
+def drain(port: Port, *nodes: str) -> None:
+    for node in nodes:
+        port.slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+
+
+@on_both_versions
+def test_a_job_is_not_left_to_wait_in_a_reservation_that_is_too_small(port: Port) -> None:
+    port.stop()
+    port.until(lambda one: one.is_stop_seen and not one.ranks)
+    port.put(JobPhase.WAITING)
+    assert port.view().away == frozenset()
+    drain(port, "node1", "node3", "node4")
+
+    assert (port.view().rooms, port.view().away) == ({"node1": 1, "node2": 1}, {"node1"})
+    port.put(JobPhase.STARTING, attempt=2, placement=())
+    port.jobs.launch(f"job/{port.job}")
+    assert "HOLDFAST" not in port.slurm.run("scontrol", "show", "reservation")
+    port.slurm.until(lambda: port.found[2] < datetime.now(UTC))
+    assert port.found[0] == "PENDING"
+
+    port.slurm.run("scontrol", "update", "nodename=node4", "state=resume")
+    port.until(lambda one: len(one.ranks) == 2)
+    assert {one.node for one in port.view().ranks} == {"node2", "node4"}
+
+
+@on_both_versions
+def test_a_job_that_waits_for_slurm_is_given_another_node_for_one_that_fails(port: Port) -> None:
+    port.stop()
+    port.until(lambda one: one.is_stop_seen and not one.ranks)
+    port.put(JobPhase.STARTING, attempt=2, placement=())
+    port.jobs.launch(f"job/{port.job}")
+    drain(port, "node1", "node3")
+
+    def started(one: JobView) -> bool:
+        port.jobs.launch(f"job/{port.job}")
+        return len(one.ranks) == 2
+
+    port.until(started)
+    assert {one.node for one in port.view().ranks} == {"node2", "node4"}

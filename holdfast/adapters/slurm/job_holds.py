@@ -40,7 +40,7 @@ class JobHolds:
         """Keep its good nodes, requeue it, and keep it from starting."""
         job = case.job
         if job.has_nodes and job.restarts <= case.run.restarts:
-            self._reserve(case)
+            self._reserve(case, is_to_start=False)
             self._slurm.stop_job(job.id)
         if not job.is_over:
             self._delay(case)
@@ -58,16 +58,25 @@ class JobHolds:
             self.stop(case)
 
     def let_start(self, case: Case) -> None:
-        """Let a job start in two seconds, on nodes that are kept for it."""
+        """Let a job start in two seconds, on nodes that are kept for it.
+
+        While it waits for Slurm all the same, others are kept for it if need be.
+        """
         job = case.job
         is_parked = job.why == NOT_LAUNCHED
-        if job.state not in WAITING or (_is_let_go(job, self._clock.now()) and not is_parked):
+        is_let_go = _is_let_go(job, self._clock.now()) and not is_parked
+        if job.state not in WAITING or (
+            is_let_go and not self.is_due(f"keeping nodes for {PREFIX}{job.id}")
+        ):
             return
         if is_parked:
             self._slurm.release_job(job.id)
-        name = self._reserve(case)
-        changes = [f"reservationname={name}"] if name else []
-        self._slurm.update_job(job.id, SOON, *changes)
+        name = self._reserve(case, is_to_start=True)
+        changes = [] if is_let_go else [SOON]
+        if name and name != job.reservation:
+            changes.append(f"reservationname={name}")
+        if changes:
+            self._slurm.update_job(job.id, *changes)
 
     def attempt(self, what: str, act: Callable[[], object]) -> None:
         """Do something; what fails is told, and done again later."""
@@ -94,10 +103,10 @@ class JobHolds:
             changes.append(f"comment={changed(job.comment, {Key.ASK: None})}")
         self._slurm.update_job(job.id, *changes)
 
-    def _reserve(self, case: Case) -> str:
+    def _reserve(self, case: Case, *, is_to_start: bool) -> str:
         """The name of its reservation; without one, other jobs may take its nodes meanwhile."""
         try:
-            return self._reservations.make(case.job, case.names)
+            return self._reservations.make(case.job, case.names, is_to_start=is_to_start)
         except BackendError as error:
             what = f"reserving nodes for {PREFIX}{case.job.id}"
             self._events.emit(CallFailed(what=what, error=str(error)))

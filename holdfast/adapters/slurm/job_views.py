@@ -68,7 +68,11 @@ class NodeState:
     @property
     def is_good(self) -> bool:
         """Whether jobs may be placed there, for all that Slurm knows."""
-        return self.facts is not None and self.facts.is_heard and not self.facts.is_closed
+        facts, record = self.facts, self.record
+        if facts is None or facts.is_closed:
+            return False
+        is_in_service = record is None or record.phase is Phase.SCHEDULABLE
+        return facts.is_heard or (facts.wakes and is_in_service)
 
     @property
     def counts(self) -> bool:
@@ -150,9 +154,19 @@ def run_of(
 
 
 def job_view(
-    case: Case, terms: Terms, rooms: Mapping[str, int] | None, step: int | None, now: datetime
+    case: Case, terms: Terms, rooms: Mapping[str, bool] | None, step: int | None, now: datetime
 ) -> JobView:
-    """A job as the core sees it; for ``rooms`` and ``step`` see ``JobView``."""
+    """A job as the core sees it.
+
+    Args:
+        case: what is known of it.
+        terms: what holds for all jobs.
+        rooms: nodes that it could get, and whether Slurm places jobs there now; None unless it
+            waits.
+        step: see ``JobView``.
+        now: the present time.
+
+    """
     job, wish, record = case.job, case.wish, case.run.record
     spec = JobSpec(
         name=f"{PREFIX}{job.id}",
@@ -170,7 +184,8 @@ def job_view(
             record=record,
             ranks=held_ranks(case, terms, now),
             ending=_ending(job),
-            rooms=rooms,
+            rooms=None if rooms is None else dict.fromkeys(rooms, 1),
+            away=frozenset(name for name, is_good in (rooms or {}).items() if not is_good),
             is_stop_seen=job.state in WAITING or (job.is_over and not is_revived),
             step=step,
         )

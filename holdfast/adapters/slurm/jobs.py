@@ -196,11 +196,12 @@ class SlurmJobs:
         rooms = self._rooms(case) if is_waiting else None
         return job_view(case, self._terms(), rooms, self._watch.step(case.wish.checkpoint), now)
 
-    def _rooms(self, case: Case) -> Mapping[str, int]:
-        """Its own nodes, the spare ones and the idle ones."""
+    def _rooms(self, case: Case) -> Mapping[str, bool]:
+        """Its own nodes, the spare ones and the idle ones; see ``job_view``."""
         job = case.job
         mine = (*case.names, *self._reservations.of(job.id))
-        return dict.fromkeys((*mine, *self._reservations.free(job.partition)), 1)
+        names = dict.fromkeys((*mine, *self._reservations.free(job.partition)))
+        return {name: self._around.nodes.node_state(name).is_good for name in names}
 
     def _terms(self) -> Terms:
         said = self._config.get("KillWait", "").split()

@@ -56,15 +56,17 @@ class Reservations:
         spares = [name for name in self._spare_nodes(partition) if self._is_good(name)]
         return (*spares, *self._idle(partition))
 
-    def make(self, job: BatchJob, had: Iterable[str]) -> str:
+    def make(self, job: BatchJob, had: Iterable[str], *, is_to_start: bool) -> str:
         """Keep nodes for a job that is resumed.
 
         Args:
             job: which.
             had: the nodes that it had; it gets those again that are good.
+            is_to_start: whether it is to start in the reservation. Slurm would have it wait there
+                for ever if the nodes are too few: it is then given none.
 
         Returns:
-            The name of the reservation; empty if no node is good.
+            The name of the reservation; empty if there is none.
 
         """
         name, needed = JOB + job.id, max(job.wants, len(job.nodes))
@@ -73,6 +75,10 @@ class Reservations:
         if len(chosen) < needed and not job.pinned:
             more = (node for node in self.free(job.partition) if node not in chosen)
             chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
+        if is_to_start and len(chosen) < needed:
+            if name in self._all:
+                self.end(job.id, job)
+            return ""
         if not chosen:
             return ""
         if name not in self._all:

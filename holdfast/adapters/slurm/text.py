@@ -20,9 +20,9 @@ _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 _CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
 _IDLE: Final = frozenset(("IDLE",))
 _DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
-_ASLEEP: Final = frozenset(
-    ("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "POWER_UP", "POWERING_UP")
-)
+_FALLING_ASLEEP: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
+_WAKING: Final = frozenset(("POWERED_DOWN", "POWER_UP", "POWERING_UP"))
+_ASLEEP: Final = _FALLING_ASLEEP | _WAKING
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class NodeFacts:
     def is_idle(self) -> bool:
         """Whether Slurm calls it idle, and nothing else."""
         return self.state == _IDLE
+
+    @property
+    def wakes(self) -> bool:
+        """Whether Slurm's power saving has switched it off, and switches it on for a job."""
+        return bool(self.state & _WAKING) and not self.state & _FALLING_ASLEEP
 
     @property
     def is_asleep(self) -> bool:
