@@ -19,6 +19,9 @@ LIGHT: Final = {
 
 _COMMANDS: Final = "holdfast.apps.cli.main"
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_EXTRAS: Final = {"yaml": "kubernetes"}
+"""Packages that whole rooms are built on, so that no place of use can tell of them, and the extra
+that installs each."""
 
 
 def main() -> None:
@@ -65,6 +68,9 @@ def _answer(error: Exception) -> int:
             is_full = error.errno in _NO_SPACE
             code = ExitCode.BAD_INPUT if is_full else ExitCode.FAILED
             return _say([f"{error.strerror or error}{where}"], code)
+        case ModuleNotFoundError(name=name) if name in _EXTRAS:
+            lacks = f"this needs {name}, which is not installed"
+            return _say([f"{lacks}: pip install 'holdfast[{_EXTRAS[name]}]'"], ExitCode.BAD_INPUT)
     return _say(
         [
             f"internal error: {type(error).__name__}: {error}",

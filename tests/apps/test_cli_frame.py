@@ -193,6 +193,16 @@ def test_the_exit_code_is_what_the_process_returns(process: Process) -> None:
             "holdfast: No space left on device\n",
         ),
         ("OSError(errno.EDQUOT, 'Quota exceeded')", ExitCode.BAD_INPUT, "holdfast: Quota exceed"),
+        (
+            "ModuleNotFoundError('no', name='yaml')",
+            ExitCode.BAD_INPUT,
+            "holdfast: this needs yaml, which is not installed: pip install 'holdfast[kubernetes]'",
+        ),
+        (
+            "ModuleNotFoundError('no x', name='holdfast.x')",
+            ExitCode.INTERNAL_ERROR,
+            "holdfast: internal error: ModuleNotFoundError: no x",
+        ),
         ("BrokenPipeError()", ExitCode.FAILED, ""),
         ("KeyboardInterrupt()", ExitCode.INTERRUPTED, ""),
         ("ValueError('oops')", ExitCode.INTERNAL_ERROR, "holdfast: internal error: ValueError: oo"),
@@ -210,6 +220,38 @@ def test_each_error_is_put_into_words_and_has_its_exit_code(
     told = capsys.readouterr().err
     assert told.startswith(message) if message else told == ""
     assert "Traceback" not in told
+
+
+def without_yaml(environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
+    """``holdfast`` as ``make demo`` has installed it: without the packages of Kubernetes."""
+    show = "import sys; sys.modules['yaml'] = None; from holdfast.apps.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", show, *argv],
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.parametrize(
+    "argv", [("nodes", "list", "--platform", "kubernetes"), ("hyperpod", "--help")], ids=" ".join
+)
+def test_what_kubernetes_needs_is_told_where_it_is_not_installed(argv: tuple[str, ...]) -> None:
+    ended = without_yaml({}, *argv)
+
+    assert (ended.returncode, ended.stdout) == (ExitCode.BAD_INPUT, "")
+    assert ended.stderr == (
+        "holdfast: this needs yaml, which is not installed: pip install 'holdfast[kubernetes]'\n"
+    )
+
+
+def test_completion_says_nothing_of_what_is_not_installed() -> None:
+    words = {"COMP_WORDS": "holdfast nodes describe --context x ", "COMP_CWORD": "5"}
+
+    ended = without_yaml({"_HOLDFAST_COMPLETE": "bash_complete", **words})
+
+    assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (ExitCode.OK, "", "")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def _completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
     ) -> list[CompletionItem]:
         try:
             found = [name for name in read(dict(context.params)) if name.startswith(incomplete)]
-        except (HoldfastError, click.ClickException, OSError):
+        except (HoldfastError, click.ClickException, OSError, ModuleNotFoundError):
             return []
         return [CompletionItem(name) for name in found]
 
