@@ -25,8 +25,6 @@ _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
 
 _AUTOMATIC: Final = "Automatic"
 
-_STEADY: Final = (ClusterStatus.IN_SERVICE, ClusterStatus.FAILED)
-
 
 def create_cluster(call: Call) -> Json:
     """See ``CreateCluster``."""

@@ -64,7 +64,7 @@ def _asked(call: Call, verb: Verb) -> Json:
     cluster = call.cluster()
     nodes = cluster.nodes()
     by_id = {one.instance_id: one.name for one in nodes}
-    by_name = {one.name: one.name for one in nodes}
+    by_name = {name: one.name for one in nodes for name in (one.name, one.known_as)}
     done, refused = _each(call, cluster, verb, {one: by_id.get(one) for one in ids})
     named, unnamed = _each(call, cluster, verb, {one: by_name.get(one) for one in names})
     return {

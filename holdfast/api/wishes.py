@@ -67,6 +67,9 @@ def _objections_to(group: Json) -> Iterator[str]:
         yield "LifeCycleConfig needs SourceS3Uri and OnCreate"
     if "OnInitComplete" in scripts:
         yield "LifeCycleConfig.OnInitComplete is not offered here"
+    for name in ("SourceS3Uri", "OnCreate"):
+        if not scripts.get(name, "").isprintable():
+            yield f"LifeCycleConfig.{name} has characters that no name of a file should have"
     entry = scripts.get("OnCreate", "")
     if entry.startswith("/") or ".." in entry.split("/"):
         yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"

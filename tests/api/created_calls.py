@@ -17,6 +17,7 @@ from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import MachineState, NodeHealth
+from holdfast.model.requests import Verb
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
 ROLE = "arn:aws:iam::123456789012:role/nodes"
@@ -50,6 +51,7 @@ class FakeNodes:
     looked_after: bool = False
     sick: dict[str, NodeHealth] = field(default_factory=dict)
     renewed: list[str] = field(default_factory=list)
+    asked: list[tuple[str, Verb]] = field(default_factory=list)
 
     def health(self, cluster):
         if not self.looked_after:
@@ -79,6 +81,7 @@ class FakeNodes:
         return ()
 
     def ask(self, cluster, node, verb, person, checks=()):
+        self.asked.append((node, verb))
         return ""
 
 

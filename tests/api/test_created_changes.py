@@ -8,6 +8,7 @@ from created_calls import Lab, group
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.errors import ProviderError
+from holdfast.model.requests import Verb
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
 
@@ -267,6 +268,27 @@ def test_a_node_that_has_not_come_yet_can_be_deleted(steady) -> None:
     steady.settle()
 
     assert ids(steady) == before
+
+
+def test_repairs_go_by_the_name_that_a_node_is_known_by(steady) -> None:
+    node = steady.listed()[0]
+    added = steady.call(
+        "BatchAddClusterNodes",
+        ClusterName="lab",
+        NodesToAdd=[{"InstanceGroupName": "gpu", "IncrementTargetCountBy": 1}],
+    )
+    [coming] = [one["NodeLogicalId"] for one in added["Successful"]]
+    known = node["NodeLogicalId"]
+    assert known != node["PrivateDnsHostname"]
+
+    answer = steady.call(
+        "BatchRebootClusterNodes", ClusterName="lab", NodeLogicalIds=[known, coming]
+    )
+
+    assert answer["SuccessfulNodeLogicalIds"] == [known]
+    [refused] = answer["FailedNodeLogicalIds"]
+    assert (refused["NodeLogicalId"], refused["Message"]) == (coming, "the node has no machine yet")
+    assert steady.nodes.asked == [(node["PrivateDnsHostname"], Verb.REBOOT)]
 
 
 def test_a_node_is_deleted_once_however_often_that_is_asked(steady) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import boto3
@@ -13,8 +14,17 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from holdfast.adapters.local.first_boot import prepare, provision_of
+from holdfast.adapters.local.groups import LocalMachineGroups
 from holdfast.adapters.local.layout import NodeDir
-from holdfast.model.clusters import LifecycleScripts, MachineState
+from holdfast.model.cluster_words import ClusterStatus
+from holdfast.model.clusters import (
+    GroupStage,
+    LifecycleScripts,
+    MachineGroup,
+    MachineState,
+    WantedCluster,
+    WantedGroup,
+)
 
 PATIENCE_S = 30.0
 RESOURCES = {"ClusterConfig": {"ClusterName": "lab"}, "InstanceGroups": []}
@@ -153,7 +163,46 @@ def test_a_source_that_is_not_there_is_told(machine) -> None:
 
     state, message = boot(machine)
 
-    assert (state, "/missing cannot be fetched" in message) == (MachineState.FAILED, True)
+    assert state is MachineState.FAILED
+    assert "/missing cannot be fetched: No such file or directory; see " in message
+
+
+def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, tmp_path) -> None:
+    there = written(scripts, "exit 0\n")
+    asked = {
+        "none": None,
+        "right": there,
+        "file": LifecycleScripts(source=f"file://{scripts}", on_create="on_create.sh"),
+        "bucket": LifecycleScripts(source="s3://bucket/base", on_create="x.sh"),
+        "web": LifecycleScripts(source="https://host.example/base", on_create="x.sh"),
+        "gone": LifecycleScripts(source="/missing", on_create="x.sh"),
+        "other": LifecycleScripts(source=str(scripts), on_create="x.sh"),
+        "old": LifecycleScripts(source="/missing", on_create="x.sh"),
+    }
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    cluster = WantedCluster(
+        name="lab",
+        created_at=since,
+        status=ClusterStatus.CREATING,
+        since=since,
+        groups=tuple(
+            WantedGroup(
+                made_of=MachineGroup(cluster="lab", name=name, scripts=one),
+                target=1,
+                stage=GroupStage.MADE if name == "old" else GroupStage.NEW,
+            )
+            for name, one in asked.items()
+        ),
+    )
+
+    told = LocalMachineGroups(tmp_path, lambda _: None).objections(cluster)
+
+    assert told == [
+        "InstanceGroups: web: LifeCycleConfig: https://host.example/base cannot be fetched; "
+        "expected s3://..., file://... or a directory",
+        "InstanceGroups: gone: LifeCycleConfig: /missing is no directory on the machine of the API",
+        f"InstanceGroups: other: LifeCycleConfig: there is no x.sh in {scripts}",
+    ]
 
 
 def test_scripts_come_from_s3(machine, tmp_path, monkeypatch) -> None:

@@ -57,6 +57,11 @@ def prepare(directory: NodeDir, scripts: LifecycleScripts, resources: Mapping[st
     write_atomically(directory.path / "first_boot.json", json.dumps(wanted))
 
 
+def scripts_path(source: str) -> Path:
+    """Where lifecycle scripts lie that are on this machine: ``file://...`` or a directory."""
+    return Path(unquote(urlparse(source).path) if source.startswith("file://") else source)
+
+
 def provision_of(directory: NodeDir) -> Provision:
     """How the first boot of a machine went; one without scripts has nothing to wait for."""
     if not (directory.path / "first_boot.json").exists():
@@ -106,7 +111,12 @@ def _provisioned(directory: NodeDir, timeout_s: float) -> str:
             why = _run(scripts, entry, directory, log, timeout_s)
         result = "failed" if why else "succeeded"
         _say(log, f"[SageMaker] The lifecycle scripts {result}{': ' if why else ''}{why}")
-    return f"Lifecycle script {entry}: {why}; see {log_path}" if why else ""
+    if not why:
+        return ""
+    return (
+        f"Lifecycle script {entry}: {why}; see {log_path}, which is below "
+        f"{directory.path.parent.parent / 'retired'} once the machine is taken away"
+    )
 
 
 def _fetched(source: str, scripts: Path, log: IO[str]) -> str:
@@ -116,10 +126,9 @@ def _fetched(source: str, scripts: Path, log: IO[str]) -> str:
         if source.startswith("s3://"):
             _download(source, scripts)
         else:
-            path = unquote(urlparse(source).path) if source.startswith("file://") else source
-            shutil.copytree(path, scripts)
-    except (OSError, shutil.Error) as error:
-        return f"{source} cannot be fetched: {error}"
+            shutil.copytree(scripts_path(source), scripts)
+    except OSError as error:
+        return f"{source} cannot be fetched: {error.strerror or error}"
     _say(log, "[SageMaker] The lifecycle scripts have been downloaded")
     return ""
 

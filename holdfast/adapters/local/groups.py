@@ -1,14 +1,22 @@
 """Instance groups of machines that are processes on this one."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.adapters.local.cluster_store import ClusterStore, LocalMember
-from holdfast.adapters.local.first_boot import provision_of
+from holdfast.adapters.local.first_boot import provision_of, scripts_path
 from holdfast.adapters.local.layout import RunDir, cluster_dir
 from holdfast.adapters.local.lock import is_held
-from holdfast.model.clusters import Machine, MachineGroup, MachineState
+from holdfast.model.clusters import (
+    GroupStage,
+    LifecycleScripts,
+    Machine,
+    MachineGroup,
+    MachineState,
+    WantedCluster,
+)
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import Phase
 
@@ -28,6 +36,18 @@ class LocalMachineGroups:
     def __init__(self, home: Path, start: Start) -> None:
         self._home = home
         self._start = start
+
+    def objections(self, cluster: WantedCluster) -> Sequence[str]:
+        """What of a cluster cannot be had: lifecycle scripts that are not there.
+
+        Of groups that stay as they are nothing is said: they may shrink without their scripts.
+        """
+        new = [one for one in cluster.groups if one.stage is GroupStage.NEW]
+        return [
+            f"InstanceGroups: {one.name}: LifeCycleConfig: {why}"
+            for one in new
+            if (why := _objection(one.made_of.scripts))
+        ]
 
     def ensure(self, group: MachineGroup) -> None:
         """See ``MachineGroups.ensure``."""
@@ -104,6 +124,20 @@ class LocalMachineGroups:
             run.wake.touch()
         if not is_held(run):
             self._start(run)
+
+
+def _objection(scripts: LifecycleScripts | None) -> str:
+    """Why scripts cannot be run on machines that are this one; empty if they can."""
+    if scripts is None or scripts.source.startswith("s3://"):
+        return ""
+    if scripts.source.startswith("https://"):
+        return f"{scripts.source} cannot be fetched; expected s3://..., file://... or a directory"
+    path = scripts_path(scripts.source)
+    if not os.path.isdir(path):  # a Path would raise where it may not look
+        return f"{path} is no directory on the machine of the API"
+    if not os.path.isfile(path / scripts.on_create):
+        return f"there is no {scripts.on_create} in {path}"
+    return ""
 
 
 def _machine(run: RunDir, member: LocalMember) -> Machine:

@@ -153,11 +153,12 @@ def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
             )
         keepers = opened.enter_context(closing(Keepers()))
         clusters = LocalClusters(default_home())
+        local = local_groups(default_home(), keepers)
         return Ground(
-            groups=local_groups(default_home(), keepers),
+            groups=local,
             nodes=clusters,
             keeper=clusters,
-            objections=lambda _: (),
+            objections=local.objections,
             pace=_LOCAL_PACE,
         )
     fleets = FleetClusters(opened.enter_context(closing(SharedFleet(where))))
