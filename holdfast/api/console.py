@@ -189,7 +189,11 @@ def _told(session: Session) -> Json:
 def _same_origin(request: Request) -> None:
     """A browser names the origin of the page in every request that may change something."""
     origin = request.headers.get("origin", "")
-    if not origin or urlsplit(origin).netloc != request.headers.get("host"):
+    try:
+        host = urlsplit(origin).netloc
+    except ValueError:
+        host = ""
+    if not host or host != request.headers.get("host"):
         raise _Refused(403, f"the request comes from {origin or 'nowhere'}, not from this console")
 
 
@@ -201,6 +205,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise _Refused(413, f"a request may have {_BODY_LIMIT} bytes")
     try:
         content = json.loads(body)
+        json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):

@@ -138,7 +138,13 @@ def test_behind_tls_the_cookie_travels_over_tls_only(console) -> None:
 
 @pytest.mark.parametrize(
     ("content", "status"),
-    [({"token": "x" * 30}, 401), ({"token": 5}, 400), ({}, 400), ({"other": "x"}, 400)],
+    [
+        ({"token": "x" * 30}, 401),
+        ({"token": 5}, 400),
+        ({}, 400),
+        ({"other": "x"}, 400),
+        ({"token": "\ud800"}, 400),
+    ],
 )
 def test_other_tokens_are_refused(console, content, status) -> None:
     told = console.visitor().call("POST", "/console/session", content, x_forwarded_for="10.0.0.1")
@@ -147,7 +153,7 @@ def test_other_tokens_are_refused(console, content, status) -> None:
     assert "set-cookie" not in told.headers
 
 
-@pytest.mark.parametrize("origin", ["http://elsewhere.example", "null", None])
+@pytest.mark.parametrize("origin", ["http://elsewhere.example", "null", "http://[", None])
 def test_no_other_site_logs_anybody_in(console, origin) -> None:
     told = console.visitor().call(
         "POST", "/console/session", {"token": TOKENS["ada"]}, origin=origin
@@ -272,6 +278,7 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
         ({"act": "reboot", "fleet": "wrong"}, 400, "node: expected the name"),
         ({"act": "reboot", "fleet": 5, "node": node(1)}, 400, "expected act"),
         ({"act": "reboot", "fleet": "over", "node": node(1)}, 409, "not going on any more"),
+        ({"act": "hold", "fleet": "wrong", "node": node(1), "why": "\ud800"}, 400, "no JSON"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_a_reason(
