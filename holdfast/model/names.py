@@ -88,6 +88,9 @@ REPLACES: Final = f"{OWN_PREFIX}/replaces"
 JOB_RECORD: Final = f"{OWN_PREFIX}/job-record"
 """Annotation of a job with its ``JobRecord``; written by the controller alone."""
 
+RECORD_OF: Final = f"{OWN_PREFIX}/job-record-of"
+"""Annotation of a job with its uid, beside the record: copies of a job begin anew."""
+
 JOB_STATUS: Final = f"{OWN_PREFIX}/job-status"
 """Annotation of a job: what happened to its attempts, for people to read."""
 

@@ -1,9 +1,11 @@
 """What is read of the kinds of jobs, and what is written to them."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from job_objects import BEGAN, a_record
 
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
@@ -13,7 +15,7 @@ from holdfast.adapters.kubernetes.jobs.mpi_job import MPIJobs
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, pod_state
 from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
-from holdfast.model.jobs import JobPhase
+from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 from holdfast.model.names import Labels
 
 AT = "2026-01-01T11:00:00Z"
@@ -252,9 +254,35 @@ def test_marks_are_added_to_the_pods_of_a_job_set_and_nothing_else_changes() -> 
 
 def test_all_jobs_of_a_set_are_made_anew_by_one_more_restart() -> None:
     for restarts, status in ((1, {}), (1, {"restarts": 0}), (4, {"restarts": 3})):
-        patch = JobSets().renewed(a_job_set(status=status))
+        patch = JobSets().renewed(a_job_set(status=status), restarted(2))
 
-        assert patch == {"status": {"restarts": restarts}}
+        assert patch["status"]["restarts"] == restarts
+
+
+def restarted(attempt: int, stopped_after: float = 5) -> JobRecord:
+    over = AttemptRecord(
+        attempt=attempt - 1,
+        placement=(),
+        started_at=BEGAN,
+        stopped_at=BEGAN + timedelta(seconds=stopped_after),
+    )
+    return a_record(JobPhase.STARTING, attempt=attempt, attempts=(over,))
+
+
+def test_a_restart_of_a_set_is_counted_once_whoever_takes_it_over() -> None:
+    suspended = {"type": "Suspended", "status": "True"}
+    job = a_job_set(status={"restarts": 3, "conditions": [suspended]})
+    record = restarted(2)
+
+    done = {**job, **JobSets().renewed(job, record)}
+
+    assert suspended in done["status"]["conditions"]
+    later = replace(record, phase_since=record.phase_since + timedelta(minutes=1))
+    assert JobSets().renewed(done, later) == {}
+    for other in (restarted(3), restarted(2, stopped_after=9)):  # the record may begin anew
+        again = {**done, **JobSets().renewed(done, other)}
+        assert again["status"]["restarts"] == 5
+        assert len(again["status"]["conditions"]) == 2
 
 
 def a_train_job(**spec: Any) -> JobState:

@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.jobs.records import (
     summary,
 )
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
-from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RESTART_REASON
+from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, RESTART_REASON
 
 FAILURE = Failure(kind=FailureKind.HARDWARE, reason="Cause", at=BEGAN, node="a")
 QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
@@ -54,6 +54,7 @@ def test_a_record_and_the_suspension_that_it_means_are_one_write(phase, suspend)
 
     assert found["metadata"]["resourceVersion"] == "7"
     assert parsed(JobRecord, found["metadata"]["annotations"][JOB_RECORD]) == record
+    assert found["metadata"]["annotations"][RECORD_OF] == "job-uid"
     asked = found.get("spec", {}).get("runPolicy", {}).get("suspend")
     assert asked is suspend
 
@@ -98,7 +99,7 @@ def test_the_first_attempt_is_started_as_it_was_submitted() -> None:
 def test_a_job_that_is_let_go_bears_nothing_of_ours(resumes) -> None:
     found = release_patch(a_state(), KIND, resumes=resumes)
 
-    assert found["metadata"]["annotations"] == {JOB_RECORD: None, JOB_STATUS: None}
+    assert found["metadata"]["annotations"] == {JOB_RECORD: None, RECORD_OF: None, JOB_STATUS: None}
     asked = found.get("spec", {}).get("runPolicy", {}).get("suspend")
     assert asked is (False if resumes else None)
 

@@ -13,7 +13,7 @@ from real_cluster import Cluster, connected, until
 from training import JOBS, PODS, Training
 
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
-from holdfast.model.names import ATTEMPT, Labels, Reason
+from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, Labels, Reason
 from holdfast.testing.control_plane import ControlPlane
 
 SETTINGS = """
@@ -199,7 +199,9 @@ def test_a_job_stays_down_while_its_replacement_is_prepared(fleet: Fleet) -> Non
     assert sorted(job.nodes) == ["a", "spare-1"]
 
 
-def test_a_job_that_is_let_go_is_not_left_suspended(fleet: Fleet) -> None:
+@pytest.fixture
+def waiting(fleet: Fleet) -> Training:
+    """A job that is kept down while there is no other machine for it."""
     fleet.carries_out = False
     fleet.start("a", "b")
     fleet.control(settings=SETTINGS)
@@ -209,12 +211,38 @@ def test_a_job_that_is_let_go_is_not_left_suspended(fleet: Fleet) -> None:
     job.until_running(1)
     fleet.machines["b"].log(REPLACE_XID)
     until(lambda: job.phase == "waiting")
+    return job
 
-    key = Labels().enable_job_auto_resume
-    fleet.api.patch(f"{JOBS}/llama", {"metadata": {"annotations": {key: None}}})
 
-    until(lambda: not job.is_suspended and job.record == {})
-    until(lambda: len(job.pods) == 2)
+@pytest.mark.parametrize(
+    "removed",
+    [
+        (Labels().enable_job_auto_resume,),
+        (Labels().enable_job_auto_resume, JOB_RECORD, JOB_STATUS),
+    ],
+    ids=["the switch", "and the record"],
+)
+def test_a_job_that_is_let_go_is_not_left_suspended(
+    fleet: Fleet, waiting: Training, removed: tuple[str, ...]
+) -> None:
+    fleet.api.patch(f"{JOBS}/llama", {"metadata": {"annotations": dict.fromkeys(removed)}})
+
+    until(lambda: not waiting.is_suspended and waiting.record == {})
+    until(lambda: len(waiting.pods) == 2)
+    assert not set(waiting.job["metadata"]["annotations"]) & {JOB_RECORD, JOB_STATUS, RECORD_OF}
+
+
+def test_a_job_whose_record_is_removed_while_it_is_down_begins_anew(
+    fleet: Fleet, waiting: Training
+) -> None:
+    fleet.api.patch(f"{JOBS}/llama", {"metadata": {"annotations": {JOB_RECORD: None}}})
+    stays(lambda: waiting.is_suspended and waiting.record == {}, 0.5)
+
+    fleet.carries_out = True
+    waiting.until_running(1)
+
+    assert sorted(waiting.nodes) == ["a", "spare-1"]
+    assert waiting.record["hardware_retries"] == 0
 
 
 def test_a_job_that_a_person_suspends_is_left_alone(fleet: Fleet, job: Training) -> None:
@@ -306,3 +334,24 @@ def test_a_job_in_a_queue_is_stopped_and_started_by_its_workload(
     metadata = job.pods["llama-worker-0"]["metadata"]
     assert metadata["annotations"][ATTEMPT] == "2"
     assert "HOLDFAST_ATTEMPT" not in job.environment("llama-worker-0")
+
+
+def test_a_job_that_a_person_took_out_of_its_queue_stays_out_when_it_is_let_go(
+    fleet: Fleet, kueue: PlayedKueue
+) -> None:
+    fleet.start("a", "b")
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b")
+    job = Training(fleet.cluster, fleet.api, labels={QUEUE: "team"})
+    job.submit()
+    kueue.admit(job)
+    job.until_running(1)
+
+    fleet.api.patch(f"{WORKLOADS}/w", {"spec": {"active": False}})
+    until(lambda: job.is_suspended)
+    off = {Labels().enable_job_auto_resume: None}
+    fleet.api.patch(f"{JOBS}/llama", {"metadata": {"annotations": off}})
+
+    until(lambda: job.record == {})
+    stays(lambda: job.is_suspended, 0.5)
+    assert kueue.heard == [True, False]

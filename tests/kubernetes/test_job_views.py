@@ -21,7 +21,7 @@ from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
 from holdfast.adapters.kubernetes.jobs.views import LATE, job_view, nodes_of, record_of
 from holdfast.model.jobs import JobPhase, Placing, RankView
-from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD
+from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, JOB_STATUS, RECORD_OF
 
 SEEN = BEGAN + timedelta(seconds=30)
 HELD = [JobPhase.STOPPING, JobPhase.WAITING]
@@ -105,6 +105,31 @@ def test_a_job_that_somebody_starts_anew_is_in_another_attempt_that_costs_nothin
     assert found is not None
     assert (found.phase, found.attempt) == (JobPhase.STARTING, 2)
     assert found.hardware_retries == record.hardware_retries
+
+
+@pytest.mark.parametrize("phase", list(JobPhase))
+def test_a_copy_of_a_job_is_another_that_begins_anew(phase) -> None:
+    told = {RECORD_OF: "uid-of-the-first", JOB_STATUS: "attempt 4 failed"}
+    record = a_record(phase, attempt=4, hardware_retries=1)
+    copy = a_state(record=record, annotations=told)
+
+    assert (copy.record, copy.status) == (None, None)
+    assert record_now(copy) == record_now(a_state())
+    assert record_now(a_state(record=record, annotations=told, **STOPPED)) is None
+    own = a_state(record=record, annotations={**told, RECORD_OF: "job-uid"})
+    assert wishes(own).record == record
+
+
+def test_a_job_that_we_keep_down_and_whose_record_is_taken_away_is_started_anew() -> None:
+    marked = {RECORD_OF: "job-uid"}
+    found = record_now(a_state(annotations=marked, **STOPPED))
+
+    assert found is not None
+    assert (found.phase, found.attempt, found.phase_since) == (JobPhase.WAITING, 0, SEEN)
+    assert record_now(a_state(annotations=marked)) == record_now(a_state())
+    over = a_state(annotations=marked, suspend=True, conditions=("Suspended", "Failed"))
+    assert record_now(over) is None
+    assert record_now(a_state(annotations=marked, labels={QUEUE: "team"}, **STOPPED)) is None
 
 
 @pytest.mark.parametrize("phase", [*HELD, *GOING])

@@ -128,6 +128,27 @@ def test_the_pod_goes_with_whoever_wanted_it(node: Node) -> None:
     assert node.pods == []
 
 
+def test_what_a_killed_call_has_left_goes_with_the_next_once_it_has_ended(node: Node) -> None:
+    left = []
+    for _ in range(2):
+        with node.at_terminal() as person:
+            shell_of(person)
+            person.process.kill()
+            person.process.wait()
+        left = [pod["metadata"]["name"] for pod in node.pods]
+    over, running_still = left
+    foreign = {"metadata": {"name": "foreign"}, "spec": node.pods[0]["spec"]}
+    node.node.api.create(PODS, foreign)
+    for name in (over, "foreign"):
+        node.cluster.nodes.finish(name, namespace=NAMESPACE, exit_code=1)
+    node.kubelet.run = lambda pod, command: ("", "", 0)
+
+    done = node.call("--", "true")
+
+    assert done.returncode == 0, done.stderr
+    assert {pod["metadata"]["name"] for pod in node.pods} == {running_still, "foreign"}
+
+
 def test_a_command_needs_no_terminal_and_gives_its_output_and_exit_code(node: Node) -> None:
     node.kubelet.run = lambda pod, command: (f"{command}\n", "half of it failed\n", 3)
 

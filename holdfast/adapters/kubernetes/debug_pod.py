@@ -21,6 +21,16 @@ LIFETIME: Final = timedelta(hours=8)
 """A pod that nobody could delete ends by itself after so long."""
 
 _AGENTS: Final = "app.kubernetes.io/component=agent"
+_LABELS: Final = {
+    "app.kubernetes.io/managed-by": "holdfast",
+    "app.kubernetes.io/component": "shell",
+}
+_OVER: Final = {
+    "labelSelector": ",".join(f"{key}={value}" for key, value in _LABELS.items()),
+    "fieldSelector": "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown",
+}
+"""Pods of ours that have ended."""
+
 _PAUSE_S: Final = 0.1
 _HOPELESS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError")
 
@@ -32,7 +42,7 @@ def manifest(node: str, name: str, image: str) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "holdfast"}},
+        "metadata": {"name": name, "labels": _LABELS},
         "spec": {
             "nodeName": node,
             "hostPID": True,
@@ -77,6 +87,8 @@ def running(
 ) -> Iterator[str]:
     """Create a pod, wait until it runs, and delete it at the end of the block, however that ends.
 
+    Pods that have ended, as nobody was left to delete them, are deleted as well.
+
     Args:
         api: the client.
         namespace: where.
@@ -92,6 +104,7 @@ def running(
 
     """
     folder = f"/api/v1/namespaces/{namespace}/pods"
+    _clear(api, folder)
     path = f"{folder}/{pod['metadata']['name']}"
     try:
         with suppress(AlreadyExists):  # made by a try whose answer was lost: the name is our own
@@ -106,6 +119,14 @@ def running(
     finally:
         leaving()
         _delete(api, path)
+
+
+def _clear(api: Api, folder: str) -> None:
+    """Delete what calls have left that were killed; without the rights for it, it stays."""
+    with suppress(ApiError):
+        for pod in list(api.list(folder, _OVER)):
+            about = pod["metadata"]
+            api.delete(f"{folder}/{about['name']}", uid=about["uid"], grace=0)
 
 
 def _wait(api: Api, path: str, within: timedelta) -> None:

@@ -161,10 +161,10 @@ class KubernetesJobs:
             if _is_other(fresh, state) or (is_over and not record.phase.is_final):
                 known.follower.learn(whole)
                 raise BackendError(f"{job} was changed by somebody else")
-            if record.phase is JobPhase.FAILED and fresh.ending is None:
-                self._fail(known, whole, record)
-                continue
             try:
+                if record.phase is JobPhase.FAILED and fresh.ending is None:
+                    self._fail(known, whole, record)
+                    continue
                 if renews:
                     whole, renews = renew(self._api, known.kind, whole, state, record), False
                     fresh = known.kind.trimmed(whole, self._labels)
@@ -178,9 +178,9 @@ class KubernetesJobs:
 
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``; ``put`` has done it where there is no Kueue."""
-        state = self._known(job).state
-        if state.queue is not None:
-            self._workloads.activate(state, is_active=True)
+        known = self._known(job)
+        if known.state.queue is not None and known.record is not None and is_restart(known.record):
+            self._workloads.admit(known.state, known.record.attempt)
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``; ``put`` has done it, but for pods that have ended.
@@ -189,7 +189,7 @@ class KubernetesJobs:
         """
         known = self._known(job)
         if known.state.queue is not None:
-            self._workloads.activate(known.state, is_active=False)
+            self._workloads.suspend(known.state)
         self._delete(pod for pod in known.pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
@@ -315,19 +315,30 @@ class KubernetesJobs:
     def _let_go(self, job: _Job) -> None:
         """Undo what we did to a job that nobody wants restarted any more."""
         state, wishes = job.state, job.wishes
-        if state.record is None or wishes.auto_resume or wishes.is_damaged or state.is_leaving:
+        is_ours = state.record is not None or state.is_marked
+        if not is_ours or wishes.auto_resume or wishes.is_damaged or state.is_leaving:
             return
-        is_held = _is_held(wishes.record) and state.is_suspended
+        is_held = _is_held(wishes.record) and state.ending is None
         try:
-            if state.queue is not None and state.ending is None:
-                self._workloads.activate(state, is_active=True)
+            if state.queue is not None:
+                self._release(state, wishes.record)
                 is_held = False
-            patch = release_patch(state, job.kind, resumes=is_held and state.ending is None)
+            resumes = (is_held and state.is_suspended) or state.is_stranded
+            patch = release_patch(state, job.kind, resumes=resumes)
             job.follower.learn(self._api.patch(state.path, patch))
         except (NotFound, Conflict):
             return  # the next round sees what has become of it
         except BackendError as error:
             self._failed(f"letting go {state.key}", error)
+
+    def _release(self, state: JobState, record: JobRecord | None) -> None:
+        """Give a job back to its queue if it was us who kept it out."""
+        if state.ending is not None or record is None:
+            return
+        if _is_held(record):
+            self._workloads.release(state)
+        elif is_restart(record):
+            self._workloads.admit(state, record.attempt)
 
     def _reject(self) -> None:
         """Tell of what cannot be used, once while it is there."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, Named
+from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
 
@@ -43,14 +44,15 @@ class JobKind(Named, Protocol):
         """
         ...
 
-    def renewed(self, job: Json) -> Json:  # noqa: ARG002 - most need none
+    def renewed(self, job: Json, record: JobRecord) -> Json:  # noqa: ARG002 - most need none
         """The merge patch of a suspended job's status that has ranks run again that have ended.
 
         Args:
             job: the whole object; of kinds with a body, that.
+            record: of the attempt to come.
 
         Returns:
-            Nothing where all run again anyway, or none can.
+            Nothing where all run again anyway, or none can, or it was done for this attempt.
 
         """
         return {}

@@ -10,6 +10,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
     SUSPENDED,
     changed_at,
     condition_of,
+    conditions_of,
     ending_of,
     with_failure,
 )
@@ -17,11 +18,15 @@ from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import with_stamps
+from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
 _UID: Final = "jobset.sigs.k8s.io/jobset-uid"
 _JOB: Final = "jobset.sigs.k8s.io/job-global-index"
 _JOBS: Final = "jobset.sigs.k8s.io/global-replicas"
+_RESTARTED: Final = "HoldfastRestarted"
+"""Condition of a set whose restarts Holdfast has counted one up; nobody else reads it."""
 
 
 class JobSets(JobKind):
@@ -78,18 +83,38 @@ class JobSets(JobKind):
         stamped = [_stamped(replicated, annotations) for replicated in _replicated(job)]
         return {"spec": {"replicatedJobs": stamped}} if stamped else {}
 
-    def renewed(self, job: Json) -> Json:
+    def renewed(self, job: Json, record: JobRecord) -> Json:
         """See ``JobKind.renewed``.
 
         Jobs of an earlier restart than that of the set are made anew by its controller, those that
-        have ended included. Its own limit of restarts is kept by another number.
+        have ended included. Its own limit of restarts is kept by another number. A condition says
+        for which attempt it was done: who takes over in the middle of a restart does it no more.
         """
-        return {"status": {"restarts": ((job.get("status") or {}).get("restarts") or 0) + 1}}
+        attempt = _told(record)
+        before = condition_of(job, _RESTARTED)
+        if before is not None and before.get("message") == attempt:
+            return {}
+        mark = {
+            "type": _RESTARTED,
+            "status": "True",
+            "reason": f"Attempt{record.attempt}",
+            "message": attempt,
+            "lastTransitionTime": stamp(record.phase_since),
+        }
+        others = [one for one in conditions_of(job) if one.get("type") != _RESTARTED]
+        restarts = ((job.get("status") or {}).get("restarts") or 0) + 1
+        return {"status": {"restarts": restarts, "conditions": [*others, mark]}}
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""
         conditions = with_failure(job, reason, message, now)
         return {"status": {"conditions": conditions, "terminalState": FAILED}}
+
+
+def _told(record: JobRecord) -> str:
+    """For whom a restart is: the same from every controller, and never again from another job."""
+    over = f" after {record.attempts[-1].stopped_at.isoformat()}" if record.attempts else ""
+    return f"attempt {record.attempt}{over}"
 
 
 def _replicated(job: Json) -> Sequence[Json]:

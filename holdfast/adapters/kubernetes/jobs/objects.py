@@ -18,6 +18,7 @@ from holdfast.model.names import (
     JOB_STATUS,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
+    RECORD_OF,
     Labels,
     PodPhase,
 )
@@ -117,6 +118,9 @@ class JobState:
     """Value of the annotation, as of all below; None where there is none."""
 
     status: str | None
+    is_marked: bool
+    """It has, or has had, a record of its own."""
+
     auto_resume: str | None
     max_retries: str | None
     max_app_retries: str | None
@@ -149,6 +153,12 @@ class JobState:
     def path(self) -> str:
         """Its address."""
         return f"/apis/{self.api_version}/namespaces/{self.namespace}/{self.plural}/{self.name}"
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether it was us who suspended it, though the record of that is gone."""
+        is_ours = self.is_marked and self.record is None and self.queue is None
+        return is_ours and self.is_suspended and self.ending is None
 
     def owns(self, pod: "PodState") -> bool:
         """Whether a pod with its name is of it, and not of one of that name before."""
@@ -251,12 +261,18 @@ def described(kind: Named, job: Json, labels: Labels) -> dict[str, Any]:
     }
 
 
-def annotated(job: Json, labels: Labels) -> dict[str, str | None]:
-    """The fields of a ``JobState`` that are annotations."""
+def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
+    """The fields of a ``JobState`` that are annotations.
+
+    The record of another job, of which this one is a copy, is none.
+    """
     found: Mapping[str, str] = job["metadata"].get("annotations") or {}
+    uid = job["metadata"]["uid"]
+    is_own = found.get(RECORD_OF, uid) == uid
     return {
-        "record": found.get(JOB_RECORD),
-        "status": found.get(JOB_STATUS),
+        "record": found.get(JOB_RECORD) if is_own else None,
+        "status": found.get(JOB_STATUS) if is_own else None,
+        "is_marked": found.get(RECORD_OF) == uid,
         "auto_resume": found.get(labels.enable_job_auto_resume),
         "max_retries": found.get(labels.job_max_retry_count),
         "max_app_retries": found.get(APP_MAX_RETRY_COUNT),

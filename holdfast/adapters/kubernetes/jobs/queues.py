@@ -3,6 +3,7 @@
 from holdfast.adapters.kubernetes.api import Api, Json
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.model.errors import BackendError
+from holdfast.model.names import ATTEMPT
 
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 """Label of a ``Workload``: the uid of the job that it stands for."""
@@ -12,7 +13,8 @@ class Workloads:
     """Kueue's own objects, one for each job in a queue.
 
     ``spec.active`` is false while a job is not to be admitted; Kueue then suspends it. If we
-    suspended it, Kueue, which has admitted it, would let it go on at once.
+    suspended it, Kueue, which has admitted it, would let it go on at once. An annotation says for
+    which attempt it was set back to true last.
     """
 
     def __init__(self, api: Api) -> None:
@@ -25,16 +27,35 @@ class Workloads:
             BackendError: there is no ``Workload``, or it could not be read.
 
         """
-        return (self._of(job).get("spec") or {}).get("active") is not False
+        return _is_active(self._of(job))
 
-    def activate(self, job: JobState, *, is_active: bool) -> None:
-        """Let the job be admitted, or have it suspended."""
+    def admit(self, job: JobState, attempt: int) -> None:
+        """Let an attempt be admitted: once, as others may have reasons to take it back."""
         workload = self._of(job)
-        if ((workload.get("spec") or {}).get("active") is not False) == is_active:
-            return
+        if _admitted(workload) != str(attempt):
+            self._write(job, workload, attempt=str(attempt), is_active=True)
+
+    def release(self, job: JobState) -> None:
+        """Let the job be admitted after all."""
+        workload = self._of(job)
+        if not _is_active(workload):
+            self._write(job, workload, attempt=None, is_active=True)
+
+    def suspend(self, job: JobState) -> None:
+        """Have the job suspended, and not admitted again."""
+        workload = self._of(job)
+        if _is_active(workload) or _admitted(workload) is not None:
+            self._write(job, workload, attempt=None, is_active=False)
+
+    def _write(
+        self, job: JobState, workload: Json, *, attempt: str | None, is_active: bool
+    ) -> None:
         about = workload["metadata"]
         patch = {
-            "metadata": {"resourceVersion": about["resourceVersion"]},
+            "metadata": {
+                "resourceVersion": about["resourceVersion"],
+                "annotations": {ATTEMPT: attempt},
+            },
             "spec": {"active": is_active},
         }
         self._api.patch(f"{_collection(job)}/{about['name']}", patch)
@@ -47,6 +68,15 @@ class Workloads:
                 f"{job.key} has the label of a queue, but Kueue has no Workload for it"
             )
         return workload
+
+
+def _is_active(workload: Json) -> bool:
+    return (workload.get("spec") or {}).get("active") is not False
+
+
+def _admitted(workload: Json) -> str | None:
+    attempt: str | None = (workload["metadata"].get("annotations") or {}).get(ATTEMPT)
+    return attempt
 
 
 def _collection(job: JobState) -> str:

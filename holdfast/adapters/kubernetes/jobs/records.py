@@ -21,6 +21,7 @@ from holdfast.model.names import (
     ATTEMPT,
     JOB_RECORD,
     JOB_STATUS,
+    RECORD_OF,
     RESTART_REASON,
 )
 
@@ -53,7 +54,11 @@ def record_patch(
         wishes: what the job asks for.
 
     """
-    annotations = {JOB_RECORD: bounded(record), JOB_STATUS: summary(record, wishes)}
+    annotations = {
+        JOB_RECORD: bounded(record),
+        RECORD_OF: state.uid,
+        JOB_STATUS: summary(record, wishes),
+    }
     patch: Json = {
         "metadata": {"resourceVersion": state.resource_version, "annotations": annotations}
     }
@@ -75,7 +80,7 @@ def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
     patch: Json = {
         "metadata": {
             "resourceVersion": state.resource_version,
-            "annotations": {JOB_RECORD: None, JOB_STATUS: None},
+            "annotations": {JOB_RECORD: None, RECORD_OF: None, JOB_STATUS: None},
         }
     }
     return patch | kind.suspension(is_suspended=False) if resumes else patch

@@ -32,7 +32,7 @@ def renew(api: Api, kind: JobKind, job: Json, state: JobState, record: JobRecord
         target = api.get(path)
         patch = kind.stamped(target, *stamps(record, is_queued=state.queue is not None))
         target = api.patch(path, _of(target) | patch)
-    if patch := kind.renewed(target):
+    if patch := kind.renewed(target, record):
         target = api.patch(f"{path}/status", _of(target) | patch)
     return job if kind.body is not None else target
 

@@ -8,6 +8,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import ending_of, with_failure
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described
+from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
 _SETS: Final = JobSets()
@@ -45,9 +46,9 @@ class TrainJobs(JobKind):
         """See ``JobKind.stamped``. The trainer leaves what others add to a JobSet."""
         return _SETS.stamped(job, annotations, environment)
 
-    def renewed(self, job: Json) -> Json:
+    def renewed(self, job: Json, record: JobRecord) -> Json:
         """See ``JobKind.renewed``."""
-        return _SETS.renewed(job)
+        return _SETS.renewed(job, record)
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""

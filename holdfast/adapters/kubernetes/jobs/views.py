@@ -41,12 +41,7 @@ def record_of(
     if not wishes.auto_resume or wishes.is_damaged or state.is_leaving:
         return None
     if record is None:
-        is_ours = not state.is_suspended and state.ending is None
-        return (
-            _begun_by_others(state, JobRecord(phase=JobPhase.WAITING, phase_since=seen_at), seen_at)
-            if is_ours
-            else None
-        )
+        return _unrecorded(state, seen_at)
     if record.phase.is_final:
         return None
     is_queued = state.queue is not None
@@ -63,6 +58,16 @@ def record_of(
     if record.phase in HELD or (record.phase is JobPhase.RUNNING and is_new_run):
         return _begun_by_others(state, record, seen_at)
     return record
+
+
+def _unrecorded(state: JobState, seen_at: datetime) -> JobRecord | None:
+    """The record of a job that has none; it may have been taken away while we kept it down."""
+    if state.ending is not None:
+        return None
+    waiting = JobRecord(phase=JobPhase.WAITING, phase_since=seen_at)
+    if not state.is_suspended:
+        return _begun_by_others(state, waiting, seen_at)
+    return waiting if state.is_stranded else None
 
 
 def _begun_by_others(state: JobState, before: JobRecord, seen_at: datetime) -> JobRecord:
