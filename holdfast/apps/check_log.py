@@ -3,10 +3,11 @@
 HyperPod writes them to ``/var/log/aws/clusters/sagemaker-deep-health-check.log``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from io import RawIOBase
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.model.deep_checks import Outcome, PartResult
@@ -19,8 +20,11 @@ _WORDS: Final = {Outcome.PASSED: "success", Outcome.FAILED: "failed", Outcome.UN
 class CheckLog:
     """Appends a line for what begins and for what ended."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: RawIOBase, keep: Callable[[Callable[[], object]], bool]) -> None:
+        """Write to ``file`` through ``keep``, until it answers that it could not be done."""
         self._file = file
+        self._keep = keep
+        self._is_kept = True
 
     def begun(self, name: str, plan: Work, left: timedelta) -> None:  # noqa: ARG002 - not logged
         """See ``Watcher.begun``."""
@@ -35,8 +39,8 @@ class CheckLog:
             self._write(line)
 
     def _write(self, line: str) -> None:
-        self._file.write(" ".join(line.split()) + "\n")
-        self._file.flush()
+        text = f"{' '.join(line.split())}\n".encode()
+        self._is_kept = self._is_kept and self._keep(lambda: self._file.write(text))
 
 
 def _lines(result: PartResult) -> Iterator[str]:

@@ -6,13 +6,14 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.adapters.host.commands import Result, run_command
+from holdfast.adapters.host.commands import NotStarted, Result, never, run_command
 from holdfast.adapters.host.deep_checks.run import make_part
 from holdfast.adapters.host.pairs.channel import PORT
 from holdfast.adapters.host.pairs.launched import LAUNCHED, Launch
@@ -33,8 +34,9 @@ _SHORT: Final = timedelta(seconds=30)
 _WAIT: Final = timedelta(seconds=2)
 """Until a node listens or has time: it was asked in the round before at the earliest."""
 
-_CANNOT_WAIT: Final = "--immediate=60"
-"""Seconds until a step that gets no nodes ends: a busy node must not look like a bad one."""
+_CANNOT_WAIT: Final = timedelta(seconds=60)
+"""Until a step that gets no nodes ends, or half of the time for a test if that is less: a busy node
+must not look like a bad one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +50,16 @@ class Wanted:
     options: tuple[str, ...] = ()
     """More of them for srun or mpirun."""
 
+    is_over: Callable[[], bool] = never
+    """Asked while a test runs: whether it is to be broken off."""
+
 
 class _SaysNothing(BackendError):
     """There is no result."""
+
+
+class _TestHangs(BackendError):
+    """A test was begun and does not end."""
 
 
 class Launcher:
@@ -80,9 +89,10 @@ class Launcher:
                     timeout=self._wanted.timeout,
                     # Its own, so that no test of another pair is let in.
                     environment={TOKEN_VARIABLE: secrets.token_hex(32)},
+                    is_over=self._wanted.is_over,
                 )
                 parts += _parts_of(result)
-        except _SaysNothing as error:
+        except (_SaysNothing, NotStarted) as error:
             return PairAnswer(passed=None, why=str(error))
         except BackendError as error:
             return PairAnswer(passed=False, why=str(error))
@@ -92,7 +102,9 @@ class Launcher:
     def _launch(self, test: str, pair: Pair) -> PartResult:
         config = self._wanted.config
         target = target_of(config, config.instance_type or "", Level.QUICK)
-        launch = Launch(launcher=self._tasks, timeout=self._wanted.timeout)
+        launch = Launch(
+            launcher=self._tasks, timeout=self._wanted.timeout, is_over=self._wanted.is_over
+        )
         plan = LAUNCHED[test](target.equipment, pair, launch)
         return make_part(test, plan, target, SystemClock())
 
@@ -110,9 +122,10 @@ class Launcher:
         if self._kind == "slurm":
             # The job of an srun that had to be killed would otherwise stay.
             minutes = math.ceil(self._wanted.timeout / timedelta(minutes=1)) + 1
+            seconds = max(1, min(_CANNOT_WAIT, self._wanted.timeout / 2) // timedelta(seconds=1))
             return (
                 "srun", f"--time={minutes}", f"--nodes={len(nodes)}", f"--ntasks-per-node={each}",
-                f"--nodelist={','.join(nodes)}", _CANNOT_WAIT, *self._wanted.options,
+                f"--nodelist={','.join(nodes)}", f"--immediate={seconds}", *self._wanted.options,
             )  # fmt: skip
         hosts = ",".join(f"{node}:{each}" for node in nodes)
         return (
@@ -144,6 +157,8 @@ class Served:
         for asked, other in ((first, second), (second, first)):
             try:
                 return answer_of(self._ask(asked, other).parts)
+            except _TestHangs as error:
+                return PairAnswer(passed=False, why=str(error))
             except BackendError as error:
                 reasons.append(str(error))
         return PairAnswer(passed=None, why="; ".join(reasons))
@@ -160,6 +175,14 @@ class Served:
         with session(there) as (channel, _):
             channel.allow(limit, stall=limit)
             channel.send(message)
+            began = time.monotonic()
+            try:
+                channel.await_message(self._wanted.is_over)
+            except BackendError as error:
+                if time.monotonic() - began < limit.total_seconds():
+                    raise
+                seconds = f"{limit.total_seconds():g} s"
+                raise _TestHangs(f"{asked}: the test did not end within {seconds}") from error
             said = channel.receive()
             channel.send({"do": "bye"})
         if "check" not in said:

@@ -1,14 +1,16 @@
 """Tests of pairs of nodes in rounds, until it is known which node or link is bad."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from threading import Event
 from typing import Final
 
-from holdfast.adapters.host.commands import run_command
+from holdfast.adapters.host.commands import NotStarted, run_command
 from holdfast.adapters.host.pairs.contract import FAMILY
 from holdfast.decisions.pairing import (
     CLEARED,
@@ -43,6 +45,9 @@ class PairAnswer:
 Ask = Callable[[Pair], PairAnswer]
 """Tests a pair."""
 
+_LONGEST_WHY: Final = 300
+"""Characters."""
+
 Answers = Sequence[tuple[Pair, PairAnswer]]
 
 
@@ -67,6 +72,7 @@ def run_rounds(
     rounds: int,
     at_once: int,
     told: Callable[[int, Answers], None],
+    over: Event,
 ) -> PairsResult:
     """Test pairs until more tests would hardly change anything, for ``rounds`` at most.
 
@@ -76,6 +82,7 @@ def run_rounds(
         rounds: the most of them.
         at_once: how many pairs are tested at the same time; those of one round share no node.
         told: is given the number of a round, from 1, and what was said.
+        over: is set at the end, whatever it is; tests that are under way then should give up.
 
     Raises:
         BackendError: no test of a round said anything.
@@ -83,7 +90,7 @@ def run_rounds(
     """
     answers: list[tuple[Pair, PairAnswer]] = []
     number = 0
-    with ThreadPoolExecutor(at_once) as threads:
+    with ThreadPoolExecutor(at_once) as threads, _ending(over):
         while number < rounds and not localize(nodes, _tests(answers)).is_settled:
             number += 1
             pairs = next_pairs(nodes, _tests(answers))
@@ -98,13 +105,22 @@ def run_rounds(
     )
 
 
-def by_command(argv: Sequence[str], timeout: timedelta) -> Ask:
+@contextmanager
+def _ending(over: Event) -> Iterator[None]:
+    """However it ends, tests that are under way are not waited for."""
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def by_command(argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool]) -> Ask:
     """Test a pair by a command that is given both names as its last arguments.
 
     The pair passed if it ends with 0. One that does not end in time failed: that is how bad links
     make collectives behave.
     """
-    return partial(_ask, tuple(argv), timeout)
+    return partial(_ask, tuple(argv), timeout, is_over)
 
 
 def node_checks(
@@ -172,9 +188,15 @@ def _tests(answers: Answers) -> tuple[PairTest, ...]:
     )
 
 
-def _ask(argv: Sequence[str], timeout: timedelta, pair: Pair) -> PairAnswer:
+def _ask(
+    argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool], pair: Pair
+) -> PairAnswer:
     try:
-        result = run_command([*argv, *pair], timeout=timeout)
+        result = run_command([*argv, *pair], timeout=timeout, is_over=is_over)
+    except NotStarted as error:
+        return PairAnswer(passed=None, why=str(error))
     except BackendError as error:
         return PairAnswer(passed=False, why=str(error))
-    return PairAnswer(passed=result.status == 0, why=f"it ended with {result.status}")
+    words = (result.stderr.strip() or result.stdout.strip()).rpartition("\n")[2]
+    why = f"it ended with {result.status}{': ' if words else ''}{words}"[:_LONGEST_WHY]
+    return PairAnswer(passed=result.status == 0, why=why if result.status else "")

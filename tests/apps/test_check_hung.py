@@ -64,6 +64,8 @@ def test_a_tool_that_does_not_start_has_not_hung(tmp_path) -> None:
 
 @pytest.mark.parametrize("argv", [HANGS, FAILS_TO_START])
 def test_a_folder_that_cannot_be_made_says_nothing(tmp_path, argv) -> None:
-    result = part(tmp_path, argv, if_hung="the disk stalls", directory=tmp_path / "nowhere")
+    nowhere = tmp_path / "nowhere"
+    result = part(tmp_path, argv, if_hung="the disk stalls", directory=nowhere)
 
     assert result.outcome is Outcome.UNKNOWN
+    assert result.detail == f"no folder can be made in {nowhere}: No such file or directory"

@@ -3,6 +3,9 @@
 import fcntl
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -164,6 +167,22 @@ def test_one_check_runs_on_a_node_at_a_time(node) -> None:
     assert "another check runs" in said
     assert node.calls("prolog")[0] == 0
     assert node.argv_of_diag
+
+
+def test_a_check_that_slurm_ends_takes_its_tool_with_it(node) -> None:
+    started = node.folder / "started"
+    node.tool("dcgmi", f"print(os.getpid(), file=open({str(started)!r}, 'w'))\ntime.sleep(99)")
+    argv = ["check", "prolog", "--config", str(node.write_config()), "--lock", str(node.lock)]
+    process = subprocess.Popen([sys.executable, "-m", "holdfast", *argv])
+    deadline = time.monotonic() + 30
+    while not started.exists() or not started.read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(timeout=30) == 143
+    assert not Path(f"/proc/{started.read_text().strip()}").exists()
 
 
 def test_outside_of_slurm_it_is_told_who_calls_it(node, monkeypatch) -> None:

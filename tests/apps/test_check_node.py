@@ -404,16 +404,46 @@ def test_a_wrong_configuration_is_told_and_nothing_is_run(node, capfd, more, sai
         ["--level", "5"],
         ["--instance-type", "p99.huge"],
         ["--log", "/nowhere/log"],
+        ["--stream", "/nowhere/stream"],
     ],
 )
-def test_bad_input_ends_with_2_or_says_what_cannot_be_written(node, options) -> None:
-    assert run(node.argv(*options)) in (1, 2)
+def test_bad_input_ends_with_2_and_nothing_is_run(node, capfd, options) -> None:
+    node.tool("stress-ng", f"open({str(node.folder / 'ran')!r}, 'w')")
+
+    assert run(node.argv(*options)) == 2
+    assert options[0] in capfd.readouterr().err
+    assert not (node.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("option", ["--log", "--stream", "--result"])
+def test_a_file_that_cannot_be_written_in_the_end_changes_nothing_about_the_node(
+    node, capfd, option
+) -> None:
+    healthy(node)
+
+    code = run([*node.argv(option, "/dev/full"), "-o", "json"])
+
+    captured = capfd.readouterr()
+    assert code == 0
+    assert json.loads(captured.out)["outcome"] == "passed"
+    assert captured.err.count(f"{option} /dev/full could not be written: No space left") == 1
+
+
+def test_what_a_tool_says_is_shown_in_one_line_that_steers_no_terminal(node) -> None:
+    a_p5(node)
+    node.prints("nvidia-smi", "\x1b[2J\x1b[31mUnable to\n talk\x07 to the driver\n", status=9)
+
+    _, outcome, detail = node.part("gpu")
+
+    assert outcome == "unknown"
+    assert "Unable to" in detail
+    assert detail.isprintable()
 
 
 def test_checks_go_by_the_names_that_sagemaker_has_for_them(node, capfd) -> None:
     def made(*options: str) -> list[str]:
-        assert run(node.argv("--dry-run", *options)) == 0
-        return [line.split(":")[0] for line in capfd.readouterr().out.splitlines()]
+        assert run([*node.argv("--dry-run", *options), "-o", "json"]) == 0
+        return [step["check"] for step in json.loads(capfd.readouterr().out)]
 
     both = made("--check", "InstanceStress", "--check", "InstanceConnectivity")
 
@@ -431,9 +461,9 @@ def test_whoever_begins_a_check_names_its_kinds_in_the_environment(
 
     monkeypatch.setenv("HOLDFAST_CHECK_KINDS", "InstanceConnectivity")
     assert run(node.argv("--dry-run")) == 0
-    one = [line.split(":")[0] for line in capfd.readouterr().out.splitlines()]
+    one = [line.split()[0] for line in capfd.readouterr().out.splitlines()[1:]]
 
-    assert "cpu:" in both
+    assert "\ncpu " in both
     assert one == ["efa-loopback", "nccl", "nccom"]
 
 
@@ -450,9 +480,10 @@ def test_a_dry_run_shows_and_runs_nothing(node, capfd) -> None:
     node.tool("dcgmi", f"open({str(node.folder / 'ran')!r}, 'w')")
 
     assert run(node.argv("--dry-run")) == 0
-    shown = capfd.readouterr().out
-    assert "dcgmi diag -r 2 -j  (about 3m)" in shown
-    assert "cpu: skipped: stress-ng and stress not found" in shown
+    shown = {line.split()[0]: line for line in capfd.readouterr().out.splitlines()}
+    assert "3m " in shown["dcgm"]
+    assert shown["dcgm"].endswith("dcgmi diag -r 2 -j")
+    assert "skipped: neither stress-ng nor stress found: install one" in shown["cpu"]
     assert not (node.folder / "ran").exists()
 
 
@@ -570,7 +601,9 @@ def processes_of(mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_check_that_is_ended_takes_its_tools_with_it(node, number, code) -> None:
     node.real("stress-ng")
     argv = node.argv("--only", "disk", "--stress-time", "51s")

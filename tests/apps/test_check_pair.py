@@ -443,6 +443,14 @@ def test_a_time_that_measures_nothing_or_takes_for_ever_is_refused(capfd, tmp_pa
     assert "pair_time" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("listen", ["99999", "host:port", ":70000"])
+def test_an_address_that_is_none_is_refused(monkeypatch, capfd, listen) -> None:
+    monkeypatch.setenv("HOLDFAST_CHECK_TOKEN", TOKEN)
+
+    assert run(["check", "serve", "--listen", listen]) == 2
+    assert "--listen" in capfd.readouterr().err
+
+
 def test_an_address_that_is_taken_or_not_ours_is_told(node, capfd, monkeypatch) -> None:
     monkeypatch.setenv("HOLDFAST_CHECK_TOKEN", TOKEN)
     with serving(node.write_config()) as (port, _):

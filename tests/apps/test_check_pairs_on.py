@@ -83,18 +83,42 @@ def test_a_node_that_others_cannot_reach_is_found_by_what_listens_on_each(pairs)
 
 
 def test_if_the_first_node_cannot_be_asked_the_second_is(pairs) -> None:
-    wanted = Wanted(
-        tests=("tcp",),
-        config=load_config(pairs.node.write_config(), CheckConfig),
-        config_file=None,
-        timeout=timedelta(seconds=60),
-    )
+    wanted = asked(pairs)
     dies = welcomed(lambda channel: channel.read(10))
     with serving(pairs.node.config) as (good, _), listening(dies) as bad:
         ask = Served(wanted, TOKEN)
         answers = [ask(pair) for pair in permutations((f"127.0.0.1:{bad}", f"127.0.0.1:{good}"))]
 
     assert [answer.passed for answer in answers] == [False, False]
+
+
+def asked(pairs: Pairs, **changes: Any) -> Wanted:
+    return Wanted(
+        tests=("tcp",),
+        config=load_config(pairs.node.write_config(), CheckConfig),
+        config_file=None,
+        **{"timeout": timedelta(seconds=60), **changes},
+    )
+
+
+def test_a_test_that_does_not_end_has_failed_and_nobody_else_is_asked(pairs) -> None:
+    hangs = welcomed(lambda channel: channel.read(10_000))
+    with serving(pairs.node.write_config()) as (good, told), listening(hangs) as bad:
+        ask = Served(asked(pairs, timeout=timedelta(milliseconds=500)), TOKEN)
+        answer = ask((f"127.0.0.1:{bad}", f"127.0.0.1:{good}"))
+
+    assert (answer.passed, told) == (False, [])
+    assert answer.why == f"127.0.0.1:{bad}: the test did not end within 0.5 s"
+
+
+def test_a_test_that_is_broken_off_is_not_waited_for(pairs) -> None:
+    hangs = welcomed(lambda channel: channel.read(10_000))
+    with listening(hangs) as one, listening(hangs) as other:
+        ask = Served(asked(pairs, is_over=lambda: True), TOKEN)
+        answer = ask((f"127.0.0.1:{one}", f"127.0.0.1:{other}"))
+
+    assert answer.passed is None
+    assert "it was broken off" in answer.why
 
 
 def test_nodes_that_do_not_listen_are_blamed_for_nothing(pairs) -> None:
@@ -208,6 +232,18 @@ def test_a_step_that_does_not_end_has_failed(pairs) -> None:
     _, result, _ = pairs.ask("n1,n2", *options)
 
     assert result["answers"][0]["answer"]["passed"] is False
+
+
+def test_a_step_stops_waiting_for_nodes_before_its_time_is_over(pairs) -> None:
+    seen = launcher(pairs, "srun", "print('srun: error: Nodes are busy', file=sys.stderr)")
+
+    pairs.node.more += "[expected]\ngpus = 8\n"
+    options = ["--test", "nccl", "--on", "slurm", "--rounds", "1", "--timeout", "20s"]
+    code, result, said = pairs.ask("n1,n2", *options)
+
+    assert (code, result) == (1, {})
+    assert "no pair could be tested" in said
+    assert "--immediate=10" in json.loads(seen.read_text())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +21,15 @@ LARGEST_OUTPUT: Final = 8 * 1024 * 1024
 _BLOCK: Final = 64 * 1024
 _LOOK_S: Final = 0.1
 """Between two looks whether the command has ended while something else holds its pipe open."""
+
+
+class NotStarted(BackendError):
+    """A command could not be started, so nothing is known of what it was to find out."""
+
+
+def never() -> bool:
+    """Nobody breaks a command off."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +48,23 @@ def run_command(
     timeout: timedelta,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    is_over: Callable[[], bool] = never,
 ) -> Result:
     """Run ``argv`` in a session of its own, in ``directory``, and take what it writes.
 
-    ``environment`` is added to that of this process.
+    ``environment`` is added to that of this process. ``is_over`` is asked all the time: once it is,
+    the command is killed, or not even started.
 
     A command that hangs in the kernel cannot be ended; then this does not return before it does.
 
     Raises:
-        BackendError: it cannot be started, took longer than ``timeout`` or wrote too much; it and
-            all that it started in its session were killed.
+        NotStarted: it cannot be started.
+        BackendError: it took longer than ``timeout``, wrote too much or was broken off; it and all
+            that it started in its session were killed.
 
     """
+    if is_over():
+        raise NotStarted(f"{argv[0]} was not started: it is over")
     try:
         process = subprocess.Popen(
             argv,
@@ -62,10 +76,10 @@ def run_command(
             cwd=directory,
         )
     except OSError as error:
-        raise BackendError(f"cannot start {argv[0]}: {error.strerror}") from error
+        raise NotStarted(f"cannot start {argv[0]}: {error.strerror}") from error
     with process:
         try:
-            stdout, stderr = _outputs(process, argv[0], timeout)
+            stdout, stderr = _outputs(process, argv[0], timeout, is_over)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # of the same session: what it started
@@ -74,7 +88,7 @@ def run_command(
 
 
 def _outputs(
-    process: subprocess.Popen[bytes], name: str, timeout: timedelta
+    process: subprocess.Popen[bytes], name: str, timeout: timedelta, is_over: Callable[[], bool]
 ) -> tuple[bytes, bytes]:
     assert process.stdout is not None  # noqa: S101 - both are pipes
     assert process.stderr is not None  # noqa: S101
@@ -98,14 +112,19 @@ def _outputs(
             raise BackendError(f"{name} wrote more than {LARGEST_OUTPUT} bytes")
         if has_ended and not ready:
             break
-        if time.monotonic() > deadline:
-            raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
+        _go_on(name, timeout, deadline, is_over)
     while process.poll() is None:  # it closed its output and goes on
-        if time.monotonic() > deadline:
-            raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
+        _go_on(name, timeout, deadline, is_over)
         time.sleep(_LOOK_S)
     stdout, stderr = outputs.values()
     return bytes(stdout), bytes(stderr)
+
+
+def _go_on(name: str, timeout: timedelta, deadline: float, is_over: Callable[[], bool]) -> None:
+    if time.monotonic() > deadline:
+        raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
+    if is_over():
+        raise BackendError(f"{name} was broken off")
 
 
 def _text(output: bytes) -> str:

@@ -21,6 +21,7 @@ from holdfast.adapters.slurm.commands import Slurm
 from holdfast.adapters.slurm.verdicts import write_verdict
 from holdfast.apps.check_config import CheckConfig
 from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.slurm_prolog import before_job
 from holdfast.apps.clock import SystemClock
@@ -188,7 +189,8 @@ def _or_pass(what: str, act: Callable[[str], bool]) -> int:
     if not node:
         raise click.UsageError(f"{_NODE} is not set: slurmd does that where this is its {what}")
     try:
-        is_good = act(node)
+        with ending_by_signal():
+            is_good = act(node)
     except HoldfastError as error:
         _say(node, what, f"passes, nothing was found out: {error}")
         return ExitCode.OK

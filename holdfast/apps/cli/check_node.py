@@ -1,14 +1,13 @@
 """``holdfast check node``: the deep health check of the node that it runs on."""
 
 import shlex
-import signal
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import click
@@ -19,8 +18,10 @@ from holdfast.adapters.telemetry.check_summary import summary_of, summary_text
 from holdfast.apps.check_config import CheckConfig
 from holdfast.apps.check_log import CheckLog
 from holdfast.apps.check_stream import append_results
+from holdfast.apps.cli.check_files import keep, refuse_unwritable
 from holdfast.apps.cli.check_progress import TimeLeft
 from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import (
     LISTS,
@@ -63,6 +64,33 @@ COLUMNS: Final = (
         title="detail", cell=lambda part: part.detail.replace("\n", " "), minor=True
     ),
     Column[PartResult](title="command", cell=lambda part: shlex.join(part.command), wide=True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What --dry-run shows of a check."""
+
+    check: str
+    takes_s: float | None = None
+    """About how long; None if it is skipped."""
+
+    command: tuple[str, ...] = ()
+    skipped: str = ""
+    """Why it is not made; empty if it is."""
+
+
+_STEP_COLUMNS: Final = (
+    Column[_Step](title="check", cell=lambda step: step.check),
+    Column[_Step](
+        title="takes about",
+        cell=lambda step: step.takes_s and format_duration(timedelta(seconds=step.takes_s)),
+    ),
+    Column[_Step](
+        title="what is run",
+        cell=lambda step: shlex.join(step.command) or f"skipped: {step.skipped}",
+        minor=True,
+    ),
 )
 
 result_option = click.option(
@@ -152,11 +180,13 @@ def node(  # noqa: PLR0913 - one parameter for each option
     config = _config(config_file, instance_type)
     course = lay_out(config, Level(level), names=_names(kinds, only, skip), stress_time=stress_time)
     if dry_run:
-        _show(course)
+        _show(course, output)
         return ExitCode.OK
+    refuse_unwritable(log=log_file, stream=stream_file)
     result = _run(course, log_file)
     if stream_file is not None:
-        append_results(stream_file, [result], SystemClock().now())
+        now = SystemClock().now()
+        keep("stream", stream_file, lambda: append_results(stream_file, [result], now))
     if result_file is not None:
         write_result(result_file, summary_of(result, summary(result)))
     if is_document(output):
@@ -171,7 +201,7 @@ def node(  # noqa: PLR0913 - one parameter for each option
 
 def write_result(file: Path, said: CheckSummary) -> None:
     """Tell whoever began a check how it ended."""
-    file.write_text(f"{summary_text(said)}\n", encoding="utf-8")
+    keep("result", file, lambda: file.write_text(f"{summary_text(said)}\n", encoding="utf-8"))
 
 
 def summary(result: NodeCheck) -> str:
@@ -192,7 +222,9 @@ def _config(path: Path | None, instance_type: str | None) -> CheckConfig:
     try:
         return config if instance_type is None else replace(config, instance_type=instance_type)
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(
+            str(error).replace("instance_type:", "--instance-type:", 1)
+        ) from error
 
 
 def _names(kinds: Collection[str], only: Collection[str], skip: Collection[str]) -> list[str]:
@@ -212,37 +244,26 @@ def _numbers(measured: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
 
 
-def _show(course: Course) -> None:
-    for name, plan in course.steps:
-        if isinstance(plan, Work):
-            click.echo(f"{name}: {shlex.join(plan.argv)}  (about {format_duration(plan.takes)})")
-        else:
-            click.echo(f"{name}: skipped: {plan.why}")
+def _show(course: Course, output: str) -> None:
+    steps = [
+        _Step(check=name, takes_s=plan.takes.total_seconds(), command=plan.argv)
+        if isinstance(plan, Work)
+        else _Step(check=name, skipped=plan.why)
+        for name, plan in course.steps
+    ]
+    print_rows(steps, _STEP_COLUMNS, output=output, empty="")
 
 
 def _run(course: Course, log_file: Path | None) -> NodeCheck:
     with ExitStack() as stack:
         watchers: list[Watcher] = []
         if log_file is not None:
-            watchers.append(CheckLog(stack.enter_context(log_file.open("a", encoding="utf-8"))))
+            file = stack.enter_context(log_file.open("ab", buffering=0))
+            watchers.append(CheckLog(file, partial(keep, "log", log_file)))
         if sys.stderr.isatty():
             watchers.append(stack.enter_context(TimeLeft()))
         stack.enter_context(ending_by_signal())
         return check_node(course, _All(watchers), SystemClock())
-
-
-@contextmanager
-def ending_by_signal() -> Iterator[None]:
-    """SIGTERM ends this process the way an error does: with it, the tool that it runs."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(ExitCode.TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class _All:

@@ -16,13 +16,13 @@ from holdfast.adapters.telemetry.check_summary import summary_of
 from holdfast.apps.check_config import CheckConfig
 from holdfast.apps.cli.check_node import (
     COLUMNS,
-    ending_by_signal,
     result_option,
     summary,
     write_result,
 )
 from holdfast.apps.cli.check_progress import TimeLeft
 from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.output import LISTS, is_document, output_option, print_document, print_rows
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
@@ -79,7 +79,7 @@ def serve(*, config_file: Path | None, token_file: Path | None, listen: str) -> 
       openssl rand -hex 32 > token     # once; the same file on all nodes
       holdfast check serve --token-file token --listen :20259
     """  # noqa: D301 - click keeps the lines after it
-    address = ListenAddress.parse(listen) if listen.isdecimal() else _address(listen)
+    address = _listen_address(listen)
     config, token = load(config_file), read_token(token_file)
     with closing(PairServer(config, address, token)) as server, ending_by_signal():
         click.echo(f"listening at port {server.port}", err=True)
@@ -206,6 +206,13 @@ def _address(text: str) -> ListenAddress:
         return with_port(text)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _listen_address(text: str) -> ListenAddress:
+    try:
+        return ListenAddress.parse(text) if text.isdecimal() else with_port(text)
+    except ValueError as error:
+        raise click.UsageError(f"--listen: {error}") from error
 
 
 def _rank(platform: str) -> int:

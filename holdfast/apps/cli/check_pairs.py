@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 import click
@@ -11,6 +12,7 @@ import click
 from holdfast.adapters.host.pairs.launched import LAUNCHED
 from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.check_stream import append_results
+from holdfast.apps.cli.check_files import keep, refuse_unwritable
 from holdfast.apps.cli.check_pair import (
     config_option,
     load,
@@ -18,7 +20,8 @@ from holdfast.apps.cli.check_pair import (
     token_option,
 )
 from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
+from holdfast.apps.cli.ending import ending_by_signal
+from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document, printable
 from holdfast.apps.cli.stream_option import stream_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
@@ -27,6 +30,7 @@ from holdfast.apps.pair_tests import Answers, Ask, PairsResult, by_command, node
 from holdfast.model.deep_checks import NodeCheck
 
 _SERVE: Final = "serve"
+_SHORTEST: Final = timedelta(seconds=1)
 _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 
 
@@ -109,19 +113,29 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     names, config = _names(nodes), load(config_file)
     if bool(tests) == bool(command) or bool(tests) != (on is not None):
         raise click.UsageError("give a COMMAND, or --test and --on")
+    if timeout < _SHORTEST:
+        raise click.UsageError("--timeout must be at least 1s")
+    over = Event()
     wanted = Wanted(
-        tests=tests, config=config, config_file=config_file, timeout=timeout, options=options
+        tests=tests,
+        config=config,
+        config_file=config_file,
+        timeout=timeout,
+        options=options,
+        is_over=over.is_set,
     )
     ask = _ask(wanted, command, on, token_file, names)
+    refuse_unwritable(stream=stream_file)
     clock = SystemClock()
     started_at = clock.now()
-    result = run_rounds(names, ask, rounds=rounds, at_once=at_once, told=_tell)
+    with ending_by_signal():
+        result = run_rounds(names, ask, rounds=rounds, at_once=at_once, told=_tell, over=over)
     now = clock.now()
     checks = node_checks(
         result, instance_type=config.instance_type or "", started_at=started_at, now=now
     )
     if stream_file is not None:
-        append_results(stream_file, checks, now)
+        keep("stream", stream_file, lambda: append_results(stream_file, checks, now))
     if is_document(output):
         print_document(_plain(result, checks), output)
     else:
@@ -141,7 +155,7 @@ def _ask(
     if on is None:
         if shutil.which(command[0]) is None:
             raise click.UsageError(f"cannot find {command[0]}, which is to test the pairs")
-        return by_command(command, wanted.timeout)
+        return by_command(command, wanted.timeout, wanted.is_over)
     if on != _SERVE:
         return Launcher(wanted, on)
     if launched := [name for name in wanted.tests if name in LAUNCHED]:
@@ -163,13 +177,15 @@ def _names(text: str) -> list[str]:
 
 def _tell(number: int, answers: Answers) -> None:
     failed = [" and ".join(pair) for pair, answer in answers if answer.passed is False]
-    silent = [(pair, answer) for pair, answer in answers if answer.passed is None]
+    silent = [pair for pair, answer in answers if answer.passed is None]
     what = f"failed: {', '.join(failed)}" if failed else "all passed"
     if silent:
         what = f"failed: {', '.join(failed) or 'none'}; without a result: {len(silent)}"
-    click.echo(f"round {number}: {len(answers)} pairs, {what}", err=True)
-    for pair, answer in silent:
-        click.echo(f"  {' and '.join(pair)}: {answer.why}", err=True)
+    pairs = f"{len(answers)} pair{'s' if len(answers) > 1 else ''}"
+    click.echo(f"round {number}: {pairs}, {what}", err=True)
+    for pair, answer in answers:
+        if not answer.passed and answer.why:
+            click.echo(f"  {' and '.join(pair)}: {printable(answer.why)}", err=True)
 
 
 def _sentences(result: PairsResult) -> list[str]:

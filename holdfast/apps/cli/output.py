@@ -116,7 +116,7 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
         return
     is_wide = output == Output.WIDE
     shown = [column for column in columns if is_wide or not column.wide]
-    cells = [[_printable(column.cell(row)) for column in shown] for row in rows]
+    cells = [[printable(column.cell(row)) for column in shown] for row in rows]
     width = None if is_wide else _terminal_width()
     minor = [number for number, column in enumerate(shown) if column.minor]
     titles = [column.title for column in shown]
@@ -126,7 +126,7 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
 
 def print_details(pairs: Iterable[tuple[str, object]]) -> None:
     """Print one thing: a line for each name and its value, the values aligned."""
-    cells = [(name, _printable(value)) for name, value in pairs]
+    cells = [(name, printable(value)) for name, value in pairs]
     width = max(len(name) for name, _ in cells) + 1
     for name, value in cells:
         click.echo(f"{name + ':':<{width}}{_GAP}{_colored(value)}", color=_wants_color())
@@ -231,7 +231,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], *, color: bool) -> str:
     return _GAP.join(parts).rstrip()
 
 
-def _printable(value: object) -> str:
+def printable(value: object) -> str:
     """Text that may come from a kernel log or a file name must not steer the terminal."""
     text = NOTHING if value is None or value == "" else str(value)
     return "".join(char if char.isprintable() else "�" for char in text)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.host.commands import Result
+from holdfast.adapters.host.commands import Result, never
 from holdfast.adapters.host.machine import Machine
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.judgement import Judgement
@@ -68,6 +68,9 @@ class Plan:
     if_hung: str = ""
     """What it means that it does not end; empty if it means nothing."""
 
+    is_over: Callable[[], bool] = never
+    """Asked while it runs: whether it is to be broken off."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
@@ -97,4 +100,9 @@ Part = Callable[[Target], Work | Skip]
 
 def missing_tool(*names: str) -> Skip:
     """A tool that is not installed is told, and not held against the node."""
-    return Skip(why=f"{' and '.join(names)} not found: install it to have this checked")
+    found = (
+        f"{names[0]} not found: install it"
+        if len(names) == 1
+        else (f"neither {' nor '.join(names)} found: install one")
+    )
+    return Skip(why=f"{found} to have this checked")

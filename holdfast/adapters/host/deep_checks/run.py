@@ -36,7 +36,7 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
         return PartResult(
             name=name,
             outcome=Outcome.FAILED if is_fault_then else Outcome.UNKNOWN,
-            detail=plan.if_hung if isinstance(plan, Plan) and is_fault_then else str(error),
+            detail=plan.if_hung if isinstance(plan, Plan) and is_fault_then else _why(error),
             command=plan.argv,
             took_s=took_s,
         )
@@ -45,7 +45,7 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
     return PartResult(
         name=name,
         outcome=outcome,
-        detail=detail[:LONGEST_MESSAGE],
+        detail=_one_line(detail),
         command=plan.argv,
         took_s=took_s,
         measured=verdict.measured,
@@ -57,6 +57,19 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
         facts=verdict.facts,
         findings=verdict.judgement.findings,
     )
+
+
+def _why(error: BackendError | OSError) -> str:
+    """What kept a tool from saying anything."""
+    if isinstance(error, BackendError):
+        return _one_line(str(error))
+    return f"no folder can be made in {Path(error.filename or '').parent}: {error.strerror}"
+
+
+def _one_line(text: str) -> str:
+    """What a tool said, and may be anything, as it can be shown, logged and handed on."""
+    words = " ".join(text.split())[:LONGEST_MESSAGE]
+    return "".join(char if char.isprintable() else "�" for char in words)
 
 
 def _verdict(plan: Plan, clock: Clock) -> Verdict:
@@ -80,7 +93,7 @@ def _end_of(result: Result) -> str:
 def _run(plan: Plan) -> Result:
     """Run it; what a tool that was killed leaves in its folder goes with the folder."""
     if plan.directory is None:
-        return run_command(plan.argv, timeout=plan.timeout)
+        return run_command(plan.argv, timeout=plan.timeout, is_over=plan.is_over)
     folder = tempfile.TemporaryDirectory(
         dir=plan.directory, prefix=".holdfast-check-", ignore_cleanup_errors=True
     )

@@ -25,11 +25,12 @@ MEMORY_SHARE: Final = 0.6
 """Of the memory that is free for us; what else runs on the node must not be killed for the test."""
 
 FILE_BYTES: Final = 256 << 20
-"""Written to the disk and read again, past the cache of the kernel."""
+"""Written to the disk and read again, past the cache of the kernel; less if there is no time."""
 
 BYTES_PER_SECOND: Final = 64 << 20
-"""What one worker writes and verifies in a second with the slowest of its methods, about: given
-more than it can do in its time, it completes no round and has verified nothing."""
+"""What one worker writes and verifies in a second, in memory with the slowest of its methods, on a
+disk with half of what gp3 gives, about: given more than it can do in its time, it completes no
+round and has verified nothing."""
 
 _GRACE: Final = timedelta(seconds=60)
 """After its time is over, for memory to be given back and files to be removed."""
@@ -75,7 +76,8 @@ def disk(target: Target) -> Plan | Skip:
         return Skip(why=f"{target.disk}: {error.strerror}")
     if room.f_bavail * room.f_frsize < 2 * FILE_BYTES:
         return Skip(why=f"{target.disk} has less than {2 * FILE_BYTES >> 20} MiB free")
-    hogs = ("--hdd", "1", "--hdd-bytes", str(FILE_BYTES))
+    size = min(FILE_BYTES, int(BYTES_PER_SECOND * target.stress_time.total_seconds()))
+    hogs = ("--hdd", "1", "--hdd-bytes", str(size))
     return _plan(
         target,
         (*hogs, "--hdd-opts", "direct", "--temp-path", ".", "--verify"),

@@ -9,9 +9,10 @@ encrypted: the bytes are worth nothing, and who may change packets may slow them
 import hmac
 import json
 import secrets
+import select
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ STALL: Final = timedelta(seconds=10)
 _GREETING: Final = b"holdfast-pair/1"
 _LONGEST_LINE: Final = 256 * 1024
 _NONCE_BYTES: Final = 32
+_LOOK_S: Final = 0.1
 _LATE: Final = "the other end took too long"
 
 
@@ -62,6 +64,13 @@ class Channel:
         if not isinstance(message, dict):
             raise self.give_up("the other end sent something that is no message")
         return message
+
+    def await_message(self, is_over: Callable[[], bool]) -> None:
+        """Wait until something comes, or give up as soon as it ``is_over``."""
+        while not self._unread and not select.select([self._socket], (), (), _LOOK_S)[0]:
+            if is_over():
+                raise self.give_up("it was broken off")
+            self._bound()
 
     def write(self, data: bytes) -> None:
         """Send all of ``data``."""

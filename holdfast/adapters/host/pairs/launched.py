@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.host.commands import Result
+from holdfast.adapters.host.commands import Result, never
 from holdfast.adapters.host.deep_checks.aws import LARGE, nccom_verdict
 from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Verdict
 from holdfast.detectors.instance_types import Equipment
@@ -29,6 +29,8 @@ class Launch:
 
     launcher: Launcher
     timeout: timedelta
+    is_over: Callable[[], bool] = never
+    """Asked while it runs: whether it is to be broken off."""
 
 
 def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: Launch) -> Plan | Skip:
@@ -59,7 +61,12 @@ def _plan(
     argv: tuple[str, ...], launch: Launch, judge: Callable[[Result, datetime], Verdict]
 ) -> Plan:
     return Plan(
-        argv=argv, takes=timedelta(minutes=1), timeout=launch.timeout, judge=judge, if_hung=_HUNG
+        argv=argv,
+        takes=timedelta(minutes=1),
+        timeout=launch.timeout,
+        judge=judge,
+        if_hung=_HUNG,
+        is_over=launch.is_over,
     )
 
 
