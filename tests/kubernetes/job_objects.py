@@ -78,7 +78,14 @@ def a_record(phase: JobPhase = JobPhase.RUNNING, since: float = 10, **changes: A
     return JobRecord(phase=phase, **values)
 
 
-def a_pod(
+def a_pod(rank: int = 0, **changes: Any) -> PodState:
+    pod = a_pod_object(rank, **changes)
+    member = KIND.member(pod)
+    assert member is not None
+    return pod_state(pod, member)
+
+
+def a_pod_object(
     rank: int = 0,
     *,
     node: str = "a",
@@ -86,9 +93,9 @@ def a_pod(
     uid: str = "",
     status: dict[str, Any] | None = None,
     **metadata: Any,
-) -> PodState:
+) -> dict[str, Any]:
     kind, index = ("master", 0) if rank == 0 else ("worker", rank - 1)
-    pod = {
+    return {
         "metadata": {
             "namespace": "default",
             "name": f"llama-{kind}-{index}",
@@ -114,9 +121,6 @@ def a_pod(
         },
         "status": {"phase": phase, **(status or {})},
     }
-    member = KIND.member(pod)
-    assert member is not None
-    return pod_state(pod, member)
 
 
 def container(**state: Any) -> dict[str, Any]:

@@ -1,0 +1,325 @@
+"""What is done to jobs and their pods, whoever gets in between."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from job_objects import BEGAN, KIND, LABELS, a_job_object, a_pod_object, a_record, at
+from node_objects import a_node_object
+from real_cluster import until
+from small_server import SmallServer, small_server
+
+from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
+from holdfast.adapters.kubernetes.encoding import parsed
+from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
+from holdfast.adapters.kubernetes.jobs.objects import QUEUE
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.model.errors import BackendError
+from holdfast.model.jobs import JobPhase, JobRecord
+from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF
+from holdfast.testing.fakes import FakeClock, FakeEvents
+
+JOB = "pytorchjob/default/llama"
+FOLDER = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+PATH = f"{FOLDER}/llama"
+PODS = "/api/v1/namespaces/default/pods"
+WORKLOAD = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads/w"
+QUEUED = {QUEUE: "team"}
+STOPPED: dict[str, Any] = {"suspend": True, "conditions": ("Suspended",)}
+
+
+@dataclass
+class Backend:
+    server: SmallServer
+    jobs: KubernetesJobs
+    events: FakeEvents
+    acts: bool = True
+
+    def job(self, **changes: Any) -> JobRecord:
+        """A job is there; returns its record as the core sees it."""
+        self.server.put(PATH, a_job_object(**changes))
+        return self.seen(lambda: True)
+
+    def pod(self, rank: int, **changes: Any) -> str:
+        pod = a_pod_object(rank, **changes)
+        path = f"{PODS}/{pod['metadata']['name']}"
+        self.server.put(path, pod)
+        return path
+
+    def node(self, name: str, **changes: Any) -> None:
+        self.server.put(f"/api/v1/nodes/{name}", a_node_object(name=name, **changes))
+
+    def seen(self, condition: Callable[[], object]) -> JobRecord:
+        until(lambda: [one for one in self.jobs.jobs() if one.spec.name == JOB] and condition())
+        (view,) = self.jobs.jobs()
+        return view.record
+
+    @property
+    def object(self) -> dict[str, Any]:
+        return self.server.objects[PATH]
+
+    @property
+    def record(self) -> JobRecord:
+        return parsed(JobRecord, self.object["metadata"]["annotations"][JOB_RECORD])
+
+    @property
+    def is_suspended(self) -> bool:
+        return bool(self.object["spec"]["runPolicy"]["suspend"])
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        return [(verb, path) for verb, path, _ in self.server.writes]
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    clock = FakeClock(BEGAN + timedelta(minutes=1))
+    with (
+        small_server() as server,
+        closing(Api(Server(url=server.url), user_agent="test", field_manager="test")) as api,
+    ):
+        events = FakeEvents()
+        around = Surroundings(
+            clock=clock,
+            events=events,
+            changed=lambda: None,
+            may_act=lambda: backend.acts,
+            evicted=lambda node, owner: None,
+        )
+        cluster = KubernetesCluster(api, KubernetesSettings(), around)
+        backend = Backend(
+            server, KubernetesJobs(api, KubernetesSettings(), around, cluster, (KIND,)), events
+        )
+        cluster.start()
+        backend.jobs.open()
+        until(lambda: cluster.synced)
+        yield backend
+        backend.jobs.close()
+        cluster.stop()
+
+
+def once(server: SmallServer, verb: str, path: str, act: Callable[[], object]) -> None:
+    """Somebody acts right before the first such write."""
+
+    def before(asked: str, where: str) -> None:
+        if (asked, where) == (verb, path):
+            server.before = lambda *_: None
+            act()
+
+    server.before = before
+
+
+# Records
+
+
+def test_a_job_fails_although_its_operator_writes_at_the_same_time(backend: Backend) -> None:
+    record = backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    told = {"type": "Suspended", "status": "True", "message": "told again"}
+    once(
+        backend.server,
+        "PATCH",
+        f"{PATH}/status",
+        lambda: backend.server.merge(PATH, {"status": {"conditions": [told]}}),
+    )
+
+    backend.jobs.put(JOB, replace(record, phase=JobPhase.FAILED, reason="spent"))
+
+    conditions = {one["type"]: one["message"] for one in backend.object["status"]["conditions"]}
+    assert conditions == {"Suspended": "told again", "Failed": "spent"}
+    assert backend.record.phase is JobPhase.FAILED
+    assert backend.is_suspended
+
+
+def test_what_nobody_cares_for_may_change_while_a_record_is_written(backend: Backend) -> None:
+    record = backend.job()
+    labels = {"metadata": {"labels": {"mine": "1"}}}
+    once(backend.server, "PATCH", PATH, lambda: backend.server.merge(PATH, labels))
+
+    backend.jobs.put(JOB, replace(record, phase=JobPhase.STOPPING))
+
+    assert (backend.record.phase, backend.is_suspended) == (JobPhase.STOPPING, True)
+    assert backend.object["metadata"]["labels"] == {"mine": "1"}
+    assert backend.object["metadata"]["annotations"][RECORD_OF] == "job-uid"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {LABELS.enable_job_auto_resume: None}}},
+        {"metadata": {"annotations": {JOB_RECORD: "{}"}}},
+        {"metadata": {"uid": "another"}},
+        {"metadata": {"deletionTimestamp": at(9)}},
+        {"spec": {"runPolicy": {"suspend": True}}},
+        {"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_early", [True, False], ids=["before", "between"])
+def test_a_job_that_somebody_has_changed_meanwhile_is_looked_at_again_first(
+    backend: Backend, change: dict[str, Any], *, is_early: bool
+) -> None:
+    record = backend.job()
+    if is_early:
+        backend.server.merge(PATH, change)
+    else:
+        once(backend.server, "PATCH", PATH, lambda: backend.server.merge(PATH, change))
+
+    with pytest.raises(BackendError, match="llama was changed by somebody else"):
+        backend.jobs.put(JOB, replace(record, phase=JobPhase.STOPPING))
+
+    assert backend.writes == []
+
+
+def test_a_job_that_never_rests_is_left_for_later(backend: Backend) -> None:
+    record = backend.job()
+    numbers = iter(range(100))
+
+    def before(*_: str) -> None:
+        backend.server.merge(PATH, {"metadata": {"labels": {"turn": str(next(numbers))}}})
+
+    backend.server.before = before
+
+    with pytest.raises(BackendError, match="llama changes too often to be written"):
+        backend.jobs.put(JOB, replace(record, phase=JobPhase.STOPPING))
+
+
+# Pods
+
+
+@pytest.mark.parametrize(
+    ("node", "grace"),
+    [
+        ({}, None),
+        ({"created": at(-60)}, None),
+        ({"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}, 0),
+        ({"created": at(1)}, 0),
+        (None, 0),
+    ],
+    ids=["runs", "is older", "is off", "is another", "is gone"],
+)
+def test_a_pod_that_has_to_go_is_removed_by_force_only_where_nothing_of_it_can_run(
+    backend: Backend, node: dict[str, Any] | None, grace: int | None
+) -> None:
+    if node is not None:
+        backend.node("a", **{"created": at(-60), **node})
+    path = backend.pod(0, deletionTimestamp=at(40))
+    backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    backend.seen(lambda: any(one.ranks for one in backend.jobs.jobs()))
+    if node is not None:
+        until(lambda: backend.jobs.jobs()[0].ranks[0].is_fenced is (grace == 0))
+
+    backend.jobs.kill(JOB)
+
+    asked = [body for verb, where, body in backend.server.writes if where == path]
+    assert [one["gracePeriodSeconds"] for one in asked] == ([] if grace is None else [grace])
+    assert [one["preconditions"] for one in asked] == ([] if grace is None else [{"uid": "pod-0"}])
+
+
+def test_pods_that_stay_are_asked_to_go_and_those_that_have_ended_are_taken_away(
+    backend: Backend,
+) -> None:
+    backend.node("a", created=at(-60))
+    running, over = backend.pod(0), backend.pod(1, phase="Failed")
+    backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    backend.seen(lambda: len(backend.jobs.jobs()[0].ranks) == 2)
+    assert [backend.jobs.stops_itself(f"default/llama-{one}") for one in ("master-0", "x")] == [
+        True,
+        False,
+    ]
+
+    backend.jobs.stop(JOB)
+    assert backend.writes == [("DELETE", over)]
+    backend.jobs.kill(JOB)
+
+    assert set(backend.writes) == {("DELETE", over), ("DELETE", running)}
+    assert "gracePeriodSeconds" not in backend.server.writes[-1][2]
+
+
+def test_a_pod_that_has_the_name_of_another_is_left_alone(backend: Backend) -> None:
+    backend.node("a", created=at(-60))
+    path = backend.pod(0)
+    backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    backend.seen(lambda: any(one.ranks for one in backend.jobs.jobs()))
+    once(
+        backend.server,
+        "DELETE",
+        path,
+        lambda: backend.server.merge(path, {"metadata": {"uid": "of the next"}}),
+    )
+
+    backend.jobs.kill(JOB)
+
+    assert path in backend.server.objects
+
+
+# Queues
+
+
+def queued(backend: Backend, *, active: bool, **changes: Any) -> None:
+    about = {"name": "w", "namespace": "default", "uid": "w"}
+    backend.server.put(WORKLOAD, {"metadata": about, "spec": {"active": active}})
+    backend.server.put(PATH, a_job_object(labels=QUEUED, **changes))
+
+
+def test_a_job_in_a_queue_is_let_in_for_each_of_our_starts_and_no_other(backend: Backend) -> None:
+    queued(backend, active=True)
+    backend.seen(lambda: True)
+    backend.jobs.launch(JOB)  # others have begun it
+    assert backend.writes == []
+    queued(backend, active=False, record=a_record(JobPhase.WAITING, attempt=1), **STOPPED)
+    record = backend.seen(lambda: backend.jobs.jobs()[0].record.phase is JobPhase.WAITING)
+    backend.jobs.put(JOB, replace(record, phase=JobPhase.STARTING, attempt=2))
+
+    backend.jobs.launch(JOB)
+    assert backend.server.objects[WORKLOAD]["spec"]["active"] is True
+    backend.server.merge(WORKLOAD, {"spec": {"active": False}})
+    backend.jobs.launch(JOB)
+
+    assert backend.server.objects[WORKLOAD]["spec"]["active"] is False
+
+
+@pytest.mark.parametrize(
+    ("record", "is_let_in"),
+    [
+        (a_record(JobPhase.RUNNING), False),
+        (a_record(JobPhase.STARTING), False),
+        (a_record(JobPhase.STARTING, attempt=2), True),
+        (a_record(JobPhase.STOPPING), True),
+        (a_record(JobPhase.WAITING), True),
+    ],
+)
+def test_a_job_that_is_let_go_goes_back_to_its_queue_if_we_took_it_out(
+    backend: Backend, record: JobRecord, *, is_let_in: bool
+) -> None:
+    off = {LABELS.enable_job_auto_resume: None}
+    queued(backend, active=False, record=record, annotations=off, **STOPPED)
+
+    def is_let_go() -> bool:
+        backend.jobs.jobs()
+        return JOB_RECORD not in backend.object["metadata"]["annotations"]
+
+    until(is_let_go)
+    workload = backend.server.objects[WORKLOAD]
+    assert workload["spec"]["active"] is is_let_in
+    assert backend.is_suspended  # it is for Kueue to change that
+    assert (ATTEMPT in workload["metadata"].get("annotations", {})) is (record.attempt == 2)
+
+
+def test_who_may_not_act_lets_nobody_go(backend: Backend) -> None:
+    backend.acts = False
+    off = {LABELS.enable_job_auto_resume: "perhaps"}
+    backend.server.put(
+        PATH, a_job_object(record=a_record(JobPhase.WAITING), annotations=off, **STOPPED)
+    )
+
+    until(lambda: backend.jobs.jobs() == () and backend.jobs.owner(JOB))
+    assert (backend.writes, backend.events.told) == ([], [])
+
+    backend.acts = True
+    until(lambda: backend.jobs.jobs() == () and backend.writes)
+    assert not backend.is_suspended
+    assert backend.events.names() == ["job.input_rejected"]
