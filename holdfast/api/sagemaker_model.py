@@ -76,6 +76,10 @@ class SageMakerModel:
             )
         return dict(self._read(shape, request))
 
+    def strays(self, operation: str, request: Any) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """Members that the model does not have: where they are, their names, and those it has."""
+        yield from self._strays(self._shape_of(operation, "input"), request, "")
+
     def write(self, operation: str, response: Json) -> Json:
         """A response as it goes over the wire: times become seconds, what is None is left out.
 
@@ -129,6 +133,22 @@ class SageMakerModel:
             yield _failed(value, path or ".", f"Member must have exactly one of {list(members)}")
         for name in given:
             yield from self._problems(self._shape(members[name]), value[name], _joined(path, name))
+
+    def _strays(
+        self, shape: Mapping[str, Any], value: Any, path: str
+    ) -> Iterator[tuple[str, str, Sequence[str]]]:
+        if shape["type"] == "structure" and isinstance(value, dict):
+            members = shape.get("members", {})
+            for name, item in value.items():
+                if name in members:
+                    member = self._shape(members[name])
+                    yield from self._strays(member, item, _joined(path, name))
+                else:
+                    yield path, name, list(members)
+        elif shape["type"] == "list" and isinstance(value, list):
+            member = self._shape(shape["member"])
+            for number, item in enumerate(value, 1):
+                yield from self._strays(member, item, f"{path}.{number}.member")
 
     def _read(self, shape: Mapping[str, Any], value: Any) -> Any:
         match shape["type"]:

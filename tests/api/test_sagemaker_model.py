@@ -40,6 +40,22 @@ def test_what_is_required_must_be_there(operation) -> None:
         assert f"Value at '{name[0].lower()}{name[1:]}'" in str(refused.value)
 
 
+def test_members_that_the_model_does_not_have_are_found_wherever_they_are() -> None:
+    group = {"InstanceGroupName": "a", "LifeCycleConfig": {"OnCreat": "x"}, "instanceCount": 1}
+    request = {"ClusterName": "a", "InstanceGroups": [{}, group, 5], "Tag": [{"x": 1}]}
+
+    found = [(path, name) for path, name, _ in SERVICE.strays("CreateCluster", request)]
+
+    assert found == [
+        ("instanceGroups.2.member.lifeCycleConfig", "OnCreat"),
+        ("instanceGroups.2.member", "instanceCount"),
+        ("", "Tag"),
+    ]
+    assert list(SERVICE.strays("CreateCluster", [])) == []
+    [(_, _, known)] = SERVICE.strays("DeleteCluster", {"x": 1})
+    assert known == ["ClusterName"]
+
+
 @given(st.sampled_from(CLUSTER_OPERATIONS), ANYTHING)
 @settings(max_examples=200)
 def test_whatever_is_sent_is_read_or_refused(operation, request) -> None:

@@ -1,8 +1,10 @@
 """``holdfast clusters``, against an API that creates clusters on this machine."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,10 @@ class Api:
         more = ("--config", str(self._served.config), "--endpoint-url", self._served.url)
         return self._runs.call("clusters", *argv, *more)
 
+    @property
+    def url(self) -> str:
+        return self._served.url
+
     def rows(self, *argv: str) -> list:
         return self(*argv, "-o", "json").json
 
@@ -67,6 +73,13 @@ def call(runs, tmp_path) -> Iterator[Api]:
         yield Api(runs, served)
 
 
+def change(source: Path, *, count: int) -> None:
+    """Make a file an ``UpdateCluster`` request."""
+    groups = [{**GROUP, "InstanceCount": count}]
+    request = {"ClusterName": "lab", "InstanceGroups": groups, "NodeRecovery": "None"}
+    source.write_text(json.dumps(request), encoding="utf-8")
+
+
 def until(is_so: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
@@ -81,9 +94,9 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     empty = call("list")
     assert (empty.out, "clusters create --from" in empty.err) == ("", True)
     tried = call("create", "--from", str(source), "--dry-run")
-    assert (tried.out, call.rows("list")) == ("lab: would be created with 1 nodes\n", [])
+    assert (tried.out, call.rows("list")) == ("lab: would be created with 1 node\n", [])
     made = call("create", "--from", str(source))
-    assert made.out.startswith("lab is being created with 1 nodes")
+    assert made.out.startswith("lab is being created with 1 node;")
     call.until(count=1)
 
     [listed] = call.rows("list")
@@ -97,15 +110,26 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     assert "gpu would have 2" in call("scale", "lab", "gpu", "2", "--dry-run").out
     assert "2 nodes instead of 1" in call("scale", "lab", "gpu", "2").out
     call.until(count=2)
+    change(source, count=1)
+    fewer = call("update", "--from", str(source), "--dry-run")
+    assert fewer.out == "lab would be updated; nodes: gpu 2 -> 1\n"
+    refused = call("update", "--from", str(source))
+    assert (refused.code, "Take 1 node away" in refused.err) == (ExitCode.BAD_INPUT, True)
+    change(source, count=2)
+    updated = call("update", "--from", str(source))
+    assert updated.out == "lab is being updated; as many nodes as before\n"
+    call.until(count=2)
+    assert call.rows("describe", "lab")["NodeRecovery"] == "None"
     added = call("add-nodes", "lab", "gpu", "1")
     assert (added.code, "gpu will have gpu-" in added.out) == (ExitCode.OK, True)
     goes, *stay = call.until(count=3)
     refused = call("delete-nodes", "lab", goes)
     assert (refused.code, "--yes" in refused.err) == (ExitCode.BAD_INPUT, True)
     assert "would be deleted" in call("delete-nodes", "lab", goes, "--dry-run").out
-    deleted = call("delete-nodes", "lab", goes, "i-00000000", "--yes")
+    names = {one["InstanceId"]: one["NodeLogicalId"] for one in call.rows("nodes", "lab")}
+    deleted = call("delete-nodes", "lab", names[goes], "i-00000000", "--yes")
     assert deleted.code == ExitCode.PARTLY_DONE
-    assert deleted.out == f"lab: {goes} will be deleted\n"
+    assert deleted.out == f"lab: {names[goes]} will be deleted\n"
     assert "i-00000000 is not in the cluster" in deleted.err
     assert set(call.until(count=2)) == set(stay)
 
@@ -122,7 +146,16 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "Expecting"),
+        ("{", "not JSON: Expecting"),
+        ('{"ClusterNane": "a"}', "no member 'ClusterNane'; did you mean 'ClusterName'?"),
+        (
+            json.dumps({"ClusterName": "a", "InstanceGroups": [{"InstanceGrupName": "g"}]}),
+            "at 'instanceGroups.1.member', there is no member 'InstanceGrupName'; did you mean",
+        ),
+        (
+            json.dumps({"ClusterName": "a", "InstanceGroups": [GROUP | {"InstanceType": "g5"}]}),
+            "'g5' at 'instanceGroups.1.member.instanceType' is none of ",
+        ),
         ("[]", "can not be converted to structure"),
         ('{"InstanceGroups": []}', "clusterName"),
         (json.dumps({"ClusterName": "a", "InstanceGroups": [GROUP, GROUP]}), "gpu is there twice"),
@@ -135,6 +168,7 @@ def test_a_file_that_is_no_request_is_refused_before_it_is_sent(runs, source, te
 
     assert refused.code == ExitCode.BAD_INPUT
     assert says in refused.err
+    assert len(refused.err) < 1000  # not all instance types that there are
 
 
 def test_an_api_that_is_away_is_told_with_what_to_do(runs, tmp_path) -> None:
@@ -145,6 +179,47 @@ def test_an_api_that_is_away_is_told_with_what_to_do(runs, tmp_path) -> None:
 
     assert refused.code == ExitCode.FAILED
     assert "Start it with: holdfast api --config FILE" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "url", "says"),
+    [
+        ({}, "nonsense", "--endpoint-url: 'nonsense' is no address"),
+        ({"AWS_PROFILE": "none"}, "http://127.0.0.1:9", "profile (none) could not be found"),
+        ({"AWS_REGION": "x y"}, "http://127.0.0.1:9", "'x y'"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_told(runs, monkeypatch, setting, url, says) -> None:
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+
+    refused = runs.call("clusters", "list", "--endpoint-url", url)
+
+    assert (refused.code, says in refused.err) == (ExitCode.BAD_INPUT, True), refused.err
+
+
+def test_a_key_that_the_api_does_not_know_is_told_with_what_to_do(call, runs, tmp_path) -> None:
+    other = with_keys(tmp_path / "other.toml")
+    other.write_text(other.read_text(encoding="utf-8").replace("AKIA", "AKIB"), encoding="utf-8")
+
+    refused = runs.call("clusters", "list", "--config", str(other), "--endpoint-url", call.url)
+
+    assert refused.code == ExitCode.FAILED
+    assert "does not know this key: name the file" in refused.err
+
+
+def test_an_address_of_something_else_is_told_in_a_line(runs, tmp_path) -> None:
+    config = with_keys(tmp_path / "api.toml")
+    server = HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
+    with server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        refused = runs.call("clusters", "list", "--config", str(config), "--endpoint-url", url)
+
+    assert refused.code == ExitCode.FAILED
+    assert refused.err.splitlines()[-1] == (
+        f"holdfast: {url} answers with HTTP status 501; is a cluster API served there?"
+    )
 
 
 def test_without_a_key_it_is_told_where_one_comes_from(runs, monkeypatch) -> None:

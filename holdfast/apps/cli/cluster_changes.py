@@ -1,21 +1,19 @@
 """``holdfast clusters``: the commands that change something."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.cluster_options import Calls, api_options, calls_of, request_of
+from holdfast.apps.cli.cluster_options import Calls, change_options, request_of
 from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import (
-    RESULTS,
     confirm_or_abort,
-    dry_run_option,
     is_document,
-    output_option,
     print_document,
     yes_option,
 )
@@ -37,6 +35,10 @@ _GROUP: Final[Sequence[str]] = (
     "NetworkInterface",
 )
 """What ``UpdateCluster`` wants to hear of a group again."""
+
+_INSTANCE_ID: Final = re.compile(r"i-[a-f0-9]{8}([a-f0-9]{9})?")
+_NAMED: Final = "SuccessfulNodeLogicalIds"
+_UNNAMED: Final = "FailedNodeLogicalIds"
 
 
 class _Share(click.ParamType[Quota]):
@@ -66,56 +68,90 @@ class _Share(click.ParamType[Quota]):
     required=True,
     help="JSON file with a CreateCluster request, as aws sagemaker --cli-input-json takes it.",
 )
-@dry_run_option
-@api_options
-@output_option(*RESULTS)
+@change_options
 def create(
     *,
     source: Path,
     dry_run: bool,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     output: str,
 ) -> None:
     """Ask for a new cluster."""
-    request = request_of(source)
+    request = request_of(source, "CreateCluster")
     name = request["ClusterName"]
     count = sum(one["InstanceCount"] for one in request.get("InstanceGroups", ()))
     if dry_run:
-        _tell({"ClusterName": name}, f"{name}: would be created with {count} nodes", output)
+        _tell({"ClusterName": name}, f"{name}: would be created with {_nodes(count)}", output)
         return
-    made = calls_of(config_file, endpoint_url).call("create_cluster", **request)
+    made = calls.call("create_cluster", **request)
     _tell(
         made,
-        f"{name} is being created with {count} nodes; see: holdfast clusters nodes {name} --watch",
+        f"{name} is being created with {_nodes(count)}; see: holdfast clusters nodes {name} "
+        "--watch",
         output,
     )
+
+
+@examples(
+    "holdfast clusters update --from cluster.json --dry-run",
+    "holdfast clusters update --from cluster.json --yes",
+)
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="JSON file with an UpdateCluster request, as aws sagemaker --cli-input-json takes it.",
+)
+@yes_option
+@change_options
+def update(*, source: Path, yes: bool, dry_run: bool, calls: Calls, output: str) -> None:
+    """Change instance groups and settings of a cluster; groups not in the file stay as they are.
+
+    InstanceGroupsToDelete names groups that go. Machines that run stay as they are.
+    """
+    request = request_of(source, "UpdateCluster")
+    name = request["ClusterName"]
+    groups = calls.call("describe_cluster", ClusterName=name)["InstanceGroups"]
+    before = {one["InstanceGroupName"]: one.get("TargetCount", 0) for one in groups}
+    after = _after(before, request)
+    counts = [
+        f"{group} {before.get(group, 0)} -> {after.get(group, 0)}"
+        for group in {**before, **after}
+        if before.get(group) != after.get(group)
+    ]
+    changes = f"nodes: {', '.join(counts)}" if counts else "as many nodes as before"
+    if dry_run:
+        _tell({"ClusterName": name}, f"{name} would be updated; {changes}", output)
+        return
+    lost = sum(max(0, count - after.get(group, 0)) for group, count in before.items())
+    if lost:
+        confirm_or_abort(f"Take {_nodes(lost)} away from {name} ({changes})?", yes=yes)
+    answer = calls.call("update_cluster", **request)
+    _tell(answer, f"{name} is being updated; {changes}", output)
 
 
 @examples("holdfast clusters delete lab", "holdfast clusters delete lab --yes --output json")
 @click.command()
 @click.argument("name")
 @yes_option
-@dry_run_option
-@api_options
-@output_option(*RESULTS)
+@change_options
 def delete(
     *,
     name: str,
     yes: bool,
     dry_run: bool,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     output: str,
 ) -> None:
     """Delete a cluster with all its nodes."""
-    calls = calls_of(config_file, endpoint_url)
     cluster = calls.call("describe_cluster", ClusterName=name)
     count = sum(one.get("TargetCount", 0) for one in cluster["InstanceGroups"])
     if dry_run:
-        _tell({"ClusterName": name}, f"{name}: would be deleted with {count} nodes", output)
+        _tell({"ClusterName": name}, f"{name}: would be deleted with {_nodes(count)}", output)
         return
-    confirm_or_abort(f"Delete the cluster {name} with {count} nodes?", yes=yes)
+    confirm_or_abort(f"Delete the cluster {name} with {_nodes(count)}?", yes=yes)
     _tell(calls.call("delete_cluster", ClusterName=name), f"{name} is being deleted", output)
 
 
@@ -125,9 +161,7 @@ def delete(
 @click.argument("group")
 @click.argument("count", type=click.IntRange(min=0))
 @yes_option
-@dry_run_option
-@api_options
-@output_option(*RESULTS)
+@change_options
 def scale(
     *,
     name: str,
@@ -135,20 +169,18 @@ def scale(
     count: int,
     yes: bool,
     dry_run: bool,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     output: str,
 ) -> None:
     """Give an instance group another number of nodes; those without a job go first."""
-    calls = calls_of(config_file, endpoint_url)
     found = _group(calls, name, group)
     before = found.get("TargetCount", 0)
     if dry_run:
-        text = f"{name}: {group} would have {count} nodes instead of {before}"
+        text = f"{name}: {group} would have {_nodes(count)} instead of {before}"
         _tell({"ClusterName": name, "TargetCount": count}, text, output)
         return
     if count < before:
-        confirm_or_abort(f"Take {before - count} nodes away from {group}?", yes=yes)
+        confirm_or_abort(f"Take {_nodes(before - count)} away from {group}?", yes=yes)
     spec = {key: found[key] for key in _GROUP if key in found}
     types = found.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
     more = {} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}
@@ -161,7 +193,7 @@ def scale(
         **({"MinInstanceCount": least} if least else {}),
     }
     answer = calls.call("update_cluster", ClusterName=name, InstanceGroups=[wanted])
-    _tell(answer, f"{name}: {group} will have {count} nodes instead of {before}", output)
+    _tell(answer, f"{name}: {group} will have {_nodes(count)} instead of {before}", output)
 
 
 @examples(
@@ -176,9 +208,7 @@ def scale(
 @click.option("--image", help="What machines boot from now on, such as ami-0123456789abcdef0.")
 @click.option("--alarm", multiple=True, help="Go back if this alarm goes off; may be repeated.")
 @yes_option
-@dry_run_option
-@api_options
-@output_option(*RESULTS)
+@change_options
 def update_software(  # noqa: PLR0913 - one parameter for each option
     *,
     name: str,
@@ -189,12 +219,10 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     alarm: Sequence[str],
     yes: bool,
     dry_run: bool,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     output: str,
 ) -> None:
     """Give nodes new software, a batch at a time; each gets another machine in its place."""
-    calls = calls_of(config_file, endpoint_url)
     which = ", ".join(group) or "all groups"
     if dry_run:
         calls.call("describe_cluster", ClusterName=name)
@@ -217,24 +245,20 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
 @click.argument("name")
 @click.argument("group")
 @click.argument("count", type=click.IntRange(min=1, max=50))
-@dry_run_option
-@api_options
-@output_option(*RESULTS)
+@change_options
 def add_nodes(
     *,
     name: str,
     group: str,
     count: int,
     dry_run: bool,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     output: str,
 ) -> int:
     """Add nodes to an instance group of a cluster that provisions continuously."""
-    calls = calls_of(config_file, endpoint_url)
     _group(calls, name, group)
     if dry_run:
-        _tell({"ClusterName": name}, f"{name}: {group} would have {count} nodes more", output)
+        _tell({"ClusterName": name}, f"{name}: {group} would have {_nodes(count)} more", output)
         return ExitCode.OK
     wanted = [{"InstanceGroupName": group, "IncrementTargetCountBy": count}]
     answer = calls.call("batch_add_cluster_nodes", ClusterName=name, NodesToAdd=wanted)
@@ -250,33 +274,41 @@ def add_nodes(
 @click.argument("name")
 @click.argument("node", nargs=-1, required=True)
 @yes_option
-@dry_run_option
-@api_options
-@output_option(*RESULTS)
+@change_options
 def delete_nodes(
     *,
     name: str,
     node: Sequence[str],
     yes: bool,
     dry_run: bool,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     output: str,
 ) -> int:
-    """Delete nodes by their ids; their instance groups become smaller."""
-    calls = calls_of(config_file, endpoint_url)
+    """Delete nodes by their ids or names; their instance groups become smaller.
+
+    A node that has no machine yet goes by its name: see holdfast clusters nodes -o wide.
+    """
     shown = ", ".join(node)
     if dry_run:
         calls.call("describe_cluster", ClusterName=name)
         _tell({"ClusterName": name}, f"{name}: {shown} would be deleted", output)
         return ExitCode.OK
     confirm_or_abort(f"Delete {shown} of {name}?", yes=yes)
-    answer = calls.call("batch_delete_cluster_nodes", ClusterName=name, NodeIds=list(node))
-    done = ", ".join(answer.get(BatchAnswer.SUCCESSFUL, ()))
-    return _batch(answer, f"{name}: {done} will be deleted" if done else "", output)
+    ids = [one for one in node if _INSTANCE_ID.fullmatch(one)]
+    names = [one for one in node if one not in ids]
+    asked = {"NodeIds": ids, "NodeLogicalIds": names}
+    given = {key: value for key, value in asked.items() if value}
+    answer = calls.call("batch_delete_cluster_nodes", ClusterName=name, **given)
+    gone = (*answer.get(BatchAnswer.SUCCESSFUL, ()), *answer.get(_NAMED, ()))
+    text = f"{name}: {', '.join(gone)} will be deleted" if gone else ""
+    return _batch(answer, text, output)
 
 
-CHANGES: Final = (create, scale, update_software, add_nodes, delete_nodes, delete)
+CHANGES: Final = (create, update, scale, update_software, add_nodes, delete_nodes, delete)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"
 
 
 def _group(calls: Calls, name: str, group: str) -> dict[str, Any]:
@@ -285,6 +317,15 @@ def _group(calls: Calls, name: str, group: str) -> dict[str, Any]:
         if one["InstanceGroupName"] == group:
             return dict(one)
     raise NotFound(no_such("instance group", group, [one["InstanceGroupName"] for one in found]))
+
+
+def _after(before: Mapping[str, int], request: Mapping[str, Any]) -> dict[str, int]:
+    """How many nodes each instance group will have."""
+    asked = {
+        one["InstanceGroupName"]: one["InstanceCount"] for one in request.get("InstanceGroups", ())
+    }
+    gone = request.get("InstanceGroupsToDelete", ())
+    return {name: count for name, count in {**before, **asked}.items() if name not in gone}
 
 
 def _deployment(
@@ -314,7 +355,8 @@ def _tell(answer: dict[str, Any], text: str, output: str) -> None:
 
 def _batch(answer: dict[str, Any], text: str, output: str) -> int:
     """Tell what was done and what was not."""
-    done, failed = answer.get(BatchAnswer.SUCCESSFUL), answer.get(BatchAnswer.FAILED, ())
+    done = answer.get(BatchAnswer.SUCCESSFUL) or answer.get(_NAMED)
+    failed = [*answer.get(BatchAnswer.FAILED, ()), *answer.get(_UNNAMED, ())]
     if is_document(output):
         print_document(answer, output)
     elif text:

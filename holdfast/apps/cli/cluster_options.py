@@ -1,15 +1,16 @@
 """Which cluster API a command calls; loads nothing of it before it is called."""
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import click
 
+from holdfast.apps.cli.output import LISTS, RESULTS, dry_run_option, output_option
+from holdfast.apps.cli.watch import watch_option
 from holdfast.model.errors import ConfigError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_URL: Final = "http://127.0.0.1:8470"
 _URL_VARIABLE: Final = "AWS_ENDPOINT_URL_SAGEMAKER"
@@ -33,8 +34,13 @@ class Calls(Protocol):
         ...
 
 
-def api_options(command: F) -> F:
-    """The options ``--config`` and ``--endpoint-url``, for ``calls_of``."""
+def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options ``--config`` and ``--endpoint-url``; the command gets ``calls`` for them."""
+
+    @functools.wraps(command)
+    def called(*, config_file: Path | None, endpoint_url: str | None, **values: Any) -> Any:
+        return command(calls=_calls_of(config_file, endpoint_url), **values)
+
     url = click.option(
         "--endpoint-url",
         envvar=_URL_VARIABLE,
@@ -48,10 +54,20 @@ def api_options(command: F) -> F:
         help="The file that holdfast api was started with: whose key to use.  [default: "
         "$HOLDFAST_API_CONFIG, or the credentials that the AWS command line would use]",
     )
-    return config(url(command))
+    return config(url(called))
 
 
-def calls_of(config_file: Path | None, endpoint_url: str | None) -> Calls:
+def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that shows something: ``calls``, ``watch``, ``output``."""
+    return _api_options(watch_option(output_option(*LISTS)(command)))
+
+
+def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that changes something: ``dry_run``, ``calls``, ``output``."""
+    return dry_run_option(_api_options(output_option(*RESULTS)(command)))
+
+
+def _calls_of(config_file: Path | None, endpoint_url: str | None) -> Calls:
     """The API that is meant.
 
     Raises:
@@ -62,14 +78,14 @@ def calls_of(config_file: Path | None, endpoint_url: str | None) -> Calls:
     return calls
 
 
-def request_of(source: Path) -> dict[str, Any]:
-    """A file with a ``CreateCluster`` request.
+def request_of(source: Path, operation: str) -> dict[str, Any]:
+    """A file with a request of an operation, such as ``CreateCluster``.
 
     Raises:
         ConfigError: it is none.
 
     """
-    request: dict[str, Any] = _module().checked_request(source)
+    request: dict[str, Any] = _module().checked_request(source, operation)
     return request
 
 

@@ -2,26 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from holdfast.apps.cli.cluster_changes import CHANGES
-from holdfast.apps.cli.cluster_options import api_options, calls_of
+from holdfast.apps.cli.cluster_options import Calls, read_options
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import (
-    LISTS,
     Column,
     age,
     is_document,
-    output_option,
     print_details,
     print_document,
     print_rows,
 )
 from holdfast.apps.cli.sections import print_section
-from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.cli.watch import show
 from holdfast.apps.clock import SystemClock
 
 Item = Mapping[str, Any]
@@ -81,14 +78,9 @@ _EVENTS: Final[Sequence[Column[Item]]] = (
 
 @examples("holdfast clusters list", "holdfast clusters list --config api.toml --watch")
 @clusters.command("list")
-@api_options
-@watch_option
-@output_option(*LISTS)
-def list_clusters(
-    *, config_file: Path | None, endpoint_url: str | None, watch: bool, output: str
-) -> None:
+@read_options
+def list_clusters(*, calls: Calls, watch: bool, output: str) -> None:
     """List the clusters, the newest first."""
-    calls = calls_of(config_file, endpoint_url)
     show(
         lambda: list(calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending")),
         lambda rows: print_rows(
@@ -104,14 +96,9 @@ def list_clusters(
 @examples("holdfast clusters describe ml-cluster", "holdfast clusters describe lab -o yaml")
 @clusters.command()
 @click.argument("name")
-@api_options
-@watch_option
-@output_option(*LISTS)
-def describe(
-    *, name: str, config_file: Path | None, endpoint_url: str | None, watch: bool, output: str
-) -> None:
+@read_options
+def describe(*, name: str, calls: Calls, watch: bool, output: str) -> None:
     """Tell all about one cluster and its instance groups."""
-    calls = calls_of(config_file, endpoint_url)
     show(
         lambda: calls.call("describe_cluster", ClusterName=name),
         lambda cluster: _describe(cluster, output),
@@ -122,14 +109,9 @@ def describe(
 @examples("holdfast clusters nodes ml-cluster", "holdfast clusters nodes lab --output wide --watch")
 @clusters.command()
 @click.argument("name")
-@api_options
-@watch_option
-@output_option(*LISTS)
-def nodes(
-    *, name: str, config_file: Path | None, endpoint_url: str | None, watch: bool, output: str
-) -> None:
+@read_options
+def nodes(*, name: str, calls: Calls, watch: bool, output: str) -> None:
     """List the nodes of a cluster, also those that have no machine yet."""
-    calls = calls_of(config_file, endpoint_url)
     asked = {"ClusterName": name, "IncludeNodeLogicalIds": True}
     show(
         lambda: list(calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **asked)),
@@ -143,21 +125,17 @@ def nodes(
 @click.argument("name")
 @click.option("--group", help="Of this instance group only.")
 @click.option("--node", help="Of this instance only.")
-@api_options
-@watch_option
-@output_option(*LISTS)
+@read_options
 def events(
     *,
     name: str,
     group: str | None,
     node: str | None,
-    config_file: Path | None,
-    endpoint_url: str | None,
+    calls: Calls,
     watch: bool,
     output: str,
 ) -> None:
     """List what happened to a cluster, the newest last."""
-    calls = calls_of(config_file, endpoint_url)
     asked = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
     wanted = {key: value for key, value in asked.items() if value}
     show(
