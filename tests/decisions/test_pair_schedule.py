@@ -202,8 +202,9 @@ def test_a_test_that_does_not_end_has_failed_exactly_at_its_deadline() -> None:
 @pytest.mark.parametrize(
     "left", [a_node(name="n2"), a_node(Phase.QUARANTINED, name="n2"), under_test("n3")]
 )
-def test_a_test_whose_other_end_left_says_nothing(left: NodeView) -> None:
-    one = under_test("n1", partner="n2", began_at=NOW - MINUTE)
+@pytest.mark.parametrize("said", [None, outcome("n2", passed=False)])
+def test_a_test_whose_other_end_left_says_nothing(left: NodeView, said) -> None:
+    one = under_test("n1", partner="n2", began_at=NOW - MINUTE, view={"pair": said})
 
     pairs = [one for one in planned(one, left).actions if isinstance(one, Pair)]
 
@@ -289,14 +290,30 @@ def test_a_verdict_stays_the_same_while_others_are_given_back_already() -> None:
     assert (accused.node, accused.fault.reason) == ("n2", Reason.PAIR_FAILED)
 
 
-def test_tests_of_the_machine_before_speak_for_nobody() -> None:
+@pytest.mark.parametrize("number", [1, 3])
+def test_tests_of_the_machine_before_speak_for_nobody(number: int) -> None:
     """A replacement has the name of the node that was bad, as on Slurm."""
-    nodes = settled("n2")
-    nodes[1] = under_test("n2", since=NOW - TICK)
+    nodes = settled(f"n{number + 1}")
+    nodes[number] = under_test(nodes[number].name, since=NOW - TICK)
 
     actions = planned(*nodes).actions
 
     assert not any(isinstance(action, Quarantine) for action in actions)
+
+
+def test_tests_of_another_day_hold_up_nobody() -> None:
+    failed = replace(outcome("b", passed=False), ended_at=SINCE - TICK)
+    pairings = {
+        "a": Pairing(since=SINCE - MINUTE, own=OWN, tests=(failed,)),
+        "b": Pairing(since=SINCE - MINUTE, own=OWN),
+    }
+    before = [a_node(name=name, record={"pairing": one}) for name, one in pairings.items()]
+
+    actions = planned(*settled(count=3), *before).actions
+
+    assert {(action.node, type(action)) for action in actions} == {
+        (f"n{number}", Release) for number in range(1, 5)
+    }
 
 
 def test_a_node_is_judged_after_twelve_tests_or_at_the_deadline_of_its_check() -> None:
@@ -406,6 +423,15 @@ def test_the_limit_holds_for_all_groups_together() -> None:
     assert len(taken(planned(*alone, *others, policy=policy))) == 1
 
 
+def test_the_limit_holds_for_those_on_their_way_to_another_group() -> None:
+    policy = replace(POLICY, max_checking=Quota(count=3))
+    alone = [under_test(f"n{group}", view={"group": group}) for group in ("a", "b")]
+
+    plan = planned(*alone, lent(Phase.DRAINING, group="a"), idle("y", group="b"), policy=policy)
+
+    assert taken(plan) == []
+
+
 def test_nobody_is_taken_while_the_breaker_is_open() -> None:
     plan = planned(
         under_test("n1", since=NOW), idle("z"), breaker=Breaker(tripped_at=NOW, reason="storm")
@@ -452,6 +478,15 @@ def test_one_that_got_a_job_or_is_not_needed_any_more_is_given_back(phase: Phase
     with_job = lent(phase, running_jobs=("train",))
     assert planned(needy, with_job).actions == (Release(node="z"),)
     assert Release(node="z") in planned(free).actions
+
+
+@pytest.mark.parametrize("changes", [{"heartbeat_at": None}, {"faults": (a_fault(),)}])
+def test_one_of_which_nothing_good_is_heard_is_not_given_back(changes) -> None:
+    silent = lent(Phase.DRAINING, running_jobs=("train",), **changes)
+
+    actions = planned(under_test("n1"), silent).actions
+
+    assert Release(node="z") not in actions
 
 
 def test_one_begins_with_tests_at_once_and_costs_no_budget() -> None:
