@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Final
 
 from holdfast.apps.exit_codes import ExitCode
@@ -26,6 +27,9 @@ that installs each."""
 
 def main() -> None:
     """Run the process that the command line asks for, and end with its exit code."""
+    _open_closed()
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may not have every letter of a name
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -39,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     module, rest = LIGHT.get(" ".join(words), _COMMANDS), argv[len(words) :]
     try:
         code = import_module(module).main(rest)
-        _flush()  # while its failure can still be told
+        sys.stdout.flush()  # while its failure can still be told
     except Exception as error:  # noqa: BLE001 - the outermost handler: nothing else would answer
         return _answer(error)
     except KeyboardInterrupt:
@@ -68,6 +72,10 @@ def _answer(error: Exception) -> int:
             is_full = error.errno in _NO_SPACE
             code = ExitCode.BAD_INPUT if is_full else ExitCode.FAILED
             return _say([f"{error.strerror or error}{where}"], code)
+        case UnicodeEncodeError():
+            letter = ascii(error.object[error.start])
+            told = f"{letter} in a name or a value is no UTF-8 and cannot be written: change that"
+            return _say([told], ExitCode.BAD_INPUT)
         case ModuleNotFoundError(name=name) if name in _EXTRAS:
             lacks = f"this needs {name}, which is not installed"
             return _say([f"{lacks}: pip install 'holdfast[{_EXTRAS[name]}]'"], ExitCode.BAD_INPUT)
@@ -86,14 +94,18 @@ def _say(lines: Sequence[str], code: ExitCode) -> int:
     return code
 
 
-def _flush() -> None:
-    if sys.stdout is not None:  # None if the caller closed it
-        sys.stdout.flush()
+def _open_closed() -> None:
+    """Lead nowhere what the caller has closed, or the next file would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - until the end
+            os.set_inheritable(nowhere.fileno(), True)  # noqa: FBT003 - it takes no names
+            setattr(sys, name, nowhere)
 
 
 def _flush_or_drop() -> None:
     """Lead nowhere what cannot be written, or Python would fail on it once more at its exit."""
     try:
-        _flush()
+        sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

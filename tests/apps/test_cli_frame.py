@@ -114,6 +114,22 @@ def test_an_unknown_option_is_bad_input() -> None:
     assert run(["--no-such-option"]) == ExitCode.BAD_INPUT
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("simulate", "--days"),
+        ("simulate", "--faults-per-1000-node-days"),
+        ("scan", "nccl-tests", "-", "--least-gbps"),
+        ("scan", "stress-ng", "-", "--seconds"),
+        ("check", "baseline", "-", "--percentile"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_number_is_none_on_the_command_line(argv: tuple[str, ...], text: str) -> None:
+    assert run([*argv, text]) == ExitCode.BAD_INPUT
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
     result = CliRunner().invoke(cli, ["completion", shell])
@@ -193,6 +209,11 @@ def test_the_exit_code_is_what_the_process_returns(process: Process) -> None:
             "holdfast: No space left on device\n",
         ),
         ("OSError(errno.EDQUOT, 'Quota exceeded')", ExitCode.BAD_INPUT, "holdfast: Quota exceed"),
+        (
+            "UnicodeEncodeError('utf-8', 'a\\udce9', 1, 2, 'no')",
+            ExitCode.BAD_INPUT,
+            "holdfast: '\\udce9' in a name or a value is no UTF-8",
+        ),
         (
             "ModuleNotFoundError('no', name='yaml')",
             ExitCode.BAD_INPUT,
@@ -324,12 +345,54 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_tell(argv: list[str]) -> N
     assert done.stderr == b""
 
 
-def test_closed_standard_output_is_no_error() -> None:
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["--help"], ExitCode.OK),
+        (["jobs", "list"], ExitCode.OK),
+        (["run", "--name", "job", "--boot-time", "0s", "--", "sh", "-c", "exit 0"], ExitCode.OK),
+        (["nodes", "reboot", "0"], ExitCode.FAILED),
+    ],
+)
+def test_closed_standard_streams_are_no_error(
+    argv: list[str], code: ExitCode, tmp_path: Path
+) -> None:
     done = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *HOLDFAST, "--help"], capture_output=True, check=False
+        ["sh", "-c", '"$@" <&- >&- 2>"$ERRORS"', "sh", *HOLDFAST, *argv],
+        env={**os.environ, "HOLDFAST_HOME": str(tmp_path), "ERRORS": str(tmp_path / "errors")},
+        check=False,
     )
 
-    assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
+    told = (tmp_path / "errors").read_text(encoding="utf-8")
+    assert (done.returncode, "internal error" in told) == (code, False)
+
+
+def test_what_the_caller_closed_has_no_number_that_a_file_could_get() -> None:
+    show = (
+        "import os, sys; from holdfast.apps import main; main.run = lambda _: 0\n"
+        "try: main.main()\n"
+        "except SystemExit: print(*map(os.readlink, ('/proc/self/fd/0', '/proc/self/fd/1')),"
+        " file=sys.stderr)"
+    )
+    argv = ["sh", "-c", '"$@" <&- >&-', "sh", sys.executable, "-c", show]
+    done = subprocess.run(argv, stderr=subprocess.PIPE, check=False, encoding="utf-8")
+
+    assert done.stderr.split() == ["/dev/null", "/dev/null"]
+
+
+def test_a_terminal_that_lacks_a_letter_is_shown_its_number(tmp_path: Path) -> None:
+    name = tmp_path / "→.log"
+    name.write_text("NVRM: Xid (PCI:0000:b9:00): 74, pid=1, NVLink\n", encoding="utf-8")
+    done = subprocess.run(
+        [*HOLDFAST, "scan", "kernel-log", str(name)],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+        encoding="latin-1",
+    )
+
+    assert (done.returncode, done.stderr) == (ExitCode.OK, "")
+    assert "\\u2192.log" in done.stdout
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ import pytest
         (["--nodes", "0", "--", "true"], "--nodes: expected 1 or more, got 0"),
         (["--spares", "-1", "--", "true"], "--spares: expected 0 or more, got -1"),
         (["--nproc-per-node", "0", "--", "true"], "--nproc-per-node: expected 1 or more, got 0"),
+        (["--nodes", "9" * 23, "--", "true"], "expected 1000 nodes at most"),
+        (["--nodes", "900", "--spares", "101", "--", "true"], "expected 1000 nodes at most"),
+        (["--hang-timeout", "0s", "--", "true"], "--hang-timeout: expected more than 0s"),
         (["--max-retries", "-1", "--", "true"], "--max-retries: expected 0 or more, got -1"),
         (["--nodes", "two", "--", "true"], "'two' is not a valid integer"),
         (["--grace", "soon", "--", "true"], "'soon' is not a duration such as 90s"),
@@ -36,6 +39,29 @@ def test_bad_input_is_named_and_leaves_nothing_behind(run, arguments, message):
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert not run.home.exists()
+
+
+def test_a_job_for_a_cluster_is_looked_at_as_any_other(run):
+    ended = run.holdfast("run", "--cluster", "lab", "--nodes", "0", "--hang-timeout", "0s")
+
+    assert ended.returncode == 2
+    told = ("--nodes: expected 1", "--hang-timeout: ", "COMMAND: nothing", "--cluster: there is no")
+    assert [word for word in told if word not in ended.stderr] == []
+    assert ended.stderr.count("holdfast: ") == len(told)
+
+
+def test_a_job_cannot_begin_in_a_directory_that_is_gone(run, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    leave = 'rmdir "$PWD" && exec "$@"'
+    ended = subprocess.run(
+        ["sh", "-c", leave, "sh", sys.executable, "-m", "holdfast", "run", "--", "true"],
+        cwd=gone, env=run.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 2
+    assert "holdfast: the current directory was deleted" in ended.stderr
     assert not run.home.exists()
 
 

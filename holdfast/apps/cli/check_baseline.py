@@ -7,6 +7,7 @@ import click
 
 from holdfast.apps.check_baseline import ENOUGH, Spread, as_toml, spreads
 from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.numbers import Number
 from holdfast.apps.cli.output import Column, Output, print_rows
 
 _TOML: Final = "toml"
@@ -31,7 +32,7 @@ _COLUMNS: Final = (
 )
 @click.option(
     "--percentile",
-    type=click.FloatRange(0, 50),
+    type=Number(0, 50),
     default=1.0,
     show_default=True,
     help="The share of the nodes, in per cent, that may be worse than the threshold.",

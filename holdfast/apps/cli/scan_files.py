@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.numbers import Number
 from holdfast.apps.cli.output import (
     LISTS,
     Column,
@@ -39,12 +40,12 @@ _EXPECTED: Final = click.Option(
 )
 _LEAST: Final = click.Option(
     ["--least-gbps"],
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="Bus bandwidth in GB/s that the largest size must reach. HyperPod asks for 80 of p5.",
 )
 _SECONDS: Final = click.Option(
     ["--seconds"],
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="For how long it was asked to run; without it, as the file says itself.",
 )
 

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.numbers import Number
 from holdfast.apps.cli.output import (
     RESULTS,
     format_table,
@@ -95,7 +96,7 @@ _SOME: Final = _Bounded(timedelta(seconds=1))
 )
 @click.option(
     "--days",
-    type=click.FloatRange(0, 3650, min_open=True),
+    type=Number(0, 3650, min_open=True),
     default=30.0,
     show_default=True,
     help="Days to simulate.",
@@ -103,7 +104,7 @@ _SOME: Final = _Bounded(timedelta(seconds=1))
 @click.option(
     "--faults-per-1000-node-days",
     "faults",
-    type=click.FloatRange(0, 100_000),
+    type=Number(0, 100_000),
     default=3.79,
     show_default=True,
     help="Faults of all kinds.",

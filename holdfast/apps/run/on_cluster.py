@@ -18,7 +18,7 @@ from holdfast.adapters.local.store import RunRecord
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.job_status import event_told
 from holdfast.apps.run.logs import RankLogs
-from holdfast.apps.run.prepare import command_problems
+from holdfast.apps.run.prepare import job_problems
 from holdfast.apps.run.screen import Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
@@ -134,7 +134,7 @@ def check_cluster(cluster: str, settings: RunSettings) -> None:
 
     """
     run = cluster_dir(settings.home, cluster)
-    problems = list(command_problems(settings.command))
+    problems = list(job_problems(settings))
     if not run.state.is_file():
         problems.append(
             f"--cluster: there is no cluster {run.name!r} on this machine; see: holdfast clusters "

@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,9 @@ from holdfast.model.names import NODE_NAME_PREFIX
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MIN_FREE_BYTES: Final = 1 << 20
 """Less than this holds neither the state nor a log."""
+
+MOST_NODES: Final = 1000
+"""Of a run: each is two processes or more, and 20 MiB of memory."""
 
 
 def default_name(home: Path, command: Sequence[str]) -> str:
@@ -88,20 +92,32 @@ def _problems(settings: RunSettings) -> Iterator[str]:
             f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
             "and '-', beginning with a letter or a digit"
         )
-    least = (("--nodes", settings.nodes, 1), ("--spares", settings.spares, 0),
+    if settings.spares < 0:
+        yield f"--spares: expected 0 or more, got {settings.spares}"
+    if settings.nodes + max(settings.spares, 0) > MOST_NODES:
+        yield f"--nodes, --spares: expected {MOST_NODES} nodes at most, together"
+    yield from job_problems(settings)
+    yield from _directory_problems(settings.home, "HOLDFAST_HOME")
+
+
+def job_problems(settings: RunSettings) -> Iterator[str]:
+    """What is wrong with a job, on whichever nodes of this machine it runs."""
+    least = (("--nodes", settings.nodes, 1),
              ("--nproc-per-node", settings.nproc_per_node, 1),
              ("--max-retries", settings.max_retries, 0),
              ("--max-app-retries", settings.max_app_retries, 0))  # fmt: skip
     for option, value, minimum in least:
         if value < minimum:
             yield f"{option}: expected {minimum} or more, got {value}"
-    yield from command_problems(settings.command)
-    for directory, option in (
-        (settings.checkpoint_dir, "--checkpoint-dir"),
-        (settings.home, "HOLDFAST_HOME"),
-    ):
-        if directory is not None:
-            yield from _directory_problems(directory, option)
+    if settings.hang_timeout is not None and settings.hang_timeout <= timedelta(0):
+        yield "--hang-timeout: expected more than 0s; leave it out to have no hang watched for"
+    yield from _command_problems(settings.command)
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        yield "the current directory was deleted, and the job would begin there; go to another one"
+    if settings.checkpoint_dir is not None:
+        yield from _directory_problems(settings.checkpoint_dir, "--checkpoint-dir")
     port = settings.master_port
     if port is not None and not 1 <= port <= 65535:
         yield f"--master-port: expected a TCP port from 1 to 65535, got {port}"
@@ -110,7 +126,7 @@ def _problems(settings: RunSettings) -> Iterator[str]:
 have a free one chosen"
 
 
-def command_problems(command: Sequence[str]) -> Iterator[str]:
+def _command_problems(command: Sequence[str]) -> Iterator[str]:
     """Why a command cannot be run."""
     if not command:
         yield "COMMAND: nothing to run; give the command after two dashes: holdfast run -- python \
