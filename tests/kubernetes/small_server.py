@@ -31,6 +31,9 @@ class SmallServer(ThreadingHTTPServer):
         self.before: Callable[[str, str], None] = lambda verb, path: None
         """Called with each write, before it is carried out."""
 
+        self.refused: frozenset[str] = frozenset()
+        """Collections that may not be read."""
+
         self.history: list[tuple[int, str, Json, str]] = []
         self.is_over = False
 
@@ -74,7 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
         query = parse_qs(asked.query)
-        if asked.path.rpartition("/")[2] not in COLLECTIONS:
+        plural = asked.path.rpartition("/")[2]
+        if plural in self.server.refused:
+            self._answer(403, status_object(403, "Forbidden", f"no {plural} for you"))
+        elif plural not in COLLECTIONS:
             self._answer_with(asked.path)
         elif "watch" in query:
             self._watch(asked.path, int(query["resourceVersion"][0]))
@@ -130,7 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.close_connection = True
-        while not self.server.is_over:
+        plural = collection.rpartition("/")[2]
+        while not (self.server.is_over or plural in self.server.refused):
             with self.server.changed:
                 news = [one for one in self.server.history if one[0] > version]
                 if not news:

@@ -1,5 +1,6 @@
 """What is done to jobs and their pods, whoever gets in between."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -16,16 +17,21 @@ from holdfast.adapters.kubernetes.api import Api, Server
 from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
 from holdfast.adapters.kubernetes.encoding import parsed
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
+from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import JobPhase, JobRecord
+from holdfast.model.events import CallFailed
+from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF
 from holdfast.testing.fakes import FakeClock, FakeEvents
 
 JOB = "pytorchjob/default/llama"
 FOLDER = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 PATH = f"{FOLDER}/llama"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+KINDS = (KIND, IndexedJobs())
+MONOTONIC = time.monotonic
 PODS = "/api/v1/namespaces/default/pods"
 WORKLOAD = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads/w"
 QUEUED = {QUEUE: "team"}
@@ -57,6 +63,14 @@ class Backend:
         until(lambda: [one for one in self.jobs.jobs() if one.spec.name == JOB] and condition())
         (view,) = self.jobs.jobs()
         return view.record
+
+    @property
+    def errorless(self) -> tuple[JobView, ...]:
+        """What is seen; nothing while nothing can be."""
+        try:
+            return self.jobs.jobs()
+        except BackendError:
+            return ()
 
     @property
     def object(self) -> dict[str, Any]:
@@ -92,7 +106,7 @@ def backend() -> Iterator[Backend]:
         )
         cluster = KubernetesCluster(api, KubernetesSettings(), around)
         backend = Backend(
-            server, KubernetesJobs(api, KubernetesSettings(), around, cluster, (KIND,)), events
+            server, KubernetesJobs(api, KubernetesSettings(), around, cluster, KINDS), events
         )
         cluster.start()
         backend.jobs.open()
@@ -307,6 +321,51 @@ def test_a_job_that_is_let_go_goes_back_to_its_queue_if_we_took_it_out(
     assert workload["spec"]["active"] is is_let_in
     assert backend.is_suspended  # it is for Kueue to change that
     assert (ATTEMPT in workload["metadata"].get("annotations", {})) is (record.attempt == 2)
+
+
+@dataclass
+class Clock:
+    """The time of processes, that a test can let pass."""
+
+    ahead_s: float = 0.0
+
+    def monotonic(self) -> float:
+        return MONOTONIC() + self.ahead_s
+
+
+def test_a_kind_that_cannot_be_read_any_more_keeps_no_other_from_being_looked_after(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
+    backend.job(record=a_record(JobPhase.WAITING), **STOPPED)
+    plain = {"metadata": {**a_job_object()["metadata"], "name": "plain", "uid": "plain"}}
+    indexed = {"completionMode": "Indexed", "completions": 1, "parallelism": 1}
+    backend.server.put(f"{JOBS}/plain", {**plain, "spec": indexed})
+    both = {JOB, "job/default/plain"}
+    until(lambda: {one.spec.name for one in backend.jobs.jobs()} == both)
+
+    backend.server.refused = frozenset({"pytorchjobs"})
+    until(lambda: backend.jobs.errors)
+    assert {one.spec.name for one in backend.jobs.jobs()} == both
+    clock.ahead_s = 200
+    until(lambda: [one.spec.name for one in backend.jobs.jobs()] == ["job/default/plain"])
+    told = backend.events.told[-1]
+    assert isinstance(told, CallFailed)
+    assert told.what == "reading pytorchjobs"
+    assert "nothing was heard of pytorchjobs for 3m" in told.error
+
+    backend.server.refused = frozenset({"pytorchjobs", "jobs"})
+
+    def is_told() -> bool:
+        try:
+            return backend.jobs.jobs() is None
+        except BackendError as error:
+            return "nothing was heard of" in str(error)
+
+    until(is_told)
+    backend.server.refused = frozenset()
+    until(lambda: len(backend.errorless) == 2)
 
 
 def test_who_may_not_act_lets_nobody_go(backend: Backend) -> None:

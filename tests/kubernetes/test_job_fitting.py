@@ -95,6 +95,13 @@ def test_room_is_what_other_jobs_leave() -> None:
     assert found == {"a": 1, "d": 1, "e": 1}
 
 
+def test_a_pod_takes_what_all_its_containers_take() -> None:
+    half = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
+    group = group_of(3, {"spec": {"containers": [half, half, {}]}})
+
+    assert rooms([group], [a_node("a"), a_node("b", gpus=7)], [], LABELS) == {"a": 1}
+
+
 def test_what_is_promised_to_another_job_is_taken_where_it_could_go() -> None:
     nodes = {one.name: one for one in (a_node("a"), a_node("b", zone="x"), a_node("c", zone="x"))}
     elsewhere = a_state(pods={"containers": [], "nodeSelector": {"zone": "x"}}).groups

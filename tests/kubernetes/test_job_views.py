@@ -107,6 +107,12 @@ def test_a_job_that_somebody_starts_anew_is_in_another_attempt_that_costs_nothin
     assert found.hardware_retries == record.hardware_retries
 
 
+def test_a_run_that_began_with_the_record_of_it_is_the_same() -> None:
+    record = a_record(JobPhase.RUNNING, since=10)
+
+    assert record_now(a_state(record=record, started=10)) == record
+
+
 @pytest.mark.parametrize("phase", list(JobPhase))
 def test_a_copy_of_a_job_is_another_that_begins_anew(phase) -> None:
     told = {RECORD_OF: "uid-of-the-first", JOB_STATUS: "attempt 4 failed"}
@@ -288,6 +294,25 @@ def test_a_pod_that_was_made_anew_is_a_rank_that_was_lost() -> None:
     assert lost(attempts, a_pod(0), again, number=2) == {}
     attempts.forget("job-uid")
     assert lost(attempts, a_pod(0), again) == {}
+
+
+def test_a_pod_that_runs_in_place_of_another_does_not_hide_that_it_was_lost() -> None:
+    attempts = AttemptPods(LastWords())
+    lost(attempts, a_pod(0), a_pod(1))
+
+    again = a_pod(1, uid="another")
+    for _ in range(2):
+        gone = lost(attempts, a_pod(0), again)
+        assert {rank: pod.uid for rank, pod in gone.items()} == {1: "pod-1"}
+
+
+def test_the_last_words_that_are_kept_are_the_newest() -> None:
+    words = LastWords()
+    for number in range(5000):
+        words.note(a_pod(0, uid=f"pod-{number}", phase="Failed"))
+
+    known = [a_pod(0, uid=f"pod-{number}") for number in (0, 4999)]
+    assert [words.of(pod).has_ended for pod in known] == [False, True]
 
 
 def test_a_pod_that_has_never_run_is_not_missed() -> None:

@@ -1,7 +1,7 @@
 """The training jobs of a Kubernetes cluster that ask to be restarted."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -47,6 +47,9 @@ class _Job:
     pods: list[PodState] = field(default_factory=list)
     record: JobRecord | None = None
     """As the core last saw it; None while the job is left alone."""
+
+    is_known: bool = True
+    """Whether this is how it is now; else its kind cannot be read at the moment."""
 
     @property
     def kind(self) -> JobKind:
@@ -138,7 +141,8 @@ class KubernetesJobs:
         if may_act:
             self._reject()
             for job in self._jobs.values():
-                self._let_go(job)
+                if job.is_known:
+                    self._let_go(job)
         self._attempts.keep(job.state.uid for job in self._jobs.values() if job.record is not None)
         views = tuple(self._views())
         self._pods = frozenset(
@@ -207,21 +211,35 @@ class KubernetesJobs:
                 continue  # it is gone, or another has its name
 
     def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
+        """All jobs; those of a kind that cannot be read stay as they were."""
+        errors = []
         for follower in self._followers:
-            pods = follower.pods()
-            for name, state in follower.jobs().items():
-                before = self._jobs.get(state.key)
-                is_same = before is not None and before.state.uid == state.uid
-                seen_at = before.seen_at if before is not None and is_same else now
-                wishes = (
-                    before.wishes
-                    if before is not None and before.state == state
-                    else wishes_of(state, self._labels)
-                )
-                job = _Job(state=state, follower=follower, seen_at=seen_at, wishes=wishes)
-                job.record = self._record(job)
-                job.pods = [pod for pod in pods.get(name, ()) if state.owns(pod)]
-                yield state.key, job
+            try:
+                yield from self._read_kind(follower, now)
+            except BackendError as error:
+                errors.append(error)
+                if len(errors) == len(self._followers):
+                    raise
+                self._failed(f"reading {follower.kind.plural}", error)
+                for key, job in self._jobs.items():
+                    if job.follower is follower:
+                        yield key, replace(job, is_known=False)
+
+    def _read_kind(self, follower: KindFollower, now: datetime) -> Iterable[tuple[str, _Job]]:
+        pods = follower.pods()
+        for name, state in follower.jobs().items():
+            before = self._jobs.get(state.key)
+            is_same = before is not None and before.state.uid == state.uid
+            seen_at = before.seen_at if before is not None and is_same else now
+            wishes = (
+                before.wishes
+                if before is not None and before.state == state
+                else wishes_of(state, self._labels)
+            )
+            job = _Job(state=state, follower=follower, seen_at=seen_at, wishes=wishes)
+            job.record = self._record(job)
+            job.pods = [pod for pod in pods.get(name, ()) if state.owns(pod)]
+            yield state.key, job
 
     def _record(self, job: _Job) -> JobRecord | None:
         """See ``record_of``; None, too, while it is not known what Kueue does with it."""
@@ -240,7 +258,7 @@ class KubernetesJobs:
     def _views(self) -> Iterable[JobView]:
         """A job of which something cannot be read does not keep others from being looked at."""
         for job in self._jobs.values():
-            if job.record is not None:
+            if job.record is not None and job.is_known:
                 try:
                     yield self._view(job, job.record)
                 except BackendError as error:
