@@ -12,7 +12,15 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault, Finding
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheckStatus, HealthStatus
-from holdfast.model.nodes import Breaker, CheckResult, Course, NodeView, PastFault, Phase
+from holdfast.model.nodes import (
+    Breaker,
+    CheckResult,
+    Course,
+    NodeView,
+    Pairing,
+    PastFault,
+    Phase,
+)
 from holdfast.model.requests import Request
 
 NO_RUN: Final = "no run is going on; start one with: holdfast run -- COMMAND"
@@ -86,6 +94,9 @@ class NodeStatus:
     created_at: datetime | None = None
     """Since when the cluster has it; None if that is not known."""
 
+    pairing: Pairing | None = None
+    """Its part in tests between nodes; None while it has none."""
+
 
 def node_status(
     view: NodeView, *, run: str, notices: tuple[Finding, ...], incidents: tuple[str, ...]
@@ -120,6 +131,7 @@ def node_status(
         checks=record.checks,
         incidents=incidents,
         group=view.group,
+        pairing=record.pairing,
     )
 
 

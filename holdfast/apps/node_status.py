@@ -95,6 +95,7 @@ def _status(
         checks=record.checks,
         incidents=incidents,
         group=view.group,
+        pairing=record.pairing,
     )
 
 

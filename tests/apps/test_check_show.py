@@ -7,7 +7,7 @@ from written_runs import NOW, node
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import CheckResult, Phase
+from holdfast.model.nodes import CheckResult, Pairing, PairOutcome, Phase
 
 FAILED = CheckResult(passed=False, ended_at=NOW - timedelta(days=2), detail="disk: it is slow")
 PASSED = CheckResult(passed=True, ended_at=NOW, measured={"nccl_gb_per_s": 481.25})
@@ -63,6 +63,37 @@ def test_show_tells_partners_and_thresholds_of_tests_between_nodes(runs) -> None
 
     assert "pair_tcp_mb_per_s 1180 (≥ 10), pair_tcp_us 48.25 (≤ 10000)" in told
     assert "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more" in told
+
+
+def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
+    store = runs.add("train", nodes=(1, 2, 3, 4))
+    before = NOW - timedelta(hours=1)
+    failed = PairOutcome(partner=node(1), passed=False, ended_at=NOW)
+    passed = PairOutcome(partner=node(3), passed=True, ended_at=NOW)
+    old = replace(failed, ended_at=before - timedelta(days=1))
+    asks = Pairing(since=before, partner=node(2), began_at=NOW, tests=(passed,))
+    for number, pairing in (
+        (1, asks),
+        (2, Pairing(since=before)),
+        (3, Pairing(since=before, tests=(old, failed))),
+        (4, None),
+    ):
+        put(store, number, phase=Phase.CHECKING, pairing=pairing)
+
+    told = runs.call("check", "show").out.splitlines()[1:]
+    shown = {one["node"]: one["tests"] for one in runs.call("check", "show", "-o", "json").json}
+
+    rows = {line.split()[0]: line for line in told}
+    assert f"{node(2)} (now)" in rows[node(1)]
+    assert f"{node(1)} (now)" in rows[node(2)]
+    assert "(now)" not in rows[node(3)] + rows[node(4)]
+    assert rows[node(1)].endswith("is tested with others: 2 tests so far, 1 failed")
+    assert rows[node(2)].endswith("is tested with others: 0 tests so far, 0 failed")
+    assert rows[node(4)].endswith("is checked alone")
+    assert shown[node(1)] == {
+        "partner": node(2), "made": 2, "failed": 1, "partners": [node(3)]
+    }  # fmt: skip
+    assert shown[node(4)] is None
 
 
 def test_without_any_check_it_is_said_how_to_ask_for_one(runs) -> None:

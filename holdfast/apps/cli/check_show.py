@@ -21,10 +21,23 @@ from holdfast.apps.cli.where import open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import NodeStatus, find_node
 from holdfast.detectors.thresholds import is_ceiling
-from holdfast.model.nodes import CheckResult, Phase
+from holdfast.model.nodes import CheckResult, Pairing, Phase
 
 _NAMED: Final = 4
 _NONE = "No node was checked yet; ask for a check with: holdfast check deep NODE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tests:
+    """The tests of a node with others, in a check that goes on."""
+
+    partner: str
+    """With which it is tested now; empty between two tests."""
+
+    made: int
+    failed: int
+    partners: tuple[str, ...]
+    """Those that it was tested with before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +47,8 @@ class _Check:
     node: str
     result: CheckResult | None
     since: datetime
+    tests: _Tests | None = None
+    """None if it is over, or has not come to tests with others."""
 
 
 @click.command()
@@ -50,32 +65,58 @@ def show(*, node: tuple[str, ...], output: str, **values: Any) -> None:
       holdfast check show gpu-17 --output json
     """  # noqa: D301 - click keeps the lines after it
     with open_fleets(taken(values), ended=True) as known:
-        if node:
-            found = [find_node(text, known) for text in node]
-            shown = [
-                one
-                for fleet, name in found
-                for status in fleet.nodes()
-                if status.name == name
-                for one in _checks(status)
-            ]
-        else:
-            shown = [one for fleet in known for status in fleet.nodes() for one in _last(status)]
+        named = [find_node(text, known) for text in node]
+        nodes = {fleet.name: fleet.nodes() for fleet in known}
+    if node:
+        shown = [
+            one
+            for fleet, name in named
+            for status in nodes[fleet.name]
+            if status.name == name
+            for one in _checks(status, nodes[fleet.name])
+        ]
+    else:
+        shown = [
+            one for fleet in nodes.values() for status in fleet for one in _last(status, fleet)
+        ]
     if is_document(output):
         print_document(shown, output)
     else:
         _print(shown, output)
 
 
-def _checks(status: NodeStatus) -> Iterator[_Check]:
+def _checks(status: NodeStatus, fleet: Sequence[NodeStatus]) -> Iterator[_Check]:
     for one in status.checks:
         yield _Check(node=status.name, result=one, since=one.ended_at)
     if status.phase is Phase.CHECKING:
-        yield _Check(node=status.name, result=None, since=status.phase_since)
+        tests = _tests(status.name, status.pairing, fleet) if status.pairing else None
+        yield _Check(node=status.name, result=None, since=status.phase_since, tests=tests)
 
 
-def _last(status: NodeStatus) -> list[_Check]:
-    return list(_checks(status))[-1:]
+def _last(status: NodeStatus, fleet: Sequence[NodeStatus]) -> list[_Check]:
+    return list(_checks(status, fleet))[-1:]
+
+
+def _tests(node: str, own: Pairing, fleet: Sequence[NodeStatus]) -> _Tests:
+    """What is stored of them with one end or the other."""
+    now, made = own.partner, [(test.partner, test) for test in own.tests]
+    for other in fleet:
+        pairing = other.pairing
+        if other.name == node or pairing is None:
+            continue
+        if pairing.partner == node:
+            now = other.name
+        made += [
+            (other.name, test)
+            for test in pairing.tests
+            if test.partner == node and test.ended_at >= own.since
+        ]
+    return _Tests(
+        partner=now,
+        made=len(made),
+        failed=sum(test.passed is False for _, test in made),
+        partners=tuple(sorted({partner for partner, _ in made})),
+    )
 
 
 def _print(checks: Sequence[_Check], output: str) -> None:
@@ -86,9 +127,7 @@ def _print(checks: Sequence[_Check], output: str) -> None:
         Column(title="when", cell=lambda one: f"{age(one.since, now)} ago"),
         Column(title="measured", cell=_measured, minor=True),
         Column(title="with", cell=_partners, minor=True),
-        Column(
-            title="detail", cell=lambda one: one.result.detail if one.result else "", minor=True
-        ),
+        Column(title="detail", cell=_detail, minor=True),
     ]
     print_rows(checks, columns, output=output, empty=_NONE)
 
@@ -113,6 +152,16 @@ def _measured(one: _Check) -> str:
 
 def _partners(one: _Check) -> str:
     """The nodes that it was tested with; a large fleet has too many for a table."""
-    names = one.result.partners if one.result else ()
+    if one.tests is not None and one.tests.partner:
+        return f"{one.tests.partner} (now)"
+    names = one.result.partners if one.result else one.tests.partners if one.tests else ()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _detail(one: _Check) -> str:
+    if one.result is not None:
+        return one.result.detail
+    if one.tests is None:
+        return "is checked alone"
+    return f"is tested with others: {one.tests.made} tests so far, {one.tests.failed} failed"
