@@ -270,6 +270,37 @@ def test_a_pod_that_has_the_name_of_another_is_left_alone(backend: Backend) -> N
     assert path in backend.server.objects
 
 
+def test_a_job_is_told_of_nodes_that_are_looked_after_or_gone(backend: Backend) -> None:
+    backend.node("a", created=at(-60))  # of no snapshot: somebody else's
+    backend.pod(0, node="a")
+    backend.pod(1, node="gone")
+    backend.job()
+
+    record = backend.seen(lambda: len(backend.jobs.jobs()[0].ranks) == 2)
+
+    assert record.placement == ("gone",)
+
+
+def test_room_that_a_job_was_given_which_has_no_pods_yet_is_no_other_ones(
+    backend: Backend,
+) -> None:
+    for name in ("a", "b", "c"):
+        backend.node(name)
+        path = f"/api/v1/nodes/{name}"
+        backend.server.merge(path, {"status": {"allocatable": {"nvidia.com/gpu": "8"}}})
+    backend.pod(0, node="a", phase="Pending")
+    backend.server.put(PATH, a_job_object(record=a_record(JobPhase.STARTING), suspend=False))
+    late = {"name": "late", "uid": "late"}
+    waiting = a_job_object(record=a_record(JobPhase.WAITING), **late, **STOPPED)
+    backend.server.put(f"{FOLDER}/late", waiting)
+
+    def rooms() -> dict[str, int]:
+        views = {one.spec.name: one for one in backend.jobs.jobs()}
+        return dict(views["pytorchjob/default/late"].rooms or {}) if len(views) == 2 else {}
+
+    until(lambda: rooms() == {"b": 0, "c": 1})
+
+
 # Queues
 
 
