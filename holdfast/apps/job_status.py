@@ -88,7 +88,7 @@ def job_status(run: KnownRun) -> JobStatus:
     attempts = tuple(_attempts(run, spec, record))
     return JobStatus(
         name=run.name,
-        is_active=run.is_active,
+        is_active=run.is_active and not record.phase.is_final,  # a cluster outlives its job
         phase=INTERRUPTED if is_interrupted else record.phase,
         phase_since=record.phase_since,
         reason=reason or record.reason,

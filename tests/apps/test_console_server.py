@@ -469,6 +469,23 @@ def test_all_about_a_job_and_how_its_time_was_spent(console, ada) -> None:
     assert ada.call("GET", "/console/job?name=nothing").status == 404
 
 
+def test_the_time_of_a_job_ends_with_it_though_its_cluster_goes_on(console, ada) -> None:
+    start = NOW - timedelta(hours=1)
+    console.runs.add(
+        "outlived",
+        ranks=(1,),
+        started_at=start,
+        phase=JobPhase.SUCCEEDED,
+        phase_since=start + timedelta(seconds=120),
+        attempts=(over(1, 0, 120, None),),
+    )
+
+    told = told_of(ada, "/console/job?name=outlived", lambda now: now["goodput"])
+
+    [found] = told["goodput"]["jobs"]
+    assert (told["is_active"], found["parts"]["waiting"]) == (False, 0.0)
+
+
 def test_the_address_of_the_console_is_told(console) -> None:
     assert f"the console is at {console.served.url}/" in console.served.said()
 
