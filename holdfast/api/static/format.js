@@ -68,12 +68,12 @@ export function dateTime(iso) {
     hour: "2-digit",
     minute: "2-digit",
     second: "2-digit",
-    hour12: false,
+    hourCycle: "h23",
   });
 }
 
 export function clock(iso) {
-  return new Date(iso).toLocaleTimeString(undefined, { hour12: false });
+  return new Date(iso).toLocaleTimeString(undefined, { hourCycle: "h23" });
 }
 
 export function day(iso) {

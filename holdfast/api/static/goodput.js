@@ -106,5 +106,5 @@ function each({ jobs }) {
     duration(one.losses.reduce((sum, loss) => sum + loss.whole, 0)),
     dateTime(one.begun_at),
   ]);
-  return h("section.card", {}, h("h2", {}, "By job"), plainTable("By job", ["Job", "Time", "Goodput", "Failures", "Lost", "Begun"], rows, ["", "wide", "number", "number", "number", "roomy"]));
+  return h("section.card", {}, h("h2", {}, "By job"), plainTable("By job", ["Job", "Time", "Goodput", "Failures", "Lost", "Begun"], rows, ["", "wide", "number", "number", "number", "roomy.moment"]));
 }

@@ -187,5 +187,5 @@ function attempts(job, wide) {
 
 function told(job) {
   const rows = [...job.told].reverse().slice(0, 200).map((one) => [dateTime(one.at), one.message]);
-  return h("section.card", {}, h("h2", {}, "What happened"), rows.length ? plainTable("What happened, the newest first", ["When", "What"], rows) : h("p.empty", {}, "Nothing was told of it here."));
+  return h("section.card", {}, h("h2", {}, "What happened"), rows.length ? plainTable("What happened, the newest first", ["When", "What"], rows, ["moment"]) : h("p.empty", {}, "Nothing was told of it here."));
 }

@@ -194,7 +194,7 @@ function checks(node) {
     ),
     one.detail,
   ]);
-  return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured", "Detail"], rows));
+  return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured", "Detail"], rows, ["moment"]));
 }
 
 function history(node) {
@@ -215,7 +215,7 @@ function history(node) {
     duration((Date.parse(one.closed_at) - Date.parse(one.opened_at)) / 1000),
   ]);
   return [
-    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Took"], incidents) : h("p.empty", {}, "It has had no incident.")),
-    past.length > 0 && card("Earlier repairs of this machine", plainTable("Earlier repairs", ["Reason", "Remedy", "Begun", "Took"], past)),
+    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Took"], incidents, ["", "", "", "moment", "number"]) : h("p.empty", {}, "It has had no incident.")),
+    past.length > 0 && card("Earlier repairs of this machine", plainTable("Earlier repairs", ["Reason", "Remedy", "Begun", "Took"], past, ["", "", "moment", "number"])),
   ];
 }
