@@ -15,7 +15,7 @@ from small_server import SmallServer, small_server
 
 from holdfast.adapters.kubernetes.api import Api, Server
 from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.encoding import parsed
+from holdfast.adapters.kubernetes.encoding import compact, parsed
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
@@ -23,7 +23,8 @@ from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
-from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF
+from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF, REPORT
+from holdfast.model.report import NodeReport
 from holdfast.testing.fakes import FakeClock, FakeEvents
 
 JOB = "pytorchjob/default/llama"
@@ -41,6 +42,7 @@ STOPPED: dict[str, Any] = {"suspend": True, "conditions": ("Suspended",)}
 @dataclass
 class Backend:
     server: SmallServer
+    cluster: KubernetesCluster
     jobs: KubernetesJobs
     events: FakeEvents
     acts: bool = True
@@ -105,9 +107,8 @@ def backend() -> Iterator[Backend]:
             evicted=lambda node, owner: None,
         )
         cluster = KubernetesCluster(api, KubernetesSettings(), around)
-        backend = Backend(
-            server, KubernetesJobs(api, KubernetesSettings(), around, cluster, KINDS), events
-        )
+        jobs = KubernetesJobs(api, KubernetesSettings(), around, cluster, KINDS)
+        backend = Backend(server, cluster, jobs, events)
         cluster.start()
         backend.jobs.open()
         until(lambda: cluster.synced)
@@ -299,6 +300,26 @@ def test_room_that_a_job_was_given_which_has_no_pods_yet_is_no_other_ones(
         return dict(views["pytorchjob/default/late"].rooms or {}) if len(views) == 2 else {}
 
     until(lambda: rooms() == {"b": 0, "c": 1})
+
+
+def test_a_node_that_is_being_replaced_counts_as_room_to_come(backend: Backend) -> None:
+    backend.acts = False  # the nodes are only looked at
+    for name in ("a", "b"):
+        backend.node(name, annotations={REPORT: compact(a_report(name))})
+        allocatable = {"status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+        backend.server.merge(f"/api/v1/nodes/{name}", allocatable)
+    until(lambda: {one.name for one in backend.cluster.snapshot().nodes} == {"a", "b"})
+    backend.server.remove("/api/v1/nodes/b")
+    until(lambda: set(backend.cluster.node_states()) == {"a"})
+
+    placed = a_record(JobPhase.WAITING, placement=("a", "b", "of others"))
+    backend.job(record=placed, **STOPPED)
+
+    assert backend.jobs.jobs()[0].rooms == {"a": 1, "b": 1}
+
+
+def a_report(node: str) -> NodeReport:
+    return NodeReport(node=node, boot_id="boot-1", sequence=1, reported_at=BEGAN, faults=())
 
 
 # Queues

@@ -305,6 +305,34 @@ def test_all_jobs_of_a_set_count_when_its_pods_fail_together() -> None:
     assert "12 at a time" in found.why
 
 
+@pytest.mark.parametrize(
+    ("own", "limit", "rules", "severities"),
+    [
+        (None, 0, (), [E]),
+        (0, 0, (), [E]),
+        (1, 0, (), [W]),
+        (8, 0, (), [W]),
+        (9, 0, (), []),
+        (1, None, ({"action": "FailJob"},), []),
+        (None, None, ({"action": "FailJob"},), [W]),
+    ],
+)
+def test_a_set_that_restarts_by_itself_fails_only_once_it_has_done_so_as_often_as_it_may(
+    own: int | None, limit: int | None, rules: tuple[Any, ...], severities: list[Severity]
+) -> None:
+    job = HEALTHY["JobSet"]
+    if own is not None:
+        job = changed(job, "spec.failurePolicy", {"maxRestarts": own})
+    if limit is not None:
+        job = changed(job, "spec.replicatedJobs[0].template.spec.backoffLimit", limit)
+    job = changed(job, "spec.replicatedJobs[1].template.spec.podFailurePolicy", {"rules": rules})
+
+    found = traps(job)
+
+    assert [one.severity for one in found] == severities
+    assert all(f"restarts it for that {own} times" in one.why for one in found if own)
+
+
 def test_the_pods_of_a_train_job_are_those_of_what_was_made_for_it() -> None:
     job = a_job("TrainJob", {"runtimeRef": {"name": "torch"}})
     owner = {"kind": "TrainJob", "name": "llama", "uid": "u", "controller": True}

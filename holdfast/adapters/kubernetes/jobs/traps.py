@@ -156,16 +156,27 @@ def _run_backoff(patient: Patient) -> Iterator[Line]:
 
 def _job_backoff(patient: Patient) -> Iterator[Line]:
     restarts = 1 + patient.wishes.max_retries + patient.wishes.max_app_retries
+    own = _own_restarts(patient)
+    if own >= restarts:
+        return
     for pods in patient.parts.pods:
         limit = pods.maker.content.get("backoffLimit", _JOB_BACKOFF)
         if limit >= pods.ranks * restarts:
             continue
         ends = "one crash of all ranks ends" if limit < pods.ranks else "some restarts end"
+        if own:
+            ends = f"its failurePolicy restarts it for that {own} times at most, and then ends"
         why = (
             f"{limit}: every pod that fails counts, {pods.ranks} at a time; {ends} the job for good"
         )
-        severity = Severity.ERROR if limit < pods.ranks else Severity.WARNING
+        severity = Severity.ERROR if limit < pods.ranks and not own else Severity.WARNING
         yield Line(severity, f"{pods.maker.path}.backoffLimit", NO_LIMIT, why)
+
+
+def _own_restarts(patient: Patient) -> int:
+    """How often a JobSet is restarted by its own controller, instead of failing with a Job."""
+    own: int = patient.parts.policy.at("failurePolicy").content.get("maxRestarts") or 0
+    return own
 
 
 def _index_limits(patient: Patient) -> Iterator[Line]:
@@ -174,7 +185,8 @@ def _index_limits(patient: Patient) -> Iterator[Line]:
             why = "a rank that has failed so often is given up, and the others wait for it for ever"
             yield Line(Severity.ERROR, f"{pods.maker.path}.backoffLimitPerIndex", None, why)
         rules = (pods.maker.content.get("podFailurePolicy") or {}).get("rules") or ()
-        if any(rule.get("action") in ("FailJob", "FailIndex") for rule in rules):
+        fails = any(rule.get("action") in ("FailJob", "FailIndex") for rule in rules)
+        if fails and not _own_restarts(patient):
             why = "its rules fail the job for good before it can be restarted"
             yield Line(Severity.WARNING, f"{pods.maker.path}.podFailurePolicy", None, why)
 
