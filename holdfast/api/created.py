@@ -84,8 +84,7 @@ class CreatedClusters:
 
     def all(self) -> Sequence[CreatedCluster]:
         """In the order of their names."""
-        held = [self._records.load(name) for name in self._records.names()]
-        shown = [self._of(one) for one in held if one is not None]
+        shown = [self._of(one) for one in self._records.all()]
         self._shown = {one.name: one for one in shown}
         return shown
 

@@ -1,6 +1,6 @@
 """Operations that create, change and delete clusters: they write a wish down, and never act."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from holdfast.api.wishes import changed_group, node_count, objections, refuse, w
 from holdfast.decisions.cluster_members import Telling
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
-from holdfast.ports.cluster_records import Change, HeldCluster
+from holdfast.ports.cluster_records import Change, Fits, HeldCluster
 
 _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
 """What is said about a cluster as a whole, and only told again."""
@@ -51,9 +51,8 @@ def create_cluster(call: Call) -> Json:
     telling = Telling(cluster, call.now)
     telling.cluster("Cluster {c} creation started successfully")
     is_known = any(one.name == name for one in call.clusters)
-    limit_nodes(call, cluster)
     if is_known or not maker.records.create(
-        cluster, telling.told, tags, call.asked("CreateCluster")
+        cluster, telling.told, tags, call.asked("CreateCluster"), fits=within_limit(call)
     ):
         raise ResourceInUse(
             f"Resource Already Exists: Cluster with name {name} already exists. Choose a different "
@@ -66,7 +65,9 @@ def create_cluster(call: Call) -> Json:
 def update_cluster(call: Call) -> Json:
     """See ``UpdateCluster``."""
     refuse(list(objections(call.request)))
-    return changed(call, "UpdateCluster", lambda held: _updated(call, held))
+    return changed(
+        call, "UpdateCluster", lambda held: _updated(call, held), fits=within_limit(call)
+    )
 
 
 def delete_cluster(call: Call) -> Json:
@@ -89,10 +90,14 @@ def delete_cluster(call: Call) -> Json:
     return changed(call, "DeleteCluster", deleted)
 
 
-def changed(
-    call: Call, operation: str, make: Callable[[HeldCluster], Change], **nonce: Any
-) -> Json:
+def changed(call: Call, operation: str, make: Callable[[HeldCluster], Change], **more: Any) -> Json:
     """Write down what becomes of the cluster that a request names.
+
+    Args:
+        call: of the operation.
+        operation: its name.
+        make: what becomes of the cluster.
+        more: for ``ClusterRecords.change``.
 
     Returns:
         The answer that ``make`` gave, and the cluster's ARN.
@@ -103,7 +108,7 @@ def changed(
 
     """
     name = call.cluster().name
-    answer = call.made().records.change(name, make, call.asked(operation), **nonce)
+    answer = call.made().records.change(name, make, call.asked(operation), **more)
     if answer is None:
         if any(one.name == name and one.wanted() is None for one in call.clusters):
             raise ValidationException(
@@ -128,21 +133,22 @@ def steady(cluster: WantedCluster, *also: ClusterStatus) -> None:
         )
 
 
-def limit_nodes(call: Call, cluster: WantedCluster) -> None:
-    """Keep the number of nodes of all clusters within its limit.
+def within_limit(call: Call) -> Fits:
+    """Keeps the number of nodes of all clusters within its limit, or lets it become less.
 
-    Raises:
-        ResourceLimitExceeded: the cluster would exceed it.
-
+    It raises ``ResourceLimitExceeded``.
     """
     limit = call.made().node_limit
-    others = [one.wanted() for one in call.clusters if one.name != cluster.name]
-    count = node_count([cluster, *(one for one in others if one is not None)])
-    if count > limit:
-        raise ResourceLimitExceeded(
-            f"All clusters together would have {count} nodes; the limit is {limit}. Delete some, "
-            "or raise node_limit in the configuration of the server"
-        )
+
+    def fits(before: Sequence[WantedCluster], after: Sequence[WantedCluster]) -> None:
+        count = node_count(after)
+        if count > max(limit, node_count(before)):
+            raise ResourceLimitExceeded(
+                f"All clusters together would have {count} nodes; the limit is {limit}. Delete "
+                "some, or raise node_limit in the configuration of the server"
+            )
+
+    return fits
 
 
 def _going(group: WantedGroup) -> WantedGroup:
@@ -181,7 +187,6 @@ def _updated(call: Call, held: HeldCluster) -> Change:
         asked=shared,
     )
     refuse(call.made().objections(after))
-    limit_nodes(call, after)
     telling = Telling(after, call.now)
     telling.cluster("Cluster {c} update started successfully")
     return Change(cluster=after, members=held.members, happenings=tuple(telling.told), answer={})

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.api.call import Call
-from holdfast.api.creation import changed, limit_nodes
+from holdfast.api.creation import changed, within_limit
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.wishes import refuse
@@ -32,6 +32,7 @@ def add_nodes(call: Call) -> Json:
         call,
         "BatchAddClusterNodes",
         lambda held: _added(call, held),
+        fits=within_limit(call),
         nonce=request.get("ClientToken", ""),
         nonce_since=call.now - _TOKENS_KEPT,
     )
@@ -85,7 +86,6 @@ def _added(call: Call, held: HeldCluster) -> Change:
             for one in places
         ]
     after = replace(cluster, groups=tuple(groups.values()))
-    limit_nodes(call, after)
     refuse(call.made().objections(after))
     return Change(cluster=after, members=tuple(members), answer=answer)
 

@@ -39,6 +39,10 @@ class Change:
     """What is said about it; given again to whoever asks with the same nonce."""
 
 
+Fits = Callable[[Sequence[WantedCluster], Sequence[WantedCluster]], None]
+"""Told all clusters as they are and as they would be; raises if they must not be so."""
+
+
 class ClusterRecords(Protocol):
     """Several threads and processes may use it.
 
@@ -48,6 +52,10 @@ class ClusterRecords(Protocol):
 
     def names(self) -> Sequence[str]:
         """Of all clusters, in order."""
+        ...
+
+    def all(self) -> Sequence[HeldCluster]:
+        """All clusters with their nodes, in the order of their names."""
         ...
 
     def load(self, name: str) -> HeldCluster | None:
@@ -60,8 +68,13 @@ class ClusterRecords(Protocol):
         happenings: Sequence[Happening],
         tags: Mapping[str, str],
         asked: Asked,
+        *,
+        fits: Fits | None = None,
     ) -> bool:
-        """Write a new cluster with its tags; False if there is one of that name."""
+        """Write a new cluster with its tags; False if there is one of that name.
+
+        Nobody writes another between ``fits`` and that.
+        """
         ...
 
     def change(
@@ -70,6 +83,7 @@ class ClusterRecords(Protocol):
         make: Callable[[HeldCluster], Change],
         asked: Asked,
         *,
+        fits: Fits | None = None,
         nonce: str = "",
         nonce_since: datetime | None = None,
     ) -> Mapping[str, object] | None:
@@ -79,6 +93,7 @@ class ClusterRecords(Protocol):
             name: of the cluster.
             make: what becomes of it; nothing is written if it raises.
             asked: noted.
+            fits: nothing is written if it raises, and nobody writes anything meanwhile.
             nonce: names the wish; one that came before is answered as it was then.
             nonce_since: those from before are forgotten.
 

@@ -1,6 +1,7 @@
 """An API that creates clusters, and whoever brings them about, with machines in memory."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -109,9 +110,12 @@ class Lab(Api):
         self.limit = limit
         self.nonce = 0
         self.restart()
-        self.protocol = Protocol(
-            Keyring((ADA, BOB)), PLACE, self._opened, self.clock, self._maker()
-        )
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.protocol = self.served()
+
+    def served(self) -> Protocol:
+        """A server with the limit that holds now."""
+        return Protocol(Keyring((ADA, BOB)), PLACE, self._opened, self.clock, self._maker())
 
     def call(self, operation, key=ADA, **request):
         """A signature changes something once, so each request is another."""
@@ -162,11 +166,8 @@ class Lab(Api):
 
     @contextlib.contextmanager
     def _opened(self):
-        made = []
-        for name in self.records.names():
-            held = self.records.load(name)
-            if held is not None:
-                made.append(CreatedCluster(held, self.records, self.nodes))
+        made = [CreatedCluster(one, self.records, self.nodes) for one in self.records.all()]
+        self.meanwhile()
         yield [*made, *self.clusters]
 
     def _maker(self) -> Maker:

@@ -6,7 +6,10 @@ import pytest
 from api_calls import BOB, PLACE
 from created_calls import ROLE, Lab, group
 
+from holdfast.model.cluster_words import ClusterStatus
+from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
+from holdfast.ports.cluster_records import Asked
 from holdfast.testing.shown_cluster import ShownCluster
 
 
@@ -160,6 +163,38 @@ def test_all_clusters_together_keep_the_limit(tmp_path) -> None:
     assert lab.refused("UpdateCluster", **grown)[0] == "ResourceLimitExceeded"
     lab.create(group(count=1), name="more")
     lab.database.close()
+
+
+def test_clusters_above_a_limit_that_was_lowered_may_become_smaller(lab) -> None:
+    lab.create(group(count=4))
+    lab.settle()
+    lab.limit = 2
+    lab.protocol = lab.served()
+
+    grown = {"ClusterName": "lab", "InstanceGroups": [group(count=5)]}
+    assert lab.refused("UpdateCluster", **grown)[0] == "ResourceLimitExceeded"
+    lab.call("UpdateCluster", ClusterName="lab", InstanceGroups=[group(count=3)])
+    lab.settle()
+    assert statuses(lab) == ["Running"] * 3
+
+
+def test_a_cluster_that_came_while_a_request_was_read_counts(lab) -> None:
+    lab.limit = 3
+    lab.protocol = lab.served()
+    other = WantedCluster(
+        name="other",
+        created_at=lab.late.now(),
+        status=ClusterStatus.CREATING,
+        since=lab.late.now(),
+        groups=(WantedGroup(made_of=MachineGroup(cluster="other", name="gpu"), target=2),),
+    )
+    asked = Asked(at=lab.late.now(), person="bob", operation="CreateCluster", request={})
+    lab.meanwhile = lambda: lab.records.create(other, (), {}, asked)
+
+    refused = lab.refused("CreateCluster", ClusterName="lab", InstanceGroups=[group(count=2)])
+
+    assert refused[0] == "ResourceLimitExceeded"
+    assert lab.records.names() == ["other"]
 
 
 # failures

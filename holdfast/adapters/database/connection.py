@@ -16,6 +16,9 @@ from holdfast.ports.clock import Clock
 _PATIENCE_S: Final = 10
 """For so long one process waits for the write of another."""
 
+_WRITERS: Final = 0x686F6C64666173
+"""The lock of those who write, among all advisory locks of a database of PostgreSQL."""
+
 _DISK_FULL: Final = ("database or disk is full", "No space left on device", "disk_full")
 _DAMAGED: Final = ("malformed", "not a database")
 
@@ -50,8 +53,12 @@ class Database:
                 "pip install 'holdfast[postgresql]'"
             ) from None
         self._name = parsed.render_as_string(hide_password=True)
+        self._still: dict[str, Any] = {}
         if parsed.get_backend_name() == "sqlite":
             _prepare_sqlite(self._engine)
+        else:
+            self._still = {"isolation_level": "REPEATABLE READ"}
+            _prepare_postgresql(self._engine)
         with ExitStack() as failed:
             failed.callback(self.close)
             with self.writing() as connection:
@@ -66,7 +73,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """One transaction that sees a single state and changes nothing."""
         with self._errors_named(), self._engine.connect() as connection:
-            yield connection
+            yield connection.execution_options(**self._still)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -97,6 +104,17 @@ class Database:
             raise type(error)(f"{self._name}: {error}") from error
         except ValueError as error:
             raise BackendError(f"{self._name} holds what cannot be read: {error}") from error
+
+
+def _prepare_postgresql(engine: Engine) -> None:
+    """One writes at a time, as in SQLite: what is counted in a transaction holds when it ends."""
+
+    def begins(connection: Connection) -> None:
+        if connection.get_execution_options().get("writes", False):
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS})")
+
+    event.listen(engine, "begin", begins)
 
 
 def _prepare_sqlite(engine: Engine) -> None:

@@ -21,7 +21,7 @@ from holdfast.adapters.database.schema import (
 )
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.clusters import Happening, Member, WantedCluster, WantedGroup
-from holdfast.ports.cluster_records import Asked, Change, HeldCluster
+from holdfast.ports.cluster_records import Asked, Change, Fits, HeldCluster
 
 T = TypeVar("T")
 
@@ -41,20 +41,45 @@ class DatabaseRecords:
         with self._database.reading() as connection:
             return list(connection.execute(select(CLUSTERS.c.name).order_by("name")).scalars())
 
+    def all(self) -> Sequence[HeldCluster]:
+        """See ``ClusterRecords.all``."""
+        with self._database.reading() as connection:
+            return self._others(connection, "")
+
     def load(self, name: str) -> HeldCluster | None:
         """See ``ClusterRecords.load``."""
         with self._database.reading() as connection:
             asked = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name)
-            version = connection.execute(asked).scalar_one_or_none()
-            known = self._known.get(name)
-            if known is not None and known.version == version:
-                return known
-            held = _load(connection, name)
+            return self._held(connection, name, connection.execute(asked).scalar_one_or_none())
+
+    def _others(self, connection: Connection, name: str) -> Sequence[HeldCluster]:
+        """All clusters but one; those that have not changed are not read again."""
+        asked = select(CLUSTERS.c.name, CLUSTERS.c.version).where(CLUSTERS.c.name != name)
+        rows = connection.execute(asked.order_by("name")).all()
+        found = [self._held(connection, other, version) for other, version in rows]
+        return [one for one in found if one is not None]
+
+    def _held(self, connection: Connection, name: str, version: int | None) -> HeldCluster | None:
+        known = self._known.get(name)
+        if known is not None and known.version == version:
+            return known
+        held = _load(connection, name)
         if held is None:
             self._known.pop(name, None)
         else:
             self._known[name] = held
         return held
+
+    def _fit(
+        self,
+        connection: Connection,
+        fits: Fits | None,
+        after: WantedCluster,
+        before: Sequence[WantedCluster] = (),
+    ) -> None:
+        if fits is not None:
+            others = [one.cluster for one in self._others(connection, after.name)]
+            fits([*others, *before], [*others, after])
 
     def create(
         self,
@@ -62,11 +87,14 @@ class DatabaseRecords:
         happenings: Sequence[Happening],
         tags: Mapping[str, str],
         asked: Asked,
+        *,
+        fits: Fits | None = None,
     ) -> bool:
         """See ``ClusterRecords.create``."""
         with self._database.writing() as connection:
             if _load(connection, cluster.name, lock=True) is not None:
                 return False
+            self._fit(connection, fits, cluster)
             row = {
                 "name": cluster.name,
                 "version": round(cluster.created_at.timestamp() * 1e6),  # no earlier one had it
@@ -85,6 +113,7 @@ class DatabaseRecords:
         make: Callable[[HeldCluster], Change],
         asked: Asked,
         *,
+        fits: Fits | None = None,
         nonce: str = "",
         nonce_since: datetime | None = None,
     ) -> Mapping[str, object] | None:
@@ -104,6 +133,7 @@ class DatabaseRecords:
                 if answered is not None:
                     return _mapping(answered)
             change = make(held)
+            self._fit(connection, fits, change.cluster, [held.cluster])
             _write(connection, held, change.cluster, change.members, change.happenings)
             _note(connection, name, asked)
             answer = json.dumps(to_plain(change.answer))

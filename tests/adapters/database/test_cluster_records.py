@@ -1,5 +1,6 @@
 """What people ask for is kept, the same in SQLite and in PostgreSQL."""
 
+import contextlib
 import sqlite3
 import threading
 import uuid
@@ -13,7 +14,8 @@ from sqlalchemy import create_engine, select, text
 from holdfast.adapters.database import records as records_module
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.adapters.database.schema import REQUESTS
+from holdfast.adapters.database.schema import CLUSTERS, REQUESTS
+from holdfast.api.problems import ValidationException
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import (
     Happening,
@@ -210,6 +212,58 @@ def test_of_many_changes_at_once_none_is_lost(url) -> None:
     assert sorted(answers) == list(range(3, 33))
     assert DatabaseRecords(maker).load("lab").cluster.groups[0].target == 32
     maker.close()
+
+
+def test_of_many_at_once_only_those_that_fit_are_written(url) -> None:
+    def fits(before, after) -> None:
+        assert len(after) == len(before) + 1
+        if len(after) > 3:
+            raise ValidationException("full")
+
+    def create(number: int) -> None:
+        database = Database(url, FakeClock(NOW))
+        with contextlib.suppress(ValidationException):
+            DatabaseRecords(database).create(
+                a_cluster(f"c{number}"), [happening(number)], {}, ASKED, fits=fits
+            )
+        database.close()
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+    database = Database(url, FakeClock(NOW))
+    assert len(DatabaseRecords(database).all()) == 3
+    database.close()
+
+
+def test_a_change_that_does_not_fit_changes_nothing(records) -> None:
+    records.create(a_cluster(), [], {}, ASKED)
+    records.create(a_cluster("other"), [], {}, ASKED)
+    before = records.all()
+    assert [one.cluster.name for one in before] == ["lab", "other"]
+
+    def fits(now, then) -> None:
+        counts = [sum(one.groups[0].target for one in clusters) for clusters in (now, then)]
+        raise ValidationException(f"from {counts[0]} to {counts[1]}")
+
+    with pytest.raises(ValidationException, match="from 4 to 5"):
+        records.change("lab", raised, ASKED, fits=fits)
+
+    assert [old is new for old, new in zip(before, records.all(), strict=True)] == [True, True]
+
+
+def test_a_transaction_that_reads_sees_a_single_state(database, records) -> None:
+    records.create(a_cluster(), [], {}, ASKED)
+    asked = select(CLUSTERS.c.name)
+    with database.reading() as connection:
+        assert connection.execute(asked).scalars().all() == ["lab"]
+        records.create(a_cluster("other"), [], {}, ASKED)
+        assert connection.execute(asked).scalars().all() == ["lab"]
+
+    assert records.names() == ["lab", "other"]
 
 
 def test_tags_are_changed_as_a_whole(records) -> None:
