@@ -209,11 +209,16 @@ def _address(text: str) -> ListenAddress:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-_EPILOG: Final = (
-    "Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be "
-    "written; with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuration "
-    "again. Reading /dev/kmsg takes root or the capability CAP_SYSLOG."
-)
+_EPILOG: Final = """\
+Examples:
+  holdfast agent --once
+  holdfast agent --config /etc/holdfast/agent.toml
+  holdfast agent --shadow --json-log - --report-dir /tmp/holdfast
+
+Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be written;
+with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuration again. Reading
+/dev/kmsg takes root or the capability CAP_SYSLOG.
+"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -221,6 +226,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="holdfast agent",
         description="Watch the health of this node: read its kernel log and report its faults.",
         epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
     add = parser.add_argument

@@ -76,6 +76,8 @@ def _answer(error: Exception) -> int:
             letter = ascii(error.object[error.start])
             told = f"{letter} in a name or a value is no UTF-8 and cannot be written: change that"
             return _say([told], ExitCode.BAD_INPUT)
+        case RecursionError():
+            return _say(["what was read is nested too deeply to be understood"], ExitCode.BAD_INPUT)
         case ModuleNotFoundError(name=name) if name in _EXTRAS:
             lacks = f"this needs {name}, which is not installed"
             return _say([f"{lacks}: pip install 'holdfast[{_EXTRAS[name]}]'"], ExitCode.BAD_INPUT)
@@ -89,8 +91,9 @@ def _answer(error: Exception) -> int:
 
 
 def _say(lines: Sequence[str], code: ExitCode) -> int:
-    for line in lines:
-        print(f"holdfast: {line}", file=sys.stderr)  # noqa: T201 - click is not loaded here
+    for line in lines:  # what somebody has typed or written must not steer the terminal
+        plain = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in line)
+        print(f"holdfast: {plain}", file=sys.stderr)  # noqa: T201 - click is not loaded here
     return code
 
 

@@ -12,6 +12,7 @@ from holdfast.adapters.sim.simulation import Simulation
 from holdfast.adapters.sim.training import SimJob
 from holdfast.adapters.sim.world import Observer
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.decisions.spares import advised_spares
 from holdfast.model.errors import ConfigError
 from holdfast.model.events import BreakerTripped, Event, JobRetried
 from holdfast.model.health import Remedy
@@ -103,6 +104,9 @@ class TrialResult:
 
     closed_form_ettr: float
     """The same by Daly's formula, which knows no wait for nodes; see ``daly_ettr``."""
+
+    spares_advised: int
+    """Nodes beside those of the job with which it hardly ever waits; see ``advised_spares``."""
 
     mean_time_to_failure_s: float | None
     """Of the job; None without faults."""
@@ -236,6 +240,9 @@ def _result(trial: Trial, simulation: Simulation, tally: _Tally) -> TrialResult:
         ettr=_lasting(trial, job, simulation)
         / (world.now - world.start - world.hardware.boot_time),
         closed_form_ettr=_closed_form(trial, rate),
+        spares_advised=advised_spares(
+            trial.job_nodes, trial.faults_per_1000_node_days, trial.replace_time
+        ),
         mean_time_to_failure_s=_DAY.total_seconds() / rate if rate else None,
         restarts=dict(tally.restarts),
         waited_s=(tally.waited + still_waiting).total_seconds(),

@@ -16,6 +16,11 @@ from holdfast.adapters.slurm.supervision import Limits
 from holdfast.apps.slurm_step import COMMAND, MAX_RETRIES, SupervisedStep
 from holdfast.kit.units import parse_duration
 
+_DESCRIPTION: Final = (
+    "Run a step of a job, and run it again after a fault of a node. It takes the place of srun, "
+    "with its input, its output and its exit code; srun --auto-resume=1 calls it by itself."
+)
+
 SUPERVISED: Final = "HOLDFAST_SUPERVISED"
 """The job whose srun has a supervisor: the SPANK plugin starts no other."""
 
@@ -64,7 +69,7 @@ def _ended_alike(status: int) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="holdfast slurm supervise", description=__doc__)
+    parser = argparse.ArgumentParser(prog="holdfast slurm supervise", description=_DESCRIPTION)
     limits = Limits()
     times: Mapping[str, tuple[timedelta, str]] = {
         "--grace": (limits.grace, "wait so long for a fault of a node to be known"),

@@ -4,22 +4,11 @@ import math
 from datetime import timedelta
 from typing import Final
 
-FAILURES_PER_1000_NODE_DAYS: Final = 6.5
-"""Of nodes with eight GPUs, where nothing better is known: Meta's RSC-1 had 6.50 in eleven months,
-RSC-2 2.34, the training of Llama 3 405B 3.8 (419 interruptions of 2,048 nodes in 54 days)."""
-
-REPAIR_TIME: Final = timedelta(minutes=30)
-"""Until another machine is in place: HyperPod's replacements take 20 to 30 minutes."""
-
 _SUFFICE: Final = 0.99
 """Share of the time in which the spares suffice."""
 
 
-def advised_spares(
-    nodes: int,
-    failures_per_1000_node_days: float = FAILURES_PER_1000_NODE_DAYS,
-    repair_time: timedelta = REPAIR_TIME,
-) -> int:
+def advised_spares(nodes: int, failures_per_1000_node_days: float, repair_time: timedelta) -> int:
     """The least number of spare nodes with which a job hardly ever waits for a repair.
 
     Failures that come independently of each other are out of service in numbers that follow

@@ -73,6 +73,18 @@ def test_no_help_shows_how_it_is_marked_up() -> None:
     assert [path for path, text in texts.items() if "\\b" in text or "\b" in text] == []
 
 
+def test_what_a_group_lists_is_never_cut() -> None:
+    groups = {
+        path: one.get_help(click.Context(one, info_name=path))
+        for path, one in commands(cli, "holdfast")
+        if isinstance(one, click.Group)
+    }
+
+    listed = {path: text[text.index("\nCommands:") :] for path, text in groups.items()}
+    assert len(listed) > 10
+    assert [path for path, text in listed.items() if re.search(r"[a-z,;]\.\.\.$", text, re.M)] == []
+
+
 def test_help_lists_every_command_and_loads_none() -> None:
     show = (
         "import sys; from holdfast.apps.main import run; code = run(['--help']);"
@@ -198,6 +210,8 @@ def test_the_exit_code_is_what_the_process_returns(process: Process) -> None:
         ("StorageFull('/x is full')", ExitCode.BAD_INPUT, "holdfast: /x is full\n"),
         ("BackendError('no answer')", ExitCode.FAILED, "holdfast: no answer\n"),
         ("HoldfastError('no')", ExitCode.FAILED, "holdfast: no\n"),
+        ("HoldfastError('\\x1b[2Ja\\n\\tb')", ExitCode.FAILED, "holdfast: �[2Ja\n\tb\n"),
+        ("RecursionError()", ExitCode.BAD_INPUT, "holdfast: what was read is nested too deeply"),
         (
             "OSError(errno.EACCES, 'Permission denied', '/x')",
             ExitCode.FAILED,
@@ -647,6 +661,18 @@ def test_every_example_is_a_command_line_that_is_understood(
             if meant not in PLAYED_ELSEWHERE:
                 with known[meant].make_context(meant, words[len(meant.split()) :]) as context:
                     assert context.params.keys()
+
+
+def test_the_agents_examples_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["agent", "--help"])
+    shown = re.findall(r"^  holdfast agent (.+)$", capsys.readouterr().out, re.MULTILINE)
+
+    assert shown
+    for line in shown:
+        with pytest.raises(SystemExit) as ended:
+            run(["agent", *shlex.split(line), "--help"])
+        assert ended.value.code == ExitCode.OK
 
 
 def names_of(command: click.Command) -> set[str]:

@@ -49,4 +49,4 @@ def test_more_of_anything_never_needs_fewer(nodes, rate, repair) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="must not be negative"):
-        advised_spares(-1)
+        advised_spares(-1, 6.5, DAY)

@@ -9,9 +9,10 @@ from holdfast.apps.cli.check_pair import pair, serve
 from holdfast.apps.cli.check_pairs import pairs
 from holdfast.apps.cli.check_show import show
 from holdfast.apps.cli.node_requests import check as deep
+from holdfast.apps.cli.whole_group import WholeGroup
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def check() -> None:
     """Put load on nodes before they take work, and judge how they bear it."""
 

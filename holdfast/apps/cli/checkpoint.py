@@ -9,10 +9,11 @@ from holdfast.adapters.checkpoints.megatron import Examined, claim, examine, rep
 from holdfast.adapters.slurm.attempts import attempt_in, job_in
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def checkpoint() -> None:
     """Verify the checkpoints of a job before it goes on from them."""
 

@@ -19,12 +19,13 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 
 Item = Mapping[str, Any]
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def clusters() -> None:
     """Create, change, list and delete clusters through the cluster API.
 

@@ -12,6 +12,7 @@ import click
 from holdfast.adapters.telemetry.log_follower import LogFollower
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import dry_run_option
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import BackendError, ConfigError
 
@@ -23,7 +24,7 @@ LAST_PAUSE_S: Final = 60.0
 """A pause between two tries doubles from the first to the last."""
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def export() -> None:
     """Ship what an agent says."""
 

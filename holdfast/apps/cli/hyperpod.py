@@ -14,6 +14,7 @@ from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.hyperpod_options import start_options
 from holdfast.apps.cli.output import Column, Output, print_json, print_rows
 from holdfast.apps.cli.where import VARIABLE, Place, Where
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.fleet import NotFound, no_such
 from holdfast.apps.hyperpod.config_file import read_config
@@ -56,7 +57,7 @@ def _cluster(
         yield cluster
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def hyperpod() -> None:
     """Start, list and cancel jobs as HyperPod's command line does.
 

@@ -23,6 +23,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import Fleet, NotFound, no_such
 from holdfast.kit.serial import to_plain
@@ -69,7 +70,7 @@ class _Case:
         return {**to_plain(self.incident), **state}
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def incidents() -> None:
     """Read what happened to nodes and how long it took to repair them."""
 

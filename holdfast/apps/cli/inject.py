@@ -17,6 +17,7 @@ from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.inject_dcgm import inject_dcgm
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import NotFound, find_node
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
@@ -97,7 +98,7 @@ class _Target:
         return f" Job {self.run.name} is stopped and resumes from its last checkpoint."
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def inject() -> None:
     """Break something on purpose, on a node of a run that goes on.
 

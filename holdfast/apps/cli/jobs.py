@@ -27,6 +27,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.sections import print_lines, print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.job_fleet import Attempt, JobStatus, JobStory, RankStatus, Told
@@ -36,7 +37,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def jobs() -> None:
     """List or describe jobs, read their logs, find out what keeps them from resuming.
 

@@ -32,7 +32,7 @@ from holdfast.model.health import Urgency
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request, Verb
 
-Decorator = Callable[[click.Command], click.Command]
+Decorator = Callable[[Any], Any]
 
 RESET_BREAKER: Final = "holdfast nodes reset-breaker"
 
@@ -225,13 +225,13 @@ def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Comman
         ),
         output_option(*RESULTS),
     )
-    command = click.Command(name, callback=partial(_ask, verb), help=text)
-    for decorate in decorators:
-        command = decorate(command)
+    callback: Any = partial(_ask, verb)
+    for decorate in reversed(decorators):  # as if they stood above it
+        callback = decorate(callback)
     return examples(
         f"holdfast nodes {name} 0 --wait",
         f"holdfast nodes {name} gpu-17 gpu-18 --platform slurm --dry-run",
-    )(command)
+    )(click.command(name, help=text)(callback))
 
 
 reboot: Final = _command(
@@ -253,8 +253,7 @@ replace: Final = _command(
 
     The job on NODE... is stopped and resumes from its last checkpoint.
 
-    Exits with 0 if all were
-    accepted, 1 if none was, 3 if only some were.
+    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
     yes_option,
@@ -267,8 +266,7 @@ check: Final = _command(
     NODE... takes no work meanwhile: a job on it is stopped and goes on elsewhere. A node that does
     not pass is replaced.
 
-    Exits with 0 if all
-    were accepted, 1 if none was, 3 if only some were.
+    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
     yes_option,

@@ -34,6 +34,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import NodeStatus, find_node
 from holdfast.kit.units import format_duration
@@ -64,7 +65,7 @@ class _Listing:
         )
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def nodes() -> None:
     """List, describe, reboot or replace nodes.
 

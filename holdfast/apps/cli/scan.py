@@ -19,6 +19,7 @@ from holdfast.apps.cli.output import (
     print_rows,
 )
 from holdfast.apps.cli.scan_files import FILE_COMMANDS, show_verdicts
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
@@ -69,7 +70,7 @@ _COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def scan() -> None:
     """Judge captured logs and captured output of tools, without touching any machine."""
 

@@ -236,6 +236,11 @@ def _print_result(result: TrialResult) -> None:
                 "ETTR by closed form",
                 f"{result.closed_form_ettr:.2%} (Daly; nodes are always there)",
             ),
+            (
+                "Spares advised",
+                f"{result.spares_advised}, with which {trial.job_nodes} nodes are there 99% of the "
+                f"time; simulated with {trial.nodes - trial.job_nodes}",
+            ),
             ("Time to failure", _duration(result.mean_time_to_failure_s)),
             ("Restarts", _counts(result.restarts)),
             ("Waited", _duration(result.waited_s)),

@@ -13,6 +13,7 @@ from holdfast.adapters.slurm.install_plan import Choices, Role, next_steps, plan
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.slurm_doctor import doctor
 from holdfast.apps.cli.slurm_plan import plan as preview
+from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm_doctor import DEFAULT_CONF
 from holdfast.apps.slurm_install import Act, Done, Installer, Manifest
@@ -22,7 +23,7 @@ _DAEMONS: Final = {"slurmctld": Role.HEAD, "slurmd": Role.COMPUTE}
 _PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
-@click.group()
+@click.group(cls=WholeGroup)
 def slurm() -> None:
     """Install Holdfast on a Slurm cluster, and find what would stop it there."""
 
@@ -134,7 +135,9 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
 slurm.add_command(doctor)
 slurm.add_command(preview)
 slurm.add_command(
-    click.Command("supervise", help="Run a step again after a fault of a node: ... -- srun ...")
+    click.Command(
+        "supervise", help="Run a step of a job, and run it again after a fault of a node."
+    )
 )
 
 
