@@ -12,7 +12,19 @@ from scripted_server import status_object
 
 Json = dict[str, Any]
 COLLECTIONS = frozenset(
-    ("nodes", "pods", "jobs", "pytorchjobs", "workloads", "configmaps", "leases", "incidents")
+    (
+        "nodes",
+        "pods",
+        "configmaps",
+        "leases",
+        "incidents",
+        "jobs",
+        "pytorchjobs",
+        "rayjobs",
+        "workloads",
+        "jobsets",
+        "trainjobs",
+    )
 )
 
 
@@ -141,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
             with self.server.changed:
                 news = [one for one in self.server.history if one[0] > version]
                 if not news:
-                    self.server.changed.wait(0.05)
+                    self.server.changed.wait(0.2)
             for number, kind, content, path in news:
                 version = number
                 if _is_in(path, collection):

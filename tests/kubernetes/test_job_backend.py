@@ -18,7 +18,10 @@ from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
 from holdfast.adapters.kubernetes.encoding import compact, parsed
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
+from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
+from holdfast.adapters.kubernetes.jobs.ray_job import RayJobs
+from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
@@ -31,7 +34,7 @@ JOB = "pytorchjob/default/llama"
 FOLDER = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 PATH = f"{FOLDER}/llama"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
-KINDS = (KIND, IndexedJobs())
+KINDS = (KIND, IndexedJobs(), RayJobs(), JobSets(), TrainJobs())
 MONOTONIC = time.monotonic
 PODS = "/api/v1/namespaces/default/pods"
 WORKLOAD = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads/w"
@@ -322,6 +325,57 @@ def a_report(node: str) -> NodeReport:
     return NodeReport(node=node, boot_id="boot-1", sequence=1, reported_at=BEGAN, faults=())
 
 
+def test_what_is_left_of_the_run_before_is_no_rank_of_the_present_one(backend: Backend) -> None:
+    plain = a_job_object()
+    cluster = {"headGroupSpec": {"template": {}}}
+    job = {
+        "metadata": plain["metadata"],
+        "spec": {"rayClusterSpec": cluster, "shutdownAfterJobFinishes": True},
+        "status": {"jobDeploymentStatus": "Running", "rayClusterName": "llama-nnnnn"},
+    }
+    backend.server.put("/apis/ray.io/v1/namespaces/default/rayjobs/llama", job)
+    runs = ("llama-bbbbb", "llama-nnnnn")
+    for run in runs:
+        pod = a_pod_object(0, node=f"of-{run}", uid=run)
+        pod["metadata"] |= {
+            "name": run,
+            "labels": {"ray.io/cluster": run, "ray.io/node-type": "head"},
+        }
+        backend.server.put(f"{PODS}/{run}", pod)
+
+    def are_known() -> bool:
+        backend.jobs.jobs()
+        return all(backend.jobs.stops_itself(f"default/{run}") for run in runs)
+
+    until(are_known)
+    (view,) = backend.jobs.jobs()
+    assert [rank.node for rank in view.ranks] == ["of-llama-nnnnn"]
+
+
+def test_a_train_job_is_not_taken_for_what_was_made_for_another_of_its_name(
+    backend: Backend,
+) -> None:
+    about = {**a_job_object()["metadata"], "uid": "new"}
+    train = {"metadata": about, "spec": {}}
+    backend.server.put(f"/apis/{TrainJobs.api_version}/namespaces/default/trainjobs/llama", train)
+    body = f"/apis/{JobSets.api_version}/namespaces/default/jobsets/llama"
+
+    def made_for(uid: str) -> None:
+        owner = {"kind": "TrainJob", "name": "llama", "uid": uid, "controller": True}
+        metadata = {**about, "uid": f"of-{uid}", "annotations": {}, "ownerReferences": [owner]}
+        jobs = [{"name": "node", "template": {"spec": {"parallelism": 2, "completions": 2}}}]
+        backend.server.put(body, {"metadata": metadata, "spec": {"replicatedJobs": jobs}})
+
+    made_for("old")
+    backend.server.put(PATH, a_job_object())
+    until(lambda: backend.jobs.jobs() and backend.jobs.owner("jobset/default/llama"))
+    assert [one.spec.name for one in backend.jobs.jobs()] == [JOB]
+
+    made_for("new")
+    until(lambda: len(backend.jobs.jobs()) == 2)
+    assert {one.spec.name for one in backend.jobs.jobs()} == {JOB, "trainjob/default/llama"}
+
+
 # Queues
 
 
@@ -407,7 +461,7 @@ def test_a_kind_that_cannot_be_read_any_more_keeps_no_other_from_being_looked_af
     assert told.what == "reading pytorchjobs"
     assert "nothing was heard of pytorchjobs for 3m" in told.error
 
-    backend.server.refused = frozenset({"pytorchjobs", "jobs"})
+    backend.server.refused = frozenset(kind.plural for kind in KINDS)
 
     def is_told() -> bool:
         try:
