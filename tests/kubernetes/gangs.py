@@ -37,6 +37,7 @@ class Gang(Training):
     api_version: ClassVar[str]
     kind: ClassVar[str]
     pod_label: ClassVar[str]
+    restarts_in_place = False
 
     def body(self) -> dict[str, Any]:
         """Its ``spec``."""

@@ -9,11 +9,13 @@ from pathlib import Path
 from chronicle import Chronicle, a_chronicle
 from controlled import install, is_served
 from gangs import Mpi
-from job_matrix import EVENTS, KINDS, Cell
+from job_cells import EVENTS, KINDS, Cell
 from job_sets import run_jobset, start_jobset
 from light_fleet import LightFleet
 from machines import Controller
+from rays import run_ray
 from real_cluster import Cluster, connect, until
+from trainers import run_trainer
 from training import PODS
 
 from holdfast.testing.control_plane import CONTROLLERS, ControlPlane
@@ -27,6 +29,9 @@ drain_timeout = "5s"
 max_unavailable = "60%"
 """
 OPERATORS = ("training-operator", "jobset", "mpi-operator")
+UPPER = ("trainer", "ray-operator")
+"""Operators of kinds of several layers."""
+
 _HEARTBEAT = timedelta(seconds=30)
 _TICK = timedelta(milliseconds=200)
 _MPI = ("--lock-namespace=default", "--kube-api-qps=500", "--kube-api-burst=1000")
@@ -91,10 +96,16 @@ def a_hall(binaries: Mapping[str, Path], folder: Path) -> Iterator[Hall]:
         crd = files / "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
         cluster.kubectl("create", "--filename", str(crd))
         run_jobset(plane, binaries["jobset"], binaries)
+        run_trainer(plane, binaries["trainer"], binaries)
         install(cluster)
         fleet = LightFleet(cluster, folder)
         fleet.owner.start()
-        with a_chronicle(cluster) as chronicle, PodServer(plane) as fleet.logs, closing(fleet):
+        with (
+            run_ray(plane, binaries["ray-operator"], binaries),
+            a_chronicle(cluster) as chronicle,
+            PodServer(plane) as fleet.logs,
+            closing(fleet),
+        ):
             hall = Hall(cluster, binaries, fleet, chronicle)
             hall.run_training()
             kinds = (kind.collection for kind in KINDS.values() if kind is not Mpi)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chronicle import Change, Json
-from job_matrix import Cell
+from job_cells import Cell
 from training import PODS
 
 from holdfast.adapters.kubernetes.jobs.wishes import MAX_APP_RETRIES
@@ -61,8 +61,8 @@ def judge(changes: Iterable[Change], cells: Iterable[Cell]) -> None:
     for change in changes:
         if change.path == PODS:
             labels = change.content["metadata"].get("labels", {})
-            for (_, name), course in courses.items():
-                if labels.get(course.cell.job.pod_label) == name:
+            for course in courses.values():
+                if course.cell.job.owns(labels):
                     course.pod(change)
         elif (change.path, change.name) in courses:
             courses[change.path, change.name].job(change)
@@ -76,8 +76,7 @@ def untouched(changes: Iterable[Change], cell: Cell) -> None:
     own = [
         one
         for one in changes
-        if one.path == PODS
-        and one.content["metadata"].get("labels", {}).get(cell.job.pod_label) == cell.job.name
+        if one.path == PODS and cell.job.owns(one.content["metadata"].get("labels", {}))
     ]
     assert not [one for one in own if one.is_deletion], f"{cell.group} lost a pod"
     jobs = [one for one in changes if (one.path, one.name) == (cell.job.collection, cell.job.name)]

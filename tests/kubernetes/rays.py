@@ -5,7 +5,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class _Answers(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Nobody reads it."""
 
+    def handle(self) -> None:
+        with suppress(OSError):  # the operator does not wait for ever
+            super().handle()
+
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         text = json.dumps(body).encode()
         self.send_response(status)
@@ -92,6 +96,8 @@ class RayCluster(Gang):
     collection = "/apis/ray.io/v1/namespaces/default/rayclusters"
     api_version = "ray.io/v1"
     kind = "RayCluster"
+    pod_label = "ray.io/cluster"
+    restarts_in_place = True
 
     def body(self) -> dict[str, Any]:
         head = pods(containers=[{"name": "ray-head", "image": "none"}])
@@ -134,6 +140,11 @@ class RayJob(RayCluster):
             "shutdownAfterJobFinishes": True,
             "rayClusterSpec": super().body(),
         }
+
+    def owns(self, labels: Mapping[str, str]) -> bool:
+        """Its operator gives each of its clusters a name of five more letters."""
+        name, _, _ = labels.get(self.pod_label, "").rpartition("-")
+        return name == self.name
 
     @property
     def state(self) -> str:

@@ -14,7 +14,12 @@ from holdfast.model.names import JOB_RECORD
 
 CELL: Any = SimpleNamespace(
     group="llama",
-    job=SimpleNamespace(collection=JOBS, name="llama", pod_label="job", annotations=ON),
+    job=SimpleNamespace(
+        collection=JOBS,
+        name="llama",
+        annotations=ON,
+        owns=lambda labels: labels.get("job") == "llama",
+    ),
 )
 RESTART = [
     ("pod", "a", "Running"),

@@ -14,18 +14,10 @@ import pytest
 from conftest import built
 from fatal_proxy import FatalProxy, fatal_proxy
 from gangs import Set
-from job_hall import OPERATORS, Hall, a_hall
+from job_cells import Cell, Until, cells, play
+from job_hall import OPERATORS, UPPER, Hall, a_hall
 from job_laws import judge, untouched
-from job_matrix import (
-    KILLED,
-    KILLED_SPENT,
-    OPERATORS_AWAY,
-    ROWS,
-    Cell,
-    Until,
-    cells,
-    play,
-)
+from job_matrix import KILLED, KILLED_SPENT, OPERATORS_AWAY, ROWS
 from machines import Controller, stays
 
 from holdfast.adapters.kubernetes.api_errors import NotFound
@@ -42,7 +34,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/holdfast/leases/holdfast-contro
 def hall(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Hall]:
-    binaries = built(request, *PROGRAMS, *OPERATORS, "kubectl")
+    binaries = built(request, *PROGRAMS, *OPERATORS, *UPPER, "kubectl")
     with a_hall(binaries, tmp_path_factory.mktemp("hall")) as hall:
         hall.control()
         hall.bring_mpi()
@@ -191,6 +183,9 @@ def test_a_controller_that_is_killed_at_each_step_leaves_nothing_undone(
             gauntlet.is_on = False
             print("\n".join(gauntlet.deaths))  # noqa: T201
         come_to_an_end(hall, played, tmp_path)
+        (job_set,) = [cell.object for cell in played if cell.kind is Set]
+        assert job_set is not None
+        assert job_set["status"]["restarts"] == 1, "one restart, whoever took it over"
         for controller in gauntlet.living:
             controller.end()
     hall.control()

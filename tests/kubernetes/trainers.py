@@ -57,6 +57,7 @@ class Train(Gang):
     api_version = "trainer.kubeflow.org/v1alpha1"
     kind = "TrainJob"
     pod_label = "jobset.sigs.k8s.io/jobset-name"
+    restarts_in_place = True
 
     def body(self) -> dict[str, Any]:
         selector = {Labels().node_health_status: "Schedulable"}

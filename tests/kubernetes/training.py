@@ -1,6 +1,7 @@
 """PyTorchJobs on a real cluster, as people submit them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -24,6 +25,8 @@ class Training:
     collection: ClassVar[str] = JOBS
     kind: ClassVar[str] = "PyTorchJob"
     pod_label: ClassVar[str] = "training.kubeflow.org/job-name"
+    restarts_in_place: ClassVar[bool] = True
+    """Whether the kubelet starts a container again that has failed."""
 
     cluster: Cluster
     api: Api
@@ -99,6 +102,10 @@ class Training:
             for pod in self.api.list(PODS)
             if pod["metadata"]["labels"].get("training.kubeflow.org/job-name") == self.name
         }
+
+    def owns(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is of it."""
+        return labels.get(self.pod_label) == self.name
 
     @property
     def nodes(self) -> list[str]:
