@@ -51,7 +51,7 @@ def test_a_run_that_begins_later_is_there_and_one_that_ended_is_not(runs, served
 def test_a_new_key_is_taken_as_it_is_printed(runs, tmp_path) -> None:
     runs.add("train")
     config = tmp_path / "api.toml"
-    made = holdfast("api", "--new-key", "operate", "--name", "ada")
+    made = holdfast("api", "--new-key", "operate", "--name", 'Ada "the \U0001f600" \\ L')
     config.write_text(made.stdout, encoding="utf-8")
 
     with serving(config) as served:
@@ -162,4 +162,6 @@ def test_a_port_that_is_taken_is_told(served) -> None:
     ended = holdfast("api", "--config", str(served.config), "--listen", port)
 
     assert ended.returncode == ExitCode.BAD_INPUT
-    assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr
+    assert ended.stderr == (
+        f"holdfast: listen: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    )

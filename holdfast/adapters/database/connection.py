@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
@@ -20,7 +20,10 @@ _WRITERS: Final = 0x686F6C64666173
 """The lock of those who write, among all advisory locks of a database of PostgreSQL."""
 
 _DISK_FULL: Final = ("database or disk is full", "No space left on device", "disk_full")
+_NOT_OURS: Final = ("unable to open database file", "readonly database")
 _DAMAGED: Final = ("malformed", "not a database")
+
+_EXPECTED: Final = "expected sqlite:////path or postgresql+psycopg://host/name"
 
 
 class Database:
@@ -39,14 +42,13 @@ class Database:
     def __init__(self, url: str, clock: Clock) -> None:
         try:
             parsed = make_url(url)
+            _refuse_other(parsed)
             options: dict[str, Any] = {"pool_pre_ping": True}
             if parsed.get_backend_name() == "sqlite":
                 options = {"connect_args": {"timeout": _PATIENCE_S}}
             self._engine = create_engine(parsed, **options)
         except (ArgumentError, NoSuchModuleError) as error:
-            raise ConfigError(
-                f"database: {error}; expected sqlite:////path or postgresql+psycopg://host/name"
-            ) from None
+            raise ConfigError(f"database: {error}; {_EXPECTED}") from None
         except ModuleNotFoundError as missing:
             raise ConfigError(
                 f"database: {missing.name} is not installed, and {parsed.drivername} needs it: "
@@ -99,11 +101,30 @@ class Database:
                     f"{self._name} is damaged ({text}); put back a copy of it, or move it away to "
                     "begin anew"
                 ) from error
+            if any(words in text for words in _NOT_OURS):
+                raise BackendError(
+                    f"{self._name}: {text}; its directory must be there, and this user must be "
+                    "able to write both"
+                ) from error
             raise BackendError(f"{self._name}: {text}") from error
         except BackendError as error:
             raise type(error)(f"{self._name}: {error}") from error
         except ValueError as error:
             raise BackendError(f"{self._name} holds what cannot be read: {error}") from error
+
+
+def _refuse_other(url: URL) -> None:
+    """Let nobody have a database that is gone with the process, or of a kind that nobody tested.
+
+    Raises:
+        ConfigError: it is one.
+
+    """
+    kind = url.get_backend_name()
+    if kind not in ("sqlite", "postgresql"):
+        raise ConfigError(f"database: {kind} is not supported; {_EXPECTED}")
+    if kind == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ConfigError(f"database: {url} names no file; {_EXPECTED}")
 
 
 def _prepare_postgresql(engine: Engine) -> None:

@@ -1,6 +1,7 @@
 """Connections to the API, none of which may be held without a request."""
 
 import asyncio
+import os
 import socket
 from typing import Final
 
@@ -57,7 +58,8 @@ def listening(address: ListenAddress) -> socket.socket:
     try:
         listener = socket.create_server((address.host, address.port), family=family, backlog=512)
     except OSError as error:
-        raise ConfigError(f"listen: cannot listen on {address}: {error.strerror}") from error
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+        raise ConfigError(f"listen: cannot listen on {address}: {why}") from error
     # Connections inherit it. asyncio sets it only where a socket names its protocol; without it, an
     # answer in two parts waits 40 ms for the client's acknowledgement of the first.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,5 +1,6 @@
 """``holdfast api``."""
 
+import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -54,7 +55,7 @@ def api(
     name: str,
     **values: Any,
 ) -> int:
-    """Serve SageMaker's cluster operations for a cluster of your own.
+    """Serve SageMaker's cluster operations for a cluster of your own, and a web console.
 
     The AWS command line, boto3 and HyperPod's tools work with it through --endpoint-url. Requests
     are signed with the keys of the configuration; what they ask for is carried out by the
@@ -88,7 +89,8 @@ def _print_key(key: Key) -> None:
     click.echo(f'token = "{key.token}"')
     click.echo(f'role = "{key.role}"')
     if key.name:
-        click.echo(f'name = "{key.name}"')
+        name = json.dumps(key.name, ensure_ascii=False)  # as TOML writes a text, too
+        click.echo(f"name = {name}")
 
 
 def _say(message: str) -> None:

@@ -335,10 +335,25 @@ def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path) -> None
     database.close()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "oracle://x", "redis://x"])
-def test_a_url_that_is_none_is_told(url) -> None:
-    with pytest.raises(ConfigError, match="database: "):
-        Database(url, FakeClock(NOW))
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("nonsense", "Could not parse"),
+        ("oracle://x", "oracle is not supported"),
+        ("mysql://x/y", "mysql is not supported"),
+        ("redis://x", "redis is not supported"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+    ],
+)
+def test_a_url_that_is_none_is_told(given, says) -> None:
+    with pytest.raises(ConfigError, match=f"database: .*{says}.*; expected sqlite:////path"):
+        Database(given, FakeClock(NOW))
+
+
+def test_a_file_that_cannot_be_made_is_told_with_what_to_do(tmp_path) -> None:
+    with pytest.raises(BackendError, match=r"unable to open .*; its directory must be there"):
+        Database(f"sqlite:///{tmp_path}/missing/clusters.db", FakeClock(NOW))
 
 
 def test_a_server_that_is_away_is_told_without_its_password() -> None:
