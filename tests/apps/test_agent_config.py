@@ -450,13 +450,14 @@ def test_once_reads_all_again_and_leaves_an_agent_at_work_alone(
 ) -> None:
     agent.kernel_says(74)
     agent.start()
-    eventually((agent.reports / "state" / "cursors.json").exists)
-    cursors = (agent.reports / "state" / "cursors.json").read_text(encoding="utf-8")
+    kept = agent.reports / "state" / "cursors.json"
+    eventually(lambda: kept.exists() and json.loads(kept.read_text())["samples"])
+    cursors = kept.read_text(encoding="utf-8")
 
     assert [main(["--config", str(agent.file), "--once"]) for _ in range(2)] == [1, 1]
 
     assert "replace: NvidiaGpuXidErrorPendingReplacement since" in capsys.readouterr().out
-    assert (agent.reports / "state" / "cursors.json").read_text(encoding="utf-8") == cursors
+    assert kept.read_text(encoding="utf-8") == cursors
     agent.kernel_says(79)
     eventually(lambda: agent.codes() == [74, 79])
 

@@ -1,6 +1,6 @@
 """The job backend on a real Slurm cluster, one call after the other."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,36 +24,42 @@ from holdfast.testing.slurm_cluster import SlurmCluster
 
 
 class Nodes:
-    """All nodes are well looked after."""
+    """All nodes are well, but for those that are out of service."""
 
     def __init__(self, slurm: JobCommands) -> None:
         self._slurm = slurm
+        self.out_of_service: set[str] = set()
 
     def node_state(self, node: str) -> NodeState:
-        record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=datetime.now(UTC))
+        phase = Phase.REPLACING if node in self.out_of_service else Phase.SCHEDULABLE
+        record = NodeRecord(phase=phase, phase_since=datetime.now(UTC))
         return NodeState(facts=self._slurm.nodes()[node], record=record)
 
     def idle_nodes(self) -> frozenset[str]:
         nodes = self._slurm.nodes().values()
         return frozenset(one.name for one in nodes if one.state == {"IDLE"})
 
+    def returning_nodes(self) -> frozenset[str]:
+        return frozenset(self.out_of_service)
+
 
 class Port:
     """A backend at work, and one job of two nodes that runs."""
 
-    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+    def __init__(self, slurm: SlurmCluster, folder: Path, spares: Mapping[str, int]) -> None:
         self.slurm, self.events = slurm, FakeEvents()
         self.commands = JobCommands(slurm.conf, timedelta(seconds=15))
+        self.nodes = Nodes(self.commands)
         self.store = SlurmStore(folder / FILE)
         self.jobs = SlurmJobs(
-            SlurmSettings(report_dir=folder, conf=slurm.conf),
+            SlurmSettings(report_dir=folder, conf=slurm.conf, spares=spares),
             self.store,
             JobSurroundings(
                 clock=SystemClock(),
                 events=self.events,
                 changed=lambda: None,
                 may_act=lambda: True,
-                nodes=Nodes(self.commands),
+                nodes=self.nodes,
                 step_of=lambda _: None,
             ),
         )
@@ -88,9 +94,19 @@ class Port:
 
 
 @pytest.fixture
-def port(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Port]:
+def spares() -> Mapping[str, int]:
+    return {}
+
+
+@pytest.fixture
+def port(
+    slurm: SlurmCluster,
+    spares: Mapping[str, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Port]:
     monkeypatch.setenv("PATH", slurm.environment["PATH"])
-    port = Port(slurm, tmp_path)
+    port = Port(slurm, tmp_path, spares)
     yield port
     port.store.close()
 
@@ -203,17 +219,46 @@ def test_a_job_is_not_left_to_wait_in_a_reservation_that_is_too_small(port: Port
     assert {one.node for one in port.view().ranks} == {"node2", "node4"}
 
 
+@pytest.mark.parametrize("spares", [{"dev": 2}])
 @on_both_versions
-def test_a_job_that_waits_for_slurm_is_given_another_node_for_one_that_fails(port: Port) -> None:
+def test_a_job_that_waits_for_slurm_is_given_a_spare_for_a_node_that_fails(port: Port) -> None:
+    fails, stays_good = sorted(one.node for one in port.view().ranks)
     port.stop()
     port.until(lambda one: one.is_stop_seen and not one.ranks)
+    assert "HOT_SPARE_dev" in port.slurm.run("scontrol", "show", "reservation")
     port.put(JobPhase.STARTING, attempt=2, placement=())
     port.jobs.launch(f"job/{port.job}")
-    drain(port, "node1", "node3")
+    drain(port, fails)
 
     def started(one: JobView) -> bool:
         port.jobs.launch(f"job/{port.job}")
         return len(one.ranks) == 2
 
     port.until(started)
-    assert {one.node for one in port.view().ranks} == {"node2", "node4"}
+    assert fails not in {one.node for one in port.view().ranks}
+    assert stays_good in port.slurm.run("scontrol", "show", "reservation", f"HOLDFAST_{port.job}")
+
+
+@on_both_versions
+def test_a_node_that_comes_back_is_for_the_job_that_was_stopped(port: Port) -> None:
+    other = port.slurm.submit("-N2", "--exclusive", script="sleep 600")
+    port.slurm.until(lambda: port.slurm.jobs()[other] == "RUNNING")
+    port.stop()
+    drain(port, "node1")
+    port.nodes.out_of_service.add("node1")
+    port.until(lambda one: one.is_stop_seen and not one.ranks)
+    port.put(JobPhase.WAITING)
+    port.until(lambda one: one.away == {"node1"})
+    hungry = port.slurm.submit("-N1", "--exclusive", script="sleep 600")
+
+    port.until(lambda _: "Nodes=node[1-2]" in port.slurm.run("scontrol", "show", "reservation"))
+    port.slurm.run("scontrol", "update", "nodename=node1", "state=resume")
+    port.nodes.out_of_service.clear()
+    stays(lambda: port.slurm.jobs()[hungry] == "PENDING", 2.0)
+
+    assert port.view().away == frozenset()
+    port.put(JobPhase.STARTING, attempt=2, placement=())
+    port.jobs.launch(f"job/{port.job}")
+    port.until(lambda one: len(one.ranks) == 2)
+    assert {one.node for one in port.view().ranks} == {"node1", "node2"}
+    assert port.slurm.jobs()[hungry] == "PENDING"

@@ -3,7 +3,7 @@
 import shutil
 
 from final_states import FinalStates
-from slurm_fleet_at_work import REPLACE_XID, Fleet
+from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 from training_at_work import Training
 
 _TRAPPED = """\
@@ -49,6 +49,7 @@ class Trap:
         return self._done.exists()
 
 
+@on_both_versions
 def test_the_controller_may_be_killed_before_each_of_its_commands(
     fleet: Fleet, final: FinalStates
 ) -> None:
@@ -70,6 +71,7 @@ def test_the_controller_may_be_killed_before_each_of_its_commands(
     final.check(fleet, "controller-killed", node=lost, job=job.id)
 
 
+@on_both_versions
 def test_slurmctld_may_crash_and_forget_what_it_was_told(fleet: Fleet, final: FinalStates) -> None:
     trap = Trap(fleet, CRASH_SLURMCTLD)
     fleet.control(provider=fleet.by_command())

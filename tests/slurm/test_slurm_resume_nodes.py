@@ -18,6 +18,7 @@ replace = ["false"]
 SOON_LOST = 'heartbeat_timeout = "2s"'
 
 
+@on_both_versions
 def test_no_job_starts_anew_before_its_rank_on_a_node_that_vanished_has_ended_for_sure(
     fleet: Fleet, final: FinalStates
 ) -> None:
@@ -61,6 +62,7 @@ def hold(fleet: Fleet, node: str) -> None:
     store.close()
 
 
+@on_both_versions
 def test_a_job_is_given_the_spare_node_and_waits_when_there_is_none(
     fleet: Fleet, final: FinalStates
 ) -> None:

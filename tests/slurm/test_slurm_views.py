@@ -225,6 +225,14 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
     assert heard_at(one, record, NOW, NOW) == (NOW if is_back else None)
 
 
+def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> None:
+    record = record_in(Phase.JOINING, remedy=Remedy.REPLACE)
+    before = Remembered(record=record, machine="m1", slurmd="/")  # slurmctld had forgotten it
+    one = known(facts(slurmd="boot-1/start-1"), heard(at=NOW), before)
+
+    assert heard_at(one, record, NOW, NOW) == NOW
+
+
 # What is stored
 
 

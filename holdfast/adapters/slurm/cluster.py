@@ -130,6 +130,13 @@ class SlurmCluster:
         facts = self._nodes.facts()
         return frozenset(name for name, one in facts.items() if one.is_idle)
 
+    def returning_nodes(self) -> frozenset[str]:
+        """Nodes that are out of service until they are repaired."""
+        records = {name: self._record(known) for name, known in self._known.items()}
+        return frozenset(
+            name for name, one in records.items() if one.phase is not Phase.SCHEDULABLE
+        )
+
     def snapshot(self) -> ClusterView:
         """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
         facts = self._nodes.facts()

@@ -54,6 +54,8 @@ class JobHolds:
                 self._delay(case)
         elif job.state in WAITING or (job.state == COMPLETING and job.restarts > case.run.restarts):
             self._delay(case)
+            if self.is_due(f"keeping nodes for {PREFIX}{job.id}"):
+                self._reserve(case, is_to_start=False)
         elif job.has_nodes and self.is_due(f"stopping {PREFIX}{job.id}"):
             self.stop(case)
 

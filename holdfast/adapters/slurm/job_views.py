@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.slurm.boots import is_other_boot, is_other_slurmd
 from holdfast.adapters.slurm.comment import Mode, Wish
 from holdfast.adapters.slurm.job_text import (
     COMPLETING,
@@ -244,7 +245,7 @@ def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -
     facts = node.facts
     if facts is None or "POWERED_DOWN" in facts.state:
         return True
-    if _is_other(_boot(facts.slurmd), _boot(machine)):
+    if is_other_boot(facts.slurmd, machine):
         return True
     record = node.record
     if facts.is_heard or record is None or record.phase not in _AWAY or record.course is None:
@@ -262,7 +263,7 @@ def may_run(node: NodeState, machine: str) -> bool:
     facts = node.facts
     if facts is None or facts.is_heard:
         return False
-    return not _is_other(facts.slurmd.strip("/"), machine)
+    return not is_other_slurmd(facts.slurmd, machine)
 
 
 def _first_run(job: BatchJob, wish: Wish, before: JobRecord, now: datetime) -> Run | None:
@@ -336,16 +337,7 @@ def _is_lost(node: NodeState, machine: str) -> bool:
     facts = node.facts
     if facts is None or not facts.is_heard or "DOWN" in facts.state:
         return True
-    return _is_other(_boot(facts.slurmd), _boot(machine))
-
-
-def _is_other(now: str, before: str) -> bool:
-    """Whether both are known and differ; slurmctld knows nothing of a node that it was not told."""
-    return bool(now) and bool(before) and now != before
-
-
-def _boot(slurmd: str) -> str:
-    return slurmd.partition("/")[0]
+    return is_other_boot(facts.slurmd, machine)
 
 
 def _ending(job: BatchJob) -> Ending | None:

@@ -1,17 +1,24 @@
 """Nodes that are kept: for a job that is resumed, and as a spare pool."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_text import BatchJob, Reservation, joined
 from holdfast.adapters.slurm.job_views import NodeState
+from holdfast.model.errors import BackendError
 
 JOB: Final = "HOLDFAST_"
 SPARE: Final = "HOT_SPARE_"
 """What the names of reservations begin with; the second as in Slurm's own nonstop plugin."""
 
+NEXT: Final = "NEXT_SPARE_"
+"""The same, of nodes that come back and are missing in the spare pool. Slurm takes only idle nodes
+into a pool, and of these whatever waits in its queue would be faster."""
+
+_OWNER: Final = "root"
+_FOREVER: Final = timedelta(days=365)
 _DURATION: Final = timedelta(minutes=30)
 """Of a job's reservation; renewed at half time. If no controller is left, Slurm ends it."""
 
@@ -25,6 +32,10 @@ class ClusterNodes(Protocol):
 
     def idle_nodes(self) -> frozenset[str]:
         """Nodes that Slurm calls idle, and nothing else."""
+        ...
+
+    def returning_nodes(self) -> frozenset[str]:
+        """Nodes that are out of service until they are repaired."""
         ...
 
 
@@ -63,7 +74,8 @@ class Reservations:
             job: which.
             had: the nodes that it had; it gets those again that are good.
             is_to_start: whether it is to start in the reservation. Slurm would have it wait there
-                for ever if the nodes are too few: it is then given none.
+                for ever if the nodes are too few: it is then given none. Until then, where too few
+                are good, all that come back are kept for it: whoever else waits would be faster.
 
         Returns:
             The name of the reservation; empty if there is none.
@@ -79,6 +91,9 @@ class Reservations:
             if name in self._all:
                 self.end(job.id, job)
             return ""
+        if len(chosen) < needed and not job.pinned:
+            mine = {name, NEXT + job.partition}
+            chosen += sorted(self._returning(job.partition, mine).difference(chosen))
         if not chosen:
             return ""
         if name not in self._all:
@@ -105,23 +120,62 @@ class Reservations:
         self._all.pop(name, None)
 
     def keep_spares(self) -> None:
-        """Make the spare pool as large as it is to be, as far as nodes are idle."""
+        """Make the spare pool as large as it is to be, as far as nodes are idle or come back."""
         for partition, count in self._spares.items():
-            name = SPARE + partition
-            kept = self._all.get(name)
-            has = 0 if kept is None else len(kept.nodes)
-            can_have = has + (len(self._idle(partition)) if has < count else 0)
-            size = min(count, can_have)
-            if size > 0 and kept is None:
-                self._slurm.keep_spares(name, partition, size)
-            elif size != has and size > 0:
-                self._slurm.update_reservation(name, f"nodecnt={size}")
+            has = len(self._spare_nodes(partition))
+            idle = (*self._idle(partition), *self._back(partition)) if has < count else ()
+            size = min(count, has + len(idle))
+            if size not in (0, has):
+                self._resize(partition, size)
             if size != has:
                 self.look()
-        for name in [one for one in self._all if one.startswith(SPARE)]:
-            if name.removeprefix(SPARE) not in self._spares:
+            self._keep_next(partition, is_short=size < count)
+        for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
+            if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
                 self._slurm.end_reservation(name)
                 del self._all[name]
+
+    def _resize(self, partition: str, size: int) -> None:
+        """Make the spare pool of a partition larger or smaller.
+
+        Slurm 22.05 takes no node into it that is kept for it in another reservation.
+        """
+        try:
+            self._ask(partition, size)
+        except BackendError:
+            if NEXT + partition not in self._all:
+                raise
+            self._slurm.end_reservation(NEXT + partition)
+            del self._all[NEXT + partition]
+            self._ask(partition, size)
+
+    def _ask(self, partition: str, size: int) -> None:
+        if SPARE + partition in self._all:
+            self._slurm.update_reservation(SPARE + partition, f"nodecnt={size}")
+        else:
+            self._slurm.keep_spares(SPARE + partition, partition, size)
+
+    def _keep_next(self, partition: str, *, is_short: bool) -> None:
+        """Keep the nodes that come back, while the spare pool of a partition is too small."""
+        name = NEXT + partition
+        kept = self._all.get(name)
+        before = frozenset() if kept is None else frozenset(kept.nodes)
+        there = {node for node in before if self._nodes.node_state(node).facts is not None}
+        now = there | self._returning(partition, {name}) if is_short else set()
+        if kept is None and now:
+            self._slurm.reserve(name, sorted(now), _OWNER, _FOREVER)
+        elif before and not now:
+            self._slurm.end_reservation(name)
+        elif before != now:
+            self._slurm.update_reservation(name, f"nodes={joined(sorted(now))}")
+        if before != now:
+            self.look()
+
+    def _back(self, partition: str) -> list[str]:
+        """Nodes that were waited for and can be taken into the spare pool."""
+        kept = self._all.get(NEXT + partition)
+        states = {node: self._nodes.node_state(node).facts for node in (kept.nodes if kept else ())}
+        return [node for node, one in states.items() if one is not None and one.is_free]
 
     def _give(self, partition: str, used: Iterable[str]) -> None:
         """Let go of spare nodes that a job was given; the others are taken again at once."""
@@ -144,6 +198,13 @@ class Reservations:
         for kept in self._all.values():
             idle -= set(kept.nodes)
         return sorted(idle & self._slurm.partition_nodes(partition)) if idle else []
+
+    def _returning(self, partition: str, mine: Container[str]) -> frozenset[str]:
+        """Nodes of a partition that come back, and are in no reservations but ``mine``."""
+        names = self._nodes.returning_nodes()
+        for kept in self._all.values():
+            names -= set() if kept.name in mine else set(kept.nodes)
+        return names & self._slurm.partition_nodes(partition) if names else names
 
     def _is_good(self, node: str) -> bool:
         return self._nodes.node_state(node).is_good

@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from holdfast.adapters.slurm.boots import is_other_boot, is_other_slurmd
 from holdfast.adapters.slurm.comment import Mode
 from holdfast.adapters.slurm.reasons import DEFERRED, Author
 from holdfast.adapters.slurm.text import NodeFacts
@@ -174,7 +175,11 @@ def faults_under(
         name: why
         for name, why in faults_behind(names, nodes, before).items()
         if (node := nodes.get(name)) is not None
-        and ("DOWN" in node.state or _is_lost(node) or _is_rebooted(node, before.get(name, "")))
+        and (
+            "DOWN" in node.state
+            or _is_lost(node)
+            or is_other_boot(node.slurmd, before.get(name, ""))
+        )
     }
 
 
@@ -186,9 +191,9 @@ def _fault(node: NodeFacts | None, before: str) -> str:
         return "+".join(flags) + (f" ({node.word.text})" if node.word.text else "")
     if not node.is_heard:
         return "+".join(sorted(node.state))
-    if _is_rebooted(node, before):
+    if is_other_boot(node.slurmd, before):
         return "rebooted"
-    return "slurmd began anew" if _both(before, node.slurmd) and before != node.slurmd else ""
+    return "slurmd began anew" if is_other_slurmd(node.slurmd, before) else ""
 
 
 def _is_lost(node: NodeFacts) -> bool:
@@ -196,15 +201,6 @@ def _is_lost(node: NodeFacts) -> bool:
     word = node.word
     is_ours = word.author is Author.HOLDFAST and word.text.startswith("Action:")
     return "FAIL" in node.state and is_ours and DEFERRED not in word.text
-
-
-def _is_rebooted(node: NodeFacts, before: str) -> bool:
-    was, now = before.partition("/")[0], node.slurmd.partition("/")[0]
-    return _both(was, now) and was != now
-
-
-def _both(was: str, now: str) -> bool:
-    return bool(was.strip("/")) and bool(now.strip("/"))
 
 
 def told(faults: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 
 _CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
 _IDLE: Final = frozenset(("IDLE",))
+_RESERVED: Final = frozenset(("RESERVED",))
 _DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
 _FALLING_ASLEEP: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
 _WAKING: Final = frozenset(("POWERED_DOWN", "POWER_UP", "POWERING_UP"))
@@ -63,6 +64,11 @@ class NodeFacts:
     def is_idle(self) -> bool:
         """Whether Slurm calls it idle, and nothing else."""
         return self.state == _IDLE
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is idle, in a reservation or not."""
+        return self.state - _RESERVED == _IDLE
 
     @property
     def wakes(self) -> bool:

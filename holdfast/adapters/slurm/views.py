@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.slurm.boots import is_other_slurmd
 from holdfast.adapters.slurm.reasons import Author, our_reason
 from holdfast.adapters.slurm.reports import Heard
 from holdfast.adapters.slurm.state import Memory, Remembered
@@ -238,7 +239,8 @@ def _is_back(known: Known) -> bool:
     facts, before = known.facts, known.remembered
     if facts is None or not facts.is_heard or "INVALID_REG" in facts.state:
         return False
-    return before is None or not before.slurmd or facts.slurmd != before.slurmd
+    was = "" if before is None else before.slurmd.strip("/")
+    return not was or is_other_slurmd(facts.slurmd, was)
 
 
 def known_nodes(
