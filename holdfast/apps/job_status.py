@@ -52,7 +52,7 @@ class LocalJobs:
         with self._run(job) as run:
             status = job_status(run)
             if run.job()[1].phase.is_final or not run.is_active:
-                raise NotFound(f"{job} does not run any more: it is {status.phase}")
+                raise NotFound(f"{job} does not run any more: its phase is {status.phase}")
             confirm(status)
             run.store.cancel_job(job)
             run.wake()

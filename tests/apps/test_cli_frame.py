@@ -560,6 +560,10 @@ def test_a_terminal_gets_colors_and_its_own_width() -> None:
     assert "  " + "n" * 30 + "…\r\n" in text  # 7 + 2 + 31 = 40
 
 
+def test_a_word_that_is_cut_keeps_its_color() -> None:
+    assert "\x1b[32mrunn…\x1b[0m" in on_terminal({"NO_COLOR": "", "COLUMNS": "8"})
+
+
 def test_a_wide_table_is_not_cut() -> None:
     assert "n" * 90 in on_terminal({"NO_COLOR": "1"}, Output.WIDE)
 

@@ -222,9 +222,9 @@ def test_cancelling_is_recorded_and_wakes_the_run(runs) -> None:
 @pytest.mark.parametrize(
     ("phase", "is_active", "said"),
     [
-        (JobPhase.RUNNING, False, "it is interrupted"),
-        (JobPhase.SUCCEEDED, False, "it is succeeded"),
-        (JobPhase.SUCCEEDED, True, "it is succeeded"),
+        (JobPhase.RUNNING, False, "its phase is interrupted"),
+        (JobPhase.SUCCEEDED, False, "its phase is succeeded"),
+        (JobPhase.SUCCEEDED, True, "its phase is succeeded"),
     ],
 )
 def test_a_job_that_does_not_run_any_more_cannot_be_cancelled(runs, phase, is_active, said) -> None:

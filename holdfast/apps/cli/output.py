@@ -129,7 +129,7 @@ def print_details(pairs: Iterable[tuple[str, object]]) -> None:
     cells = [(name, printable(value)) for name, value in pairs]
     width = max(len(name) for name, _ in cells) + 1
     for name, value in cells:
-        click.echo(f"{name + ':':<{width}}{_GAP}{_colored(value)}", color=_wants_color())
+        click.echo(f"{name + ':':<{width}}{_GAP}{_colored(value, value)}", color=_wants_color())
 
 
 def is_document(output: str) -> bool:
@@ -227,7 +227,8 @@ def _line(cells: Sequence[str], widths: Sequence[int], *, color: bool) -> str:
     parts = []
     for cell, width in zip(cells, widths, strict=True):
         text = cell if len(cell) <= width else cell[: width - 1] + "…"
-        parts.append((_colored(text) if color else text) + " " * (width - len(text)))
+        shown = _colored(text, cell) if color else text
+        parts.append(shown + " " * (width - len(text)))
     return _GAP.join(parts).rstrip()
 
 
@@ -237,8 +238,9 @@ def printable(value: object) -> str:
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
-def _colored(text: str) -> str:
-    color = _COLOR_OF.get(text.lower())
+def _colored(text: str, whole: str) -> str:
+    """A text in the color of a word of which it may be a part."""
+    color = _COLOR_OF.get(whole.lower())
     return click.style(text, fg=color) if color else text
 
 
