@@ -9,14 +9,15 @@ nodes that nothing speaks against: if the failures follow a node, it is the node
 the pair, it is the link.
 
 The model is a noisy-or of independent parts; the beliefs are found by passing messages between the
-failed tests and their parts (J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
-chapter 4), which is exact where the failed tests make no circle.
+pairs that failed and their parts (J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
+chapter 4), which is exact where these pairs make no circle.
 """
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 SHOWS: Final = 0.5
@@ -50,6 +51,10 @@ the network, a switch, the test itself. Then nobody is accused."""
 _SWEEPS: Final = 30
 _LARGEST: Final = 50.0
 """Log odds beyond which more evidence changes nothing, and ``exp`` could overflow."""
+
+_MANY: Final = 8
+"""Failures of one pair, beyond which more of them change nothing: a bad node that fails always, and
+is taken to do so half of the time, would make the other one look bad as well."""
 
 Pair = tuple[str, str]
 """Two different nodes, in order of their names."""
@@ -109,7 +114,7 @@ def pair_of(one: str, other: str) -> Pair:
 def localize(nodes: Sequence[str], tests: Sequence[PairTest]) -> Localization:
     """Reckon from all tests how likely it is that each node and link is bad."""
     beliefs = _Beliefs(tests)
-    links = sorted({test.nodes for test in beliefs.failed})
+    links = sorted(beliefs.failures)
     return Localization(
         nodes={node: _probability(beliefs.log_odds(node)) for node in nodes},
         links={link: _probability(beliefs.log_odds(link)) for link in links},
@@ -126,47 +131,64 @@ def _has_common_cause(nodes: Sequence[str], tests: Iterable[PairTest]) -> bool:
 
 
 class _Beliefs:
-    """Log odds of parts, and the messages of the failed tests to their parts."""
+    """Log odds of parts, and what the pairs that failed tell their parts.
+
+    All failures of one pair are one piece of evidence: they have the same three parts, and taken
+    one by one each would be explained by what the others say.
+    """
 
     def __init__(self, tests: Iterable[PairTest]) -> None:
-        self.failed: list[PairTest] = []
-        self._base: defaultdict[_Part, float] = defaultdict(float)
-        self._failures: defaultdict[_Part, list[int]] = defaultdict(list)
-        for test in tests:
-            for part in _parts(test):
-                if test.passed:
-                    self._base[part] += math.log(1 - SHOWS)
-                else:
-                    self._failures[part].append(len(self.failed))
-            if not test.passed:
-                self.failed.append(test)
-        self._messages = [dict.fromkeys(_parts(test), 0.0) for test in self.failed]
-        for _ in range(_SWEEPS):
-            self._messages = [self._told_by(number) for number in range(len(self.failed))]
+        self.failures: Counter[Pair] = Counter()
+        """How often each pair failed."""
 
-    def log_odds(self, part: _Part, *, without: int | None = None) -> float:
-        """What speaks against a part, but for one of the failed tests."""
+        self._base: defaultdict[_Part, float] = defaultdict(float)
+        for test in tests:
+            if test.passed:
+                for part in _parts(test.nodes):
+                    self._base[part] += math.log(1 - SHOWS)
+            else:
+                self.failures[test.nodes] += 1
+        self._pairs: defaultdict[_Part, list[Pair]] = defaultdict(list)
+        for pair in self.failures:
+            for part in _parts(pair):
+                self._pairs[part].append(pair)
+        self._messages = {pair: dict.fromkeys(_parts(pair), 0.0) for pair in self.failures}
+        for _ in range(_SWEEPS):
+            self._messages = {pair: self._told_by(pair) for pair in self.failures}
+
+    def log_odds(self, part: _Part, *, without: Pair | None = None) -> float:
+        """What speaks against a part, but for the failures of one pair."""
         prior = LINK_IS_BAD if isinstance(part, tuple) else NODE_IS_BAD
-        against = (self._messages[n][part] for n in self._failures[part] if n != without)
+        against = (self._messages[pair][part] for pair in self._pairs[part] if pair != without)
         total = math.log(prior / (1 - prior)) + self._base[part] + sum(against)
         return max(-_LARGEST, min(_LARGEST, total))
 
-    def _told_by(self, number: int) -> dict[_Part, float]:
-        """What a failed test says of each of its parts, given what is believed of the others."""
-        silent = {
-            part: 1 - SHOWS * _probability(self.log_odds(part, without=number))
-            for part in _parts(self.failed[number])
-        }
-        return {part: _evidence(silent, part) for part in silent}
+    def _told_by(self, pair: Pair) -> dict[_Part, float]:
+        """What a pair's failures say of each part, given what is believed of the other two."""
+        beliefs = {part: _probability(self.log_odds(part, without=pair)) for part in _parts(pair)}
+        times = min(self.failures[pair], _MANY)
+        told: dict[_Part, float] = {}
+        for part, before in self._messages[pair].items():
+            others = [belief for other, belief in beliefs.items() if other != part]
+            told[part] = (before + _evidence(others, times)) / 2  # or circles would swing for ever
+        return told
 
 
-def _evidence(silent: Mapping[_Part, float], part: _Part) -> float:
-    others = (1 - NOISE) * math.prod(one for other, one in silent.items() if other != part)
-    return math.log((1 - others * (1 - SHOWS)) / (1 - others))
+def _evidence(others: Sequence[float], times: int) -> float:
+    """How much likelier it is to fail so many times if a part is bad, by log odds."""
+    if_bad = if_good = 0.0
+    for bad in product((False, True), repeat=len(others)):
+        likely = math.prod(
+            one if is_bad else 1 - one for one, is_bad in zip(others, bad, strict=True)
+        )
+        passes = (1 - NOISE) * (1 - SHOWS) ** sum(bad)
+        if_good += likely * (1 - passes) ** times
+        if_bad += likely * (1 - passes * (1 - SHOWS)) ** times
+    return math.log(if_bad / if_good)
 
 
-def _parts(test: PairTest) -> tuple[_Part, ...]:
-    return (*test.nodes, test.nodes)
+def _parts(pair: Pair) -> tuple[_Part, ...]:
+    return (*pair, pair)
 
 
 def _probability(log_odds: float) -> float:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,11 @@ from hypothesis import strategies as st
 
 from holdfast.decisions.pairing import (
     ACCUSED,
+    CLEARED,
+    LINK_IS_BAD,
+    NODE_IS_BAD,
+    NOISE,
+    SHOWS,
     Localization,
     PairTest,
     localize,
@@ -27,12 +33,12 @@ def play(nodes, passes, rounds) -> tuple[Localization, list[PairTest]]:
 
 
 @st.composite
-def histories(draw) -> tuple[list[str], list[PairTest]]:
-    nodes = draw(st.lists(st.sampled_from(NODES), min_size=2, max_size=9, unique=True))
+def histories(draw, *, most: int = 9, tests: int = 40) -> tuple[list[str], list[PairTest]]:
+    nodes = draw(st.lists(st.sampled_from(NODES), min_size=2, max_size=most, unique=True))
     pairs = st.lists(st.sampled_from(nodes), min_size=2, max_size=2, unique=True)
     one = st.builds(lambda pair, passed: PairTest(nodes=pair_of(*pair), passed=passed), pairs,
                     st.booleans())  # fmt: skip
-    return nodes, draw(st.lists(one, max_size=40))
+    return nodes, draw(st.lists(one, max_size=tests))
 
 
 @given(histories())
@@ -141,11 +147,84 @@ def test_failures_that_stay_with_a_pair_speak_against_the_link() -> None:
     first = pair_of(*next_pairs(NODES, [])[0])
 
     found, tests = play(NODES, lambda pair: pair != first, 20)
+    later, _ = play(NODES, lambda pair: pair != first, 30)
 
-    assert found.bad_links == (first,)
-    assert found.bad_nodes == ()
-    assert found.is_settled
+    assert found.bad_links == later.bad_links == (first,)
+    assert found.bad_nodes == later.bad_nodes == ()
+    assert later.is_settled
     assert sum(test.nodes == first for test in tests) <= 4
+
+
+def posterior(nodes, tests) -> dict[object, float]:
+    """What is to be believed, by the definition of the model: over all that may be bad together."""
+    links = sorted({test.nodes for test in tests if not test.passed})
+    parts = [*nodes, *links]
+    weights: Counter[object] = Counter()
+    for bad in product((False, True), repeat=len(parts)):
+        held = {part for part, is_bad in zip(parts, bad, strict=True) if is_bad}
+        weight = 1.0
+        for part in parts:
+            prior = LINK_IS_BAD if isinstance(part, tuple) else NODE_IS_BAD
+            weight *= prior if part in held else 1 - prior
+        for test in tests:
+            passes = (1 - NOISE) * (1 - SHOWS) ** len(held & {*test.nodes, test.nodes})
+            weight *= passes if test.passed else 1 - passes
+        weights[None] += weight
+        weights.update(dict.fromkeys(held, weight))
+    return {part: weights[part] / weights[None] for part in parts}
+
+
+@pytest.mark.parametrize("count", [4, 6])
+@pytest.mark.parametrize("failures", range(1, 9))
+@pytest.mark.parametrize("passes", [0, 2])
+def test_a_pair_that_fails_again_and_again_is_reckoned_exactly(count, failures, passes) -> None:
+    nodes = NODES[:count]
+    tests = [PairTest(nodes=(nodes[0], nodes[1]), passed=False)] * failures
+    tests += [PairTest(nodes=(nodes[0], nodes[1]), passed=True)] * passes
+    others = [pair for pair in combinations(nodes, 2) if pair != (nodes[0], nodes[1])]
+    tests += [PairTest(nodes=pair, passed=True) for pair in others for _ in range(4)]
+
+    found = localize(nodes, tests)
+
+    exact = posterior(nodes, tests)
+    for part, belief in (*found.nodes.items(), *found.links.items()):
+        assert belief == pytest.approx(exact[part], rel=1e-3)
+
+
+@given(histories(most=5, tests=16))
+@settings(max_examples=100, deadline=None)
+def test_nobody_is_accused_or_cleared_against_the_model(history) -> None:
+    """Where the pairs that failed make circles the reckoning is not exact, but not far off."""
+    nodes, tests = history
+
+    found = localize(nodes, tests)
+
+    exact = posterior(nodes, tests)
+    for part, belief in (*found.nodes.items(), *found.links.items()):
+        assert belief < ACCUSED or exact[part] > 0.5
+        assert belief > CLEARED or exact[part] < 0.05
+
+
+@pytest.mark.parametrize("count", [4, 6])
+def test_a_link_that_always_fails_is_found_also_where_each_pair_is_tested_often(count) -> None:
+    bad = (NODES[0], NODES[1])
+
+    found, _ = play(NODES[:count], lambda pair: pair != bad, 30)
+
+    assert found.bad_links == (bad,)
+    assert found.bad_nodes == ()
+
+
+def test_failures_of_one_pair_alone_accuse_nobody_however_many_there_are() -> None:
+    nodes = NODES[:4]
+    tests = [PairTest(nodes=(nodes[0], nodes[1]), passed=False)] * 1000
+    tests += [PairTest(nodes=(nodes[2], nodes[3]), passed=True)] * 8
+
+    found = localize(nodes, tests)
+
+    assert not found.has_common_cause
+    assert found.bad_nodes == found.bad_links == ()
+    assert not found.is_settled
 
 
 def test_what_all_share_is_blamed_on_nobody() -> None:
