@@ -157,11 +157,21 @@ def test_without_keys_nothing_is_served() -> None:
     assert "--new-key" in ended.stderr
 
 
+@pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_keys_that_everybody_can_read_are_told(served, tmp_path, mode, is_told) -> None:
+    config = with_keys(tmp_path / "keys.toml")
+    config.chmod(mode)
+
+    ended = holdfast("api", "--config", str(config), "--listen", served.url.rpartition(":")[2])
+
+    assert (f"everybody here can read it: chmod 600 {config}" in ended.stderr) == is_told
+
+
 def test_a_port_that_is_taken_is_told(served) -> None:
     port = served.url.rpartition(":")[2]
     ended = holdfast("api", "--config", str(served.config), "--listen", port)
 
     assert ended.returncode == ExitCode.BAD_INPUT
-    assert ended.stderr == (
-        f"holdfast: listen: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    assert ended.stderr.splitlines()[-1] == (
+        f"holdfast: listen: cannot listen on 127.0.0.1:{port}: Address already in use"
     )

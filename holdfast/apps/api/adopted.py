@@ -46,6 +46,15 @@ _STATUS: Final = {
     Phase.REPLACING: InstanceStatus.PENDING,
 }
 
+_SAID: Final = {
+    Phase.QUARANTINED: "quarantined",
+    Phase.DRAINING: "being drained",
+    Phase.CHECKING: "being checked",
+    Phase.JOINING: "joining",
+    Phase.REBOOTING: "rebooting",
+    Phase.REPLACING: "being replaced",
+}
+
 
 class AdoptedCluster:
     """A ``Cluster`` that is a fleet."""
@@ -181,6 +190,7 @@ def _node(status: NodeStatus, since: datetime) -> Node:
 def _message(status: NodeStatus) -> str:
     if status.phase is Phase.SCHEDULABLE:
         return ""
+    what = f"The node is {_SAID[status.phase]}"
     if status.course is None:
-        return f"The node is {status.phase}."
-    return f"The node is {status.phase}: {status.course.remedy} for {status.course.reason}."
+        return f"{what}."
+    return f"{what}: {status.course.remedy} for {status.course.reason}."

@@ -1,6 +1,7 @@
 """``holdfast api``."""
 
 import json
+import stat
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -68,6 +69,8 @@ def api(
     if config_file is None:
         raise click.UsageError("--config is needed: a file with keys; see --new-key")
     config = load_config(config_file, ApiConfig)
+    if config_file.stat().st_mode & stat.S_IROTH:
+        _say(f"{config_file} holds keys, and everybody here can read it: chmod 600 {config_file}")
     _serve(config if listen is None else replace(config, listen=listen), where)
     return ExitCode.OK
 
