@@ -79,6 +79,7 @@ def test_a_node_that_joins_is_checked_first_whatever_becomes_of_the_controller(
     assert fleet.orders == []
 
 
+@on_both_versions
 def test_a_node_that_fails_or_never_reports_back_is_replaced_and_checked_again(
     fleet: Fleet,
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_node_that_fails_or_never_reports_back_is_replaced_and_checked_again(
     fleet.until(lambda: not left(fleet))
 
 
+@on_both_versions
 def test_a_check_that_cannot_be_run_is_told_and_is_not_the_nodes_fault(
     fleet: Fleet, capsys, monkeypatch
 ) -> None:
