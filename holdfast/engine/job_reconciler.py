@@ -90,6 +90,7 @@ class JobReconciler:
         now = self._ports.clock.now()
         try:
             jobs = self._ports.jobs.jobs()
+            self._forget_all_but({job.spec.name for job in jobs})
             if not jobs:
                 return now + RESYNC
             nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
@@ -114,6 +115,12 @@ class JobReconciler:
         if self._troubled and self._rest_until > now:
             wake_times.append(self._rest_until)
         return min(wake_times)
+
+    def _forget_all_but(self, names: set[str]) -> None:
+        """What was told of a job that is gone is news about the next one of its name."""
+        self._told = {job: why for job, why in self._told.items() if job in names}
+        self._stopped = {job: attempt for job, attempt in self._stopped.items() if job in names}
+        self._troubled &= names
 
     def _in_turn(self, jobs: Iterable[JobView], now: datetime) -> Iterator[JobView]:
         """Those last of which a call has just failed, and not before others had their time."""
@@ -213,6 +220,7 @@ class JobReconciler:
 
     def _stop(self, action: StopAttempt, job: JobView, now: datetime) -> None:
         record = after_job(job, action, now)
+        self._stopped.pop(job.spec.name, None)  # an earlier job of that name had such an attempt
         self._ports.jobs.put(job.spec.name, record)
         self._terminate(job.spec.name, record.attempt)
         failure = action.failure

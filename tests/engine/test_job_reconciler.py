@@ -185,6 +185,14 @@ def test_a_stop_is_sent_once() -> None:
     assert world.step(rounds=4) == ["put job-1 stopping", "stop job-1"]
 
 
+def test_a_stop_is_sent_to_a_job_that_was_submitted_anew_under_its_name() -> None:
+    world = World(a_job(cancel_requested=True))
+    world.step()
+    world.jobs.views["job-1"] = a_job(cancel_requested=True)  # its first attempt, as it was before
+
+    assert world.step(rounds=4) == ["put job-1 stopping", "stop job-1"]
+
+
 def test_a_stop_that_was_not_sent_is_sent_later() -> None:
     world = World(a_job(cancel_requested=True))
     world.calls.failing["stop"] = BackendError("down")
@@ -381,6 +389,17 @@ def test_why_a_job_waits_is_told_once_and_again_if_it_changes() -> None:
         "waiting for nodes: 3 nodes are needed, 2 of 2 can take work",
         "waiting for nodes: 3 nodes are needed, 1 of 2 can take work",
     ]
+
+
+def test_why_a_job_waits_is_told_of_the_next_one_of_its_name_too() -> None:
+    world = World(a_job(JobPhase.WAITING), nodes=healthy_nodes(1))
+    world.step(rounds=2)
+    gone = world.jobs.views.pop("job-1")
+    world.step()
+    world.jobs.views["job-1"] = gone
+    world.step(rounds=2)
+
+    assert world.events.names() == ["job.waits", "job.waits"]
 
 
 def test_a_job_in_good_health_is_looked_at_when_its_nodes_could_be_silent() -> None:
