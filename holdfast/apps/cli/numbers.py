@@ -1,6 +1,7 @@
 """Numbers on the command line."""
 
 import math
+from typing import Any
 
 import click
 
@@ -9,7 +10,7 @@ class Number(click.FloatRange):
     """A number of a range. ``nan``, which is beyond no bound, and ``inf`` are none."""
 
     def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """See ``click.ParamType.convert``."""
         number = float(super().convert(value, param, ctx))
