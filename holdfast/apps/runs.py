@@ -166,4 +166,4 @@ def find_run(job: str, known: Sequence[KnownRun]) -> KnownRun:
     for run in known:
         if run.name == job:
             return run
-    raise NotFound(no_such("job", job, [run.name for run in known]))
+    raise NotFound(no_such("job", job, [run.name for run in known if run.has_job]))

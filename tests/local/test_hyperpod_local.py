@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from holdfast.adapters.local.layout import cluster_dir
+from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.connection import is_local
 from holdfast.apps.hyperpod.local import LocalCluster
@@ -143,6 +145,36 @@ def test_what_cannot_be_started_is_told_as_holdfast_run_tells_it(hyperpod) -> No
     assert code == ExitCode.FAILED
     assert "holdfast run ended with 2" in told
     assert "'no-such' was not found in PATH" in told
+
+
+@pytest.mark.parametrize(("command", "is_told"), [("python", True), ("python -m", False)])
+def test_a_script_that_is_not_there_is_told_before_anything_begins(
+    hyperpod, command: str, is_told: bool
+) -> None:
+    file = config(hyperpod.folder)
+    (hyperpod.folder / "train.py").unlink()
+
+    code, _, err = hyperpod.call("start-job", "--config-file", file, "--command", command)
+
+    assert (code == ExitCode.BAD_INPUT) == is_told
+    assert (f"there is no train.py in {hyperpod.folder}" in err) == is_told
+
+
+def test_a_configuration_that_is_not_there_is_told(hyperpod) -> None:
+    code, _, err = hyperpod.call("start-job", "--config-file", "none.yaml")
+
+    told = "holdfast: none.yaml: cannot be read: No such file or directory\n"
+    assert (code, err) == (ExitCode.BAD_INPUT, told)
+
+
+def test_a_cluster_without_a_job_is_not_named_as_one(hyperpod) -> None:
+    run = cluster_dir(hyperpod.home, "idle")
+    run.create()
+    LocalStore(run.state, create=True).close()
+
+    code, _, err = hyperpod.call("get-job", "--job-name", "none")
+
+    assert (code, err) == (ExitCode.FAILED, "holdfast: there is no job 'none'. There is none.\n")
 
 
 def test_a_dry_run_shows_the_command(hyperpod) -> None:

@@ -77,6 +77,12 @@ class LocalCluster:
             raise ConfigError(
                 f"job_name: {wish.name} runs already; cancel it, or choose another name"
             )
+        is_file = shlex.split(wish.command)[-1:] not in (["-m"], ["-c"])
+        if is_file and not Path(wish.entry_script).is_file():
+            raise ConfigError(
+                f"entry_script: there is no {wish.entry_script} in {Path.cwd()}; name it as it is "
+                "called from here, or by its whole path"
+            )
         log = self.home / "hyperpod" / f"{wish.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
