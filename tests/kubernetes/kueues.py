@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from real_cluster import until
+from real_cluster import until, until_defined
 from webhooks import addressed, certified, create
 
 from holdfast.testing.control_plane import ControlPlane, Refused
@@ -39,9 +39,7 @@ def run_kueue(
     kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     crds = files / "crd" / "bases"
     subprocess.run([*kubectl, "create", "--filename", crds], check=True)
-    subprocess.run(
-        [*kubectl, "wait", "--for=condition=Established", "--filename", crds], check=True
-    )
+    until_defined(kubectl, "--filename", crds)
     # It will have certificates of its own, though it serves with ours.
     create(kubectl, folder, list(_home()))
     plane.run("kueue", program, "--config", config, "--feature-gates=VisibilityOnDemand=false")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gangs import Gang, pods
+from real_cluster import until_defined
 from training import PODS
 
 from holdfast.testing.control_plane import ControlPlane
@@ -75,7 +76,7 @@ def run_ray(
     kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     subprocess.run([*kubectl, "create", "--kustomize", module / "config/crd"], check=True)
     crds = [f"crd/{name}.ray.io" for name in ("rayclusters", "rayjobs", "rayservices")]
-    subprocess.run([*kubectl, "wait", "--for=condition=Established", *crds], check=True)
+    until_defined(kubectl, *crds)
     with Dashboard() as dashboard:
         threading.Thread(target=dashboard.serve_forever, daemon=True).start()
         with socket.create_server(("127.0.0.1", 0)) as free:

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,3 +60,9 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.02)
+
+
+def until_defined(kubectl: Sequence[str | Path], *definitions: str | Path) -> None:
+    """Wait until kinds are served; kubectl gives up on one of which nothing is said yet."""
+    wait = [*kubectl, "wait", "--for=condition=Established", "--timeout=5s", *definitions]
+    until(lambda: subprocess.run(wait, check=False).returncode == 0)

@@ -37,6 +37,17 @@ def test_last_words_come_after_what_the_kubelet_calls_the_end():
     assert said(None, "OOMKilled") == "OOMKilled"
 
 
+@pytest.mark.parametrize(
+    ("code", "known"),
+    [(1, 1), (127, 127), (128, 128), (129, -1), (137, -9), (192, -64), (193, 193)],
+)
+def test_a_code_beyond_128_is_a_signal(code: int, known: int):
+    exit_ = a_pod(phase="Failed", status=container(state=ended(code))).exit
+
+    assert exit_ is not None
+    assert exit_.code == known
+
+
 def pod_of(*names: str, default: str = "") -> dict[str, Any]:
     named = {"kubectl.kubernetes.io/default-container": default} if default else None
     containers = [{"name": name} for name in names]

@@ -205,6 +205,35 @@ def test_a_job_that_never_rests_is_left_for_later(backend: Backend) -> None:
         backend.jobs.put(JOB, replace(record, phase=JobPhase.STOPPING))
 
 
+def test_what_somebody_changes_in_the_body_of_a_job_is_not_lost_by_a_restart(
+    backend: Backend,
+) -> None:
+    about = a_job_object()["metadata"]
+    train = {"metadata": {**about, "annotations": {LABELS.enable_job_auto_resume: "true"}}}
+    path = f"/apis/{TrainJobs.api_version}/namespaces/default/trainjobs/llama"
+    backend.server.put(path, {**train, "spec": {"suspend": False}})
+    body = f"/apis/{JobSets.api_version}/namespaces/default/jobsets/llama"
+    owner = {"kind": "TrainJob", "name": "llama", "uid": "job-uid", "controller": True}
+    made = {**about, "uid": "made", "annotations": {}, "ownerReferences": [owner]}
+    jobs = [{"name": "node", "template": {"spec": {"parallelism": 2, "completions": 2}}}]
+    backend.server.put(body, {"metadata": made, "spec": {"replicatedJobs": jobs}})
+    until(backend.jobs.jobs)
+    (view,) = backend.jobs.jobs()
+    more = {"spec": {"replicatedJobs": [*jobs, {**jobs[0], "name": "another"}]}}
+    once(backend.server, "PATCH", body, lambda: backend.server.merge(body, more))
+
+    attempt = a_record(JobPhase.STARTING, attempt=2)
+    backend.jobs.put(view.spec.name, attempt)
+
+    found = backend.server.objects[body]
+    pods = [one["template"]["spec"]["template"] for one in found["spec"]["replicatedJobs"]]
+    assert [one["metadata"]["annotations"][ATTEMPT] for one in pods] == ["2", "2"]
+    assert found["status"]["restarts"] == 1
+    backend.jobs.jobs()
+    backend.jobs.put(view.spec.name, replace(attempt, phase=JobPhase.RUNNING))
+    assert backend.server.objects[body]["status"]["restarts"] == 1
+
+
 # Pods
 
 

@@ -151,6 +151,19 @@ def test_lines_slightly_out_of_order_are_not_read_twice():
     assert position.fresh([first, second]) == []
 
 
+def test_lines_out_of_order_over_the_turn_of_a_second_are_not_read_twice():
+    first = Line(Stamp(BEGAN + timedelta(seconds=1), 0), "a")
+    second = Line(Stamp(BEGAN, 999_999_999), "b")
+    position = Position()
+    position.opened()
+    position.read(position.fresh([first, second]))
+
+    position.opened()
+
+    assert position.since == first.stamp.second
+    assert position.fresh([first]) == []
+
+
 def test_after_the_first_new_line_of_an_answer_all_are_new():
     old, new, late = (Line(Stamp(BEGAN, n), f"{n}") for n in (5, 9, 3))
     position = Position()

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from contextlib import closing
+from datetime import datetime, timedelta
 
 import pytest
 from controlled import api_of
@@ -13,6 +14,7 @@ from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_stat
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
+from holdfast.testing.fakes import FakeClock
 from holdfast.testing.kubelet import PodServer
 
 POD = "/api/v1/namespaces/default/pods"
@@ -117,6 +119,26 @@ def test_lines_that_could_not_be_taken_come_again(kubelet: PodServer, log: PodLo
     log.start()
 
     until(lambda: reader.lines == ["one"])
+
+
+def test_what_comes_while_an_answer_is_read_is_not_known(
+    cluster: Cluster, kubelet: PodServer, pod: PodState
+):
+    clock = FakeClock()
+    asked_at = clock.now()
+
+    def take(lines) -> None:
+        clock.time += timedelta(seconds=5)
+
+    with closing(api_of(cluster)) as api:
+        log = PodLog(api, clock, pod, take)
+        kubelet.say("p", "one")
+        log.start()
+        until(lambda: log.known_until is not None)
+        log.stop()
+        log.join()
+
+    assert log.known_until == asked_at
 
 
 def test_a_log_is_known_until_it_was_last_asked_for_its_end(

@@ -11,7 +11,7 @@ import pytest
 from clean_slate import CleanSlate
 from controlled import NAMESPACE
 from machines import REBOOT_XID, REPLACE_XID, Controller, Fleet, a_fleet
-from real_cluster import Cluster, connected, until
+from real_cluster import Cluster, connected, until, until_defined
 
 from holdfast.model.names import HealthStatus
 from holdfast.testing.control_plane import ControlPlane
@@ -31,7 +31,8 @@ def plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
     """With the plain manifests; the controllers are started by hand."""
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
         cluster.kubectl("apply", "--server-side", "--filename", str(DEPLOY / "crds"))
-        cluster.kubectl("wait", "--for=condition=Established", "crd/incidents.holdfast.dev")
+        kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
+        until_defined(kubectl, "crd/incidents.holdfast.dev")
         cluster.kubectl("apply", "--filename", str(DEPLOY / "holdfast.yaml"))
         cluster.kubectl("delete", "deployment", "holdfast-controller", "--namespace", NAMESPACE)
         yield plane

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from gangs import Gang, pods
+from real_cluster import until_defined
 
 from holdfast.model.names import Labels
 from holdfast.testing.control_plane import ControlPlane
@@ -26,7 +27,7 @@ def run_trainer(plane: ControlPlane, controller: Path, binaries: Mapping[str, Pa
     kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     subprocess.run([*kubectl, "create", "--kustomize", files / "crds"], check=True)
     crd = "crd/clustertrainingruntimes.trainer.kubeflow.org"
-    subprocess.run([*kubectl, "wait", "--for=condition=Established", crd], check=True)
+    until_defined(kubectl, crd)
     runtime = yaml.safe_load((files / "runtimes/torch_distributed.yaml").read_text("utf-8"))
     manifests = plane.folder / "runtimes.json"
     both = {"apiVersion": "v1", "kind": "List", "items": [runtime, _prepared(runtime)]}

@@ -35,6 +35,9 @@ class Training:
     annotations: dict[str, str] = field(default_factory=lambda: dict(ON))
 
     labels: dict[str, str] = field(default_factory=dict)
+    container: dict[str, Any] = field(default_factory=dict)
+    """What the container of each of its pods has beside."""
+
     group: str = ""
     """Where its pods have to go; empty: anywhere."""
 
@@ -43,6 +46,7 @@ class Training:
             "name": "pytorch",
             "image": "none",
             "resources": {"limits": {"nvidia.com/gpu": 8}},
+            **self.container,
         }
         pods = {
             "terminationGracePeriodSeconds": 10,

@@ -1,0 +1,93 @@
+"""What the pods of played nodes would run: real processes on this machine."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from lightkube import ApiError
+from machines import Fleet
+from training import PODS
+
+from holdfast.adapters.kubernetes.api_errors import Unreachable
+from holdfast.model.names import PodPhase
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class RealRanks:
+    """Starts the command of each pod that runs, and tells its end; ends it with its pod."""
+
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        self.fleet = fleet
+        self.folder = folder
+        self.started: dict[str, subprocess.Popen[bytes]] = {}
+        """By uid of the pod."""
+
+        self._told: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ranks", daemon=True)
+
+    def open(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        for process in self.started.values():
+            process.kill()
+            process.wait()
+
+    def words(self, number: int) -> str:
+        """What the rank that was started as the first, second and so on has printed."""
+        return (self.folder / f"rank-{number}").read_text("utf-8")
+
+    def _run(self) -> None:
+        while not self._over.wait(0.1):
+            with suppress(Unreachable, ApiError, httpx2.TransportError):
+                self._look({pod["metadata"]["uid"]: pod for pod in self.fleet.api.list(PODS)})
+
+    def _look(self, pods: Mapping[str, Json]) -> None:
+        for uid, process in self.started.items():
+            pod = pods.get(uid)
+            if pod is None or pod["metadata"].get("deletionTimestamp"):
+                process.kill()
+                process.wait()
+            elif process.poll() is not None and uid not in self._told:
+                name = pod["metadata"]["name"]
+                self.fleet.cluster.nodes.finish(name, exit_code=process.returncode)
+                self._told.add(uid)
+        for uid, pod in pods.items():
+            is_asked = not pod["metadata"].get("deletionTimestamp")
+            if uid not in self.started and is_asked and _runs(pod):
+                self.started[uid] = self._process(pod["spec"]["containers"][0])
+
+    def _process(self, container: Json) -> subprocess.Popen[bytes]:
+        given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        here = {"PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1"}  # there is no DNS
+        with (self.folder / f"rank-{len(self.started)}").open("wb") as words:
+            return subprocess.Popen(
+                container["command"],
+                env={**os.environ, **given, **here},
+                stdout=words,
+                stderr=subprocess.STDOUT,
+            )
+
+
+@contextmanager
+def real_ranks(fleet: Fleet, folder: Path) -> Iterator[RealRanks]:
+    ranks = RealRanks(fleet, folder)
+    ranks.open()
+    try:
+        yield ranks
+    finally:
+        ranks.close()
+
+
+def _runs(pod: Json) -> bool:
+    return bool(pod["status"].get("phase") == PodPhase.RUNNING)
