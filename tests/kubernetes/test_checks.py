@@ -1,18 +1,27 @@
 """Deep health checks as Jobs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from controlled import NAMESPACE, controlled, installed
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.checks import check_job, job_name, job_object
+from holdfast.adapters.kubernetes.checks import (
+    DeepChecks,
+    PairIds,
+    check_job,
+    job_name,
+    job_object,
+)
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.adapters.telemetry.check_summary import summary_text
 from holdfast.model.deep_checks import RESULT_VARIABLE, CheckSummary
 from holdfast.model.errors import BackendError
-from holdfast.model.nodes import Phase
+from holdfast.model.events import CallFailed
+from holdfast.model.nodes import Pairing, Phase
 from holdfast.testing.builders import a_record
 
 __all__ = ["installed"]
@@ -68,6 +77,88 @@ def test_a_check_that_ends_badly_has_failed_and_says_how(one) -> None:
 
     assert not check.passed
     assert check.detail == "it ended with exit code 3"
+
+
+def told(one) -> list[str]:
+    return [event.error for event in one.events.told if isinstance(event, CallFailed)]
+
+
+@pytest.mark.parametrize("exit_code", [2, 70, 126, 127, 128, 137])
+def test_a_check_that_could_not_be_run_or_was_killed_is_no_fault_of_the_node(
+    one, exit_code
+) -> None:
+    pod = begin(one)
+    one.real.nodes.finish(pod, namespace=NAMESPACE, exit_code=exit_code, message="no such option")
+
+    until(lambda: one.view("node-1") and told(one))
+    view = one.view("node-1")
+
+    assert view.check is None
+    assert told(one) == [f"it ended with {exit_code}: no such option; it is made again in a minute"]
+
+
+@contextmanager
+def checks(one, **changes) -> Iterator[DeepChecks]:
+    made = DeepChecks(one.api, NAMESPACE, CHECK, lambda: None, one.events, **changes)
+    made.reflector.start()
+    try:
+        yield made
+    finally:
+        made.reflector.stop()
+
+
+def test_a_check_that_could_not_be_run_is_made_again_after_a_while(one) -> None:
+    with checks(one, again=timedelta(seconds=2)) as made:
+        made.begin("node-1", "c")
+        until(lambda: running(one))
+        (first,) = one.api.list(JOBS)
+        one.real.nodes.finish(running(one)[0], namespace=NAMESPACE, exit_code=2)
+        until(lambda: made.result("node-1", "c") is None and told(one))
+        made.begin("node-1", "c")
+        assert [job["metadata"]["uid"] for job in one.api.list(JOBS)] == [first["metadata"]["uid"]]
+
+        def is_made_again() -> bool:
+            made.begin("node-1", "c")
+            uids = {job["metadata"]["uid"] for job in one.api.list(JOBS)}
+            return bool(uids - {first["metadata"]["uid"]})
+
+        until(is_made_again)
+        until(lambda: running(one))
+        one.real.nodes.finish(running(one)[0], namespace=NAMESPACE, exit_code=1)
+        until(lambda: made.result("node-1", "c"))
+
+    assert not made.result("node-1", "c").passed
+
+
+@pytest.mark.parametrize(("exit_code", "passed"), [(0, True), (1, False), (2, None), (137, None)])
+def test_a_test_between_nodes_has_failed_if_it_says_so_and_not_if_it_was_killed(
+    one, exit_code, passed
+) -> None:
+    began = datetime.now(UTC)
+    pairing = Pairing(since=began, partner="node-2", began_at=began)
+    record = a_record(Phase.CHECKING, pairing=pairing)
+    ids = PairIds("node-1", "node-2", began.isoformat())
+    one.join("node-2")
+    with checks(one) as made:
+        made.begin_pair(ids, "10.0.0.2")
+        pods = {"batch.kubernetes.io/job-name": ids.measures}
+        until(lambda: running_of(one, pods))
+        (pod,) = running_of(one, pods)
+        one.real.nodes.finish(pod, namespace=NAMESPACE, exit_code=exit_code, message="the end")
+        until(lambda: made.pair_outcome("node-1", record))
+        outcome = made.pair_outcome("node-1", record)
+
+    assert (outcome.partner, outcome.passed) == ("node-2", passed)
+    assert outcome.detail == ("" if passed else "the end")
+
+
+def running_of(one, labels: dict[str, str]) -> list[str]:
+    return [
+        pod["metadata"]["name"]
+        for pod in one.api.list(PODS)
+        if pod["status"].get("phase") == "Running"
+        and labels.items() <= pod["metadata"]["labels"].items()
+    ]
 
 
 def test_a_check_tells_what_it_measured_whether_it_was_passed_or_not(one) -> None:

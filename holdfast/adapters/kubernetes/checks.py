@@ -1,7 +1,9 @@
 """Deep health checks: Jobs that are pinned to their node."""
 
 import secrets
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -22,8 +24,10 @@ from holdfast.model.deep_checks import (
     Outcome,
 )
 from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
+from holdfast.ports.events import EventSink
 
 KEPT: Final = timedelta(days=1)
 """How long a Job that has ended remains, with the log of its pod."""
@@ -35,6 +39,15 @@ _INDEX: Final = "JOB_COMPLETION_INDEX"
 """Says to the two ends of a test which they are, as in the pods of an indexed Job."""
 
 _TOKEN_BYTES: Final = 32
+
+_NOT_RUN: Final = frozenset((2, 70, 126, 127))
+"""Exit codes of a program that was called wrongly, has a bug, or cannot be run."""
+
+_KILLED: Final = 128
+"""From this exit code on, a signal ended it, or its container could not be started."""
+
+AGAIN: Final = timedelta(minutes=1)
+"""After a check that says nothing, before it is made again."""
 
 _LABELS: Final = {
     "app.kubernetes.io/managed-by": "holdfast",
@@ -53,6 +66,23 @@ class CheckJob:
 
     ended_at: datetime | None
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """What is known of the end of a Job from its pod."""
+
+    said: CheckSummary
+    status: int | None
+    """The exit code; None if no container of it ended by itself, or the pod is gone."""
+
+    noticed_at: float
+    """By the monotonic clock."""
+
+    @property
+    def is_no_verdict(self) -> bool:
+        """Whether nothing follows from it about the node: it was killed, or could not be run."""
+        return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
 
 
 class PairIds(NamedTuple):
@@ -181,13 +211,23 @@ class DeepChecks:
     """Starts checks and reads how they ended; methods that call raise ``BackendError``."""
 
     def __init__(
-        self, api: Api, namespace: str, settings: CheckSettings, changed: Callable[[], None]
+        self,
+        api: Api,
+        namespace: str,
+        settings: CheckSettings,
+        changed: Callable[[], None],
+        events: EventSink,
+        *,
+        again: timedelta = AGAIN,
     ) -> None:
         self._api = api
+        self._again_s = again.total_seconds()
         self._settings = settings
+        self._events = events
         self._namespace = namespace
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        self._said: dict[str, CheckSummary] = {}
+        self._ends: dict[str, _End] = {}
+        """By the uid of the Job."""
         selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
         self._reflector = Reflector(
             api,
@@ -203,9 +243,12 @@ class DeepChecks:
         return self._reflector
 
     def begin(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...] = ()) -> None:
-        """Start a check, unless it was started already."""
-        if self._find(job_name(node, check_id)) is None:
+        """Start a check, unless it was started already; again, if that ended without a verdict."""
+        job = self._find(job_name(node, check_id))
+        if job is None:
             self._create(job_object(node, check_id, self._settings, kinds))
+        elif self._is_in_vain(job) and self._is_long_ago(self._end_of(job)):
+            self._delete(job)  # the next round makes it anew
 
     def begin_pair(self, ids: PairIds, address: str) -> None:
         """Start a test between two nodes, unless it was started already.
@@ -226,9 +269,10 @@ class DeepChecks:
         job = self._find(ids.measures) if ids is not None else None
         if ids is None or job is None or job.passed is None or job.ended_at is None:
             return None
-        said = self._said_by(job)
+        end = self._end_of(job)
+        said = end.said
         passed: bool | None = job.passed
-        if said.outcome not in (None, Outcome.PASSED, Outcome.FAILED) or not said.summary:
+        if end.status not in (0, 1) or said.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED):
             passed = None
         return PairOutcome(
             partner=ids.partner,
@@ -251,11 +295,13 @@ class DeepChecks:
         return created
 
     def result(self, node: str, check_id: str) -> CheckResult | None:
-        """How a check ended; None while it runs."""
+        """How a check ended; None while it runs, and while one without a verdict is made again."""
         job = self._find(job_name(node, check_id))
         if job is None or job.passed is None or job.ended_at is None:
             return None
-        said = self._said_by(job)
+        if self._is_in_vain(job):
+            return None
+        said = self._end_of(job).said
         return CheckResult(
             passed=job.passed,
             ended_at=job.ended_at,
@@ -266,25 +312,45 @@ class DeepChecks:
 
     def end_others(self, waited_for: Collection[str]) -> None:
         """End the Jobs that still run though nobody waits for them: their names are others."""
-        for job in self._reflector.objects().values():
+        jobs = self._reflector.objects().values()
+        present = {job.uid for job in jobs}
+        self._ends = {uid: end for uid, end in self._ends.items() if uid in present}
+        for job in jobs:
             if job.passed is None and job.name not in waited_for:
-                try:
-                    path = f"{self._folder}/{job.name}"
-                    self._api.delete(path, uid=job.uid, propagation="Background")
-                except NotFound:
-                    continue
+                self._delete(job)
+
+    def _delete(self, job: CheckJob) -> None:
+        with suppress(NotFound):
+            path = f"{self._folder}/{job.name}"
+            self._api.delete(path, uid=job.uid, propagation="Background")
 
     def _find(self, job: str) -> CheckJob | None:
         return self._reflector.objects().get(f"{self._namespace}/{job}")
 
-    def _said_by(self, job: CheckJob) -> CheckSummary:
-        """What the check said of itself, which only its pod knows."""
-        if job.uid not in self._said:
+    def _is_in_vain(self, job: CheckJob) -> bool:
+        """Whether a check of one node has ended and says nothing of it, which is told once."""
+        if job.passed is not False or job.ended_at is None:
+            return False
+        is_news = job.uid not in self._ends
+        end = self._end_of(job)
+        if is_news and end.is_no_verdict:
+            how = "its pod was lost" if end.status is None else f"it ended with {end.status}"
+            why = f"{how}: {end.said.summary or job.message}; it is made again in a minute"
+            self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
+        return end.is_no_verdict
+
+    def _is_long_ago(self, end: _End) -> bool:
+        return time.monotonic() >= end.noticed_at + self._again_s
+
+    def _end_of(self, job: CheckJob) -> _End:
+        """What only its pod knows."""
+        if job.uid not in self._ends:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
-            said = [_last_words(pod) for pod in pods]
-            self._said[job.uid] = next(filter(None, said), CheckSummary())
-        return self._said[job.uid]
+            ends = [_last_words(pod) for pod in pods]
+            lost = _End(said=CheckSummary(), status=None, noticed_at=time.monotonic())
+            self._ends[job.uid] = next(filter(None, ends), lost)
+        return self._ends[job.uid]
 
 
 def _token_of(job: Json) -> str:
@@ -292,12 +358,13 @@ def _token_of(job: Json) -> str:
     return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
 
 
-def _last_words(pod: Json) -> CheckSummary | None:
+def _last_words(pod: Json) -> _End | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended is not None:
             said = read_summary(str(ended.get("message", "")))
-            if said.summary:
-                return said
-            return replace(said, summary=f"it ended with exit code {ended.get('exitCode')}")
+            status = int(ended.get("exitCode", 0))
+            if not said.summary:
+                said = replace(said, summary=f"it ended with exit code {status}")
+            return _End(said=said, status=status, noticed_at=time.monotonic())
     return None

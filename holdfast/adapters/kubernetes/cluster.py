@@ -82,7 +82,7 @@ class KubernetesCluster:
         changed = around.changed
         self._nodes = NodeCopies(api, self._conventions, settings.selector, changed)
         self._memory = ClusterMemory(api, settings.namespace, changed)
-        self._checks = DeepChecks(api, settings.namespace, settings.check, changed)
+        self._checks = DeepChecks(api, settings.namespace, settings.check, changed, around.events)
         self._heartbeats = Heartbeats(api, settings.namespace)
         self._idle = IdleNodes(api)
         self._upkeep = Upkeep(
