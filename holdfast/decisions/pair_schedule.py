@@ -279,7 +279,7 @@ class _Tests:
 
     def _over(self) -> Iterator[str]:
         """The nodes of which enough is known, or no more will be."""
-        is_settled = bool(self._spoken) and self._found.is_settled
+        is_settled = self._found.is_settled
         is_alone = len(self._present) == 1 and not self._may_get_company()
         for name, node in self._present.items():
             made = [test for _, test in self._made.get(name, ())]

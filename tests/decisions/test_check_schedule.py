@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.decisions.check_schedule import check_due_at
 from holdfast.decisions.lifecycle import after
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
@@ -51,6 +52,13 @@ def taken(*nodes, policy=POLICY, **cluster) -> list[str]:
 def test_an_idle_node_is_checked_again_exactly_when_its_last_check_is_old_enough() -> None:
     assert taken(an_idle_node(ago=DAY)) == ["node-1"]
     assert taken(an_idle_node(ago=DAY - TICK)) == []
+
+
+def test_only_nodes_that_work_are_due() -> None:
+    checking = replace(an_idle_node().record, phase=Phase.CHECKING)
+
+    assert check_due_at("", an_idle_node().record, POLICY) == NOW
+    assert check_due_at("", checking, POLICY) is None
 
 
 def test_a_node_that_was_never_checked_is_due_from_its_release_on() -> None:

@@ -14,7 +14,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import BeginCheck, Drain, Pair, Plan, Quarantine, Rejoin, Release
-from holdfast.model.health import Remedy
+from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheck, DeepCheckStatus, Reason
 from holdfast.model.nodes import (
     Breaker,
@@ -34,7 +34,9 @@ POLICY = RemediationPolicy(
     deep_check_pairs=True, pair_timeout=5 * MINUTE, heartbeat_timeout=60 * MINUTE
 )
 SINCE = NOW - 30 * MINUTE
-OWN = CheckResult(passed=True, ended_at=SINCE, measured={"cpu_ops_per_s": 7.0})
+OWN = CheckResult(
+    passed=True, ended_at=SINCE, measured={"cpu_ops_per_s": 7.0}, bounds={"cpu_ops_per_s": 5.0}
+)
 
 
 def under_test(name: str, *, view: dict | None = None, lent: bool = False, **pairing) -> NodeView:
@@ -248,7 +250,7 @@ def test_nodes_that_nothing_speaks_against_are_given_to_jobs_with_what_was_measu
     for action in actions:
         assert (action.checked, action.check.passed, action.check.detail) == (True, True, "")
         assert action.check.measured == {"cpu_ops_per_s": 7.0, "pair_tcp_us": 5.0}
-        assert action.check.bounds == {"pair_tcp_us": 10.0}
+        assert action.check.bounds == {"cpu_ops_per_s": 5.0, "pair_tcp_us": 10.0}
         assert len(action.check.partners) == 3
 
 
@@ -266,6 +268,7 @@ def test_a_node_that_fails_with_all_others_is_replaced_and_they_are_not() -> Non
     accused = actions.pop("n2")
 
     assert (accused.fault.reason, accused.remedy) == (Reason.PAIR_FAILED, Remedy.REPLACE)
+    assert accused.fault.remedy is Remedy.REPLACE
     assert all(isinstance(action, Release) for action in actions.values())
     assert all(action.check.detail == "" for action in actions.values())
     record = after(nodes["n2"], accused, NOW)
@@ -316,6 +319,66 @@ def test_tests_of_another_day_hold_up_nobody() -> None:
     }
 
 
+def nodes_with(names, outcomes) -> list[NodeView]:
+    """Nodes of which each has the tests with those after it that ``outcomes`` gives."""
+    return [
+        under_test(
+            one,
+            tests=tuple(
+                test for first, other in combinations(names, 2) if first == one
+                for test in outcomes(first, other)
+            ),
+        )
+        for one in names
+    ]  # fmt: skip
+
+
+def details(plan: Plan) -> dict[str, str]:
+    """What the checks of those that are given to jobs say."""
+    return {one.node: one.check.detail for one in plan.actions if isinstance(one, Release)}
+
+
+def test_nobody_is_accused_if_most_nodes_fail_whatever_is_believed_of_some() -> None:
+    bad = {"n1", "n2", "n3"}
+    names = ("n1", "n2", "n3", "n4", "n5")
+    nodes = nodes_with(names, lambda *pair: [outcome(pair[1], bad.isdisjoint(pair))] * 3)
+
+    told = details(planned(*nodes))
+
+    assert told.keys() == set(names)
+    assert all("as most nodes did: look at what all share" in told[node] for node in names)
+
+
+def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:
+    def outcomes(*pair: str) -> list[PairOutcome]:
+        if pair == ("n1", "n2"):
+            silent = outcome("n2", passed=None, detail="no tool")
+            return [*[outcome("n2", passed=False, detail="it is slow")] * 3, silent]
+        return [outcome(pair[1], passed=True)] * 4
+
+    told = details(planned(*nodes_with([f"n{number}" for number in range(1, 7)], outcomes)))
+
+    assert told.pop("n1") == "the link to n2 is bad: it is slow"
+    assert told.pop("n2") == "the link to n1 is bad: it is slow"
+    assert set(told.values()) == {""}
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_failed_twice_with_the_same_node_is_told_also_of_good_ones(failures: int) -> None:
+    def outcomes(*pair: str) -> list[PairOutcome]:
+        if pair == ("n1", "n2"):
+            passed = [outcome("n2", passed=True)] * 9
+            return [outcome("n2", passed=False, detail="it is slow")] * failures + passed
+        silent = outcome(pair[1], passed=None, detail="no tool")
+        return [*[outcome(pair[1], passed=True)] * 3, *[silent] * (pair[1] == "n3")]
+
+    told = details(planned(*nodes_with([f"n{number}" for number in range(1, 9)], outcomes)))
+
+    said = ", and which end or link is to blame is not known: it is slow"
+    assert told["n1"] == (f"it failed 2 of 29 tests (n2){said}" if failures == 2 else "")
+    assert told["n3"] == ""
+
+
 def test_a_node_is_judged_after_twelve_tests_or_at_the_deadline_of_its_check() -> None:
     failing = tuple(outcome("n2", passed=number % 2 == 0) for number in range(ROUNDS))
     pair = [under_test("n1", tests=failing[1:]), under_test("n2")]
@@ -335,7 +398,9 @@ def test_two_tests_that_say_nothing_are_enough() -> None:
     silent = outcome("n2", passed=None, detail="no tool")
     once, twice = ([under_test("n1", tests=(silent,) * n), under_test("n2")] for n in (1, 2))
 
-    assert begun(planned(*once)) == {("n1", "n2")}
+    spoke = [under_test("n1", tests=(silent, outcome("n2", passed=True))), under_test("n2")]
+
+    assert begun(planned(*once)) == begun(planned(*spoke)) == {("n1", "n2")}
     actions = planned(*twice).actions
     assert [action.check.detail for action in actions] == [
         "no test with another node said anything: no tool"
@@ -359,6 +424,21 @@ def test_a_node_alone_takes_an_idle_one_of_its_kind_and_no_other() -> None:
 
     assert taken(planned(alone, *others)) == ["z"]
     assert taken(planned(alone, *others[:-1])) == []
+
+
+def test_one_that_is_due_for_a_check_of_its_own_is_not_taken_as_well() -> None:
+    policy = replace(POLICY, deep_check_every=timedelta(days=1))
+    due = idle("z", record={"phase_since": NOW - timedelta(days=2)})
+
+    actions = planned(under_test("n1"), due, policy=policy).actions
+
+    assert [action.node for action in actions] == ["z"]
+
+
+def test_a_job_that_is_placed_on_one_that_is_taken_runs_on() -> None:
+    (taking,) = planned(under_test("n1"), idle("z")).actions
+
+    assert taking.fault.urgency is Urgency.DEFERRED
 
 
 def test_one_that_has_passed_a_check_is_taken_first() -> None:
@@ -454,8 +534,12 @@ def test_a_node_alone_passes_with_a_note_after_two_minutes_of_looking_for_anothe
 
 def test_a_node_alone_waits_for_those_that_are_still_checked_alone() -> None:
     coming = a_node(Phase.CHECKING, name="n2")
+    alone = under_test("n1", since=NOW - SEEKS)
 
-    assert planned(under_test("n1", since=NOW - SEEKS), coming).actions == ()
+    plan = planned(alone, coming, policy=replace(POLICY, deep_check_timeout=40 * MINUTE))
+
+    assert plan.actions == ()
+    assert plan.wake_at == alone.record.phase_since + 40 * MINUTE
 
 
 # the other end

@@ -215,6 +215,52 @@ def test_a_link_that_always_fails_is_found_also_where_each_pair_is_tested_often(
     assert found.bad_nodes == ()
 
 
+def around(failed: set[tuple[str, str]], count: int, times: int) -> list[PairTest]:
+    """One failure of some pairs, and so many tests of all others that passed."""
+    return [
+        PairTest(nodes=pair, passed=pair not in failed)
+        for pair in combinations(NODES[:count], 2)
+        for _ in range(1 if pair in failed else times)
+    ]
+
+
+def test_a_doubt_about_a_link_is_worth_more_tests() -> None:
+    link = (NODES[0], NODES[1])
+
+    found = localize(NODES[:8], around({link}, 8, 4))
+
+    assert max(found.nodes.values()) < CLEARED
+    assert NODE_IS_BAD < found.links[link] < ACCUSED
+    assert not found.is_settled
+
+
+def test_of_two_links_in_doubt_at_one_node_only_one_is_tested_in_a_round() -> None:
+    links = {(NODES[0], NODES[1]), (NODES[0], NODES[2])}
+    tests = around(links, 10, 6)
+    found = localize(NODES[:10], tests)
+
+    pairs = next_pairs(NODES[:10], tests)
+
+    assert all(found.links[link] > max(found.nodes[end] for end in link) for link in links)
+    assert len(links.intersection(pairs)) == 1
+    assert sorted(node for pair in pairs for node in pair) == NODES[:10]
+
+
+def test_a_belief_accuses_nobody_while_most_fail() -> None:
+    bad = set(NODES[:3])
+    tests = [
+        PairTest(nodes=pair, passed=bad.isdisjoint(pair))
+        for pair in combinations(NODES[:5], 2)
+        for _ in range(3)
+    ]
+
+    found = localize(NODES[:5], tests)
+
+    assert max(found.nodes.values()) >= ACCUSED
+    assert found.has_common_cause
+    assert found.bad_nodes == ()
+
+
 def test_failures_of_one_pair_alone_accuse_nobody_however_many_there_are() -> None:
     nodes = NODES[:4]
     tests = [PairTest(nodes=(nodes[0], nodes[1]), passed=False)] * 1000
