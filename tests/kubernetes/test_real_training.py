@@ -74,7 +74,7 @@ def test_a_real_training_goes_on_from_its_checkpoint_on_other_nodes_as_if_nothin
     fleet.until_schedulable("a", "b", "c")
     job = Training(fleet.cluster, fleet.api)
     job.container = {
-        "command": trainer(checkpoints, "--step-time", "0.2"),
+        "command": trainer(checkpoints, "--step-time", "0.1"),
         "ports": [{"name": "pytorchjob-port", "containerPort": free_port()}],
     }
 
