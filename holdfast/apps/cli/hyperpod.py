@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ from holdfast.apps.fleet import NotFound, no_such
 from holdfast.apps.hyperpod.config_file import read_config
 from holdfast.apps.hyperpod.connection import connect as switch
 from holdfast.apps.hyperpod.connection import connect_local, is_local, kubeconfigs
-from holdfast.apps.hyperpod.jobs import connect
 from holdfast.apps.hyperpod.local import NAME, LocalCluster
 from holdfast.apps.hyperpod.port import HyperPodCluster
 from holdfast.apps.hyperpod.wish import JobWish
@@ -52,7 +52,8 @@ def _cluster(
     if chosen == Place.LOCAL and not is_kubernetes:
         cluster = LocalCluster(home)
     else:
-        cluster = connect(Where(kubeconfig=kubeconfig, context=context), namespace)
+        jobs = import_module("holdfast.apps.hyperpod.jobs")  # the only one that needs Kubernetes
+        cluster = jobs.connect(Where(kubeconfig=kubeconfig, context=context), namespace)
     with contextlib.closing(cluster):
         yield cluster
 

@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.pod_exec import run_in_pod
 from holdfast.apps import fleet
 from holdfast.apps.cli.where import Where
 from holdfast.apps.hyperpod.manifest import CONTAINER, manifest_of
-from holdfast.apps.hyperpod.port import Json, Output
+from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
 from holdfast.apps.hyperpod.wish import JobWish
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import HealthStatus, Labels, PodPhase
@@ -24,7 +24,6 @@ _NAME_LABEL: Final = "training.kubeflow.org/job-name"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 _CLUSTER_LABEL: Final = "cluster-name"
 _ACCELERATORS: Final = ("nvidia.com/gpu", "aws.amazon.com/neurondevice")
-EXEC_TIME: Final = timedelta(minutes=5)
 _EXEC_LIMIT: Final = 1 << 20
 _LOG_STALL: Final = timedelta(seconds=30)
 

@@ -18,8 +18,7 @@ from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
 from holdfast.apps.fleet import NotFound
-from holdfast.apps.hyperpod.jobs import EXEC_TIME
-from holdfast.apps.hyperpod.port import Json, Output
+from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
 from holdfast.apps.hyperpod.wish import ON_FAILURE, JobWish
 from holdfast.apps.job_fleet import JobStatus
 from holdfast.apps.job_status import LocalJobs

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from datetime import timedelta
+from typing import Any, Final, Protocol
 
 from holdfast.apps.hyperpod.wish import JobWish
 
 Json = dict[str, Any]
+
+EXEC_TIME: Final = timedelta(minutes=5)
+"""For so long a command may run in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
