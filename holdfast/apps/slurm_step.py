@@ -46,6 +46,9 @@ _AWAY: Final = timedelta(minutes=2)
 _CANCELLED: Final = timedelta(seconds=10)
 """For srun to end after its step was canceled: up to 7.5 s was seen on Slurm 22.05."""
 
+_SETTLED: Final = timedelta(seconds=10)
+"""For Slurm to learn of the slurmd of a node that is back; somebody may resume one before that."""
+
 _REQUEUED: Final = timedelta(minutes=2)
 """For Slurm to end a job that is requeued."""
 
@@ -88,6 +91,8 @@ class SupervisedStep:
         self._step: Step | None = None
         self._before: dict[str, str] = {}
         self._faults: dict[str, str] = {}
+        self._returned: set[str] = set()
+        self._launched_at = 0.0
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
         self._is_ending = self._dropped = False
@@ -117,6 +122,7 @@ class SupervisedStep:
         environment.setdefault("SLURM_KILL_BAD_EXIT", "1")  # else the other ranks hang
         overlap = bool(move.nodes) and self._end_remains()
         self._known, self._before = None, {}
+        self._returned, self._launched_at = {*self._faults} & {*move.nodes}, time.monotonic()
         with suppress(BackendError):  # it is tried again while the step runs
             self._learn()
         self._guard_checkpoints()
@@ -139,7 +145,10 @@ class SupervisedStep:
         """See to the wish, and remember the job and its nodes as they are when the step begins."""
         known = self._slurm.set_wish("1")
         nodes = self._slurm.nodes(*known.nodes)
-        self._known, self._before = known, {name: one.slurmd for name, one in nodes.items()}
+        self._known = known
+        self._before = {
+            name: one.slurmd for name, one in nodes.items() if name not in self._returned
+        }
 
     def _attend(self, srun: Srun) -> int:
         pause, canceled = _FIRST_LOOK, 0.0
@@ -168,6 +177,8 @@ class SupervisedStep:
                 self._tell("process_task_init", task=True)
         elif self._mode is not Mode.REQUEUE and not self._faults:
             nodes = self._slurm.nodes(*self._step.nodes)
+            if time.monotonic() > self._launched_at + _SETTLED.total_seconds():
+                self._before = {name: one.slurmd for name, one in nodes.items()} | self._before
             self._faults = faults_under(self._step.nodes, nodes, self._before)
             if self._faults:
                 _say(f"step {self._step.id} is stopped: {told(self._faults)}")
