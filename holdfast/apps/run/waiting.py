@@ -4,7 +4,7 @@ import contextlib
 import os
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -55,7 +55,7 @@ class Waiting:
             pause = min(pause, UNWATCHED_PAUSE)
         else:
             descriptors.append(watch)
-        ready, _, _ = select.select(descriptors, [], [], pause.total_seconds())
+        ready = _readable(descriptors, pause)
         now = self._clock.now()
         for descriptor in ready:
             if descriptor in sources:
@@ -90,3 +90,11 @@ class Waiting:
 
     def _note_signal(self, number: int, _: FrameType | None) -> None:
         self.stop_signals.append(number)
+
+
+def _readable(descriptors: Sequence[int], pause: timedelta) -> list[int]:
+    """Those that have news, as soon as one has; they may be more than ``select`` can take."""
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poller.poll(pause / timedelta(milliseconds=1))]
