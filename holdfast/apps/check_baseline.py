@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from holdfast.model.errors import ConfigError
 ENOUGH: Final = 20
 """Values below which a low percentile is hardly more than the lowest value."""
 
+_EXPECTED: Final = "expected the output of holdfast check node, pair, pairs or show --output json"
 _MEASURES: Final = tuple(field.name for field in fields(Thresholds))
 
 
@@ -35,8 +36,8 @@ def spreads(files: Iterable[Path], percentile: float) -> list[Spread]:
     """Gather what nodes measured in checks that they passed.
 
     Args:
-        files: each holds one or more documents that ``holdfast check node`` or ``pair`` printed
-            with ``--output json``.
+        files: each holds one or more documents that ``holdfast check node``, ``pair``, ``pairs``
+            or ``show`` printed with ``--output json``.
         percentile: in per cent.
 
     Raises:
@@ -78,15 +79,33 @@ def _values(path: Path) -> Iterator[tuple[str, str, float]]:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     for document in _documents(text):
-        parts = document.get("parts") if isinstance(document, dict) else None
+        for kind, measured in _passed(document):
+            yield from _measured(kind, measured)
+
+
+def _passed(document: Any) -> Iterator[tuple[str, object]]:
+    """The instance type and what was measured, of each check or part of one that was passed."""
+    if isinstance(document, list) and document and all(isinstance(one, dict) for one in document):
+        for one in document:  # of check show; a check that goes on has no result
+            result = one.get("result") or {}
+            if not isinstance(result, dict) or "result" not in one:
+                raise ValueError(_EXPECTED)
+            if result.get("passed") is True:
+                yield str(one.get("instance_type") or EVERY_TYPE), result.get("measured") or {}
+        return
+    checks = document.get("checks", [document]) if isinstance(document, dict) else None
+    if not isinstance(checks, list):
+        raise ValueError(_EXPECTED)
+    for check in checks:
+        parts = check.get("parts") if isinstance(check, dict) else None
         if not isinstance(parts, list):
-            raise ValueError("expected the output of holdfast check node or pair --output json")
+            raise ValueError(_EXPECTED)
         for part in parts:
             if isinstance(part, dict) and part.get("outcome") == Outcome.PASSED:
-                yield from _measured(document, part.get("measured") or {})
+                yield str(check.get("instance_type") or EVERY_TYPE), part.get("measured") or {}
 
 
-def _measured(document: Mapping[str, Any], measured: object) -> Iterator[tuple[str, str, float]]:
+def _measured(kind: str, measured: object) -> Iterator[tuple[str, str, float]]:
     if not isinstance(measured, dict):
         raise ValueError(f"measured: expected an object, got {measured!r}")
     for name, value in measured.items():
@@ -98,7 +117,7 @@ def _measured(document: Mapping[str, Any], measured: object) -> Iterator[tuple[s
             or not math.isfinite(value)
         ):
             raise ValueError(f"measured: {name}: expected a number, got {value!r}")
-        yield str(document.get("instance_type") or EVERY_TYPE), name, float(value)
+        yield kind, name, float(value)
 
 
 def _documents(text: str) -> Iterator[Any]:

@@ -131,6 +131,7 @@ def node_status(
         checks=record.checks,
         incidents=incidents,
         group=view.group,
+        instance_type=view.instance_type,
         pairing=record.pairing,
     )
 

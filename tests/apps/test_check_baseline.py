@@ -42,7 +42,7 @@ def test_the_floor_is_the_percentile_of_each_type(baseline) -> None:
         "p5.48xlarge": {"cpu_ops_per_s": 5.0},
         "default": {"cpu_ops_per_s": 7.0},
     }
-    assert "default: cpu_ops_per_s has 1 values" in err
+    assert "default: cpu_ops_per_s has 1 value;" in err
     assert "p5" not in err
 
 
@@ -56,6 +56,30 @@ def test_a_file_may_hold_many_documents(baseline) -> None:
     _, out, _ = baseline(f"{document(5)}\n\n{document(6)}\n", options=("-o", "json"))
 
     assert json.loads(out)[0]["count"] == 2
+
+
+def test_what_tests_of_pairs_and_the_controller_measured_is_taken_as_well(baseline) -> None:
+    parts = [{"outcome": "passed", "measured": {"pair_nccl_gb_per_s": 437.0}}]
+    pairs = {
+        "rounds": 7,
+        "checks": [
+            {"instance_type": "p5.48xlarge", "parts": parts},
+            {"instance_type": "p5.48xlarge", "parts": [{**parts[0], "outcome": "unknown"}]},
+        ],
+    }
+    result = {"passed": True, "measured": {"pair_nccl_gb_per_s": 400.0}}
+    show = [
+        {"node": "a", "instance_type": "p5.48xlarge", "result": result},
+        {"node": "b", "instance_type": "p5.48xlarge", "result": {**result, "passed": False}},
+        {"node": "c", "instance_type": "p5.48xlarge", "result": None},
+    ]
+
+    code, out, _ = baseline(json.dumps(pairs), json.dumps(show), options=("-o", "json"))
+
+    (found,) = json.loads(out)
+    assert code == 0
+    assert (found["instance_type"], found["measure"]) == ("p5.48xlarge", "pair_nccl_gb_per_s")
+    assert (found["count"], found["least"], found["greatest"]) == (2, 400.0, 437.0)
 
 
 def test_what_was_printed_can_be_read_and_what_comes_out_be_given_back(

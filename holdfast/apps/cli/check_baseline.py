@@ -48,13 +48,15 @@ _COLUMNS: Final = (
 def baseline(files: tuple[Path, ...], percentile: float, output: str) -> None:
     """Set thresholds from what nodes measured in checks that they passed.
 
-    FILE holds what  holdfast check node  or  pair  printed with --output json, once or many times.
+    FILE holds what  holdfast check node,  pair,  pairs  or  show  printed with --output json, once
+    or many times.
     """
     found = spreads(files, percentile)
     for one in found:
         if one.count < ENOUGH:
             click.echo(
-                f"holdfast: {one.instance_type}: {one.measure} has {one.count} values; "
+                f"holdfast: {one.instance_type}: {one.measure} has "
+                f"{one.count} value{'s' * (one.count > 1)}; "
                 f"a threshold wants {ENOUGH} or more",
                 err=True,
             )

@@ -47,6 +47,9 @@ class _Check:
     node: str
     result: CheckResult | None
     since: datetime
+    instance_type: str = ""
+    """Empty if that is not known."""
+
     tests: _Tests | None = None
     """None if it is over, or has not come to tests with others."""
 
@@ -87,10 +90,17 @@ def show(*, node: tuple[str, ...], output: str, **values: Any) -> None:
 
 def _checks(status: NodeStatus, fleet: Sequence[NodeStatus]) -> Iterator[_Check]:
     for one in status.checks:
-        yield _Check(node=status.name, result=one, since=one.ended_at)
+        yield _Check(
+            node=status.name, result=one, since=one.ended_at, instance_type=status.instance_type
+        )
     if status.phase is Phase.CHECKING:
-        tests = _tests(status.name, status.pairing, fleet) if status.pairing else None
-        yield _Check(node=status.name, result=None, since=status.phase_since, tests=tests)
+        yield _Check(
+            node=status.name,
+            result=None,
+            since=status.phase_since,
+            instance_type=status.instance_type,
+            tests=_tests(status.name, status.pairing, fleet) if status.pairing else None,
+        )
 
 
 def _last(status: NodeStatus, fleet: Sequence[NodeStatus]) -> list[_Check]:
