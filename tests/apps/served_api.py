@@ -157,7 +157,14 @@ class Wire:
         return self.send(body, dict(request.headers.items()))
 
     def send(self, body: bytes, headers: dict[str, str]) -> Reply:
-        self._connection.request("POST", "/", body, headers)
-        response = self._connection.getresponse()
+        try:
+            response = self._sent(body, headers)
+        except ConnectionError:  # the server has closed it as it was idle; every client knows that
+            self._connection.close()
+            response = self._sent(body, headers)
         named = {name.lower(): value for name, value in response.getheaders()}
         return Reply(response.status, named, response.read())
+
+    def _sent(self, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
+        self._connection.request("POST", "/", body, headers)
+        return self._connection.getresponse()
