@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.check_schedule import check_due_at
+from holdfast.decisions.check_schedule import check_due_at, is_check_due
 from holdfast.decisions.lifecycle import after
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
@@ -59,6 +59,8 @@ def test_only_nodes_that_work_are_due() -> None:
 
     assert check_due_at("", an_idle_node().record, POLICY) == NOW
     assert check_due_at("", checking, POLICY) is None
+    assert is_check_due("", an_idle_node().record, POLICY, NOW)
+    assert not is_check_due("", an_idle_node().record, POLICY, NOW - TICK)
 
 
 def test_a_node_that_was_never_checked_is_due_from_its_release_on() -> None:
