@@ -67,7 +67,9 @@ class Channel:
 
     def await_message(self, is_over: Callable[[], bool]) -> None:
         """Wait until something comes, or give up as soon as it ``is_over``."""
-        while not self._unread and not select.select([self._socket], (), (), _LOOK_S)[0]:
+        poll = select.poll()  # select.select takes no descriptor above 1,023
+        poll.register(self._socket, select.POLLIN)
+        while not self._unread and not poll.poll(_LOOK_S * 1000):
             if is_over():
                 raise self.give_up("it was broken off")
             self._bound()
