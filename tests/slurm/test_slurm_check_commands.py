@@ -262,6 +262,7 @@ def test_a_test_that_runs_is_not_taken_for_one_that_never_began(answers, tmp_pat
         ("srun: error: Unable to create step for job 7: Requested nodes are busy", "", 1, None),
         ("srun: error: n1: task 0: Exited with exit code 1", "", 1, False),
         ("killed", "", 137, None),
+        ("a bug of ours", "", 70, None),
         ("no such command", "", 127, None),
     ],
 )

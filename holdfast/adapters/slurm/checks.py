@@ -39,9 +39,9 @@ FOLDER: Final = "checks"
 
 _RUNNER: Final = Path(__file__).with_name("run_check.sh")
 _END: Final = re.compile(r"(\S+) ended with exit status (\d+)\n\Z")
-_SAYS_NOTHING: Final = frozenset((2, 126, 127))
-"""Exit statuses of a program that was called wrongly, and of the shell for one that cannot be run;
-from 128 on, a signal ended it. None of them is the node's fault."""
+_SAYS_NOTHING: Final = frozenset((2, 70, 126, 127))
+"""Exit statuses of a program that was called wrongly, or that has a bug, and of the shell for one
+that cannot be run; from 128 on, a signal ended it. None of them is the node's fault."""
 
 _SIGNAL: Final = 128
 
