@@ -490,15 +490,6 @@ def test_a_kind_that_cannot_be_read_any_more_keeps_no_other_from_being_looked_af
     assert told.what == "reading pytorchjobs"
     assert "nothing was heard of pytorchjobs for 3m" in told.error
 
-    backend.server.refused = frozenset(kind.plural for kind in KINDS)
-
-    def is_told() -> bool:
-        try:
-            return backend.jobs.jobs() is None
-        except BackendError as error:
-            return "nothing was heard of" in str(error)
-
-    until(is_told)
     backend.server.refused = frozenset()
     until(lambda: len(backend.errorless) == 2)
 
