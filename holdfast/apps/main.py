@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
@@ -18,6 +19,9 @@ LIGHT: Final = {
 }
 """Processes that run on every node: they start without click and rich."""
 
+_SERVICES: Final = ("api", "controller")
+"""Processes that somebody starts again when they end."""
+
 _COMMANDS: Final = "holdfast.apps.cli.main"
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _EXTRAS: Final = {"yaml": "kubernetes"}
@@ -30,6 +34,8 @@ def main() -> None:
     _open_closed()
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal may not have every letter of a name
         sys.stdout.reconfigure(errors="backslashreplace")
+    if sys.argv[1:2] and sys.argv[1] in _SERVICES:
+        threading.excepthook = _end
     sys.exit(run(sys.argv[1:]))
 
 
@@ -49,6 +55,12 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return int(code)
+
+
+def _end(failed: threading.ExceptHookArgs) -> None:
+    """End a service whose thread has a bug: what that has watched would never change again."""
+    if isinstance(failed.exc_value, Exception):
+        os._exit(_answer(failed.exc_value))
 
 
 def _begins_with(argv: Sequence[str], words: list[str]) -> bool:
