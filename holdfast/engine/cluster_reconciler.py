@@ -74,8 +74,10 @@ class ClusterReconciler:
             self._tell("", error)
             return now + AFTER_ERROR
         for name in names:
-            if self._not_before.get(name, now) <= now:
-                self._not_before[name] = self._look(name)
+            if self._not_before.setdefault(name, now) <= now:
+                look_at = self._look(name)
+                if name in self._not_before:  # nobody has asked for anything meanwhile
+                    self._not_before[name] = look_at
             wake_at = min(wake_at, self._not_before.get(name, now))
         return wake_at
 

@@ -21,6 +21,7 @@ from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.requests import Verb
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
+AT_ONCE = Pace(busy=timedelta(0), quiet=timedelta(0))
 ROLE = "arn:aws:iam::123456789012:role/nodes"
 
 
@@ -53,8 +54,10 @@ class FakeNodes:
     sick: dict[str, NodeHealth] = field(default_factory=dict)
     renewed: list[str] = field(default_factory=list)
     asked: list[tuple[str, Verb]] = field(default_factory=list)
+    meanwhile: Callable[[], object] = lambda: None
 
     def health(self, cluster):
+        self.meanwhile()
         if not self.looked_after:
             return {}
         running = {
@@ -122,7 +125,7 @@ class Lab(Api):
         self.nonce += 1
         return super().call(operation, key, **request, Nonce=self.nonce)
 
-    def restart(self) -> None:
+    def restart(self, pace: Pace = AT_ONCE) -> None:
         """Whoever brings clusters about is killed, and begins anew."""
         ports = ClusterPorts(
             records=self.records,
@@ -132,7 +135,6 @@ class Lab(Api):
             clock=self.late,
             tell=self.told.append,
         )
-        pace = Pace(busy=timedelta(0), quiet=timedelta(0))
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
 
     def settle(self, *, rounds: int = 12) -> None:

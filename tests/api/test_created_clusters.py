@@ -6,6 +6,7 @@ import pytest
 from api_calls import BOB, PLACE
 from created_calls import ROLE, Lab, group
 
+from holdfast.engine.cluster_reconciler import Pace
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
@@ -319,3 +320,16 @@ def test_a_cluster_that_somebody_else_made_is_not_changed(lab) -> None:
         assert code == "ValidationException"
         assert "was not created here" in message
     assert lab.refused("DeleteCluster", ClusterName="nowhere")[0] == "ResourceNotFound"
+
+
+def test_what_is_asked_for_while_a_cluster_is_looked_at_is_not_left_for_later(lab) -> None:
+    lab.create()
+    lab.settle()
+    later = timedelta(hours=1)
+    lab.restart(Pace(busy=later, quiet=later))
+    lab.nodes.meanwhile = lambda: lab.reconciler.wake("lab")
+
+    assert lab.reconciler.step() <= lab.late.now()
+
+    lab.nodes.meanwhile = lambda: None
+    assert lab.reconciler.step() > lab.late.now() + later / 2
