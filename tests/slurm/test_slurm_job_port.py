@@ -222,7 +222,7 @@ def test_a_job_is_not_left_to_wait_in_a_reservation_that_is_too_small(port: Port
 @pytest.mark.parametrize("spares", [{"dev": 2}])
 @on_both_versions
 def test_a_job_that_waits_for_slurm_is_given_a_spare_for_a_node_that_fails(port: Port) -> None:
-    fails, stays_good = sorted(one.node for one in port.view().ranks)
+    fails = min(one.node for one in port.view().ranks)
     port.stop()
     port.until(lambda one: one.is_stop_seen and not one.ranks)
     assert "HOT_SPARE_dev" in port.slurm.run("scontrol", "show", "reservation")
@@ -236,7 +236,6 @@ def test_a_job_that_waits_for_slurm_is_given_a_spare_for_a_node_that_fails(port:
 
     port.until(started)
     assert fails not in {one.node for one in port.view().ranks}
-    assert stays_good in port.slurm.run("scontrol", "show", "reservation", f"HOLDFAST_{port.job}")
 
 
 @on_both_versions
