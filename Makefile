@@ -16,7 +16,7 @@ demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(VENV)/.dev ## all tests, with the reason of every skip; HOLDFAST_REQUIRE_ALL=1 allows none
-	@$(BIN)/pytest --numprocesses 2 --dist loadscope $(ARGS)
+	@$(BIN)/pytest --numprocesses 3 --dist loadscope $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .

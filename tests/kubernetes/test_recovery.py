@@ -37,8 +37,8 @@ def test_a_node_is_replaced_and_its_successor_takes_work(fleet: Fleet) -> None:
     assert incident.successor == "spare-1"
     assert incident.released_at is not None
     assert fleet.node("a") is None
-    assert fleet.health("spare-1") == HealthStatus.SCHEDULABLE
-    assert not fleet.is_marked("spare-1")
+    until(lambda: fleet.health("spare-1") == HealthStatus.SCHEDULABLE)
+    until(lambda: not fleet.is_marked("spare-1"))
     assert [order["action"] for order in fleet.orders] == ["replace"]
     assert [fleet.phase(name) for name in "bc"] == ["schedulable"] * 2
 

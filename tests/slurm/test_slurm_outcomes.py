@@ -6,11 +6,13 @@ from final_states import FAULTS, recorded
 from tools.slurm_outcomes import TITLES, rows
 
 OLD, NEW = "22.05", "24.11"
+ON_ONE = {"partition", "power-loss"}
+"""Played on 22.05 alone: 24.11 may call the neighbor of a dead node down, too, and leave it so."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_fault_was_played_on_both_versions(fault: str) -> None:
-    assert recorded()[fault].keys() == {OLD, NEW}
+def test_every_fault_was_played_on_the_versions_that_are_named_for_it(fault: str) -> None:
+    assert recorded()[fault].keys() == ({OLD} if fault in ON_ONE else {OLD, NEW})
 
 
 def test_the_page_has_a_line_for_every_outcome() -> None:
