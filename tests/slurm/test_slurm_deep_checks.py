@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from slurm_fleet_at_work import Fleet, on_both_versions, stays
+from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 
 from holdfast.adapters.slurm.check_commands import PREFIX
 from holdfast.apps.main import run
@@ -119,3 +119,19 @@ def test_a_check_that_cannot_be_run_is_told_and_is_not_the_nodes_fault(
     fleet.until(lambda: {"IDLE", "FAIL"} <= fleet.slurm.state("node1"))
     stays(lambda: fleet.phase("node1") == "checking" and not fleet.orders, 1.0)
     assert controller.log.count("it ended with 127") == 1
+
+
+@on_both_versions
+def test_a_job_that_waits_is_given_the_node_that_has_passed_its_check(fleet: Fleet) -> None:
+    fleet.control(nodes="deep_check_on_start = true", provider=checked(fleet), wait=False)
+    fleet.until(lambda: all((one := fleet.record(node)) and one.checks for node in fleet.machines))
+    job = fleet.run_job("-N3", "--exclusive", "--comment=auto-resume=1", script="srun sleep 600")
+    hungry = fleet.slurm.submit("-N1", "--exclusive", script="sleep 600")
+    fleet.machines["node2"].log(REPLACE_XID)
+    fleet.until(lambda: fleet.orders == [["replace", "node2"]])
+
+    fleet.machines["node2"].renew()
+
+    fleet.until(lambda: fleet.slurm.jobs()[job] == "RUNNING")
+    assert made(fleet, "node2") == 2
+    assert fleet.slurm.jobs()[hungry] == "PENDING"

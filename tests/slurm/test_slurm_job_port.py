@@ -1,10 +1,11 @@
 """The job backend on a real Slurm cluster, one call after the other."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from slurm_fleet_at_work import on_both_versions, stays
@@ -46,25 +47,26 @@ class Nodes:
 class Port:
     """A backend at work, and one job of two nodes that runs."""
 
-    def __init__(self, slurm: SlurmCluster, folder: Path, spares: Mapping[str, int]) -> None:
-        self.slurm, self.events = slurm, FakeEvents()
+    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+        self.slurm, self.events, self._folder = slurm, FakeEvents(), folder
         self.commands = JobCommands(slurm.conf, timedelta(seconds=15))
         self.nodes = Nodes(self.commands)
         self.store = SlurmStore(folder / FILE)
-        self.jobs = SlurmJobs(
-            SlurmSettings(report_dir=folder, conf=slurm.conf, spares=spares),
-            self.store,
-            JobSurroundings(
-                clock=SystemClock(),
-                events=self.events,
-                changed=lambda: None,
-                may_act=lambda: True,
-                nodes=self.nodes,
-                step_of=lambda _: None,
-            ),
-        )
+        self.jobs = self.backend()
         self.job = slurm.submit("-N2", "--comment=auto-resume=1 mode=fly", script="srun sleep 600")
         self.until(lambda one: len(one.ranks) == 2)
+
+    def backend(self, **settings: Any) -> SlurmJobs:
+        around = JobSurroundings(
+            clock=SystemClock(),
+            events=self.events,
+            changed=lambda: None,
+            may_act=lambda: True,
+            nodes=self.nodes,
+            step_of=lambda _: None,
+        )
+        config = SlurmSettings(report_dir=self._folder, conf=self.slurm.conf, **settings)
+        return SlurmJobs(config, self.store, around)
 
     def view(self) -> JobView:
         (one,) = self.jobs.jobs()
@@ -94,19 +96,9 @@ class Port:
 
 
 @pytest.fixture
-def spares() -> Mapping[str, int]:
-    return {}
-
-
-@pytest.fixture
-def port(
-    slurm: SlurmCluster,
-    spares: Mapping[str, int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Port]:
+def port(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Port]:
     monkeypatch.setenv("PATH", slurm.environment["PATH"])
-    port = Port(slurm, tmp_path, spares)
+    port = Port(slurm, tmp_path)
     yield port
     port.store.close()
 
@@ -200,42 +192,40 @@ def drain(port: Port, *nodes: str) -> None:
 
 
 @on_both_versions
-def test_a_job_is_not_left_to_wait_in_a_reservation_that_is_too_small(port: Port) -> None:
+def test_a_job_that_is_let_go_with_too_few_nodes_keeps_them_until_there_are_enough(
+    port: Port,
+) -> None:
     port.stop()
     port.until(lambda one: one.is_stop_seen and not one.ranks)
     port.put(JobPhase.WAITING)
     assert port.view().away == frozenset()
     drain(port, "node1", "node3", "node4")
+    hungry = port.slurm.submit("-N1", "--exclusive", script="sleep 600")
 
     assert (port.view().rooms, port.view().away) == ({"node1": 1, "node2": 1}, {"node1"})
     port.put(JobPhase.STARTING, attempt=2, placement=())
     port.jobs.launch(f"job/{port.job}")
-    assert "HOLDFAST" not in port.slurm.run("scontrol", "show", "reservation")
     port.slurm.until(lambda: port.found[2] < datetime.now(UTC))
-    assert port.found[0] == "PENDING"
+    assert port.found[0] == port.slurm.jobs()[hungry] == "PENDING"
 
+    port.slurm.run("scontrol", "update", f"jobid={hungry}", "starttime=now+600")
     port.slurm.run("scontrol", "update", "nodename=node4", "state=resume")
     port.until(lambda one: len(one.ranks) == 2)
     assert {one.node for one in port.view().ranks} == {"node2", "node4"}
 
 
-@pytest.mark.parametrize("spares", [{"dev": 2}])
 @on_both_versions
-def test_a_job_that_waits_for_slurm_is_given_a_spare_for_a_node_that_fails(port: Port) -> None:
-    fails = min(one.node for one in port.view().ranks)
+def test_a_job_that_is_let_go_starts_elsewhere_if_a_node_of_its_reservation_fails(
+    port: Port,
+) -> None:
     port.stop()
     port.until(lambda one: one.is_stop_seen and not one.ranks)
-    assert "HOT_SPARE_dev" in port.slurm.run("scontrol", "show", "reservation")
     port.put(JobPhase.STARTING, attempt=2, placement=())
     port.jobs.launch(f"job/{port.job}")
-    drain(port, fails)
+    drain(port, "node1", "node3")
 
-    def started(one: JobView) -> bool:
-        port.jobs.launch(f"job/{port.job}")
-        return len(one.ranks) == 2
-
-    port.until(started)
-    assert fails not in {one.node for one in port.view().ranks}
+    port.until(lambda one: len(one.ranks) == 2)
+    assert {one.node for one in port.view().ranks} == {"node2", "node4"}
 
 
 @on_both_versions
@@ -260,4 +250,31 @@ def test_a_node_that_comes_back_is_for_the_job_that_was_stopped(port: Port) -> N
     port.jobs.launch(f"job/{port.job}")
     port.until(lambda one: len(one.ranks) == 2)
     assert {one.node for one in port.view().ranks} == {"node1", "node2"}
+    assert port.slurm.jobs()[hungry] == "PENDING"
+
+
+@on_both_versions
+def test_a_node_that_comes_back_is_for_a_spare_pool_that_is_too_small(port: Port) -> None:
+    port.jobs = port.backend(spares={"dev": 3})
+    returns = min(one.node for one in port.view().ranks)
+    drain(port, returns)
+    port.nodes.out_of_service.add(returns)
+    port.view()
+    (kept,) = [one for one in port.commands.reservations().values() if one.name == "NEXT_SPARE_dev"]
+    assert kept.nodes == (returns,)
+    assert kept.ends_at is not None
+    assert kept.ends_at < datetime.now(UTC) + timedelta(minutes=31)  # should no controller be left
+
+    hungry = port.slurm.submit("-N2", "--exclusive", script="sleep 600")
+    port.slurm.run("scancel", port.job)
+    port.slurm.until(lambda: port.found[0] == "CANCELLED")
+    port.slurm.run("scontrol", "update", f"nodename={returns}", "state=resume")
+    port.nodes.out_of_service.clear()
+
+    def pool() -> tuple[str, ...]:
+        port.jobs.jobs()
+        return port.commands.reservations()["HOT_SPARE_dev"].nodes
+
+    port.slurm.until(lambda: len(pool()) == 3)
+    port.slurm.until(lambda: pool() and "NEXT_SPARE_dev" not in port.commands.reservations())
     assert port.slurm.jobs()[hungry] == "PENDING"

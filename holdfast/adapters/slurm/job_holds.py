@@ -40,7 +40,7 @@ class JobHolds:
         """Keep its good nodes, requeue it, and keep it from starting."""
         job = case.job
         if job.has_nodes and job.restarts <= case.run.restarts:
-            self._reserve(case, is_to_start=False)
+            self._reserve(case)
             self._slurm.stop_job(job.id)
         if not job.is_over:
             self._delay(case)
@@ -54,31 +54,23 @@ class JobHolds:
                 self._delay(case)
         elif job.state in WAITING or (job.state == COMPLETING and job.restarts > case.run.restarts):
             self._delay(case)
-            if self.is_due(f"keeping nodes for {PREFIX}{job.id}"):
-                self._reserve(case, is_to_start=False)
+            # Of one that is completing, Slurm tells fewer and fewer nodes for those that it wants.
+            if job.state in WAITING and self.is_due(f"keeping nodes for {PREFIX}{job.id}"):
+                self._reserve(case)
         elif job.has_nodes and self.is_due(f"stopping {PREFIX}{job.id}"):
             self.stop(case)
 
     def let_start(self, case: Case) -> None:
-        """Let a job start in two seconds, on nodes that are kept for it.
-
-        While it waits for Slurm all the same, others are kept for it if need be.
-        """
+        """Let a job start in two seconds, on nodes that are kept for it."""
         job = case.job
         is_parked = job.why == NOT_LAUNCHED
-        is_let_go = _is_let_go(job, self._clock.now()) and not is_parked
-        if job.state not in WAITING or (
-            is_let_go and not self.is_due(f"keeping nodes for {PREFIX}{job.id}")
-        ):
+        if job.state not in WAITING or (_is_let_go(job, self._clock.now()) and not is_parked):
             return
         if is_parked:
             self._slurm.release_job(job.id)
-        name = self._reserve(case, is_to_start=True)
-        changes = [] if is_let_go else [SOON]
-        if name and name != job.reservation:
-            changes.append(f"reservationname={name}")
-        if changes:
-            self._slurm.update_job(job.id, *changes)
+        name = self._reserve(case)
+        changes = [f"reservationname={name}"] if name else []
+        self._slurm.update_job(job.id, SOON, *changes)
 
     def attempt(self, what: str, act: Callable[[], object]) -> None:
         """Do something; what fails is told, and done again later."""
@@ -105,10 +97,10 @@ class JobHolds:
             changes.append(f"comment={changed(job.comment, {Key.ASK: None})}")
         self._slurm.update_job(job.id, *changes)
 
-    def _reserve(self, case: Case, *, is_to_start: bool) -> str:
+    def _reserve(self, case: Case) -> str:
         """The name of its reservation; without one, other jobs may take its nodes meanwhile."""
         try:
-            return self._reservations.make(case.job, case.names, is_to_start=is_to_start)
+            return self._reservations.make(case.job, case.names)
         except BackendError as error:
             what = f"reserving nodes for {PREFIX}{case.job.id}"
             self._events.emit(CallFailed(what=what, error=str(error)))

@@ -74,7 +74,8 @@ class JobUpkeep:
         self._end_failed(found)
         self._forget(found, wanted)
         self._end_reservations(found, cases)
-        self._holds.attempt("keeping spare nodes", self._reservations.keep_spares)
+        keep_spares = partial(self._reservations.keep_spares, self._clock.now())
+        self._holds.attempt("keeping spare nodes", keep_spares)
         self._tell(found, wanted)
         for name, case in cases.items():
             known = self._store.read().jobs.get(name)

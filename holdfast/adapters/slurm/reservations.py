@@ -1,6 +1,6 @@
 """Nodes that are kept: for a job that is resumed, and as a spare pool."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -18,9 +18,8 @@ NEXT: Final = "NEXT_SPARE_"
 into a pool, and of these whatever waits in its queue would be faster."""
 
 _OWNER: Final = "root"
-_FOREVER: Final = timedelta(days=365)
 _DURATION: Final = timedelta(minutes=30)
-"""Of a job's reservation; renewed at half time. If no controller is left, Slurm ends it."""
+"""Of all but the spare pool; renewed at half time. If no controller is left, Slurm ends them."""
 
 
 class ClusterNodes(Protocol):
@@ -67,18 +66,18 @@ class Reservations:
         spares = [name for name in self._spare_nodes(partition) if self._is_good(name)]
         return (*spares, *self._idle(partition))
 
-    def make(self, job: BatchJob, had: Iterable[str], *, is_to_start: bool) -> str:
+    def make(self, job: BatchJob, had: Iterable[str]) -> str:
         """Keep nodes for a job that is resumed.
+
+        Where too few are good, those that come back are kept for it as well: whoever else waits
+        would be faster. It may use others beside them.
 
         Args:
             job: which.
             had: the nodes that it had; it gets those again that are good.
-            is_to_start: whether it is to start in the reservation. Slurm would have it wait there
-                for ever if the nodes are too few: it is then given none. Until then, where too few
-                are good, all that come back are kept for it: whoever else waits would be faster.
 
         Returns:
-            The name of the reservation; empty if there is none.
+            The name of the reservation; empty if there is no node to keep.
 
         """
         name, needed = JOB + job.id, max(job.wants, len(job.nodes))
@@ -87,13 +86,9 @@ class Reservations:
         if len(chosen) < needed and not job.pinned:
             more = (node for node in self.free(job.partition) if node not in chosen)
             chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
-        if is_to_start and len(chosen) < needed:
-            if name in self._all:
-                self.end(job.id, job)
-            return ""
         if len(chosen) < needed and not job.pinned:
-            mine = {name, NEXT + job.partition}
-            chosen += sorted(self._returning(job.partition, mine).difference(chosen))
+            mine = (name, NEXT + job.partition)
+            chosen += sorted(self._returning(job.partition, *mine).difference(chosen))
         if not chosen:
             return ""
         if name not in self._all:
@@ -106,7 +101,9 @@ class Reservations:
 
     def renew(self, job: str, now: datetime) -> None:
         """Keep the nodes of a job for longer, if that is due."""
-        kept = self._all[JOB + job]
+        self._renew(self._all[JOB + job], now)
+
+    def _renew(self, kept: Reservation, now: datetime) -> None:
         if kept.ends_at is not None and kept.ends_at < now + _DURATION / 2:
             minutes = _DURATION.total_seconds() / 60
             self._slurm.update_reservation(kept.name, f"endtime=now+{minutes:.0f}minutes")
@@ -119,7 +116,7 @@ class Reservations:
         self._slurm.end_reservation(name)
         self._all.pop(name, None)
 
-    def keep_spares(self) -> None:
+    def keep_spares(self, now: datetime) -> None:
         """Make the spare pool as large as it is to be, as far as nodes are idle or come back."""
         for partition, count in self._spares.items():
             has = len(self._spare_nodes(partition))
@@ -129,7 +126,7 @@ class Reservations:
                 self._resize(partition, size)
             if size != has:
                 self.look()
-            self._keep_next(partition, is_short=size < count)
+            self._keep_next(partition, now, is_short=size < count)
         for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
             if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
                 self._slurm.end_reservation(name)
@@ -155,20 +152,22 @@ class Reservations:
         else:
             self._slurm.keep_spares(SPARE + partition, partition, size)
 
-    def _keep_next(self, partition: str, *, is_short: bool) -> None:
+    def _keep_next(self, partition: str, now: datetime, *, is_short: bool) -> None:
         """Keep the nodes that come back, while the spare pool of a partition is too small."""
         name = NEXT + partition
         kept = self._all.get(name)
-        before = frozenset() if kept is None else frozenset(kept.nodes)
-        there = {node for node in before if self._nodes.node_state(node).facts is not None}
-        now = there | self._returning(partition, {name}) if is_short else set()
-        if kept is None and now:
-            self._slurm.reserve(name, sorted(now), _OWNER, _FOREVER)
-        elif before and not now:
+        had = frozenset() if kept is None else frozenset(kept.nodes)
+        there = {node for node in had if self._nodes.node_state(node).facts is not None}
+        wanted = there | self._returning(partition) if is_short else set()
+        if kept is None and wanted:
+            self._slurm.reserve(name, sorted(wanted), _OWNER, _DURATION)
+        elif kept is not None and not wanted:
             self._slurm.end_reservation(name)
-        elif before != now:
-            self._slurm.update_reservation(name, f"nodes={joined(sorted(now))}")
-        if before != now:
+        elif kept is not None and had != wanted:
+            self._slurm.update_reservation(name, f"nodes={joined(sorted(wanted))}")
+        elif kept is not None:
+            self._renew(kept, now)
+        if had != wanted:
             self.look()
 
     def _back(self, partition: str) -> list[str]:
@@ -199,7 +198,7 @@ class Reservations:
             idle -= set(kept.nodes)
         return sorted(idle & self._slurm.partition_nodes(partition)) if idle else []
 
-    def _returning(self, partition: str, mine: Container[str]) -> frozenset[str]:
+    def _returning(self, partition: str, *mine: str) -> frozenset[str]:
         """Nodes of a partition that come back, and are in no reservations but ``mine``."""
         names = self._nodes.returning_nodes()
         for kept in self._all.values():
