@@ -5,21 +5,8 @@ from typing import Any, Final
 
 from holdfast.api.clusters import Node
 from holdfast.api.sagemaker_model import Json
-from holdfast.model.cluster_words import ClusterStatus, GroupStatus, InstanceStatus
+from holdfast.model.cluster_words import GROUP_SETTINGS, ClusterStatus, GroupStatus, InstanceStatus
 from holdfast.model.clusters import GroupStage, SoftwareUpdate, WantedCluster, WantedGroup
-
-_ECHOED: Final = (
-    "InstanceType",
-    "LifeCycleConfig",
-    "ExecutionRole",
-    "ThreadsPerCore",
-    "InstanceStorageConfigs",
-    "OnStartDeepHealthChecks",
-    "OverrideVpcConfig",
-    "SlurmConfig",
-    "CapacityRequirements",
-    "NetworkInterface",
-)
 
 _BY_CLUSTER: Final = {
     ClusterStatus.CREATING: GroupStatus.CREATING,
@@ -56,7 +43,7 @@ def _group(cluster: WantedCluster, group: WantedGroup, nodes: Sequence[Node]) ->
     is_scaling = len(nodes) != group.target or running < group.target
     types = spec.get("InstanceRequirements", {}).get("InstanceTypes")
     return {
-        **{name: spec[name] for name in _ECHOED if name in spec},
+        **{name: spec[name] for name in GROUP_SETTINGS if name in spec},
         "InstanceGroupName": group.name,
         "InstanceRequirements": None
         if types is None

@@ -1,6 +1,21 @@
 """SageMaker's words for what becomes of clusters, as its API spells them."""
 
 from enum import StrEnum
+from typing import Final
+
+GROUP_SETTINGS: Final = (
+    "InstanceType",
+    "LifeCycleConfig",
+    "ExecutionRole",
+    "ThreadsPerCore",
+    "InstanceStorageConfigs",
+    "OnStartDeepHealthChecks",
+    "OverrideVpcConfig",
+    "SlurmConfig",
+    "CapacityRequirements",
+    "NetworkInterface",
+)
+"""What ``UpdateCluster`` takes of an instance group beside its name and size; it is told alike."""
 
 
 class InstanceStatus(StrEnum):

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from clean_slate import CleanSlate
+from controlled import api_of
 from real_cluster import Cluster, connected
 
+from holdfast.adapters.kubernetes.api import Api
 from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from holdfast.testing.kubelet import PodServer
 from tools.control_plane import CannotBuild, module_files, provide
 
 
@@ -64,6 +67,21 @@ def cluster(control_plane: ControlPlane, binaries: dict[str, Path]) -> Iterator[
     with connected(control_plane, binaries) as cluster:
         yield cluster
     slate.restore()
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Iterator[Api]:
+    """A client who may do everything."""
+    api = api_of(cluster)
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def kubelet(cluster: Cluster) -> Iterator[PodServer]:
+    """What the API server asks about pods, on the nodes that it is to serve."""
+    with PodServer(cluster.plane) as kubelet:
+        yield kubelet
 
 
 @pytest.hookimpl(wrapper=True)

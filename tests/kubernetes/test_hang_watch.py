@@ -128,12 +128,6 @@ def test_a_job_is_heard_as_long_as_each_of_its_logs_is():
 
 
 @pytest.fixture
-def kubelet(cluster: Cluster) -> Iterator[PodServer]:
-    with PodServer(cluster.plane) as kubelet:
-        yield kubelet
-
-
-@pytest.fixture
 def pods(cluster: Cluster, kubelet: PodServer) -> list[PodState]:
     """Two ranks, ``p0`` and ``p1``."""
     cluster.nodes.join("a")

@@ -3,13 +3,12 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from controlled import api_of
 from job_objects import a_state, wishes
 from machines import stays
 from real_cluster import Cluster, until
@@ -59,27 +58,14 @@ class Ranks:
 
 
 @pytest.fixture
-def api(cluster: Cluster) -> Iterator[Api]:
-    api = api_of(cluster)
-    yield api
-    api.close()
-
-
-@pytest.fixture
-def kubelet(cluster: Cluster) -> Iterator[PodServer]:
-    cluster.nodes.join("a")
-    with PodServer(cluster.plane) as kubelet:
-        kubelet.serve("a")
-        yield kubelet
-
-
-@pytest.fixture
 def ranks(kubelet: PodServer, tmp_path: Path) -> Ranks:
     return Ranks(tmp_path, kubelet)
 
 
 @pytest.fixture
-def pods(api: Api, ranks: Ranks) -> tuple[PodState, ...]:
+def pods(api: Api, cluster: Cluster, ranks: Ranks) -> tuple[PodState, ...]:
+    cluster.nodes.join("a")
+    ranks.kubelet.serve("a")
     spec = {"nodeName": "a", "containers": [{"name": "train", "image": "none"}]}
     for name in ("p0", "p1"):
         api.create(f"{NAMESPACE}/pods", {"metadata": {"name": name}, "spec": spec})

@@ -21,12 +21,6 @@ POD = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
-def kubelet(cluster: Cluster) -> Iterator[PodServer]:
-    with PodServer(cluster.plane) as kubelet:
-        yield kubelet
-
-
-@pytest.fixture
 def pod(cluster: Cluster, kubelet: PodServer) -> PodState:
     """One that runs."""
     cluster.nodes.join("a")

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,22 +25,9 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def api(cluster: Cluster) -> Iterator[Api]:
-    api = api_of(cluster)
-    yield api
-    api.close()
-
-
-@pytest.fixture
-def kubelet(cluster: Cluster) -> Iterator[PodServer]:
+def pods(api: Api, cluster: Cluster, kubelet: PodServer) -> list[PodState]:
     cluster.nodes.join("a")
-    with PodServer(cluster.plane) as kubelet:
-        kubelet.serve("a")
-        yield kubelet
-
-
-@pytest.fixture
-def pods(api: Api, kubelet: PodServer) -> list[PodState]:
+    kubelet.serve("a")
     spec = {"nodeName": "a", "containers": [{"name": "train", "image": "none"}]}
     paths = [f"{NAMESPACE}/pods/p{rank}" for rank in (0, 1)]
     for rank in (0, 1):

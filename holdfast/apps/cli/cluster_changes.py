@@ -20,21 +20,8 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.fleet import NotFound, no_such
 from holdfast.kit.quota import Quota
+from holdfast.model.cluster_words import GROUP_SETTINGS
 from holdfast.model.names import BatchAnswer
-
-_GROUP: Final[Sequence[str]] = (
-    "InstanceType",
-    "LifeCycleConfig",
-    "ExecutionRole",
-    "ThreadsPerCore",
-    "InstanceStorageConfigs",
-    "OnStartDeepHealthChecks",
-    "OverrideVpcConfig",
-    "SlurmConfig",
-    "CapacityRequirements",
-    "NetworkInterface",
-)
-"""What ``UpdateCluster`` wants to hear of a group again."""
 
 _INSTANCE_ID: Final = re.compile(r"i-[a-f0-9]{8}([a-f0-9]{9})?")
 _NAMED: Final = "SuccessfulNodeLogicalIds"
@@ -181,7 +168,7 @@ def scale(
         return
     if count < before:
         confirm_or_abort(f"Take {_nodes(before - count)} away from {group}?", yes=yes)
-    spec = {key: found[key] for key in _GROUP if key in found}
+    spec = {key: found[key] for key in GROUP_SETTINGS if key in found}
     types = found.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
     more = {} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}
     least = min(found.get("MinCount", 0), count)

@@ -112,7 +112,7 @@ def report_lines(summary: Summary) -> list[str]:
             f"later{lost}"
         )
     lines.append(
-        f"  {summary.attempts} attempts; retries: {summary.hardware_retries} hardware, "
+        f"  attempts: {summary.attempts}; retries: {summary.hardware_retries} hardware, "
         f"{summary.app_retries} application"
     )
     lines += [f"  checkpoints: {summary.checkpoint_dir}", f"  logs: {summary.directory}/logs"]
