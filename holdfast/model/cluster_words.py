@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-GROUP_SETTINGS: Final = (
+GROUP_SETTINGS: Final[tuple[str, ...]] = (
     "InstanceType",
     "LifeCycleConfig",
     "ExecutionRole",
