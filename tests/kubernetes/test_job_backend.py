@@ -37,7 +37,8 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 KINDS = (KIND, IndexedJobs(), RayJobs(), JobSets(), TrainJobs())
 MONOTONIC = time.monotonic
 PODS = "/api/v1/namespaces/default/pods"
-WORKLOAD = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads/w"
+KUEUE = "/apis/kueue.x-k8s.io"
+WORKLOAD = f"{KUEUE}/v1beta1/namespaces/default/workloads/w"
 QUEUED = {QUEUE: "team"}
 STOPPED: dict[str, Any] = {"suspend": True, "conditions": ("Suspended",)}
 
@@ -410,6 +411,7 @@ def test_a_train_job_is_not_taken_for_what_was_made_for_another_of_its_name(
 
 def queued(backend: Backend, *, active: bool, **changes: Any) -> None:
     about = {"name": "w", "namespace": "default", "uid": "w"}
+    backend.server.put(KUEUE, {"metadata": {}, "preferredVersion": {"version": "v1beta1"}})
     backend.server.put(WORKLOAD, {"metadata": about, "spec": {"active": active}})
     backend.server.put(PATH, a_job_object(labels=QUEUED, **changes))
 

@@ -21,7 +21,7 @@ SETTINGS = """
 drain_timeout = "20s"
 max_unavailable = 2
 """
-WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
 
 pytestmark = pytest.mark.usefixtures("training_operator")
 
@@ -69,7 +69,7 @@ class PlayedKueue:
 
     def admit(self, job: Training) -> None:
         about = {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": job.job["metadata"]["uid"]}}
-        workload = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": about}
+        workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": about}
         self.api.create(WORKLOADS, {**workload, "spec": {"active": True}})
         self.job = job
         self.thread.start()
@@ -94,7 +94,7 @@ class PlayedKueue:
 def kueue(fleet: Fleet) -> Iterator[PlayedKueue]:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
-        "name": "v1beta1",
+        "name": "v1beta2",  # the real Kueue of other tests has v1beta1
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": schema},

@@ -9,14 +9,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from job_objects import a_state
-from scripted_server import Handler, ScriptedServer, say
+from scripted_server import Handler, ScriptedServer, say, status_object
 
 from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.kubernetes.api_errors import NotFound
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.model.errors import BackendError
 from holdfast.model.names import ATTEMPT
 
+GROUP = "/apis/kueue.x-k8s.io"
 JOB = a_state(labels={QUEUE: "team"})
 
 
@@ -27,11 +29,18 @@ class Queue:
     server: ScriptedServer
     workloads: Workloads
     active: bool | None = True
+    version: str = "v1beta1"
     annotations: dict[str, str] = field(default_factory=dict)
     is_there: bool = True
 
     def answer(self, handler: Handler) -> None:
         asked = self.server.asked[-1]
+        if asked.path == GROUP:
+            say({"preferredVersion": {"version": self.version}})(handler)
+            return
+        if not asked.path.startswith(f"{GROUP}/{self.version}/"):
+            say(status_object(404, "NotFound", "there is no such page"), 404)(handler)
+            return
         if asked.verb == "PATCH":
             content = asked.content
             self.active = content["spec"]["active"]
@@ -74,9 +83,28 @@ def test_a_workload_is_found_by_its_job_and_is_active_unless_it_says_otherwise(
         queue.active = active
         assert queue.workloads.is_active(JOB) is is_active
 
-    address = urlsplit(queue.server.asked[0].path)
+    address = urlsplit(queue.server.asked[1].path)
     assert address.path == "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
     assert parse_qs(address.query)["labelSelector"] == ["kueue.x-k8s.io/job-uid=job-uid"]
+
+
+def test_the_version_that_is_served_is_asked_for_and_again_once_kueue_was_upgraded(
+    queue: Queue,
+) -> None:
+    assert queue.workloads.is_active(JOB)
+    queue.workloads.suspend(JOB)
+    queue.version = "v1beta2"
+    with pytest.raises(NotFound):
+        queue.workloads.is_active(JOB)
+
+    queue.workloads.release(JOB)
+
+    assert queue.active is True
+    assert [one.path for one in queue.server.asked].count(GROUP) == 2
+    assert (
+        queue.server.asked[-1].path
+        == f"{GROUP}/v1beta2/namespaces/default/workloads/w?fieldManager=test"
+    )
 
 
 def test_a_job_is_taken_out_and_let_in_by_one_write_each(queue: Queue) -> None:

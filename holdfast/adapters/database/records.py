@@ -28,6 +28,9 @@ T = TypeVar("T")
 EVENTS_KEPT: Final = 10_000
 """Of one cluster; older ones are forgotten. A batch over 3,000 nodes makes about as many."""
 
+REQUESTS_KEPT: Final = 100_000
+"""Of all clusters: who changed what, for seventy days if there is a change each minute."""
+
 
 class DatabaseRecords:
     """See ``ClusterRecords``."""
@@ -308,7 +311,10 @@ def _note(connection: Connection, cluster: str, asked: Asked) -> None:
         "operation": asked.operation,
         "body": json.dumps(to_plain(asked.request)),
     }
-    connection.execute(insert(REQUESTS).values(row))
+    written = insert(REQUESTS).values(row).returning(REQUESTS.c.number)
+    number = connection.execute(written).scalar_one()
+    old = REQUESTS.c.number <= number - REQUESTS_KEPT
+    connection.execute(delete(REQUESTS).where(old))
 
 
 def _dump(value: object) -> str:

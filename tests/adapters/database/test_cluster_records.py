@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import create_engine, select, text
+from sqlalchemy import create_engine, insert, select, text
 
 from holdfast.adapters.database import records as records_module
 from holdfast.adapters.database.connection import Database
@@ -284,6 +284,19 @@ def test_the_oldest_events_of_a_cluster_are_forgotten(records) -> None:
     kept = records.happenings("lab")
     assert (len(kept), kept[0], kept[-1]) == (most, happening(2), happening(most + 2))
     assert records.happenings("other") == [happening(10**9)]
+
+
+def test_the_oldest_requests_are_forgotten(database, records) -> None:
+    most = records_module.REQUESTS_KEPT
+    row = {"at": "", "cluster": "lab", "person": "ada", "operation": "AddTags", "body": "{}"}
+    with database.writing() as connection:
+        connection.execute(insert(REQUESTS), [row] * most)
+    records.create(a_cluster(), [], {}, ASKED)
+    records.tag("lab", lambda tags: {}, ASKED)
+
+    with database.reading() as connection:
+        numbers = connection.execute(select(REQUESTS.c.number).order_by("number")).scalars().all()
+    assert (numbers[0], numbers[-1], len(numbers)) == (3, most + 2, most)
 
 
 def test_tables_of_a_later_release_are_refused(url) -> None:

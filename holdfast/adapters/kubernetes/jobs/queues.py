@@ -1,10 +1,12 @@
 """Jobs that Kueue admits: it alone suspends them, and we ask it to."""
 
 from holdfast.adapters.kubernetes.api import Api, Json
+from holdfast.adapters.kubernetes.api_errors import NotFound
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.model.errors import BackendError
 from holdfast.model.names import ATTEMPT
 
+_GROUP = "/apis/kueue.x-k8s.io"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 """Label of a ``Workload``: the uid of the job that it stands for."""
 
@@ -15,10 +17,14 @@ class Workloads:
     ``spec.active`` is false while a job is not to be admitted; Kueue then suspends it. If we
     suspended it, Kueue, which has admitted it, would let it go on at once. An annotation says for
     which attempt it was set back to true last.
+
+    Kueue has served them as ``v1beta1`` and, from 0.15 on, as ``v1beta2``; what is used here is the
+    same in both, so the version is the one that the API server prefers.
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._version = ""
 
     def is_active(self, job: JobState) -> bool:
         """Whether the job may be admitted.
@@ -58,16 +64,25 @@ class Workloads:
             },
             "spec": {"active": is_active},
         }
-        self._api.patch(f"{_collection(job)}/{about['name']}", patch)
+        self._api.patch(f"{self._collection(job)}/{about['name']}", patch)
 
     def _of(self, job: JobState) -> Json:
-        found = self._api.list(_collection(job), {"labelSelector": f"{_JOB_UID}={job.uid}"})
-        workload = next(iter(found), None)
+        selector = {"labelSelector": f"{_JOB_UID}={job.uid}"}
+        try:
+            workload = next(iter(self._api.list(self._collection(job), selector)), None)
+        except NotFound:
+            self._version = ""  # Kueue was upgraded, or taken away
+            raise
         if workload is None:
             raise BackendError(
                 f"{job.key} has the label of a queue, but Kueue has no Workload for it"
             )
         return workload
+
+    def _collection(self, job: JobState) -> str:
+        if not self._version:
+            self._version = self._api.get(_GROUP)["preferredVersion"]["version"]
+        return f"{_GROUP}/{self._version}/namespaces/{job.namespace}/workloads"
 
 
 def _is_active(workload: Json) -> bool:
@@ -77,7 +92,3 @@ def _is_active(workload: Json) -> bool:
 def _admitted(workload: Json) -> str | None:
     attempt: str | None = (workload["metadata"].get("annotations") or {}).get(ATTEMPT)
     return attempt
-
-
-def _collection(job: JobState) -> str:
-    return f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{job.namespace}/workloads"
