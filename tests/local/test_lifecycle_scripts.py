@@ -85,7 +85,8 @@ def test_a_script_finds_what_hyperpod_gives_it_and_the_agent_follows(machine, sc
     (scripts / "provisioning_parameters.json").write_text('{"version": "1.0.0"}')
     text = 'cat "$SAGEMAKER_RESOURCE_CONFIG_PATH" provisioning_parameters.json; echo over >&2\n'
     prepare(machine, written(scripts, text), RESOURCES)
-    assert provision_of(machine).state is MachineState.JOINING
+    joining = provision_of(machine)
+    assert (joining.state, str(scripts) in joining.message) == (MachineState.JOINING, True)
 
     assert boot(machine) == (MachineState.RUNNING, "")
     said = log(machine)
@@ -241,3 +242,7 @@ def test_scripts_come_from_s3(machine, tmp_path, monkeypatch) -> None:
     state, message = boot(empty)
     assert (state, "there is nothing below" in message) == (MachineState.FAILED, True)
     server.stop()
+
+    (empty.path / "provisioned.json").unlink()
+    state, message = boot(empty)
+    assert (state, "Could not connect" in message) == (MachineState.FAILED, True)

@@ -64,12 +64,15 @@ def scripts_path(source: str) -> Path:
 
 def provision_of(directory: NodeDir) -> Provision:
     """How the first boot of a machine went; one without scripts has nothing to wait for."""
-    if not (directory.path / "first_boot.json").exists():
+    try:
+        wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
         return Provision(MachineState.RUNNING)
     try:
         said = json.loads((directory.path / "provisioned.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return Provision(MachineState.JOINING, "Its lifecycle script runs.")
+        why = f"Its lifecycle scripts are fetched from {wanted['source']} and run."
+        return Provision(MachineState.JOINING, why)
     state = MachineState.RUNNING if said["succeeded"] else MachineState.FAILED
     return Provision(state, said["message"])
 

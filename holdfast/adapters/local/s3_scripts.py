@@ -1,10 +1,19 @@
 """Lifecycle scripts from S3. Needs boto3 (extra ``aws``)."""
 
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlparse
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+_CALLS: Final = Config(
+    connect_timeout=5,
+    read_timeout=60,
+    retries={"mode": "standard", "total_max_attempts": 3},
+)
+"""boto3 by itself tries for five minutes and more, where there is no way to S3."""
 
 
 def download(source: str, directory: Path) -> None:
@@ -20,7 +29,7 @@ def download(source: str, directory: Path) -> None:
     prefix = place.path.strip("/")
     prefix = f"{prefix}/" if prefix else ""
     try:
-        client = boto3.client("s3")
+        client = boto3.client("s3", config=_CALLS)
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=place.netloc, Prefix=prefix)
         keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
         for key in keys:
