@@ -125,6 +125,26 @@ def test_the_output_of_all_ranks_is_kept_and_shown_on_request(run):
     assert "rank 1 | I am 1" in ended.stdout
 
 
+def test_nothing_is_missing_of_what_a_talkative_rank_printed_before_it_failed(run):
+    script = (
+        "import os, sys; attempt = os.environ['HOLDFAST_ATTEMPT']; "
+        "print(*(f'{attempt}: {number:090}' for number in range(5000)), sep='\\n', flush=True); "
+        "sys.stderr.write(f'why {attempt} failed'); sys.exit(attempt == '1')"
+    )
+
+    ended = run.run("--", sys.executable, "-c", script)
+
+    shown = [line for line in ended.stdout.splitlines() if line.startswith("rank 0 |")]
+    assert shown == [
+        line
+        for attempt in (1, 2)
+        for line in (
+            *(f"rank 0 | {attempt}: {number:090}" for number in range(5000)),
+            f"rank 0 | why {attempt} failed",
+        )
+    ]
+
+
 def test_an_earlier_run_of_the_name_is_kept_and_its_checkpoints_are_used(run):
     script = (
         'cat "$HOLDFAST_CHECKPOINT_DIR/x" 2>/dev/null; echo saved > "$HOLDFAST_CHECKPOINT_DIR/x"'

@@ -1,5 +1,6 @@
 """Follows what the ranks print."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,41 +25,70 @@ class Follow(StrEnum):
 
 @dataclass(slots=True)
 class _Tail:
+    rank: int
     path: Path
     offset: int = 0
     rest: bytes = b""
+    is_read: bool = False
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[tuple[int, str]]:
+        data = self._chunk()
+        self.offset += len(data)
+        self.is_read = len(data) < _CHUNK_BYTES
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        for line in whole:
+            yield self._shown(line)
+
+    def ending(self) -> Iterator[tuple[int, str]]:
+        """The last line, if no newline ended it."""
+        if self.rest:
+            yield self._shown(self.rest)
+
+    def _chunk(self) -> bytes:
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
-                data = file.read(_CHUNK_BYTES)
+                return file.read(_CHUNK_BYTES)
         except OSError:
-            return
-        self.offset += len(data)
-        *whole, self.rest = (self.rest + data).split(b"\n")
-        for line in whole:
-            yield line.decode("utf-8", "replace").rstrip("\r")
+            return b""
+
+    def _shown(self, line: bytes) -> tuple[int, str]:
+        return self.rank, line.decode("utf-8", "replace").rstrip("\r")
 
 
 class RankLogs:
-    """Gives each new line of the followed ranks once, attempt by attempt."""
+    """Gives each line of the followed ranks once, attempt by attempt."""
 
     def __init__(self, run: RunDir, nodes: int, follow: Follow) -> None:
         self._run = run
         self._ranks = {Follow.FIRST: 1, Follow.ALL: nodes, Follow.NONE: 0}[follow]
         self._attempt = 0
         self._tails: list[_Tail] = []
+        self._ended: deque[_Tail] = deque()
 
     def lines(self, attempt: int) -> Iterator[tuple[int, str]]:
-        """New lines of ``attempt`` and what was left of the one before: ``(rank, line)``."""
-        yield from self._drain()
+        """News, as ``(rank, line)``: what is left of the attempts before, then of ``attempt``."""
         if attempt != self._attempt:
             self._attempt = attempt
-            self._tails = [_Tail(self._run.log(attempt, rank)) for rank in range(self._ranks)]
-            yield from self._drain()
+            self._ended.extend(self._tails)
+            logs = enumerate(self._run.log(attempt, rank) for rank in range(self._ranks))
+            self._tails = [_Tail(rank, path) for rank, path in logs]
+        yield from self._left()
+        if not self._ended:
+            for tail in self._tails:
+                yield from tail.lines()
 
-    def _drain(self) -> Iterator[tuple[int, str]]:
-        for rank, tail in enumerate(self._tails):
-            for line in tail.lines():
-                yield rank, line
+    def rest(self) -> Iterator[tuple[int, str]]:
+        """All that is left of a job that has ended."""
+        self._ended.extend(self._tails)
+        self._tails = []
+        while self._ended:
+            yield from self._left()
+
+    def _left(self) -> Iterator[tuple[int, str]]:
+        """The next of the attempts to which nobody writes any more."""
+        while self._ended:
+            yield from self._ended[0].lines()
+            if not self._ended[0].is_read:
+                return
+            yield from self._ended.popleft().ending()

@@ -70,6 +70,8 @@ class Followed:
             event_told(entry, screen.event)
         for rank, line in logs.lines(record.attempt):
             screen.log(rank, line)
+        for rank, line in logs.rest() if record.phase.is_final else ():
+            screen.log(rank, line)
         return record.phase.is_final
 
     def _note(self, number: int, _: FrameType | None) -> None:

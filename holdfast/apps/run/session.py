@@ -68,6 +68,8 @@ class Session:
             self._waiting.close()
         self._give_up()
         self._show()
+        for rank, line in self._logs.rest():
+            self._screen.log(rank, line)
         self._screen.close()
         return self._record()
 
