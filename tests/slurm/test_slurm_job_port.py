@@ -17,7 +17,7 @@ from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.slurm.state import FILE, SlurmStore
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
-from holdfast.model.events import JobInputRejected
+from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.testing.fakes import FakeEvents
@@ -251,6 +251,58 @@ def test_a_node_that_comes_back_is_for_the_job_that_was_stopped(port: Port) -> N
     port.until(lambda one: len(one.ranks) == 2)
     assert {one.node for one in port.view().ranks} == {"node1", "node2"}
     assert port.slurm.jobs()[hungry] == "PENDING"
+
+
+@on_both_versions
+def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(port: Port) -> None:
+    port.jobs = port.backend(spares={"dev": 1})
+    port.view()
+    (spare,) = port.commands.reservations()["HOT_SPARE_dev"].nodes
+    first, other = (one.node for one in port.view().ranks)
+    (free,) = {"node1", "node2", "node3", "node4"} - {spare, first, other}
+    port.slurm.run("scontrol", "update", f"nodename={free}", "state=drain", "reason=mine")
+    hungry = port.slurm.submit("-N1", "--exclusive", script="sleep 600")
+    lose(port, first)
+    begin(port, 2)
+    assert {one.node for one in port.view().ranks} == {spare, other}
+    port.slurm.until(lambda: port.view() and kept(port, "NEXT_SPARE_dev") == {first})
+    lose(port, spare)
+
+    give_back(port, first)
+    port.slurm.until(lambda: port.view() and first in kept(port, f"HOLDFAST_{port.job}"))
+    begin(port, 3)
+    assert {one.node for one in port.view().ranks} == {first, other}
+    give_back(port, spare)
+    port.slurm.until(lambda: port.view() and kept(port, "HOT_SPARE_dev") == {spare})
+
+    assert port.slurm.jobs()[hungry] == "PENDING"
+    assert not [one for one in port.events.told if isinstance(one, CallFailed)]
+
+
+def lose(port: Port, node: str) -> None:
+    """A node fails, and the job waits."""
+    drain(port, node)
+    port.nodes.out_of_service.add(node)
+    port.stop()
+    port.until(lambda one: one.is_stop_seen and not one.ranks)
+    port.put(JobPhase.WAITING)
+
+
+def begin(port: Port, attempt: int) -> None:
+    port.put(JobPhase.STARTING, attempt=attempt, placement=())
+    port.jobs.launch(f"job/{port.job}")
+    port.until(lambda one: len(one.ranks) == 2)
+    port.put(JobPhase.RUNNING)
+
+
+def give_back(port: Port, node: str) -> None:
+    port.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+    port.nodes.out_of_service.remove(node)
+
+
+def kept(port: Port, name: str) -> set[str]:
+    found = port.commands.reservations().get(name)
+    return set() if found is None else set(found.nodes)
 
 
 @on_both_versions

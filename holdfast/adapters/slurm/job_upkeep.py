@@ -74,8 +74,9 @@ class JobUpkeep:
         self._end_failed(found)
         self._forget(found, wanted)
         self._end_reservations(found, cases)
-        keep_spares = partial(self._reservations.keep_spares, self._clock.now())
-        self._holds.attempt("keeping spare nodes", keep_spares)
+        self._holds.attempt("keeping spare nodes", self._reservations.keep_spares)
+        keep_next = partial(self._reservations.keep_next, self._clock.now())
+        self._holds.attempt("keeping nodes that come back for the spare pool", keep_next)
         self._tell(found, wanted)
         for name, case in cases.items():
             known = self._store.read().jobs.get(name)

@@ -62,9 +62,9 @@ class Reservations:
         return () if kept is None else kept.nodes
 
     def free(self, partition: str) -> tuple[str, ...]:
-        """Where a job of a partition could go: spare nodes, then those that are idle."""
-        spares = [name for name in self._spare_nodes(partition) if self._is_good(name)]
-        return (*spares, *self._idle(partition))
+        """Where a job of a partition could go: spare nodes, those that are to be, and idle ones."""
+        spares = (*self._spare_nodes(partition), *self._back(partition))
+        return (*(name for name in spares if self._is_good(name)), *self._idle(partition))
 
     def make(self, job: BatchJob, had: Iterable[str]) -> str:
         """Keep nodes for a job that is resumed.
@@ -116,8 +116,13 @@ class Reservations:
         self._slurm.end_reservation(name)
         self._all.pop(name, None)
 
-    def keep_spares(self, now: datetime) -> None:
-        """Make the spare pool as large as it is to be, as far as nodes are idle or come back."""
+    def keep_spares(self) -> None:
+        """Make the spare pool as large as it is to be, as far as nodes are idle or have come back.
+
+        Raises:
+            BackendError: Slurm refuses, as it does where a job was faster.
+
+        """
         for partition, count in self._spares.items():
             has = len(self._spare_nodes(partition))
             idle = (*self._idle(partition), *self._back(partition)) if has < count else ()
@@ -126,7 +131,6 @@ class Reservations:
                 self._resize(partition, size)
             if size != has:
                 self.look()
-            self._keep_next(partition, now, is_short=size < count)
         for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
             if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
                 self._slurm.end_reservation(name)
@@ -152,12 +156,18 @@ class Reservations:
         else:
             self._slurm.keep_spares(SPARE + partition, partition, size)
 
+    def keep_next(self, now: datetime) -> None:
+        """Keep the nodes that come back, while a spare pool is too small."""
+        for partition, count in self._spares.items():
+            is_short = len(self._spare_nodes(partition)) < count
+            self._keep_next(partition, now, is_short=is_short)
+
     def _keep_next(self, partition: str, now: datetime, *, is_short: bool) -> None:
-        """Keep the nodes that come back, while the spare pool of a partition is too small."""
         name = NEXT + partition
         kept = self._all.get(name)
         had = frozenset() if kept is None else frozenset(kept.nodes)
-        there = {node for node in had if self._nodes.node_state(node).facts is not None}
+        unused = self._unused(had)
+        there = {node for node in unused if self._nodes.node_state(node).facts is not None}
         wanted = there | self._returning(partition) if is_short else set()
         if kept is None and wanted:
             self._slurm.reserve(name, sorted(wanted), _OWNER, _DURATION)
@@ -173,8 +183,14 @@ class Reservations:
     def _back(self, partition: str) -> list[str]:
         """Nodes that were waited for and can be taken into the spare pool."""
         kept = self._all.get(NEXT + partition)
-        states = {node: self._nodes.node_state(node).facts for node in (kept.nodes if kept else ())}
+        nodes = () if kept is None else kept.nodes
+        states = {node: self._nodes.node_state(node).facts for node in self._unused(nodes)}
         return [node for node, one in states.items() if one is not None and one.is_free]
+
+    def _unused(self, nodes: Iterable[str]) -> list[str]:
+        """Those of them that are not kept for jobs, which come first."""
+        given = [one.nodes for name, one in self._all.items() if name.startswith(JOB)]
+        return [node for node in nodes if not any(node in kept for kept in given)]
 
     def _give(self, partition: str, used: Iterable[str]) -> None:
         """Let go of spare nodes that a job was given; the others are taken again at once."""
