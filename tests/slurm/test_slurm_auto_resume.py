@@ -1,5 +1,6 @@
 """srun --auto-resume=1 on a real Slurm cluster, in scripts as they are."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -125,6 +126,20 @@ def test_the_guides_script_finds_its_directory_and_runs_supervised(cluster: Supe
     assert cluster.comment(job) == "auto-resume=1"
 
 
+def test_the_task_that_has_the_number_of_its_array_is_not_taken_for_another(
+    cluster: Supervised,
+) -> None:
+    others_first = "while squeue -h -j $SLURM_ARRAY_JOB_ID | grep -q _0; do sleep 0.1; done"
+
+    array = cluster.submit(
+        "-n1", "--array=0-1",
+        script=f"[ $SLURM_ARRAY_TASK_ID = 0 ] && exit; {others_first}; srun --auto-resume=1 true",
+    )  # fmt: skip
+
+    cluster.slurm.until(lambda: "auto-resume=1" in cluster.comment(f"{array}_1"))
+    assert cluster.comment(f"{array}_0") == "(null)"
+
+
 def test_in_salloc_steps_are_supervised_and_alone_srun_says_that_it_is_not(
     cluster: Supervised,
 ) -> None:
@@ -141,6 +156,22 @@ def test_in_salloc_steps_are_supervised_and_alone_srun_says_that_it_is_not(
     assert inside.split()[1] in slurm.jobs()
     assert alone.stdout == "ran\n"
     assert "has no effect on srun alone" in alone.stderr
+
+
+def test_the_shell_of_salloc_on_a_node_has_no_supervisor_and_its_steps_have_one(
+    cluster: Supervised,
+) -> None:
+    shell = r"""
+        echo "shell [$AUTO_RESUME] [$HOLDFAST_SUPERVISED]"
+        srun sh -c 'echo "rank [$AUTO_RESUME] [$HOLDFAST_SUPERVISED]"'
+    """
+
+    said = cluster.slurm.run("salloc", "-N1", "--auto-resume=1",
+                             "srun", "--interactive", "sh", "-c", shell)  # fmt: skip
+
+    of_shell, of_rank = said.splitlines()
+    assert of_shell == "shell [] []"
+    assert re.fullmatch(r"rank \[1\] \[\d+\]", of_rank)
 
 
 def test_a_step_goes_on_within_its_allocation_while_a_node_is_down_or_fails(

@@ -36,8 +36,9 @@ SEC = timedelta(seconds=1)
 def a_job(state: str = "RUNNING", **changes: object) -> BatchJob:
     has_nodes = state in ("RUNNING", "COMPLETING", "CONFIGURING", "FAILED", "NODE_FAIL")
     job = BatchJob(
-        id="7", state=state, why="", restarts=1, can_requeue=True, is_batch=True, eligible_at=None,
-        started_at=NOW if has_nodes else None, wants=2, nodes=("a", "b") if has_nodes else (),
+        id="7", number="7", state=state, why="", restarts=1, can_requeue=True, is_batch=True,
+        eligible_at=None, started_at=NOW if has_nodes else None, wants=2,
+        nodes=("a", "b") if has_nodes else (),
         pinned="", user="ann", partition="dev", reservation="", exit_status=0, comment="",
     )  # fmt: skip
     return replace(job, **changes)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.adapters.slurm.hostlist import expand
 
 _FIELDS: Final = (
-    "JobArrayID", "HetJobID", "HetJobOffset", "State", "Reason", "RestartCnt", "Requeue",
+    "JobArrayID", "JobID", "HetJobID", "HetJobOffset", "State", "Reason", "RestartCnt", "Requeue",
     "BatchFlag", "EligibleTime", "StartTime", "NumNodes", "NodeList", "ReqNodes", "BatchHost",
     "UserName", "Partition", "Reservation", "exit_code", "Comment",
 )  # fmt: skip
@@ -35,6 +35,9 @@ class BatchJob:
 
     id: str
     """As ``scontrol`` takes it: ``7``, or ``7_2`` for a task."""
+
+    number: str
+    """As the job itself knows it, in ``SLURM_JOB_ID``. The last task has that of its array."""
 
     state: str
     why: str
@@ -165,6 +168,7 @@ def _job(values: Mapping[str, str]) -> BatchJob:
     array_id = values["JobArrayID"]
     return BatchJob(
         id=het or array_id,
+        number=values["JobID"],
         state=values["State"],
         why=_present(values["Reason"]),
         restarts=_number(values["RestartCnt"]),

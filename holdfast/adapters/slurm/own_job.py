@@ -78,6 +78,8 @@ class OwnJob(JobCommands):
         super().__init__(None, timeout)
         self._environment.pop("SLURM_TIME_FORMAT", None)  # times are compared by their text
         self._job = job
+        self._id = job
+        """As ``scontrol`` takes it. What has the number of an array is one task of it for us."""
 
     def read(self) -> BatchJob:
         """The job as it is now."""
@@ -87,9 +89,11 @@ class OwnJob(JobCommands):
             found = parse_batch_jobs(text, mark)
         except ValueError as error:
             raise BackendError(f"job {self._job} cannot be read: {error}") from error
-        if not found:
+        own = next((job for job in found.values() if job.number == self._job), None)
+        if own is None:
             raise BackendError(f"Slurm does not know job {self._job}")
-        return next(iter(found.values()))
+        self._id = own.id
+        return own
 
     def set_wish(self, wish: str) -> BatchJob:
         """Let its comment say whether it is to be resumed, ``1`` or ``0``. Returns the job."""
@@ -100,7 +104,7 @@ class OwnJob(JobCommands):
 
     def steps(self) -> list[Step]:
         """Its steps that have not ended."""
-        argv = ("scontrol", "-o", "show", "step", self._job)
+        argv = ("scontrol", "-o", "show", "step", self._id)
         done = run(argv, timeout=self._timeout, environment=self._environment)
         if done.status and done.errors.strip():
             raise BackendError(f"{' '.join(argv)}: {' '.join(done.errors.split())}")

@@ -95,7 +95,18 @@ static char *command_line(size_t *length)
 	return NULL;
 }
 
-/* Returns only if the supervisor cannot be run. */
+/* Whether this srun is the shell of a salloc: its steps have a supervisor each, it has none. */
+static int is_shell(const char *line, size_t length)
+{
+	const char *word = line + strlen(line) + 1;
+
+	for (; word < line + length && word[0] == '-'; word += strlen(word) + 1)
+		if (!strcmp(word, "--interactive"))
+			return 1;
+	return 0;
+}
+
+/* Returns only if no supervisor is run. */
 static void become_supervisor(int count, char **arguments)
 {
 	char program[PATH_LENGTH];
@@ -109,10 +120,10 @@ static void become_supervisor(int count, char **arguments)
 	command = line ? calloc((size_t) count + words + 8, sizeof(char *)) : NULL;
 	if (!command || name <= 0) {
 		slurm_error("holdfast: this command line cannot be read; no supervisor is started");
-		free(line);
-		free(command);
-		return;
+		goto end;
 	}
+	if (is_shell(line, length))
+		goto end;
 	program[name] = '\0';
 	command[at++] = (char *) supervisor;
 	command[at++] = "slurm";
@@ -127,6 +138,7 @@ static void become_supervisor(int count, char **arguments)
 	execv(supervisor, command);
 	slurm_error("holdfast: cannot run %s: %s; this step is not resumed", supervisor,
 		    strerror(errno));
+end:
 	free(line);
 	free(command);
 }
@@ -156,8 +168,8 @@ int slurm_spank_user_init(spank_t spank, int count, char **arguments)
 	(void) count;
 	(void) arguments;
 	spank_get_item(spank, S_JOB_STEPID, &step);
-	/* not in a script: there, AUTO_RESUME is a usual name for the option itself */
-	if (wish[0] && step != SLURM_BATCH_SCRIPT)
+	/* not in a script or a shell: there, AUTO_RESUME is a usual name for the option itself */
+	if (wish[0] && step != SLURM_BATCH_SCRIPT && step != SLURM_INTERACTIVE_STEP)
 		spank_setenv(spank, "AUTO_RESUME", wish, 1);
 	return 0;
 }
