@@ -34,8 +34,8 @@ class LiveScreen:
 
     def __init__(self, started_at: datetime) -> None:
         self._started_at = started_at
-        self._events: deque[str] = deque(maxlen=_EVENTS)
-        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._events: deque[Text] = deque(maxlen=_EVENTS)
+        self._lines: deque[Text] = deque(maxlen=_LINES)
         self._painted = 0.0
         self._look: Callable[[], Moment] | None = None
         self._live = Live(console=Console(), auto_refresh=False)
@@ -44,11 +44,11 @@ class LiveScreen:
     def event(self, at: datetime, event: Event) -> None:
         """See ``Screen.event``."""
         seconds = (at - self._started_at).total_seconds()
-        self._events.append(f"{seconds:7.1f}s  {sentence(event)}")
+        self._events.append(Text(f"{seconds:7.1f}s  {sentence(event)}"))
 
     def log(self, rank: int, line: str) -> None:
         """See ``Screen.log``."""
-        self._lines.append(f"rank {rank} | {line}")
+        self._lines.append(Text(f"rank {rank} | ") + Text.from_ansi(line))
 
     def moment(self, look: Callable[[], Moment]) -> None:
         """See ``Screen.moment``."""
@@ -77,9 +77,9 @@ class LiveScreen:
         )
 
 
-def _panel(title: str, lines: deque[str]) -> Panel:
+def _panel(title: str, lines: deque[Text]) -> Panel:
     """As high when it is empty as when it is full: a view that grows leaves lines behind."""
-    text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+    text = Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
     return Panel(text, title=title, title_align="left", height=(lines.maxlen or 0) + 2)
 
 
