@@ -84,7 +84,7 @@ def load(options: argparse.Namespace) -> AgentConfig:
 
 def _look(options: argparse.Namespace) -> int:
     config = load(options)
-    if config.source is KernelSource.FILES:
+    if config.source is KernelSource.FILES or "log_file" in options:
         _say("log files hold earlier boots, too, and are left out: see holdfast scan kernel-log")
     try:
         report = probe(config)

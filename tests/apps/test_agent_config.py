@@ -533,6 +533,10 @@ def test_once_says_that_it_leaves_syslog_files_alone(
     assert main(["--config", str(agent.file), "--once"]) == 0
     assert "holdfast scan kernel-log" in capsys.readouterr().err
 
+    agent.configure()
+    assert main(["--config", str(agent.file), "--once", "--log-file", str(log)]) == 0
+    assert "holdfast scan kernel-log" in capsys.readouterr().err
+
 
 def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
     agent: Configured, capsys: pytest.CaptureFixture[str]

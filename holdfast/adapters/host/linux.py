@@ -172,7 +172,9 @@ class LinuxHost:
                     path, marks, known.get(str(path)), from_start=False
                 )
         except OSError as error:
-            raise ConfigError(f"cannot use {path}: {error.strerror}") from error
+            is_forbidden = path == logs.kmsg and isinstance(error, PermissionError)
+            hint = "; reading it takes root or the capability CAP_SYSLOG" if is_forbidden else ""
+            raise ConfigError(f"cannot use {path}: {error.strerror}{hint}") from error
         if logs.journalctl:
             self._sources[NAME] = Journal(logs.journalctl, marks, known.get(NAME))
 
