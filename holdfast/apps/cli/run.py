@@ -29,7 +29,7 @@ Examples:
 \b
 COMMAND runs once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK and the PET_* variables
 that torchrun reads, HOLDFAST_ATTEMPT, HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which
-it may append the number of each step on a line.
+it may append the step that it goes on from, and then each step that it has done, a number a line.
 
 \b
 Exit codes:
