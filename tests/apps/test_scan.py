@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import pty
@@ -156,6 +157,22 @@ def test_if_nothing_is_found_that_is_said(tmp_path: Path, output: str) -> None:
 
     assert result.stdout == ""
     assert result.stderr == "Nothing was found in the 2 files that were read.\n"
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_file_that_is_no_kernel_log_is_named_and_does_not_pass_for_a_quiet_one(
+    log: Path, tmp_path: Path, output: str
+) -> None:
+    packed = tmp_path / "messages.gz"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+
+    result = scanned("--output", output, packed, log)
+
+    assert result.stderr == (
+        f"holdfast: {packed}: no line of it is known for one of a kernel; "
+        "unpack what is compressed\n"
+    )
     assert result.exit_code == 0
 
 

@@ -38,6 +38,8 @@ PAGE: Final = 1000
 
 STDIN: Final = "-"
 
+_NO_LOG: Final = "no line of it is known for one of a kernel"
+
 _SOME_BOOT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -125,9 +127,12 @@ def kernel_log(
     is_any_found = False
     unread = 0
     for file in files:
+        sight = _Sight(now)
         try:
-            hits = _hits(file, _blocks(file), watchers, now)
-            is_any_found |= show(_proven(hits))
+            is_found = show(_proven(_hits(file, sight.of(_blocks(file)), watchers, now)))
+            is_any_found |= is_found
+            if not is_found and not sight.is_kernel_log:
+                click.echo(f"holdfast: {file}: {_NO_LOG}; unpack what is compressed", err=True)
         except BackendError as error:
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
@@ -144,7 +149,7 @@ def _judge(watchers: tuple[Detector, ...], now: datetime, file: str) -> Judgemen
         health = fold(health, [hit.finding])
     findings = (*map(_as_finding, health.faults), *health.notices)
     if not findings and not sight.is_kernel_log:
-        return undecided("no line of it is known for one of a kernel")
+        return undecided(_NO_LOG)
     return whole(findings)
 
 

@@ -137,7 +137,8 @@ train.py"
         return
     path = Path(program)
     if "/" not in program:
-        yield f"COMMAND: {program!r} was not found in PATH"
+        yield f"COMMAND: {program!r} was not found in PATH; activate the environment that has it, \
+or give its whole path"
     elif path.is_dir():
         yield f"COMMAND: {program!r} is a directory, expected a program"
     elif path.exists():
