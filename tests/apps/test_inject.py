@@ -475,8 +475,10 @@ def test_hang_stops_everything_on_the_machine(runs, powered) -> None:
 
 
 def test_hang_of_the_rank_leaves_the_machine_well(runs, powered) -> None:
-    runs.call("inject", "hang", "--rank-only", "--node", "1")
+    said = runs.call("inject", "hang", "--rank-only", "--node", "1")
 
+    assert "--hang-timeout" in said.out
+    assert "resumes" not in said.out
     wait_until(lambda: {state(powered.pids["task"]), state(powered.child)} == {"T"})
     assert goes_on(powered.pids["agent"])
     assert goes_on(powered.pids["node"])

@@ -265,6 +265,8 @@ class _Blow:
     strike: Callable[[NodeDir], list[int]]
     expected: Callable[[LocalNodePolicy], str]
     is_of_rank: bool = False
+    is_noticed: bool = True
+    """Whether the run finds out without being asked to look for it."""
 
 
 _KILL_RANK: Final = _Blow(
@@ -303,6 +305,7 @@ _HANG_RANK: Final = _Blow(
         "the job hangs until a timeout of its own, or that of holdfast run --hang-timeout."
     ),
     is_of_rank=True,
+    is_noticed=False,
 )
 
 
@@ -319,7 +322,7 @@ def _strike(blow: _Blow, order: _Order) -> None:
             rank=target.rank,
             dry_run=order.dry_run,
             profile=config.machines.xid_profile,
-            expected=blow.expected(config.nodes) + target.job_resumes,
+            expected=blow.expected(config.nodes) + (target.job_resumes if blow.is_noticed else ""),
             signal=blow.signal,
             processes=tuple(hit),
         )
