@@ -7,6 +7,7 @@ imports the standard library alone, as every step waits for it.
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
@@ -27,7 +28,7 @@ SUPERVISED: Final = "HOLDFAST_SUPERVISED"
 
 def main(argv: Sequence[str]) -> int:
     """Run the step. Returns how srun ended, as a shell counts it."""
-    options = _parser().parse_args(list(argv))
+    options = _options(argv)
     job = os.environ.get("SLURM_JOB_ID", "")
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if options.wish is not None:
@@ -50,6 +51,20 @@ def main(argv: Sequence[str]) -> int:
         max_retries=options.max_retries,
     )
     return _ended_alike(step.run())
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    try:
+        return _parser().parse_args(list(argv))
+    except SystemExit as error:
+        srun = list(argv)[list(argv).index("--") + 1 :] if "--" in argv else []
+        if not error.code or not srun:
+            raise
+    # a slip in plugstack.conf would end every job that asks to be resumed
+    sys.stderr.write("holdfast: without these options, this step is not resumed\n")
+    sys.stderr.flush()
+    environment = {**os.environ, SUPERVISED: os.environ.get("SLURM_JOB_ID", "")}
+    os.execvpe(srun[0], srun, environment)  # noqa: S606 - an argument list
 
 
 def _keep(job: str, *, wish: str) -> int:

@@ -126,6 +126,21 @@ def test_the_guides_script_finds_its_directory_and_runs_supervised(cluster: Supe
     assert cluster.comment(job) == "auto-resume=1"
 
 
+def test_a_slip_in_plugstack_conf_ends_no_step(cluster: Supervised) -> None:
+    before = cluster.plugstack.read_text(encoding="utf-8")
+    cluster.plugstack.write_text(before.replace("--grace=1s", "--grace=1"), encoding="utf-8")
+    try:
+        job = cluster.submit("-N1", "--auto-resume=1", script="srun echo ran")
+        output = cluster.ended(job)
+    finally:
+        cluster.plugstack.write_text(before, encoding="utf-8")
+
+    assert "ran\n" in output
+    assert output.count("argument --grace: '1' is not a duration") == 1
+    assert "this step is not resumed" in output
+    assert cluster.slurm.jobs()[job] == "COMPLETED"
+
+
 def test_the_task_that_has_the_number_of_its_array_is_not_taken_for_another(
     cluster: Supervised,
 ) -> None:
