@@ -260,6 +260,8 @@ class SupervisedStep:
             return Move(verdict=Verdict.END, why="the job is ending")
         before = self._known
         self._known = job
+        if self._wish.auto_resume is False:
+            return Move(verdict=Verdict.END, why="its Comment says auto-resume=0 by now")
         names = self._step.nodes if self._step else (before or job).nodes
         nodes = self._slurm.nodes(*dict.fromkeys((*names, *job.nodes)))
         self._faults = {**faults_behind(names, nodes, self._before), **self._faults}

@@ -328,6 +328,21 @@ def test_what_cannot_be_requeued_ends_with_the_code_of_its_step(cluster: Supervi
     assert "code 9" in output
 
 
+def test_a_job_whose_owner_has_taken_the_wish_back_is_resumed_no_more(cluster: Supervised) -> None:
+    script = "srun --auto-resume=1 sh -c 'sleep 2; exit 9'; echo code $?"
+    job = cluster.submit("-N1", script=script)
+    cluster.until_said(job, "process_task_init")
+    cluster.slurm.run("scontrol", "update", f"jobid={job}", "comment=auto-resume=0")
+    node = cluster.slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip()
+    cluster.update(node, state="fail", reason=LOST)
+
+    output = cluster.ended(job)
+
+    assert "is not resumed: its Comment says auto-resume=0" in output
+    assert "code 9" in output
+    assert cluster.restarts(job) == 0
+
+
 def test_whoever_ends_srun_ends_the_step_for_good(cluster: Supervised) -> None:
     job = cluster.submit("-N1", script="""
         srun --auto-resume=1 sh -c 'echo attempt; exec sleep 600' &
