@@ -58,13 +58,12 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         return _parser().parse_args(list(argv))
     except SystemExit as error:
         srun = list(argv)[list(argv).index("--") + 1 :] if "--" in argv else []
-        if not error.code or not srun:
-            raise
-    # a slip in plugstack.conf would end every job that asks to be resumed
-    sys.stderr.write("holdfast: without these options, this step is not resumed\n")
-    sys.stderr.flush()
-    environment = {**os.environ, SUPERVISED: os.environ.get("SLURM_JOB_ID", "")}
-    os.execvpe(srun[0], srun, environment)  # noqa: S606 - an argument list
+        if error.code and srun:  # a slip in plugstack.conf would end every job that is supervised
+            sys.stderr.write("holdfast: without these options, this step is not resumed\n")
+            sys.stderr.flush()
+            environment = {**os.environ, SUPERVISED: os.environ.get("SLURM_JOB_ID", "")}
+            os.execvpe(srun[0], srun, environment)  # noqa: S606 - an argument list
+        raise
 
 
 def _keep(job: str, *, wish: str) -> int:
