@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -114,6 +114,7 @@ class SlurmCluster:
     Args:
         programs: which Slurm.
         nodes: their names.
+        cloud: those of them that are off until Slurm wants them.
         gpus: how many each node has; they are empty files.
         settings: more parameters of ``slurm.conf``, or other values.
 
@@ -124,6 +125,7 @@ class SlurmCluster:
         programs: SlurmPrograms,
         *,
         nodes: Sequence[str] = ("node1", "node2", "node3", "node4"),
+        cloud: Collection[str] = (),
         gpus: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -149,7 +151,11 @@ class SlurmCluster:
         }
         self._configured = [
             ConfiguredNode(
-                name=name, port=ports.pop(), gpus=gpus, devices=self.folder / f"{name}-nvidia"
+                name=name,
+                port=ports.pop(),
+                gpus=gpus,
+                devices=self.folder / f"{name}-nvidia",
+                is_cloud=name in cloud,
             )
             for name in nodes
         ]
@@ -179,10 +185,10 @@ class SlurmCluster:
             self._configure()
             self._start_munged()
             self.start_controller()
-            for machine in self.machines.values():
-                machine.boot()
+            names = [node.name for node in self._configured if not node.is_cloud]
+            for name in names:
+                self.machines[name].boot(is_first=True)
             self._owner.start()
-            names = list(self.machines)
             self.until(lambda: all(self.state(name) == {"IDLE"} for name in names))
             stack.pop_all()
         return self

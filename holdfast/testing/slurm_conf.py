@@ -56,6 +56,9 @@ class ConfiguredNode:
     devices: Path
     """What the paths of its GPUs begin with."""
 
+    is_cloud: bool = False
+    """Whether it is off until Slurm wants it."""
+
 
 def slurm_conf(
     folder: Path,
@@ -93,7 +96,7 @@ def slurm_conf(
         gpus = f" Gres=gpu:h100:{node.gpus}" if node.gpus else ""
         lines.append(
             f"NodeName={node.name} NodeHostname={host} NodeAddr=127.0.0.1 Port={node.port}"
-            f" CPUs=2 RealMemory=1000 State=UNKNOWN{gpus}"
+            f" CPUs=2 RealMemory=1000 State={'CLOUD' if node.is_cloud else 'UNKNOWN'}{gpus}"
         )
     lines.append("PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(lines) + "\n"

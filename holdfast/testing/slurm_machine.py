@@ -40,7 +40,6 @@ class Machine:
         self.root = folder
         self._slurmd = slurmd
         self._plugs: dict[str, subprocess.Popen[bytes]] = {}
-        self._boots = 0
         self._lines = 0
         self.on_boot: dict[str, Callable[[Machine], Command]] = {}
         """Programs beside slurmd that every boot starts."""
@@ -53,14 +52,16 @@ class Machine:
         """Whether it has power."""
         return bool(self._plugs)
 
-    def boot(self) -> None:
-        """Switch it on; its kernel's log is empty, and it has a new boot id."""
+    def boot(self, *, is_first: bool = False) -> None:
+        """Switch it on; its kernel's log is empty, and it has a new boot id.
+
+        Only what ``is_first`` does not tell Slurm that it was off before.
+        """
         self._lines = 0
-        self._boots += 1
         (self.root / "dev/kmsg").write_bytes(b"")
         boot_id = self.root / "proc/sys/kernel/random/boot_id"
         boot_id.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
-        self.start_slurmd(is_new_boot=self._boots > 1)
+        self.start_slurmd(is_new_boot=not is_first)
         for name, command in self.on_boot.items():
             self.start(name, command(self))
 

@@ -96,8 +96,10 @@ class Fleet:
     def start_agents(self) -> None:
         for machine in self.machines.values():
             machine.on_boot["agent"] = self._agent
-            machine.start("agent", self._agent(machine))
-        self.until(lambda: len([*self.shared.glob("node*.json")]) == len(self.machines))
+            if machine.is_on:
+                machine.start("agent", self._agent(machine))
+        on = [one for one in self.machines.values() if one.is_on]
+        self.until(lambda: len([*self.shared.glob("node*.json")]) == len(on))
 
     def break_memory(self) -> None:
         """Let DCGM tell of an error in the memory of a GPU of its node."""

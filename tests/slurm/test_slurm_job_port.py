@@ -38,7 +38,7 @@ class Nodes:
 
     def idle_nodes(self) -> frozenset[str]:
         nodes = self._slurm.nodes().values()
-        return frozenset(one.name for one in nodes if one.state == {"IDLE"})
+        return frozenset(one.name for one in nodes if one.is_free)
 
     def returning_nodes(self) -> frozenset[str]:
         return frozenset(self.out_of_service)
@@ -226,6 +226,26 @@ def test_a_job_that_is_let_go_starts_elsewhere_if_a_node_of_its_reservation_fail
 
     port.until(lambda one: len(one.ranks) == 2)
     assert {one.node for one in port.view().ranks} == {"node2", "node4"}
+
+
+@on_both_versions
+def test_what_is_planned_for_idle_nodes_keeps_no_job_from_them(port: Port) -> None:
+    """All nodes are to be maintained tomorrow, and a job that waits means to have them all."""
+    port.slurm.run(
+        "scontrol", "create", "reservation", "reservationname=maintenance", "nodes=ALL",
+        "users=root", "starttime=now+1days", "duration=60", "flags=MAINT,IGNORE_JOBS",
+    )  # fmt: skip
+    failed, other = (one.node for one in port.view().ranks)
+    port.slurm.run("scontrol", "update", f"jobid={port.job}", "timelimit=30")
+    port.slurm.submit("-N4", "--exclusive", "--time=60", script="sleep 600")
+    idle = {"node1", "node2", "node3", "node4"} - {failed, other}
+    port.slurm.until(lambda: all("PLANNED" in port.slurm.state(node) for node in idle))
+    drain(port, failed)
+    port.stop()
+    port.until(lambda one: one.is_stop_seen and not one.ranks)
+    port.put(JobPhase.WAITING)
+
+    port.until(lambda one: set(one.rooms or {}) >= idle and one.away == {failed})
 
 
 @on_both_versions

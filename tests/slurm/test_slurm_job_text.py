@@ -99,6 +99,8 @@ def test_reservations_are_read() -> None:
         "ReservationName=HOLDFAST_7 StartTime=2026-11-21T03:59:21 EndTime=2026-11-21T04:09:21"
         " Duration=00:10:00 Nodes=node[1-2] NodeCnt=2 Flags=FLEX,OVERLAP Users=ann\n"
         "ReservationName=empty StartTime=2026-11-21T03:59:21 EndTime=Unknown Nodes=(null)\n"
+        "ReservationName=later StartTime=2027-01-01T00:00:00 EndTime=2027-01-02T00:00:00"
+        " Nodes=node1 Flags=MAINT State=INACTIVE BurstBuffer=(null)\n"
     )
 
     found = parse_reservations(text)
@@ -106,6 +108,7 @@ def test_reservations_are_read() -> None:
     assert found["HOLDFAST_7"].nodes == ("node1", "node2")
     assert found["HOLDFAST_7"].ends_at == datetime(2026, 11, 21, 4, 9, 21).astimezone()
     assert (found["empty"].nodes, found["empty"].ends_at) == ((), None)
+    assert [name for name, one in found.items() if not one.is_active] == ["later"]
     assert parse_reservations("No reservations in the system\n") == {}
     with pytest.raises(ValueError, match="scontrol said"):
         parse_reservations("slurm error\n")

@@ -77,6 +77,34 @@ def test_flags_say_how_a_node_is(state: str, closed: bool, heard: bool, asleep: 
     assert (node.is_closed, node.is_heard, node.is_asleep) == (closed, heard, asleep)
 
 
+@pytest.mark.parametrize(
+    ("state", "idle", "free"),
+    [
+        ("IDLE", True, True),
+        ("IDLE+CLOUD", True, True),
+        ("IDLE+DYNAMIC_NORM", True, True),
+        ("IDLE+PLANNED", False, True),
+        ("IDLE+RESERVED", False, True),
+        ("IDLE+CLOUD+POWERED_DOWN", False, True),
+        ("IDLE+CLOUD+POWERING_UP", False, True),
+        ("IDLE+CLOUD+POWERING_DOWN", False, False),
+        ("IDLE+POWER_DOWN", False, False),
+        ("IDLE+MAINTENANCE", False, False),
+        ("IDLE+DRAIN", False, False),
+        ("IDLE+FAIL+POWERED_DOWN", False, False),
+        ("IDLE+COMPLETING", False, False),
+        ("IDLE+NOT_RESPONDING", False, False),
+        ("MIXED+CLOUD", False, False),
+        ("ALLOCATED+POWERING_UP", False, False),
+        ("DOWN+CLOUD+POWERED_DOWN", False, False),
+    ],
+)
+def test_flags_say_whether_a_node_has_no_work(state: str, *, idle: bool, free: bool) -> None:
+    node = only(line(state))
+
+    assert (node.is_idle, node.is_free) == (idle, free)
+
+
 def test_all_nodes_are_read_and_blank_lines_are_not() -> None:
     other = line().replace("NodeName=node1", "NodeName=node2")
 

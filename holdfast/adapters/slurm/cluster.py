@@ -126,9 +126,9 @@ class SlurmCluster:
         return NodeState(facts=self._nodes.facts().get(node), record=record)
 
     def idle_nodes(self) -> frozenset[str]:
-        """Nodes that Slurm calls idle, and nothing else."""
+        """Nodes without work, awake or asleep, whatever is planned for them."""
         facts = self._nodes.facts()
-        return frozenset(name for name, one in facts.items() if one.is_idle)
+        return frozenset(name for name, one in facts.items() if one.is_free)
 
     def returning_nodes(self) -> frozenset[str]:
         """Nodes that are out of service until they are repaired."""

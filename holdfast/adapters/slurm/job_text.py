@@ -100,6 +100,8 @@ class Reservation:
     name: str
     nodes: tuple[str, ...]
     ends_at: datetime | None
+    is_active: bool = True
+    """Whether it has begun; maintenance is often planned weeks ahead."""
 
 
 def jobs_format(mark: str) -> str:
@@ -154,7 +156,10 @@ def parse_reservations(text: str) -> dict[str, Reservation]:
         name = values["ReservationName"]
         nodes = _present(values.get("Nodes", ""))
         found[name] = Reservation(
-            name=name, nodes=expand(nodes), ends_at=_time(values.get("EndTime", ""))
+            name=name,
+            nodes=expand(nodes),
+            ends_at=_time(values.get("EndTime", "")),
+            is_active=values.get("State") != "INACTIVE",
         )
     return found
 

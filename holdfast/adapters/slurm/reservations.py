@@ -1,6 +1,6 @@
 """Nodes that are kept: for a job that is resumed, and as a spare pool."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -30,7 +30,7 @@ class ClusterNodes(Protocol):
         ...
 
     def idle_nodes(self) -> frozenset[str]:
-        """Nodes that Slurm calls idle, and nothing else."""
+        """Nodes without work, awake or asleep, whatever is planned for them."""
         ...
 
     def returning_nodes(self) -> frozenset[str]:
@@ -64,7 +64,7 @@ class Reservations:
     def free(self, partition: str) -> tuple[str, ...]:
         """Where a job of a partition could go: spare nodes, those that are to be, and idle ones."""
         spares = (*self._spare_nodes(partition), *self._back(partition))
-        return (*(name for name in spares if self._is_good(name)), *self._idle(partition))
+        return tuple(name for name in (*spares, *self._idle(partition)) if self._is_good(name))
 
     def make(self, job: BatchJob, had: Iterable[str]) -> str:
         """Keep nodes for a job that is resumed.
@@ -125,7 +125,7 @@ class Reservations:
         """
         for partition, count in self._spares.items():
             has = len(self._spare_nodes(partition))
-            idle = (*self._idle(partition), *self._back(partition)) if has < count else ()
+            idle = (*self._awake(partition), *self._back(partition)) if has < count else ()
             size = min(count, has + len(idle))
             if size not in (0, has):
                 self._resize(partition, size)
@@ -184,8 +184,8 @@ class Reservations:
         """Nodes that were waited for and can be taken into the spare pool."""
         kept = self._all.get(NEXT + partition)
         nodes = () if kept is None else kept.nodes
-        states = {node: self._nodes.node_state(node).facts for node in self._unused(nodes)}
-        return [node for node, one in states.items() if one is not None and one.is_free]
+        free = self._nodes.idle_nodes()
+        return [node for node in self._unused(nodes) if node in free and not self._sleeps(node)]
 
     def _unused(self, nodes: Iterable[str]) -> list[str]:
         """Those of them that are not kept for jobs, which come first."""
@@ -209,17 +209,28 @@ class Reservations:
         return () if spares is None else spares.nodes
 
     def _idle(self, partition: str) -> list[str]:
-        idle = self._nodes.idle_nodes()
-        for kept in self._all.values():
-            idle -= set(kept.nodes)
-        return sorted(idle & self._slurm.partition_nodes(partition)) if idle else []
+        """Nodes without work that are in no reservation; those that sleep come last."""
+        idle = self._nodes.idle_nodes().difference(*self._kept())
+        nodes = idle & self._slurm.partition_nodes(partition) if idle else idle
+        return sorted(nodes, key=lambda node: (self._sleeps(node), node))
+
+    def _awake(self, partition: str) -> list[str]:
+        return [node for node in self._idle(partition) if not self._sleeps(node)]
+
+    def _kept(self, *besides: str) -> Iterator[tuple[str, ...]]:
+        """The nodes of each reservation that has begun."""
+        for one in self._all.values():
+            if one.is_active and one.name not in besides:
+                yield one.nodes
 
     def _returning(self, partition: str, *mine: str) -> frozenset[str]:
         """Nodes of a partition that come back, and are in no reservations but ``mine``."""
-        names = self._nodes.returning_nodes()
-        for kept in self._all.values():
-            names -= set() if kept.name in mine else set(kept.nodes)
+        names = self._nodes.returning_nodes().difference(*self._kept(*mine))
         return names & self._slurm.partition_nodes(partition) if names else names
+
+    def _sleeps(self, node: str) -> bool:
+        facts = self._nodes.node_state(node).facts
+        return facts is not None and facts.is_asleep
 
     def _is_good(self, node: str) -> bool:
         return self._nodes.node_state(node).is_good

@@ -19,7 +19,12 @@ _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 
 _CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
 _IDLE: Final = frozenset(("IDLE",))
-_RESERVED: Final = frozenset(("RESERVED",))
+_KINDS: Final = frozenset(("CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"))
+"""What a node is, whatever it does."""
+
+_PLANS: Final = frozenset(("RESERVED", "PLANNED"))
+"""A reservation has it, or the backfill scheduler means it for a job that waits."""
+
 _DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
 _FALLING_ASLEEP: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
 _WAKING: Final = frozenset(("POWERED_DOWN", "POWER_UP", "POWERING_UP"))
@@ -62,13 +67,13 @@ class NodeFacts:
 
     @property
     def is_idle(self) -> bool:
-        """Whether Slurm calls it idle, and nothing else."""
-        return self.state == _IDLE
+        """Whether it is awake, without work, and nobody has plans for it."""
+        return self.state - _KINDS == _IDLE
 
     @property
     def is_free(self) -> bool:
-        """Whether it is idle, in a reservation or not."""
-        return self.state - _RESERVED == _IDLE
+        """Whether it is without work, awake or asleep, whatever is planned for it."""
+        return self.state - _KINDS - _PLANS - _WAKING == _IDLE
 
     @property
     def wakes(self) -> bool:
