@@ -170,6 +170,20 @@ def test_an_open_breaker_shows() -> None:
     assert "holdfast_breaker_open 1" in world.text
 
 
+def test_who_leads_no_more_tells_nothing_of_nodes() -> None:
+    cluster = World(*healthy_nodes(3)).cluster
+    cluster.trip_breaker(TripBreaker(reason="too many", nodes=("node-1",)))
+    metrics = ControllerMetrics("prod", FakeLeadership(asked=2), [])
+    metrics.seen(cluster.snapshot())
+    before, after = metrics.text(()), metrics.text(())
+
+    assert "holdfast_breaker_open 1" in before
+    assert 'holdfast_nodes{phase="schedulable"} 3' in before
+    assert "holdfast_breaker_open 0" in after
+    assert 'holdfast_nodes{phase="schedulable"} 0' in after
+    assert 'NodeName="node-1"' not in after
+
+
 def a_platform(**changes) -> Platform:
     calls = Calls()
     whole = {

@@ -128,6 +128,7 @@ def test_values_of_labels_that_alerts_ask_for_are_those_that_are_exported() -> N
     )
     text = metrics.text(())
 
+    assert 'holdfast_repairs_total{outcome="postponed",remedy="reboot"} 0' in text
     assert 'holdfast_repairs_total{outcome="postponed",remedy="replace"} 1' in text
     assert f'holdfast_nodes{{phase="{Phase.SCHEDULABLE}"}}' in text
 

@@ -76,11 +76,15 @@ class Outbox(Generic[T]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Deliver what waits, if that can be done in a moment, and end."""
+        """Deliver what waits, if that can be done in a moment, tell what could not be, and end."""
         with self._changed:
             self._give_up_at = time.monotonic() + _LAST_WORDS_S
             self._changed.notify()
         self._thread.join(_LAST_WORDS_S * 2)
+        with self._changed:
+            left = len(self._waiting) + self._dropped
+        if left:
+            self._failed(f"telling {self._name}", f"{left} notices were never delivered")
 
     def put(self, item: T) -> None:
         """Deliver something, in its turn; returns at once."""
@@ -98,11 +102,11 @@ class Outbox(Generic[T]):
                 self._deliver(items)
             except TryAgain as error:
                 self._failed(f"telling {self._name}", str(error))
+                left = range(len(items)) if error.left is None else error.left
+                self._put_back([items[number] for number in left])
                 if not self._wait(max(pause_s, min(error.after_s, _LONGEST_PAUSE_S))):
                     return
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-                left = range(len(items)) if error.left is None else error.left
-                self._put_back([items[number] for number in left])
             except Refused as error:
                 self._failed(f"telling {self._name}", f"{error}; this notice is dropped")
             else:

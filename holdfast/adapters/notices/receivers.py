@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,15 @@ def file(path: Path) -> Callable[[dict[str, Any]], None]:
     return deliver
 
 
-def people(urls: Sequence[str], cluster: str) -> Callable[[str], None]:
-    """What tells people, in a sentence.
+def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str], None]]]:
+    """What tells people, in a sentence: for each address what may be said of it, and how.
 
     Raises:
         ConfigError: Apprise is not installed, or does not understand an address.
 
     """
+    if not urls:
+        return []
     try:
         import apprise  # noqa: PLC0415 - only where somebody is to be told
     except ModuleNotFoundError as error:
@@ -88,19 +91,19 @@ def people(urls: Sequence[str], cluster: str) -> Callable[[str], None]:
             "notices.apprise needs Apprise, which is not installed: pip install 'holdfast[notices]'"
         ) from error
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it would tell the addresses
-    told = apprise.Apprise()
+    found = []
     for number, url in enumerate(urls, 1):
+        told = apprise.Apprise()
+        name = f"address {number}, by {url.partition(':')[0]}"
         if not told.add(url):
-            scheme = url.partition(":")[0]
-            raise ConfigError(
-                f"notices.apprise: address {number}, by {scheme}, is none that Apprise understands"
-            )
+            raise ConfigError(f"notices.apprise: {name}, is none that Apprise understands")
+        found.append((f"people at {name}", partial(_notify, told, f"Holdfast on {cluster}")))
+    return found
 
-    def deliver(text: str) -> None:
-        if not told.notify(title=f"Holdfast on {cluster}", body=text):
-            raise TryAgain("Apprise could not deliver to all of the addresses")
 
-    return deliver
+def _notify(told: Any, title: str, text: str) -> None:
+    if not told.notify(title=title, body=text):
+        raise TryAgain("Apprise could not deliver it")
 
 
 def addresses(given: Sequence[str], path: Path | None) -> list[str]:

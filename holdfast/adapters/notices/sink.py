@@ -57,10 +57,10 @@ class Notices:
             self._systems.append(Outbox("the file", append, failed))
         self._systems += _of_aws(settings, cluster, failed)
         urls = receivers.addresses(settings.apprise, settings.apprise_file)
-        self._people: list[Outbox[str]] = []
-        if urls:
-            tell = singly(receivers.people(urls, cluster))
-            self._people.append(Outbox("people", tell, failed))
+        # A queue for each: who cannot be reached keeps nobody else waiting, and has nobody told twice.
+        self._people = [
+            Outbox(name, singly(tell), failed) for name, tell in receivers.people(urls, cluster)
+        ]
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -81,8 +81,9 @@ class Notices:
             for system in self._systems:
                 system.put(told)
         if self._people and self._attention.wants(event):
+            text = f"{sentence(event)} ({self._clock.now():%Y-%m-%d %H:%M} UTC)"
             for box in self._people:
-                box.put(sentence(event))
+                box.put(text)
 
     @property
     def _boxes(self) -> Sequence[Outbox[Any]]:

@@ -26,6 +26,7 @@ from holdfast.model.events import (
     RepairOverdue,
     RepairPostponed,
 )
+from holdfast.model.health import Remedy
 from holdfast.model.names import HealthStatus
 from holdfast.model.nodes import ClusterView, NodeView, Phase
 from holdfast.ports.cluster import ClusterBackend
@@ -56,7 +57,14 @@ class ControllerMetrics:
         self._sinks = events
         self._lock = threading.Lock()
         self._events: Counter[str] = Counter()
-        self._repairs: Counter[LabelSet] = Counter()
+        self._repairs = Counter(
+            {  # from 0 on, so that the first is seen as a rise
+                labels(remedy=remedy, outcome=outcome): 0
+                for remedy in Remedy
+                if remedy is not Remedy.NONE
+                for outcome in ("ordered", "postponed", "overdue")
+            }
+        )
         self._view = ClusterView(nodes=())
         self._rounds = 0
         self._round_s = 0.0
@@ -103,11 +111,13 @@ class ControllerMetrics:
     def text(self, more: Sequence[str]) -> str:
         """All metrics as they are now, and ``more`` of them."""
         with self._lock:
-            own = [*self._counted(), *_nodes(self._view, self._cluster)]
+            # What a controller has seen that leads no more is not how it is now.
+            view = self._view if self._leadership.is_held() else ClusterView(nodes=())
+            own = [*self._counted(view), *_nodes(view, self._cluster)]
         return "".join((*own, *more, *process_families()))
 
-    def _counted(self) -> Iterator[str]:
-        is_open = self._view.breaker.tripped_at is not None
+    def _counted(self, view: ClusterView) -> Iterator[str]:
+        is_open = view.breaker.tripped_at is not None
         # fmt: off
         yield family("holdfast_controller_build_info", "gauge", "Always 1.",
             {labels(version=__version__, cluster=self._cluster): 1})

@@ -225,6 +225,24 @@ def test_people_who_cannot_be_reached_are_told_later() -> None:
     assert "s3cret" not in failures[0]
 
 
+def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_told_twice() -> None:
+    failures: list[str] = []
+    with told() as seen, told() as away:
+        away.answers = [500] * 100
+        urls = tuple(one.url.replace("http://", "json://") for one in (away, seen))
+        with telling(NoticeSettings(apprise=urls), failures) as notices:
+            notices.emit(TRIPPED)
+            notices.emit(FAILED)
+            until(lambda: len(failures) == 2)
+            until(lambda: len(seen.posts) == 2)
+
+    messages = [post["message"] for _, post in seen.posts]
+    assert "turned faulty" in messages[0]
+    assert "retries are spent" in messages[1]
+    assert f"({CLOCK.now():%Y-%m-%d %H:%M} UTC)" in messages[0]
+    assert failures[-1].endswith("by json: 2 notices were never delivered")
+
+
 # bad input
 
 

@@ -58,13 +58,16 @@ def test_stopping_waits_for_nobody_who_is_away() -> None:
         tried.set()
         raise TryAgain("away", after_s=3600)
 
-    box = Outbox("them", singly(deliver), lambda *_: None)
+    failures: list[str] = []
+    box = Outbox("them", singly(deliver), lambda what, why: failures.append(why))
     box.start()
     box.put(1)
+    box.put(2)
     tried.wait()
     box.stop()
 
     assert not box._thread.is_alive()
+    assert failures == ["away", "2 notices were never delivered"]
 
 
 def test_batches_are_as_large_as_they_may_be_and_what_was_left_comes_first() -> None:
