@@ -6,6 +6,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -39,6 +40,7 @@ class Live:
         self._number = 0
         self._tables: Tables | None = None
         self._trouble = ""
+        self._as_of: datetime | None = None
         self._changes: deque[tuple[int, str]] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
         self._readers = 0
@@ -67,12 +69,13 @@ class Live:
                 if self._watch is None:
                     self._begin()
                 news = self._news
+                if self._trouble != told:  # first, so that old rows are not taken for new ones
+                    told = self._trouble
+                    as_of = self._as_of.isoformat() if self._as_of else None
+                    yield self._event("trouble", {"message": told, "as_of": as_of})
                 for text, number in self._since(seen):
                     seen = number
                     yield text
-                if self._trouble != told:
-                    told = self._trouble
-                    yield self._event("trouble", {"message": told})
                 if not await self._arrives(news, is_over):
                     yield self._event("beat", {})
         finally:
@@ -127,7 +130,7 @@ class Live:
                 await asyncio.sleep(max(self._source.pause_s, _BUSY * took))
         finally:  # at once: a page that comes now begins anew, and is shown nothing old
             self._watch = None
-            self._tables = None
+            self._tables = self._as_of = None
             self._number += 1
             self._changes.clear()
 
@@ -136,6 +139,8 @@ class Live:
         is_first = self._tables is None and tables is not None
         is_new = is_first or bool(changed) or trouble != self._trouble
         self._tables, self._trouble = tables, trouble
+        if not trouble:
+            self._as_of = self._clock.now()
         if changed:
             self._number += 1
             event = self._event("change", {"tables": changed}, self._number)

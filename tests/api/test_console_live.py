@@ -179,6 +179,21 @@ def test_what_cannot_be_read_is_told_once_and_its_end_too() -> None:
     ]
 
 
+def test_a_page_that_opens_meanwhile_hears_first_how_old_the_rows_are() -> None:
+    async def story(room: Room) -> tuple[str, list[tuple[str, str | None]]]:
+        page = room.page()
+        _, whole = await page.hear()
+        room.source.trouble = "the cluster is away"
+        await page.hear()
+        other = room.page()
+        found = [await other.hear(), await other.hear()]
+        return whole["now"], [(name, content.get("as_of")) for name, content in found]
+
+    read_at, heard = told(story, a={})
+
+    assert heard == [("trouble", read_at), ("snapshot", None)]
+
+
 def test_nobody_looks_while_no_page_is_open() -> None:
     async def story(room: Room) -> tuple[int, int]:
         page = room.page()

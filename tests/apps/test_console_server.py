@@ -256,6 +256,21 @@ def test_a_node_is_held_and_let_go_in_the_name_of_who_did_it(console, ada) -> No
     assert store.holds() == {node(1): "held by ada"}
 
 
+def test_what_cannot_begin_now_is_answered_with_what_it_waits_for(console, ada) -> None:
+    store = console.runs.add("waits", nodes=(1, 2), ranks=(1,))
+    store.hold(node(1), "vendor comes (bob)")
+    store.put_breaker(Breaker(tripped_at=NOW, reason="too many"))
+
+    def answer(act: str, number: int) -> str:
+        wish = {"act": act, "fleet": "waits", "node": node(number)}
+        message: str = ada.call("POST", "/console/wishes", wish).json["message"]
+        return message
+
+    assert answer("replace", 1).endswith("waits, because the node is held: vendor comes (bob)")
+    assert answer("reboot", 2).endswith("waits, because all repairs are stopped")
+    assert answer("release", 2).endswith("is requested")
+
+
 def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
     store = console.runs.add("stopped", nodes=(1,), ranks=(1,))
     store.put_breaker(Breaker(tripped_at=NOW, reason="too many"))

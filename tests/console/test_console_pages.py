@@ -333,7 +333,10 @@ def test_who_is_out_meanwhile_logs_in_again(fleet, visit) -> None:
     page.context.clear_cookies()
     asked.get_by_role("button", name="Reboot").click()
 
-    expect(page.get_by_label("Token")).to_be_visible()
+    expect(page.get_by_label("Token")).to_be_focused()
+    page.get_by_label("Token").fill(TOKENS["ada"])
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=short(1))).to_be_visible()
 
 
 def test_a_node_that_is_not_there_is_told(fleet, visit) -> None:
@@ -381,6 +384,7 @@ def test_incidents_are_shown_with_every_phase_and_its_seconds(fleet, visit) -> N
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("Quarantined")
+    expect(rows.get_by_role("img")).to_have_accessible_name(re.compile(r"quarantined, so far \d+m"))
     page.get_by_role("button", name="Ended").click()
     expect(rows).to_have_count(1)
     rows.get_by_role("link").click()
@@ -405,9 +409,13 @@ def test_what_happens_is_told_aloud_too(elsewhere, visit) -> None:
     page = visit("ada", "fleet?q=live", at=elsewhere)
     expect(page.locator(".shown").last).to_contain_text("2 ")
     record = NodeRecord(phase=Phase.REBOOTING, phase_since=NOW, course=course(2, Remedy.REBOOT))
-    store.put_node(node(2), record)
-
-    expect(page.locator("#said")).to_contain_text(f"{node(2)}: Rebooting")
+    well = store.nodes()[node(2)][2]
+    for _ in range(2):
+        store.put_node(node(2), record)
+        expect(page.locator("#said")).to_contain_text(f"{node(2)}: Rebooting")
+        store.put_node(node(2), well)
+        expect(page.locator(".chip", has_text="Rebooting").locator(".amount")).to_have_text("0")
+        page.evaluate("document.getElementById('said').textContent = ''")
 
 
 def test_a_fault_of_a_real_run_is_seen_without_loading_anew(elsewhere, visit) -> None:
@@ -470,12 +478,15 @@ def test_a_server_that_comes_again_is_found_again(browser, tmp_path, visit) -> N
         first.served.process.kill()
         first.served.process.wait()
         expect(page.locator(".status")).to_have_text("Reconnecting…")
+        old = page.locator("main > [role=alert]")
+        expect(old).to_contain_text("The server cannot be reached. What is shown is from")
         store.put_node(
             node(2), NodeRecord(phase=Phase.REPLACING, phase_since=NOW, course=course(2))
         )
         with site(tmp_path, str(first.served.port)):
             expect(page.locator(".status")).to_have_text("Live")
             expect(page.locator(".urgent li")).to_contain_text("Replacing")
+            expect(old).to_be_hidden()
             assert page.evaluate("window.isSamePage")
 
 
@@ -499,8 +510,15 @@ def test_nodes_that_cannot_be_read_are_told_and_read_again(fleet, visit) -> None
     trouble = 'event: trouble\ndata: {"now":"2026-01-02T03:04:05+00:00","message":"it is away"}\n\n'
     page.route("**/console/live", lambda route: route.fulfill(body=trouble, content_type=STREAM))
     page.reload()
-    expect(page.get_by_role("heading", name="The nodes cannot be read")).to_be_visible()
-    expect(page.locator("main [role=alert]")).to_have_text("it is away")
+    told = page.locator("main [role=alert]")
+    expect(told).to_contain_text("The nodes cannot be read")
+    expect(told).to_contain_text("it is away")
+    for path in ("jobs", "incidents"):
+        page.goto(page.url.partition("#")[0] + f"#/{path}")
+        expect(told).to_contain_text("it is away")
+        expect(page.locator("main")).to_contain_text("Nothing could be read yet.")
+        expect(page.locator("main")).not_to_contain_text("0 incidents")
+    page.goto(page.url.partition("#")[0] + "#/fleet")
     page.unroute("**/console/live")
 
     expect(page.locator(".shown").last).to_have_text("12 nodes")
@@ -580,5 +598,6 @@ def test_nothing_moves_for_who_wants_that(fleet, visit) -> None:
     expect(page.locator(".status")).to_have_text("Live")
 
     assert (
-        page.evaluate("getComputedStyle(document.querySelector('main')).transitionDuration") == "0s"
+        page.evaluate("getComputedStyle(document.querySelector('main > *')).transitionDuration")
+        == "0s"
     )

@@ -91,7 +91,7 @@ def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str],
             "notices.apprise needs Apprise, which is not installed: pip install 'holdfast[notices]'"
         ) from error
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it would tell the addresses
-    found = []
+    found: list[tuple[str, Callable[[str], None]]] = []
     for number, url in enumerate(urls, 1):
         told = apprise.Apprise()
         name = f"address {number}, by {url.partition(':')[0]}"

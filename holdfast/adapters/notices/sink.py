@@ -57,7 +57,7 @@ class Notices:
             self._systems.append(Outbox("the file", append, failed))
         self._systems += _of_aws(settings, cluster, failed)
         urls = receivers.addresses(settings.apprise, settings.apprise_file)
-        # A queue for each: who cannot be reached keeps nobody else waiting, and has nobody told twice.
+        # A queue for each: who is away keeps nobody else waiting, and has nobody told twice.
         self._people = [
             Outbox(name, singly(tell), failed) for name, tell in receivers.people(urls, cluster)
         ]

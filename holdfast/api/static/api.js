@@ -64,6 +64,28 @@ export function ask(wish) {
   return call("POST", "/console/wishes", wish);
 }
 
+/**
+ * Call an asynchronous function now, again and again, and whenever asked to; never twice at a time, for
+ * answers may be slow and come in another order.
+ */
+export function repeated(load, pause) {
+  let isBusy = false;
+  let isDue = false;
+  async function again() {
+    isDue = true;
+    if (isBusy) return;
+    isBusy = true;
+    while (isDue) {
+      isDue = false;
+      await load();
+    }
+    isBusy = false;
+  }
+  again();
+  const timer = setInterval(() => document.hidden || isBusy || again(), pause);
+  return { again, stop: () => clearInterval(timer) };
+}
+
 export function read(view, query = {}) {
   const text = new URLSearchParams(query).toString();
   return call("GET", `/console/${view}${text ? `?${text}` : ""}`);

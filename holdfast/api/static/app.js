@@ -2,7 +2,7 @@
 
 import { findSession, logOut, whoIsThere } from "./api.js";
 import { h, icon, notice, refill, say } from "./dom.js";
-import { tick } from "./format.js";
+import { moment, now, tick } from "./format.js";
 import { connect, connectLater, connection, disconnect, forget, listen, table } from "./live.js";
 import { LOOKS } from "./looks.js";
 import { showLogin } from "./login.js";
@@ -28,12 +28,15 @@ const TABS = [
   ["goodput", "Goodput", []],
 ];
 
+const BLIP_MS = 8000; // a beat of the server and the way back to it
+
 const app = document.getElementById("app");
 const main = document.getElementById("main");
 const door = document.getElementById("door");
 const nav = document.querySelector(".nav");
 const account = document.querySelector(".account");
 const status = h("span.status", { role: "status" });
+const old = h("div.away", { role: "alert", hidden: true });
 const theme = h("button.quiet.round", { type: "button", onclick: switchTheme });
 let closePage = null;
 
@@ -64,7 +67,7 @@ function openPage(isFirst) {
   const { name, parts, query } = route();
   const page = PAGES[name];
   closePage?.();
-  main.replaceChildren();
+  main.replaceChildren(old);
   closePage = page.open(main, { parts, query, setQuery });
   document.title = `${parts.at(-1) ?? page.title} · Holdfast`;
   for (const tab of nav.querySelectorAll("a")) {
@@ -77,16 +80,26 @@ function openPage(isFirst) {
 }
 
 function paintStatus() {
-  const { state, trouble, isFilled } = connection();
+  const { state, trouble, isFilled, asOf } = connection();
   const lost = state === "lost" ? "Reconnecting…" : "Connecting…";
   const [kind, text] = trouble ? ["bad", "Cannot read"] : state === "live" && isFilled ? ["good", "Live"] : ["wait", lost];
   const before = status.textContent;
-  if (before === text && status.title === trouble) return;
-  status.className = `status ${kind}`;
-  status.title = trouble;
-  status.textContent = text;
+  if (before !== text) {
+    status.className = `status ${kind}`;
+    status.textContent = text;
+  }
   main.classList.toggle("stale", kind !== "good" && isFilled);
-  if (trouble) notice(`The nodes cannot be read just now: ${trouble}`, "bad");
+  const isSilent = state === "lost" && !(asOf && now() - Date.parse(asOf) < BLIP_MS);
+  paintOld(trouble || (isSilent ? "The server cannot be reached." : ""), isFilled && asOf);
+}
+
+/** Say from when that is which is shown, as long as it does not change any more. */
+function paintOld(why, since) {
+  old.hidden = !why;
+  if (!why) return;
+  const text = [why, since ? `What is shown is from ${moment(since)}.` : "", "It is tried again and again."].filter(Boolean).join(" ");
+  if (old.textContent.endsWith(text)) return;
+  old.replaceChildren(h("div", {}, h("strong", {}, "The nodes cannot be read"), h("p", {}, text)));
 }
 
 function paintFrame() {
@@ -135,6 +148,7 @@ function enter() {
 }
 
 function out() {
+  for (const question of document.querySelectorAll("dialog")) question.close();
   forget();
   closePage?.();
   closePage = null;
@@ -161,9 +175,9 @@ async function lookAgain() {
 /** Tell a screen reader which nodes have just turned faulty; never more than it can say. */
 function tellOfFaults(changed) {
   if (!changed?.nodes) return;
-  const rows = [...changed.nodes].map((key) => table("nodes").get(key)).filter((row) => row && row.look !== "healthy");
-  const fresh = rows.filter((row) => told.get(row.name) !== row.look);
-  for (const row of rows) told.set(row.name, row.look);
+  const rows = [...changed.nodes].map((key) => [key, table("nodes").get(key)]).filter(([, row]) => row);
+  const fresh = rows.filter(([key, row]) => row.look !== "healthy" && told.get(key) !== row.look).map(([, row]) => row);
+  for (const [key, row] of rows) told.set(key, row.look);
   if (fresh.length === 1) say(`${fresh[0].name}: ${LOOKS[fresh[0].look].word}${fresh[0].reason ? `, ${fresh[0].reason}` : ""}`);
   else if (fresh.length > 1) say(`${fresh.length} nodes are not healthy`);
 }
@@ -175,7 +189,10 @@ document.addEventListener("holdfast:refused", lookAgain);
 window.addEventListener("hashchange", () => openPage(false));
 listen(paintStatus);
 listen(tellOfFaults);
-setInterval(tick, 1000);
+setInterval(() => {
+  tick();
+  if (whoIsThere()) paintStatus();
+}, 1000);
 
 paintTheme();
 

@@ -52,16 +52,25 @@ export function icon(name, size = 16) {
   );
 }
 
-/** Replace what is in an element, without losing the place of the keyboard. */
+/** What an element is known by when it has been made anew. */
+function known(element) {
+  return element?.getAttribute("href") ?? element?.dataset.focus ?? element?.getAttribute("aria-label");
+}
+
+/** Replace what is in an element, without losing the place of the keyboard and what was scrolled to. */
 export function refill(element, ...children) {
-  const held = element.contains(document.activeElement) ? document.activeElement : null;
-  const mark = held?.getAttribute("href") ?? held?.dataset.focus;
+  const held = element.contains(document.activeElement) ? known(document.activeElement) : null;
+  const scrolled = new Map([...element.querySelectorAll(".scrolled")].map((one) => [known(one), one.scrollLeft]));
   element.replaceChildren(...children.flat(Infinity).filter(Boolean));
-  if (mark === undefined || mark === null) return;
-  const again = [...element.querySelectorAll("[href],[data-focus]")].find(
-    (one) => (one.getAttribute("href") ?? one.dataset.focus) === mark,
-  );
+  for (const one of element.querySelectorAll(".scrolled")) one.scrollLeft = scrolled.get(known(one)) ?? 0;
+  if (!held) return;
+  const again = [...element.querySelectorAll("[href],[data-focus],[aria-label]")].find((one) => known(one) === held);
   again?.focus({ preventScroll: true });
+}
+
+/** A name that may go on in the next line where a word of it begins: `AgentSilent`. */
+export function broken(name) {
+  return name.split(/(?<=[a-z])(?=[A-Z])/).flatMap((word, place) => (place ? [h("wbr"), word] : [word]));
 }
 
 /** Tell a screen reader, without showing it. */

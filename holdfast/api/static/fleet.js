@@ -4,7 +4,7 @@ import { h, icon, refill } from "./dom.js";
 import { count, number, since } from "./format.js";
 import { ask, mayOperate } from "./api.js";
 import { confirmed } from "./asking.js";
-import { connection, listen, note, table } from "./live.js";
+import { awaited, connection, listen, note, table } from "./live.js";
 import { described, nodeGrid } from "./grid.js";
 import { LOOKS, badge, isOpen, jobLink, mark, nodeLink, shortName } from "./looks.js";
 import { keyedTable } from "./table.js";
@@ -36,6 +36,7 @@ export function open(container, { query, setQuery }) {
   const views = h("div.switch", { role: "group", "aria-label": "How nodes are shown" });
   const shown = h("p.shown", { role: "status" });
   const stage = h("div.stage");
+  const marks = h("p.about", {}, "A line below a node: its repairs are held. A dot at its corner: something was asked for.");
   const grids = new Map();
   const list = nodeTable();
 
@@ -44,7 +45,7 @@ export function open(container, { query, setQuery }) {
     alarms,
     tiles,
     urgent,
-    h("section.card", { "aria-label": "All nodes" }, h("div.bar", {}, chips, h("div.tools", {}, groups, search, views)), shown, stage),
+    h("section.card", { "aria-label": "All nodes" }, h("div.bar", {}, chips, h("div.tools", {}, groups, search, views)), shown, stage, marks),
   );
 
   function change(next) {
@@ -80,6 +81,7 @@ export function open(container, { query, setQuery }) {
       .sort((one, other) => (one.name < other.name ? -1 : 1));
     const isPart = matching.length !== nodes.length;
     shown.textContent = isPart ? `${number(matching.length)} of ${count(nodes.length, "node")}` : count(nodes.length, "node");
+    marks.hidden = wanted.view === "table" || !matching.some((row) => row.held || row.asked);
     if (wanted.view === "table") paintTable(matching, nodes.length);
     else paintGrids(matching, nodes.length);
     if (!nodes.length) stage.replaceChildren(emptyFleet());
@@ -107,7 +109,7 @@ export function open(container, { query, setQuery }) {
         h(
           "div.alarm",
           { role: "alert" },
-          h("div", {}, h("strong", {}, `All repairs of ${one.name} are stopped`), h("p", {}, `${one.stopped_for ?? ""}. Look at the nodes before you let repairs begin again.`)),
+          h("div", {}, h("strong", {}, `All repairs of ${one.name} are stopped, for `, since(one.stopped_at)), h("p", {}, `${one.stopped_for ?? ""}. Look at the nodes before you let repairs begin again.`)),
           mayOperate() &&
             h("button", { type: "button", "data-focus": `breaker ${one.name}`, onclick: () => resetBreaker(one.name) }, icon("play"), "Let repairs begin"),
         ),
@@ -132,7 +134,7 @@ export function open(container, { query, setQuery }) {
             {},
             badge(row.look),
             h("a.name", { href: nodeLink(row.fleet, row.name) }, shortName(row.name)),
-            h("span.what", {}, described(row)[0] ?? ""),
+            h("span.what", {}, described({ ...row, type: "" }).join(", ")),
             h("span.when", {}, "for ", since(row.since)),
           ),
         ),
@@ -225,8 +227,8 @@ export function open(container, { query, setQuery }) {
   function show() {
     const { isFilled, trouble } = connection();
     if (isFilled) paint();
-    else if (trouble) stage.replaceChildren(h("div.nothing", {}, h("h2", {}, "The nodes cannot be read"), h("p", { role: "alert" }, trouble), h("p", {}, "It is tried again and again.")));
-    else stage.replaceChildren(h("div.loading", { role: "status" }, "Reading the nodes…"));
+    else if (trouble) stage.replaceChildren(h("p.empty", {}, awaited("nodes")));
+    else stage.replaceChildren(h("div.loading", { role: "status" }, awaited("nodes")));
   }
 
   show();
@@ -251,7 +253,7 @@ function groupOf(row) {
 }
 
 function searched(row) {
-  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held].join(" ").toLowerCase();
+  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held && `held ${row.held}`, row.asked].join(" ").toLowerCase();
 }
 
 function tile(name, value, about, look = "") {
@@ -286,7 +288,7 @@ function nodeTable() {
       { title: "Node", cell: (row) => h("a", { href: nodeLink(row.fleet, row.name) }, shortName(row.name)), text: (row) => row.name },
       { title: "State", cell: (row) => badge(row.look), text: (row) => row.look },
       { title: "Group", cell: (row) => groupOf(row), narrow: "roomy" },
-      { title: "Reason", cell: (row) => described({ ...row, job: "", type: "" })[0] ?? "–" },
+      { title: "Reason", cell: (row) => described({ ...row, job: "", type: "" }).join(", ") || "–" },
       { title: "Job", cell: (row) => (row.job ? h("a", { href: jobLink(row.job) }, row.rank === undefined ? row.job : `${row.rank} / ${row.job}`) : "–"), text: (row) => `${row.rank} ${row.job}` },
       { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
     ],

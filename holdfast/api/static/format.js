@@ -44,7 +44,7 @@ function age(iso) {
 /** How long ago something was, kept up to date. */
 export function since(iso, after = "") {
   if (!iso) return "–";
-  const title = dateTime(iso);
+  const title = zoned(iso);
   return h("time", { datetime: iso, title, "data-since": iso, "data-after": after }, age(iso) + after);
 }
 
@@ -61,19 +61,31 @@ export function between(from, to) {
   return from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null;
 }
 
-export function dateTime(iso) {
-  return new Date(iso).toLocaleString(undefined, {
+/** A moment with its day, in the time of this browser; the year only if it is another one. */
+export function dateTime(iso, more = {}) {
+  const at = new Date(iso);
+  return at.toLocaleString(undefined, {
+    ...(at.getFullYear() === new Date(now()).getFullYear() ? {} : { year: "numeric" }),
     month: "short",
     day: "numeric",
     hour: "2-digit",
     minute: "2-digit",
     second: "2-digit",
     hourCycle: "h23",
+    ...more,
   });
 }
 
-export function clock(iso) {
-  return new Date(iso).toLocaleTimeString(undefined, { hourCycle: "h23" });
+/** The same with the name of the time zone: to compare with the logs of other machines. */
+export function zoned(iso) {
+  return dateTime(iso, { timeZoneName: "short" });
+}
+
+/** A time of today, or a moment with its day. */
+export function moment(iso) {
+  const at = new Date(iso);
+  const isToday = at.toDateString() === new Date(now()).toDateString();
+  return isToday ? at.toLocaleTimeString(undefined, { hourCycle: "h23" }) : dateTime(iso);
 }
 
 export function day(iso) {

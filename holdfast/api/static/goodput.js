@@ -1,7 +1,7 @@
 // The page of how the time of all jobs was spent.
 
-import { read } from "./api.js";
-import { h, refill } from "./dom.js";
+import { read, repeated } from "./api.js";
+import { broken, h, refill } from "./dom.js";
 import { count, dateTime, duration, percent } from "./format.js";
 import { note } from "./live.js";
 import { jobLink } from "./looks.js";
@@ -52,13 +52,12 @@ export function open(container) {
     refill(body, whole(last), causes(last, body.clientWidth), each(last));
   }
 
-  load();
-  const timer = setInterval(() => document.hidden || load(), AGAIN_MS);
+  const loads = repeated(load, AGAIN_MS);
   const resized = new ResizeObserver(() => last && paint());
   resized.observe(container);
   return () => {
     isClosed = true;
-    clearInterval(timer);
+    loads.stop();
     resized.disconnect();
   };
 }
@@ -92,7 +91,7 @@ function causes({ causes: found }, wide) {
       "div.columns",
       {},
       bars(plotted.map((one) => `${one.name} ${duration(one.value)}`).join(", "), plotted, Math.min(560, Math.max(260, wide - 60))),
-      plainTable("What was lost, by cause", ["Cause", "Whose", "Lost", "Share"], found.map((one) => [one.reason, one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
+      plainTable("What was lost, by cause", ["Cause", "Whose", "Lost", "Share"], found.map((one) => [h("span", {}, broken(one.reason)), one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
     ),
   );
 }

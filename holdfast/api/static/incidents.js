@@ -1,8 +1,8 @@
 // The pages of incidents: all of them, and one.
 
-import { h, icon, refill } from "./dom.js";
-import { between, clock, count, dateTime, duration, number, now, since } from "./format.js";
-import { connection, listen, note, table } from "./live.js";
+import { broken, h, icon, refill } from "./dom.js";
+import { between, count, duration, moment, number, now, since, zoned } from "./format.js";
+import { awaited, connection, listen, note, table } from "./live.js";
 import { incidentBadge, incidentLink, isOpen, jobLink, nodeLink, shortName } from "./looks.js";
 import { stackedBar } from "./plots.js";
 import { keyedTable, plainTable } from "./table.js";
@@ -16,6 +16,7 @@ const POINTS = [
   ["released_at", "released", "releasing"],
   ["vanished_at", "vanished", "gone"],
 ];
+const AGAIN_MS = 5000; // what goes on grows
 const STATES = { all: "All", open: "Open", ended: "Ended" };
 
 export const title = "Incidents";
@@ -24,10 +25,14 @@ export const title = "Incidents";
 function phases(row) {
   const found = [];
   let before = null;
-  for (const [field, point, kind] of POINTS) {
+  for (const [field, , kind] of POINTS) {
     if (!row[field]) continue;
-    if (before) found.push({ name: kind, kind, value: Math.max(0, between(before, row[field])), to: point });
+    if (before) found.push({ name: kind, kind, value: Math.max(0, between(before, row[field])) });
     before = row[field];
+  }
+  if (isOpen(row)) {
+    const [, , kind] = POINTS[POINTS.findLastIndex(([field]) => row[field]) + 1];
+    found.push({ name: `${row.state}, so far`, kind, value: Math.max(0, (now() - Date.parse(before)) / 1000) });
   }
   return found;
 }
@@ -46,14 +51,14 @@ export function open(container, { query, setQuery }) {
     key: (row) => `${row.fleet} ${row.id}`,
     empty: "There was no incident.",
     columns: [
-      { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, row.reason), text: (row) => row.reason },
+      { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, broken(row.reason)), text: (row) => row.reason },
       { title: "Node", cell: (row) => shortName(row.node) },
       { title: "State", cell: (row) => incidentBadge(row), text: (row) => `${row.state} ${isOpen(row)}` },
       { title: "Remedy", cell: (row) => (row.remedy === "none" ? "–" : row.remedy), narrow: "roomy" },
       { title: "Detected", cell: (row) => since(row.detected_at, " ago"), text: (row) => row.detected_at },
-      { title: "Phases", cell: (row) => bar(row), text: (row) => JSON.stringify(POINTS.map(([field]) => row[field])), kind: "wide", narrow: "roomy" },
-      { title: "Took", cell: (row) => duration(took(row)), kind: "number" },
+      { title: "Took", cell: (row) => (isOpen(row) ? since(row.detected_at) : duration(took(row))), text: (row) => took(row) ?? row.state, kind: "number" },
       { title: "Jobs", cell: (row) => row.jobs.map((one) => one.job).join(", ") || "–", narrow: "roomy" },
+      { title: "Phases", cell: (row) => bar(row), text: (row) => JSON.stringify([row.state, POINTS.map(([field]) => row[field])]), kind: "wide", narrow: "roomy" },
     ],
   });
   container.append(
@@ -79,14 +84,16 @@ export function open(container, { query, setQuery }) {
       .filter((row) => !text || [row.node, row.successor, row.reason, row.message, row.id, ...row.jobs.map((one) => one.job)].join(" ").toLowerCase().includes(text))
       .sort((one, other) => (one.detected_at < other.detected_at ? 1 : -1));
     const known = note("incidents").all ?? all.length;
-    shown.textContent = known > all.length ? `The newest ${number(all.length)} of ${count(known, "incident")}; holdfast incidents list shows all.` : count(rows.length, "incident");
+    const some = rows.length === all.length ? count(rows.length, "incident") : `${number(rows.length)} of ${count(all.length, "incident")}`;
+    const older = known > all.length ? `, the newest of ${number(known)}; holdfast incidents list shows all` : "";
+    shown.textContent = connection().isFilled ? some + older : "";
     const none = all.length ? "No incident is like that." : "There was no incident. Faults of nodes appear here as they are found.";
-    list.update(rows, connection().isFilled ? none : "Reading the incidents…");
+    list.update(rows, connection().isFilled ? none : awaited("incidents"));
   }
 
   paint();
   return listen((changed) => {
-    if (!changed || changed.incidents || changed.notes) paint();
+    if (!changed || changed.incidents || changed.notes || !connection().isFilled) paint();
   });
 }
 
@@ -102,6 +109,7 @@ function openOne(container, { parts: [fleet, id] }) {
   const state = h("span");
   const heading = h("h1", { tabindex: "-1" }, id);
   const body = h("div");
+  let painted = "";
   container.append(h("header.head", {}, h("a.up", { href: "#/incidents" }, icon("back"), "Incidents"), h("div.titled", {}, heading, state), h("p.about", {}, id)), body);
 
   function paint() {
@@ -110,16 +118,23 @@ function openOne(container, { parts: [fleet, id] }) {
       refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "There is no such incident"), h("p", {}, "Or it is older than those that are shown here."), h("a", { href: "#/incidents" }, "To the incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
       return;
     }
-    heading.textContent = row.reason;
+    const text = JSON.stringify([row, linked(row), isOpen(row) && Math.floor(now() / AGAIN_MS)]);
+    if (text === painted) return;
+    painted = text;
+    heading.replaceChildren(...broken(row.reason));
     refill(state, incidentBadge(row));
     refill(body, facts(row), course(row), jobs(row));
   }
 
   paint();
   const stop = listen((changed) => {
-    if (!changed || changed.incidents || changed.nodes) paint();
+    if (!changed || changed.incidents || changed.nodes || changed.jobs) paint();
   });
-  return stop;
+  const timer = setInterval(paint, AGAIN_MS);
+  return () => {
+    clearInterval(timer);
+    stop();
+  };
 }
 
 function facts(row) {
@@ -129,7 +144,7 @@ function facts(row) {
     ["Machine", row.provider_id],
     ["Taken over by", row.successor && name(row.successor)],
     ["Remedy", row.remedy],
-    ["Detected", dateTime(row.detected_at)],
+    ["Detected", zoned(row.detected_at)],
     ["Took", row.state === "unfinished" ? "nobody looks after it any more" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
     ["Evidence", row.message && h("code", {}, row.message)],
     ["Fleet", row.fleet],
@@ -143,7 +158,7 @@ function course(row) {
   const last = points.at(-1)[0];
   const rows = points.map(([field, point], place) => [
     point,
-    clock(row[field]),
+    moment(row[field]),
     place ? duration(between(row[points[place - 1][0]], row[field])) : "–",
     duration(between(row.detected_at, row[field])),
   ]);
@@ -158,14 +173,21 @@ function course(row) {
   );
 }
 
+/** What else the page depends on: nodes that have a page, jobs that go on. */
+function linked(row) {
+  return [row.node, row.successor].map((node) => table("nodes").has(`${row.fleet} ${node}`)).concat(row.jobs.map((one) => goesOn(one.job)));
+}
+
+const goesOn = (job) => table("jobs").get(job)?.is_active;
+
 function jobs(row) {
   const rows = row.jobs.map((one) => [
     h("a", { href: jobLink(one.job) }, one.job),
     `#${one.attempt}`,
     one.step === null ? "–" : number(one.step),
-    clock(one.stopped_at),
-    one.resumed_at ? clock(one.resumed_at) : "not yet",
-    one.resumed_at ? duration(between(one.stopped_at, one.resumed_at)) : isOpen(row) ? duration((now() - Date.parse(one.stopped_at)) / 1000) : "–",
+    moment(one.stopped_at),
+    one.resumed_at ? moment(one.resumed_at) : goesOn(one.job) ? "not yet" : "–",
+    one.resumed_at ? duration(between(one.stopped_at, one.resumed_at)) : goesOn(one.job) ? since(one.stopped_at) : "–",
   ]);
   return h(
     "section.card",

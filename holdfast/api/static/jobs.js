@@ -1,9 +1,9 @@
 // The pages of jobs: all of them, and one.
 
-import { read } from "./api.js";
-import { h, icon, refill } from "./dom.js";
-import { clock, count, dateTime, duration, number, percent, since } from "./format.js";
-import { connection, listen, note, table } from "./live.js";
+import { read, repeated } from "./api.js";
+import { broken, h, icon, refill } from "./dom.js";
+import { count, dateTime, duration, moment, number, percent, since, zoned } from "./format.js";
+import { awaited, connection, listen, note, table } from "./live.js";
 import { incidentLink, jobBadge, jobLink, nodeLink, shortName } from "./looks.js";
 import { PARTS, partsKey, partsOf } from "./goodput.js";
 import { stackedBar, timeline } from "./plots.js";
@@ -35,11 +35,11 @@ export function open(container) {
   );
   const paint = () => {
     const rows = [...table("jobs").values()].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
-    list.update(rows, connection().isFilled ? note("jobs").message || "There was no job yet." : "Reading the jobs…");
+    list.update(rows, connection().isFilled ? note("jobs").message || "There was no job yet." : awaited("jobs"));
   };
   paint();
   return listen((changed) => {
-    if (!changed || changed.jobs || changed.notes) paint();
+    if (!changed || changed.jobs || changed.notes || !connection().isFilled) paint();
   });
 }
 
@@ -73,21 +73,20 @@ function openOne(container, { parts: [name] }) {
     refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(last))), attempts(last, body.clientWidth - 40), told(last));
   }
 
-  load();
-  const timer = setInterval(() => document.hidden || load(), AGAIN_MS);
+  const loads = repeated(load, AGAIN_MS);
   let step = null;
   const stop = listen((changed) => {
     if (changed && !changed.jobs?.has(name)) return;
     const row = table("jobs").get(name);
     const key = row && `${row.phase} ${row.attempt} ${row.reason}`;
-    if (key !== step) load(); // steps alone are shown with the next look
+    if (key !== step) loads.again(); // steps alone are shown with the next look
     step = key;
   });
   const resized = new ResizeObserver(() => last && paint());
   resized.observe(container);
   return () => {
     isClosed = true;
-    clearInterval(timer);
+    loads.stop();
     resized.disconnect();
     stop();
   };
@@ -97,7 +96,7 @@ function facts(job) {
   const rows = [
     ["Phase", h("span", {}, job.phase, " for ", since(job.phase_since))],
     ["Why", job.reason],
-    ["Begun", dateTime(job.started_at)],
+    ["Begun", zoned(job.started_at)],
     ["Nodes", number(job.nodes)],
     ["Attempt", number(job.attempt)],
     ["Step", job.step === null ? "it tells none" : number(job.step)],
@@ -167,11 +166,11 @@ function attempts(job, wide) {
   const to = Math.max(...lines.map((one) => one.ended));
   const rows = [...job.attempts].reverse().map((one) => [
     `#${one.attempt}`,
-    clock(one.started_at),
+    moment(one.started_at),
     one.stopped_at ? duration((time(one.stopped_at) - time(one.started_at)) / 1000) : "goes on",
     one.first_step === null ? "–" : `${number(one.first_step)} to ${number(one.last_step ?? one.first_step)}`,
     one.lost_steps === null ? "–" : number(one.lost_steps),
-    one.kind ? h("div.cause", {}, `${one.kind}: ${one.reason}`, one.evidence && h("code", {}, one.evidence)) : one.stopped_at ? "done" : "–",
+    one.kind ? h("div.cause", {}, h("span", {}, `${one.kind}: `, broken(one.reason)), one.evidence && h("code", {}, one.evidence)) : one.stopped_at ? "done" : "–",
     one.node ? nodeName(job, one.node) : "–",
     one.incident_id ? h("a", { href: incidentLink(job.name, one.incident_id) }, "incident") : "–",
   ]);
@@ -179,7 +178,7 @@ function attempts(job, wide) {
     "section.card",
     {},
     h("h2", {}, "Attempts"),
-    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Attempts on a time line" }, timeline(`${count(lines.length, "attempt")} from ${clock(from)} to ${clock(to)}; the table below tells each`, lines, from, to, Math.max(300, wide))),
+    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Attempts on a time line" }, timeline(`${count(lines.length, "attempt")} from ${moment(from)} to ${moment(to)}; the table below tells each`, lines, from, to, Math.max(300, wide))),
     h("ul.key", {}, PARTS.filter(([kind]) => kind !== "waiting").map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), word))),
     plainTable("Attempts", ["Attempt", "Begun", "Lasted", "Steps", "Lost steps", "Cause", "Node", "Incident"], rows, ["", "", "number", "number", "number"]),
   );

@@ -12,7 +12,9 @@ let source = null;
 let heard = 0;
 let state = "connecting"; // or "live", "lost"
 let trouble = "";
+let asOf = null; // when the rows were last as they are shown, by the server's clock
 let isFilled = false;
+let isWanted = false;
 
 /** `table(name)` is a Map from key to row. */
 export function table(name) {
@@ -24,7 +26,7 @@ export function note(name) {
 }
 
 export function connection() {
-  return { state, trouble, isFilled };
+  return { state, trouble, isFilled, asOf };
 }
 
 /** Be told of changes: `reader({nodes: Set of keys, ...})`, or null for everything. */
@@ -37,16 +39,30 @@ function tell(changed) {
   for (const reader of [...readers]) reader(changed);
 }
 
-/** Open the stream; it finds its way back by itself. */
+/** What stands for rows that have not come yet. */
+export function awaited(what) {
+  return trouble ? "Nothing could be read yet." : `Reading the ${what}…`;
+}
+
+/**
+ * Open the stream; it finds its way back by itself.
+ *
+ * A page that nobody sees has none: a browser keeps six connections to a server and no more, and with
+ * six pages open the seventh would never load.
+ */
 export function connect() {
   disconnect();
+  isWanted = true;
+  if (document.hidden) return;
   heard = Date.now();
   source = new EventSource("/console/live");
   source.addEventListener("snapshot", (event) => take(event, true));
   source.addEventListener("change", (event) => take(event, false));
   source.addEventListener("beat", (event) => hear(event));
   source.addEventListener("trouble", (event) => {
-    trouble = hear(event).message;
+    const content = hear(event);
+    trouble = content.message;
+    asOf = content.as_of;
     tell({});
   });
   source.addEventListener("open", () => {
@@ -65,6 +81,7 @@ export function connect() {
 }
 
 export function disconnect() {
+  isWanted = false;
   source?.close();
   source = null;
 }
@@ -79,12 +96,14 @@ export function forget() {
   for (const rows of Object.values(tables)) rows.clear();
   isFilled = false;
   trouble = "";
+  asOf = null;
 }
 
 function hear(event) {
   const content = JSON.parse(event.data);
   heard = Date.now();
   setServerTime(content.now);
+  if (!trouble) asOf = content.now;
   become("live");
   return content;
 }
@@ -109,6 +128,12 @@ function take(event, isWhole) {
   isFilled = true;
   tell(isWhole ? null : changed);
 }
+
+document.addEventListener("visibilitychange", () => {
+  if (!isWanted) return;
+  become("connecting");
+  connect();
+});
 
 // A connection may be dead without a word, for instance after the machine has slept.
 setInterval(() => {

@@ -1,11 +1,11 @@
 // The page of one node.
 
-import { ask, mayOperate, read } from "./api.js";
+import { ask, mayOperate, read, repeated } from "./api.js";
 import { confirmed } from "./asking.js";
-import { h, icon, refill } from "./dom.js";
+import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, measure, number, since } from "./format.js";
-import { listen } from "./live.js";
-import { LOOKS, badge, incidentBadge, incidentLink, jobLink, mark, shortName } from "./looks.js";
+import { listen, table } from "./live.js";
+import { LOOKS, badge, incidentBadge, incidentLink, jobLink, mark, nodeLink, shortName } from "./looks.js";
 import { measurePlot } from "./plots.js";
 import { plainTable } from "./table.js";
 
@@ -32,6 +32,7 @@ export function open(container, { parts: [fleet, name] }) {
   container.append(head, body);
   let isClosed = false;
   let last = "";
+  let painted = "";
   let offered = "";
 
   async function load() {
@@ -42,14 +43,15 @@ export function open(container, { parts: [fleet, name] }) {
       if (!isClosed && (!last || error.status === 404)) {
         buttons.replaceChildren();
         state.replaceChildren();
-        offered = last = "";
-        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "This node is gone" : "The node cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/fleet" }, "To the fleet")));
+        offered = last = painted = "";
+        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "This node is gone" : "The node cannot be read"), h("p", { role: "alert" }, error.message), error.status === 404 && traces(fleet, name), h("p", {}, h("a", { href: "#/fleet" }, "To the fleet"))));
       }
       return;
     }
     const text = JSON.stringify(told);
-    if (isClosed || text === last) return;
-    last = text;
+    const next = `${text} ${isStopped(fleet)}`;
+    if (isClosed || next === painted) return;
+    [last, painted] = [text, next];
     paint(told);
   }
 
@@ -90,22 +92,32 @@ export function open(container, { parts: [fleet, name] }) {
       ].filter(Boolean),
       act: async () => {
         const told = await ask({ act, fleet, node: name, when_idle: whenIdle.checked, why: reason.value.trim() });
-        load();
+        loads.again();
         return told;
       },
     });
   }
 
-  load();
-  const timer = setInterval(() => document.hidden || load(), AGAIN_MS);
+  const loads = repeated(load, AGAIN_MS);
   const stop = listen((changed) => {
-    if (!changed || changed.nodes?.has(`${fleet} ${name}`) || changed.incidents) load();
+    if (!changed || changed.nodes?.has(`${fleet} ${name}`) || changed.incidents || changed.fleets) loads.again();
   });
   return () => {
     isClosed = true;
-    clearInterval(timer);
+    loads.stop();
     stop();
   };
+}
+
+/** Where a node that is gone can still be read about: its last incident, and who took over. */
+function traces(fleet, name) {
+  const past = [...table("incidents").values()].filter((row) => row.fleet === fleet && row.node === name).at(-1);
+  if (!past) return null;
+  const { successor } = past;
+  return [
+    successor && h("p", {}, h("a", { href: nodeLink(fleet, successor) }, `To ${shortName(successor)}, which took over`)),
+    h("p", {}, h("a", { href: incidentLink(fleet, past.id) }, "To its last incident")),
+  ];
 }
 
 function card(name, ...children) {
@@ -124,8 +136,19 @@ function course(node) {
     node.course && h("p", {}, h("strong", {}, reason), remedy === "none" ? "" : `: ${remedy}, ${node.course.urgency === "deferred" ? "when no job runs on it" : "at once"}`),
     node.course && h("ol.course", {}, COURSE.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
     node.course && h("p", {}, h("a", { href: incidentLink(node.run, incident) }, "Its incident")),
+    (wanted || at === 0) && waits(node),
     wanted && h("p", {}, `${wanted.verb} was asked for by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago")),
   );
+}
+
+/** What keeps a repair from its beginning; null if nothing does. */
+function waits(node) {
+  const why = node.held ? `the node is held: ${node.held}` : isStopped(node.run) ? "all repairs are stopped" : "";
+  return why && h("p", {}, h("strong", {}, "It waits"), `, because ${why}`);
+}
+
+function isStopped(fleet) {
+  return Boolean(table("fleets").get(fleet)?.stopped_at);
 }
 
 function facts(node) {
@@ -156,7 +179,7 @@ function findings(node) {
   return card(
     "Conditions",
     conditions.length
-      ? plainTable("Conditions that are true", ["Condition", "Reason"], conditions)
+      ? plainTable("Conditions that are true", ["Condition", "Reason"], conditions.map((names) => names.map((one) => h("span", {}, broken(one)))))
       : h("p.calm", {}, mark("healthy"), "No condition is true: nothing is wrong with it."),
     faults.length > 0 && [h("h3", {}, "Faults"), h("ul.found", {}, faults)],
     notices.length > 0 && [h("h3", {}, "Notices"), h("ul.found", {}, notices)],
@@ -191,17 +214,17 @@ function checks(node) {
       "ul.lines",
       {},
       Object.entries(one.measured).map(([name, value]) => h("li", {}, `${measure(name)[0]} ${number(value, 2)} ${measure(name)[1]}`)),
+      one.detail && h("li.detail", {}, one.detail),
     ),
-    one.detail,
   ]);
-  return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured", "Detail"], rows, ["moment"]));
+  return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured"], rows, ["moment"]));
 }
 
 function history(node) {
   const incidents = [...node.incidents].reverse().map((one) => {
     const over = one.released_at ?? one.vanished_at;
     return [
-      h("a", { href: incidentLink(node.run, one.id) }, one.reason),
+      h("a", { href: incidentLink(node.run, one.id) }, broken(one.reason)),
       one.remedy,
       incidentBadge({ ...one, state: one.released_at ? "released" : one.vanished_at ? "vanished" : "open" }),
       dateTime(one.detected_at),

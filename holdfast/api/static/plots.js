@@ -1,7 +1,7 @@
 // Plots of our own. Each stands beside a table or text that says the same.
 
 import { s } from "./dom.js";
-import { clock, day, duration, number } from "./format.js";
+import { dateTime, day, duration, moment, number } from "./format.js";
 
 const DAY_MS = 86_400_000;
 
@@ -46,7 +46,7 @@ export function timeline(label, lines, from, to, wide) {
     { viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: "img", "aria-label": label },
     marks.map((at, place) => [
       s("line.guide", { x1: x(at), x2: x(at), y1: 0, y2: high - 22 }),
-      s("text", { x: x(at), y: high - 6, "text-anchor": place === 0 ? "start" : place === ticks - 1 ? "end" : "middle" }, clock(at)),
+      s("text", { x: x(at), y: high - 6, "text-anchor": place === 0 ? "start" : place === ticks - 1 ? "end" : "middle" }, moment(at)),
     ]),
     lines.map((line, place) => [
       s("text", { x: 0, y: place * pitch + 15 }, line.name),
@@ -71,7 +71,7 @@ export function measurePlot(label, points, unit, bound) {
   const y = (value) => high - bottom - (value / top) * (high - bottom - 12);
   const line = points.map((one) => `${x(one.at).toFixed(1)},${y(one.value).toFixed(1)}`).join(" ");
   const ends = points.length === 1 ? [points[0]] : [points[0], points.at(-1)];
-  const when = span > DAY_MS ? day : clock;
+  const when = span > DAY_MS ? day : moment;
   return s(
     "svg.measured",
     { viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": label },
@@ -85,7 +85,7 @@ export function measurePlot(label, points, unit, bound) {
       s(
         one.isGood ? "circle.good" : "rect.bad",
         one.isGood ? { cx: x(one.at), cy: y(one.value), r: 4 } : { x: x(one.at) - 4, y: y(one.value) - 4, width: 8, height: 8 },
-        s("title", {}, `${number(one.value, 2)} ${unit}, ${clock(one.at)}, ${one.isGood ? "passed" : "failed"}`),
+        s("title", {}, `${number(one.value, 2)} ${unit}, ${dateTime(one.at)}, ${one.isGood ? "passed" : "failed"}`),
       ),
     ),
     ends.map((one, place) =>

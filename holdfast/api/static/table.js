@@ -87,24 +87,22 @@ function classes(tag, column) {
   return [tag, column.kind, column.narrow].filter(Boolean).join(".");
 }
 
-/** A table that is made once. */
+/** A table that is made once; one with many columns is cards on a phone, too. */
 export function plainTable(caption, titles, rows, kinds = []) {
   const kind = (tag, place) => (kinds[place] ? `${tag}.${kinds[place]}` : tag);
+  const cell = (one, place) =>
+    place === 0
+      ? h(kind("th", 0), { scope: "row", role: "rowheader" }, one ?? "–")
+      : h(kind("td", place), { role: "cell", "data-title": titles[place] }, one ?? "–");
   return h(
     "div.scrolled",
     { tabindex: "0", role: "region", "aria-label": caption },
     h(
-      "table",
-      {},
+      titles.length > 4 ? "table.kept" : "table",
+      { role: "table" },
       h("caption.unseen", {}, caption),
-      h("thead", {}, h("tr", {}, titles.map((one, place) => h(kind("th", place), { scope: "col" }, one)))),
-      h(
-        "tbody",
-        {},
-        rows.map((cells) =>
-          h("tr", {}, cells.map((one, place) => (place === 0 ? h(kind("th", 0), { scope: "row" }, one ?? "–") : h(kind("td", place), {}, one ?? "–")))),
-        ),
-      ),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, titles.map((one, place) => h(kind("th", place), { scope: "col", role: "columnheader" }, one)))),
+      h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map(cell)))),
     ),
   );
 }

@@ -245,7 +245,8 @@ class ConsoleSource:
         if wish.act is Act.RESET_BREAKER:
             fleet.close_breaker(self._clock.now())
             return f"Repairs of {fleet.name} begin again"
-        if wish.node not in (one.name for one in fleet.nodes()):
+        node = next((one for one in fleet.nodes() if one.name == wish.node), None)
+        if node is None:
             raise NothingThere(f"there is no node {wish.node} any more")
         if wish.act is Act.HOLD:
             fleet.hold(wish.node, f"{wish.why} ({person})" if wish.why else f"held by {person}")
@@ -264,7 +265,8 @@ class ConsoleSource:
         in_vain = fleet.ask(wish.node, request)
         if in_vain:
             raise InVain(in_vain)
-        return f"{request.verb.capitalize()} of {wish.node} is requested"
+        waits = "" if request.verb is Verb.RELEASE else _waits_for(node, fleet.breaker())
+        return f"{request.verb.capitalize()} of {wish.node} is requested{waits}"
 
 
 def _seen_fleet(fleet: Fleet) -> SeenFleet:
@@ -275,6 +277,15 @@ def _seen_fleet(fleet: Fleet) -> SeenFleet:
         nodes=fleet.nodes(),
         incidents=fleet.incidents(),
     )
+
+
+def _waits_for(node: NodeStatus, breaker: Breaker) -> str:
+    """What keeps a repair that a person asks for from its beginning, to be added to the answer."""
+    if node.held:
+        return f"; it waits, because the node is held: {node.held}"
+    if breaker.tripped_at is not None:
+        return "; it waits, because all repairs are stopped"
+    return ""
 
 
 def tables_of(seen: Seen) -> Tables:
