@@ -242,6 +242,28 @@ def test_two_roles_of_one_machine_are_removed_together(machine: Machine) -> None
     assert not machine.root.exists()
 
 
+def test_a_slurm_elsewhere_gets_its_line_where_it_reads_it_and_a_plugin_of_its_headers(
+    machine: Machine, tmp_path: Path, monkeypatch
+) -> None:
+    scontrol = tmp_path / "opt/slurm/bin/scontrol"
+    header = tmp_path / "opt/slurm/include/slurm/spank.h"
+    for file, text in (
+        (scontrol, "#!/bin/sh\necho 'PlugStackConfig         = /opt/slurm/etc/plugstack.conf'\n"),
+        (header, ""),
+    ):
+        file.parent.mkdir(parents=True)
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{scontrol.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+
+    arguments = ["install", "--dry-run", "--role=login", f"--compiler={machine.compiler}"]
+    said = CliRunner().invoke(slurm, arguments, standalone_mode=False).output
+
+    assert "would be written: /opt/slurm/etc/plugstack.conf: optional /usr/local/lib" in said
+    assert f" -I{header.parent.parent} " in said
+
+
 def test_without_headers_it_is_told_what_to_install_and_the_rest_can_be_removed(
     machine: Machine,
 ) -> None:

@@ -4,12 +4,15 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from holdfast.adapters.slurm.install_plan import Choices, Role, next_steps, plan
+from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.slurm_doctor import doctor
 from holdfast.apps.cli.slurm_plan import plan as preview
@@ -17,8 +20,9 @@ from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm_doctor import DEFAULT_CONF
 from holdfast.apps.slurm_install import Act, Done, Installer, Manifest
+from holdfast.model.errors import BackendError
 
-_PLUGSTACK: Final = "plugstack.conf"
+_CALL: Final = timedelta(seconds=15)
 _DAEMONS: Final = {"slurmctld": Role.HEAD, "slurmd": Role.COMPUTE}
 _PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -46,7 +50,11 @@ def slurm() -> None:
     type=click.Path(path_type=Path),
     help="Directory that all machines share, for the reports of agents.",
 )
-@click.option("--plugstack", type=click.Path(path_type=Path), help="Slurm's plugstack.conf.")
+@click.option(
+    "--plugstack",
+    type=click.Path(path_type=Path),
+    help="Slurm's plugstack.conf.  [default: as slurmctld says, else beside slurm.conf]",
+)
 @click.option(
     "--holdfast", "program", type=click.Path(path_type=Path), help="This program, on all machines."
 )
@@ -54,9 +62,8 @@ def slurm() -> None:
 @click.option(
     "--headers",
     type=click.Path(path_type=Path),
-    default=Path("/usr/include"),
-    show_default=True,
-    help="Where slurm/spank.h of the installed Slurm is.",
+    help="Where slurm/spank.h of the installed Slurm is.  [default: include beside the bin of"
+    " scontrol, else /usr/include]",
 )
 @click.option("--compiler", default="gcc", show_default=True, help="The C compiler.")
 @click.option(
@@ -77,6 +84,7 @@ def install(
     prefix: Path,
     plugstack: Path | None,
     program: Path | None,
+    headers: Path | None,
     **given: Any,
 ) -> int:
     """Write units, configurations and the SPANK plugin for srun --auto-resume.
@@ -94,8 +102,9 @@ def install(
     choices = Choices(
         role=Role(role) if role else _found_role(),
         holdfast=program or _this_program(),
-        plugstack=plugstack or prefix / _beside_conf(_PLUGSTACK).relative_to("/"),
+        plugstack=plugstack or _found_plugstack(prefix),
         prefix=prefix,
+        headers=headers or _found_headers(),
         **given,
     )
     if choices.report_dir is None and choices.role is not Role.LOGIN:
@@ -163,8 +172,22 @@ def _found_role() -> Role:
     return next(found, Role.LOGIN)
 
 
-def _beside_conf(name: str) -> Path:
-    return Path(os.environ.get("SLURM_CONF", DEFAULT_CONF)).absolute().with_name(name)
+def _found_plugstack(prefix: Path) -> Path:
+    """Where Slurm reads it on this machine; below ``prefix`` may be another."""
+    if prefix == Path("/"):
+        with suppress(BackendError):  # it may run only later
+            told = JobCommands(None, _CALL).settings().get("PlugStackConfig", "")
+            if told.startswith("/"):
+                return Path(told)
+    conf = Path(os.environ.get("SLURM_CONF", DEFAULT_CONF)).absolute()
+    return prefix / conf.with_name("plugstack.conf").relative_to("/")
+
+
+def _found_headers() -> Path:
+    """Those of the Slurm that is used here, where there are some of another one, too."""
+    scontrol = Path(shutil.which("scontrol") or "/usr/bin/scontrol").resolve()
+    beside = scontrol.parent.parent / "include"
+    return beside if (beside / "slurm/spank.h").is_file() else Path("/usr/include")
 
 
 def _this_program() -> Path:
