@@ -145,6 +145,23 @@ def test_nothing_is_missing_of_what_a_talkative_rank_printed_before_it_failed(ru
     ]
 
 
+def test_a_reader_that_reads_no_more_holds_up_no_restart_and_misses_nothing(run):
+    script = (
+        "import os, sys; attempt = os.environ['HOLDFAST_ATTEMPT']; "
+        "print(*(f'{attempt}: {number:090}' for number in range(5000)), sep='\\n', flush=True); "
+        "sys.exit(attempt == '1')"
+    )
+
+    run.start("--", sys.executable, "-c", script)
+    run.wait_until("the end", lambda: (record := run.record()) and record.phase.is_final)
+    code, output = run.finish()
+
+    assert code == 0
+    assert [line for line in output.splitlines() if line.startswith("rank 0 |")] == [
+        f"rank 0 | {attempt}: {number:090}" for attempt in (1, 2) for number in range(5000)
+    ]
+
+
 def test_an_earlier_run_of_the_name_is_kept_and_its_checkpoints_are_used(run):
     script = (
         'cat "$HOLDFAST_CHECKPOINT_DIR/x" 2>/dev/null; echo saved > "$HOLDFAST_CHECKPOINT_DIR/x"'

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final
+from typing import IO, Final, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.apps.run.patient_output import PatientOutput
 from holdfast.apps.run.screen import Moment
 from holdfast.decisions.lifecycle import health_status
 from holdfast.engine.wording import sentence
@@ -32,14 +33,20 @@ _COLORS: Final = {Phase.SCHEDULABLE: "green", Phase.QUARANTINED: "red", Phase.DR
 class LiveScreen:
     """Nodes with their health, the job, the last events and the last lines of its ranks."""
 
-    def __init__(self, started_at: datetime) -> None:
+    def __init__(self, out: PatientOutput, started_at: datetime) -> None:
+        self._out = out
         self._started_at = started_at
         self._events: deque[Text] = deque(maxlen=_EVENTS)
         self._lines: deque[Text] = deque(maxlen=_LINES)
         self._painted = 0.0
         self._look: Callable[[], Moment] | None = None
-        self._live = Live(console=Console(), auto_refresh=False)
+        self._live = Live(console=Console(file=cast("IO[str]", out)), auto_refresh=False)
         self._live.start()
+
+    @property
+    def is_behind(self) -> bool:
+        """See ``Screen.is_behind``: only the last lines are painted."""
+        return False
 
     def event(self, at: datetime, event: Event) -> None:
         """See ``Screen.event``."""
@@ -53,7 +60,7 @@ class LiveScreen:
     def moment(self, look: Callable[[], Moment]) -> None:
         """See ``Screen.moment``."""
         self._look = look
-        if time.monotonic() - self._painted >= _REPAINT_S:
+        if time.monotonic() - self._painted >= _REPAINT_S and not self._out.waiting:
             self._paint()
 
     def close(self) -> None:
@@ -61,6 +68,7 @@ class LiveScreen:
         if self._live.is_started:
             self._paint()
             self._live.stop()
+        self._out.finish()
 
     def _paint(self) -> None:
         self._painted = time.monotonic()

@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import IO, Protocol
+from typing import Protocol
 
+from holdfast.apps.run.patient_output import PatientOutput
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import Event
@@ -24,6 +25,11 @@ class Moment:
 
 class Screen(Protocol):
     """Takes what there is to show; how often it repaints is its own business."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether output of ranks should be shown later, as earlier one was not yet taken."""
+        ...
 
     def event(self, at: datetime, event: Event) -> None:
         """Something happened."""
@@ -45,9 +51,14 @@ class Screen(Protocol):
 class PlainScreen:
     """Lines: for files, pipes and logs."""
 
-    def __init__(self, out: IO[str], started_at: datetime) -> None:
+    def __init__(self, out: PatientOutput, started_at: datetime) -> None:
         self._out = out
         self._started_at = started_at
+
+    @property
+    def is_behind(self) -> bool:
+        """See ``Screen.is_behind``."""
+        return self._out.is_behind
 
     def event(self, at: datetime, event: Event) -> None:
         """See ``Screen.event``."""
@@ -63,17 +74,22 @@ class PlainScreen:
 
     def close(self) -> None:
         """See ``Screen.close``."""
+        self._out.finish()
 
     def _print(self, line: str) -> None:
         self._out.write(line + "\n")
-        self._out.flush()
 
 
 class JsonScreen:
     """One JSON object a line: for programs."""
 
-    def __init__(self, out: IO[str]) -> None:
+    def __init__(self, out: PatientOutput) -> None:
         self._out = out
+
+    @property
+    def is_behind(self) -> bool:
+        """See ``Screen.is_behind``."""
+        return self._out.is_behind
 
     def event(self, at: datetime, event: Event) -> None:
         """See ``Screen.event``."""
@@ -88,7 +104,7 @@ class JsonScreen:
 
     def close(self) -> None:
         """See ``Screen.close``."""
+        self._out.finish()
 
     def _print(self, record: object) -> None:
         self._out.write(json.dumps(record) + "\n")
-        self._out.flush()

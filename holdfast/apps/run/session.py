@@ -136,8 +136,9 @@ class Session:
         self._waiting.until(min(wake_at, boot_at) if boot_at is not None else wake_at, woken)
 
     def _show(self) -> None:
-        for rank, line in self._logs.lines(self._record().attempt):
-            self._screen.log(rank, line)
+        if not self._screen.is_behind:
+            for rank, line in self._logs.lines(self._record().attempt):
+                self._screen.log(rank, line)
         self._screen.moment(self._look)
 
     def _look(self) -> Moment:

@@ -13,6 +13,7 @@ from holdfast.adapters.local.lock import held
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.logs import Follow, RankLogs
+from holdfast.apps.run.patient_output import PatientOutput
 from holdfast.apps.run.prepare import archive, check, sweep
 from holdfast.apps.run.screen import JsonScreen, PlainScreen, Screen
 from holdfast.apps.run.session import Session
@@ -69,11 +70,12 @@ def opened(show: Show) -> Iterator[Screen]:
     """The screen of that kind, closed at the end of the block."""
     screen: Screen
     now = SystemClock().now()
+    out = PatientOutput(sys.stdout)
     if show is Show.LIVE:
         module, name = _LIVE
-        screen = cast("Screen", getattr(import_module(module), name)(now))
+        screen = cast("Screen", getattr(import_module(module), name)(out, now))
     else:
-        screen = JsonScreen(sys.stdout) if show is Show.JSON else PlainScreen(sys.stdout, now)
+        screen = JsonScreen(out) if show is Show.JSON else PlainScreen(out, now)
     try:
         yield screen
     finally:
