@@ -257,7 +257,7 @@ class SupervisedStep:
     def _next(self, since: timedelta) -> Move:
         job = self._slurm.read()
         if not job.is_at_work or job.restarts != self._restarts:
-            return Move(verdict=Verdict.END, why="the job is ending")
+            return Move(verdict=Verdict.END)  # by a requeue, too: Slurm tells why
         before = self._known
         self._known = job
         if self._wish.auto_resume is False:
@@ -302,7 +302,7 @@ class SupervisedStep:
         self._cannot_resize = why or "the nodes that it got are not good, either"
 
     def _answered(self, move: Move) -> Move:
-        if move.verdict is Verdict.END:
+        if move.verdict is Verdict.END and move.why:
             if not self._faults:
                 self._tell(f"Response from cluster agent: JobId={self._job}, ResumeAction=NONE")
             _say(f"job {self._job} is not resumed: {move.why}")

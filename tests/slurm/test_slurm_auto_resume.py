@@ -184,9 +184,7 @@ def test_the_shell_of_salloc_on_a_node_has_no_supervisor_and_its_steps_have_one(
     said = cluster.slurm.run("salloc", "-N1", "--auto-resume=1",
                              "srun", "--interactive", "sh", "-c", shell)  # fmt: skip
 
-    of_shell, of_rank = said.splitlines()
-    assert of_shell == "shell [] []"
-    assert re.fullmatch(r"rank \[1\] \[\d+\]", of_rank)
+    assert re.fullmatch(r"shell \[\] \[\]\nrank \[1\] \[\d+\]\n", said)
 
 
 def test_a_step_goes_on_within_its_allocation_while_a_node_is_down_or_fails(
@@ -341,6 +339,16 @@ def test_a_job_whose_owner_has_taken_the_wish_back_is_resumed_no_more(cluster: S
     assert "is not resumed: its Comment says auto-resume=0" in output
     assert "code 9" in output
     assert cluster.restarts(job) == 0
+
+
+def test_of_a_step_that_was_ended_by_a_requeue_it_is_not_said_that_it_is_not_resumed(
+    cluster: Supervised,
+) -> None:
+    script = "SLURM_RESTART_COUNT=1 srun --auto-resume=1 false; echo code $?"  # as if of before
+    output = cluster.ended(cluster.submit("-N1", script=script))
+
+    assert "code 1" in output
+    assert not re.search("not resumed|ResumeAction=NONE", output)
 
 
 def test_whoever_ends_srun_ends_the_step_for_good(cluster: Supervised) -> None:
