@@ -91,6 +91,15 @@ def test_what_is_read_again_never_overlaps_and_leaves_the_keyboard_where_it_is(
     assert page.evaluate("window.most") == 1
 
 
+def test_the_way_past_the_menu_leads_to_the_page_that_is_open(console, visit) -> None:
+    page = visit("ada", "incidents?state=open")
+    expect(page.get_by_role("heading", name="Incidents")).to_be_visible()
+    page.get_by_role("link", name="Skip to the content").press("Enter")
+
+    expect(page.locator("main#main")).to_be_focused()
+    assert page.url.endswith("#/incidents?state=open")
+
+
 def test_what_happened_on_another_day_is_told_with_its_day(old_job, visit) -> None:
     page = visit("ada", f"job/{old_job}", locale="en-US", timezone_id="Asia/Tokyo")
     day = (NOW - timedelta(days=3) + timedelta(hours=9)).strftime("%b %-d")
@@ -144,7 +153,7 @@ def long_names() -> dict[str, object]:
     names = [f"ip-10-0-0-{number}.{LONG}.compute.internal" for number in (1, 2)]
     nodes = {
         f"prod {name}": {
-            "name": name, "fleet": "prod", "group": f"{name[-30:]}-{name[:9]}-{LONG}",
+            "name": name, "fleet": "prod", "group": f"{LONG}-{LONG}-{name[:11]}",
             "look": "faulty", "phase": "quarantined", "since": now, "reason": REASON,
             "remedy": "replace", "held": "vendor", "asked": "reboot",
         }

@@ -479,7 +479,8 @@ def test_a_server_that_comes_again_is_found_again(browser, tmp_path, visit) -> N
         first.served.process.wait()
         expect(page.locator(".status")).to_have_text("Reconnecting…")
         old = page.locator("main > [role=alert]")
-        expect(old).to_contain_text("The server cannot be reached. What is shown is from")
+        expect(old).to_contain_text("The server cannot be reached.")
+        expect(old).to_contain_text("What is shown is from")
         store.put_node(
             node(2), NodeRecord(phase=Phase.REPLACING, phase_since=NOW, course=course(2))
         )

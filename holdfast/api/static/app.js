@@ -97,9 +97,9 @@ function paintStatus() {
 function paintOld(why, since) {
   old.hidden = !why;
   if (!why) return;
-  const text = [why, since ? `What is shown is from ${moment(since)}.` : "", "It is tried again and again."].filter(Boolean).join(" ");
-  if (old.textContent.endsWith(text)) return;
-  old.replaceChildren(h("div", {}, h("strong", {}, "The nodes cannot be read"), h("p", {}, text)));
+  const text = `${since ? `What is shown is from ${moment(since)}. ` : ""}It is tried again and again.`;
+  if (old.textContent.endsWith(why + text)) return; // a screen reader would say it again
+  old.replaceChildren(h("div", {}, h("strong", {}, "The nodes cannot be read"), h("p", {}, why), h("p", {}, text)));
 }
 
 function paintFrame() {
@@ -183,6 +183,10 @@ function tellOfFaults(changed) {
 }
 const told = new Map();
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the part after # is the page
+  main.focus();
+});
 document.addEventListener("holdfast:theme", paintTheme);
 document.addEventListener("holdfast:out", out);
 document.addEventListener("holdfast:refused", lookAgain);
