@@ -174,6 +174,20 @@ def test_an_earlier_run_of_the_name_is_kept_and_its_checkpoints_are_used(run):
     assert (run.home / "runs" / "job.1" / "state.db").exists()
 
 
+def test_a_job_that_changes_its_directory_finds_its_checkpoints_below_a_relative_home(
+    run, tmp_path
+):
+    run.environment["HOLDFAST_HOME"] = "here"
+    script = (
+        'cd / && echo kept > "$HOLDFAST_CHECKPOINT_DIR/x" && echo 1 > "$HOLDFAST_PROGRESS_FILE"'
+    )
+
+    ended = run.run("--max-app-retries", "0", "--", "bash", "-c", script, cwd=tmp_path)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert (tmp_path / "here/runs/job/checkpoints/x").read_text() == "kept\n"
+
+
 def test_the_default_name_is_that_of_the_script(run, tmp_path):
     script = tmp_path / "train_it.py"
     script.write_text("print('trained')")

@@ -27,11 +27,14 @@ from pathlib import Path
 
 
 def default_home() -> Path:
-    """``$HOLDFAST_HOME``, else ``holdfast`` in the XDG state directory."""
+    """``$HOLDFAST_HOME``, else ``holdfast`` in the XDG state directory.
+
+    It is absolute, as jobs are told of what is below it, and may change their directory.
+    """
     if home := os.environ.get("HOLDFAST_HOME"):
-        return Path(home)
+        return Path(home).absolute()
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "holdfast"
+    return Path(state).expanduser().absolute() / "holdfast"
 
 
 @dataclass(frozen=True, slots=True)
