@@ -88,14 +88,30 @@ def test_the_scripts_of_slurms_prologs_are_offered_and_run_by_slurm_itself(
 
     asked = machine.install(role, "--prolog")
 
-    assert f"next: add to slurm.conf, and scontrol reconfigure: {setting}={path}\n" in asked.output
+    follow = "scontrol reconfigure" if role == "compute" else "systemctl restart slurmctld"
+    assert f"next: add to slurm.conf, and {follow}: {setting}={path}\n" in asked.output
     assert os.access(path, os.X_OK)
     text = path.read_text(encoding="utf-8")
     assert text.startswith("#!/bin/sh\n")
-    assert f"exec /opt/bin/holdfast {command.format(root=machine.root)}" in text
+    assert f"\n/opt/bin/holdfast {command.format(root=machine.root)}" in text
     assert "@" not in text
     assert machine.run("uninstall").return_value == ExitCode.OK
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("role", "name"), [("compute", "prolog"), ("head", "prolog-slurmctld")])
+def test_only_what_is_broken_fails_a_prolog_and_not_a_check_that_cannot_run(
+    machine: Machine, tmp_path: Path, role: str, name: str
+) -> None:
+    program = tmp_path / "holdfast"
+    machine.install(role, "--prolog", f"--holdfast={program}")
+    script = machine.root / "etc/holdfast" / name
+
+    assert subprocess.run([script], check=False, capture_output=True).returncode == 0  # not there
+    for status, told in ((0, 0), (1, 1), (2, 0), (70, 0)):
+        program.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
+        program.chmod(0o755)
+        assert subprocess.run([script], check=False).returncode == told
 
 
 @pytest.mark.parametrize("role", ["head", "compute", "login"])

@@ -134,7 +134,8 @@ def next_steps(choices: Choices) -> Iterator[str]:
         yield f"systemctl daemon-reload && systemctl enable --now {unit}"
     if choices.prolog and choices.role in _PROLOGS:
         name, _ = _PROLOGS[choices.role]
-        yield f"add to slurm.conf, and scontrol reconfigure: {_SETTINGS[name]}={choices.etc / name}"
+        setting, follow = _SETTINGS[name]
+        yield f"add to slurm.conf, and {follow}: {setting}={choices.etc / name}"
     if choices.role is Role.COMPUTE:
         yield "scontrol reconfigure    # slurmd reads plugstack.conf again"
     yield "holdfast slurm doctor"
@@ -172,7 +173,8 @@ _PROLOG: Final = """\
 #!/bin/sh
 # Prolog of slurm.conf: checks the GPUs of a job on its nodes before it begins. With it, set
 # SchedulerParameters=nohold_on_prolog_fail, and PrologEpilogTimeout above 10 minutes.
-exec @HOLDFAST@ check prolog --report-dir @REPORT_DIR@
+@HOLDFAST@ check prolog --report-dir @REPORT_DIR@
+[ $? -ne 1 ]    # 1: broken; a check that cannot run at all must not drain every node
 """
 
 _HEAD_PROLOG: Final = """\
@@ -180,13 +182,18 @@ _HEAD_PROLOG: Final = """\
 # PrologSlurmctld of slurm.conf: no job begins where a fault is known. Where SlurmUser may log in to
 # the nodes, --through ssh --gpus all puts their GPUs under load, too.
 export SLURM_CONF="${SLURM_CONF:-@SLURM_CONF@}"
-exec @HOLDFAST@ check prolog --state-dir @STATE_DIR@
+@HOLDFAST@ check prolog --state-dir @STATE_DIR@
+[ $? -ne 1 ]    # 1: broken; a check that cannot run at all must not keep every job waiting
 """
 
 _PROLOGS: Final = {
     Role.COMPUTE: ("prolog", _PROLOG), Role.HEAD: ("prolog-slurmctld", _HEAD_PROLOG),
 }  # fmt: skip
-_SETTINGS: Final = {"prolog": "Prolog", "prolog-slurmctld": "PrologSlurmctld"}
+_SETTINGS: Final = {
+    "prolog": ("Prolog", "scontrol reconfigure"),
+    # 22.05 shows a new one after a reconfigure, and does not run it
+    "prolog-slurmctld": ("PrologSlurmctld", "systemctl restart slurmctld"),
+}
 
 _CONTROLLER: Final = """\
 # Every key: docs/reference/controller-config.md
