@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -63,8 +64,9 @@ def file(path: Path) -> Callable[[dict[str, Any]], None]:
 
     def deliver(event: dict[str, Any]) -> None:
         try:
-            with path.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(event) + "\n")
+            with path.open("ab") as lines:
+                is_cut = lines.seekable() and lines.tell() and not _ends_a_line(path)
+                lines.write((b"\n" if is_cut else b"") + json.dumps(event).encode() + b"\n")
         except OSError as error:
             raise TryAgain(f"{path}: {error.strerror}") from error
 
@@ -73,6 +75,13 @@ def file(path: Path) -> Callable[[dict[str, Any]], None]:
     except OSError as error:
         raise ConfigError(f"notices.file: {path}: {error.strerror}") from error
     return deliver
+
+
+def _ends_a_line(path: Path) -> bool:
+    """Not if the disk was full, or power was lost, while a line was written."""
+    with path.open("rb") as content:
+        content.seek(-1, os.SEEK_END)
+        return content.read(1) == b"\n"
 
 
 def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str], None]]]:

@@ -169,6 +169,18 @@ def test_a_file_gets_every_event_also_after_it_was_rotated(tmp_path) -> None:
     assert json.loads(path.read_text(encoding="utf-8"))["detail-type"] == HEALTH
 
 
+def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"version":"0","id', encoding="utf-8")
+    with telling(NoticeSettings(file=path)) as notices:
+        notices.emit(FAULT)
+        notices.emit(BACK)
+
+    cut, *whole = path.read_text(encoding="utf-8").splitlines()
+    assert cut == '{"version":"0","id'
+    assert [json.loads(line)["detail-type"] for line in whole] == [HEALTH, HEALTH]
+
+
 def test_what_waits_is_delivered_at_the_end() -> None:
     with told() as seen:
         with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
