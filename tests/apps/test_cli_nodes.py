@@ -564,6 +564,17 @@ def test_a_watched_list_prints_a_block_for_each_change_until_ctrl_c(runs) -> Non
     assert "rebooting" in second
 
 
+def test_a_watched_list_that_nobody_reads_any_more_ends(runs) -> None:
+    runs.add("train", nodes=(1,), ranks=())
+    runs.report("train", 1)
+    with program("nodes", "list", "--watch") as watch:
+        read_until(watch.stdout, node(1))
+        watch.stdout.close()
+        code = watch.wait(timeout=30)
+
+    assert code == ExitCode.FAILED
+
+
 def test_a_node_is_held_with_a_reason_and_let_go_again(runs) -> None:
     store = runs.add("train", nodes=(1, 2), ranks=())
 

@@ -229,6 +229,15 @@ def test_what_to_expect_follows_the_configuration_that_is_given(runs, powered, n
     assert runs.call(*xid, "--config", str(nvidia), "-o", "json").json["profile"] == "nvidia"
 
 
+def test_without_node_recovery_no_repair_is_expected(runs, powered, tmp_path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[nodes]\nnode_recovery = "None"\n', encoding="utf-8")
+    at = ["--node", "1", "--dry-run", "--config", str(config)]
+
+    for fault in (["xid", "79"], ["power-off"], ["hang"]):
+        assert "kept from jobs, which is all" in runs.call("inject", *fault, *at).out
+
+
 def test_how_long_a_hang_lasts_follows_the_configuration(runs, powered, nvidia) -> None:
     said = runs.call("inject", "hang", "--node", "1", "--dry-run", "--config", str(nvidia))
 

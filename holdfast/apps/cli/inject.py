@@ -23,6 +23,7 @@ from holdfast.apps.fleet import NotFound, find_node
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.runs import KnownRun, open_runs
 from holdfast.decisions.ladder import remedy_for
+from holdfast.decisions.policy import RecoveryMode
 from holdfast.detectors import gpu_sxid, gpu_xid
 from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
@@ -284,7 +285,7 @@ _POWER_OFF: Final = _Blow(
     signal="SIGKILL",
     aim=faults.machine_processes,
     strike=faults.power_off,
-    expected=lambda policy: f"the node is found dark at once and is {_DONE[policy.silent_remedy]}.",
+    expected=lambda policy: f"it is found dark at once, and {_done(policy, policy.silent_remedy)}.",
 )
 _HANG: Final = _Blow(
     fault="hang",
@@ -293,7 +294,7 @@ _HANG: Final = _Blow(
     strike=faults.hang,
     expected=lambda policy: (
         f"after {format_duration(policy.heartbeat_timeout)} without a heartbeat the node counts "
-        f"as lost and is {_DONE[policy.silent_remedy]}."
+        f"as lost and is {_done(policy, policy.silent_remedy)}."
     ),
 )
 _HANG_RANK: Final = _Blow(
@@ -352,10 +353,16 @@ def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime, config:
         return f"the node stays ({fault.reason}).{target.job_resumes}"
     provider_id, _, record = target.run.store.nodes()[target.node]
     view = NodeView(name=target.node, provider_id=provider_id, record=record)
-    done = _DONE[remedy_for(view, fault, config.nodes, now)]
+    done = _done(config.nodes, remedy_for(view, fault, config.nodes, now))
     if fault.urgency is Urgency.DEFERRED:
         return f"the node is {done} once no job runs on it ({fault.reason})."
     return f"the node is {done} ({fault.reason}).{target.job_resumes}"
+
+
+def _done(policy: LocalNodePolicy, remedy: Remedy) -> str:
+    if policy.node_recovery is RecoveryMode.NONE:
+        return "kept from jobs, which is all that node_recovery = None allows"
+    return _DONE[remedy]
 
 
 def _checked_device(device: str) -> str:

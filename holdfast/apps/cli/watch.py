@@ -1,6 +1,7 @@
 """``--watch``: a list that is shown again when it changes."""
 
-import time
+import select
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -37,7 +38,7 @@ def show(
         click.clear()
     display(value)
     while watch:
-        time.sleep(_PAUSE_S)
+        _pause()
         last, value = value, read()
         if repaint:
             click.clear()
@@ -45,3 +46,16 @@ def show(
         elif essence(value) != essence(last):
             click.echo()
             display(value)
+
+
+def _pause() -> None:
+    """Wait for a moment.
+
+    Raises:
+        BrokenPipeError: nobody reads any more, such as ``head`` that has seen enough.
+
+    """
+    reader = select.poll()
+    reader.register(sys.stdout, 0)  # no events but the end, which is always told
+    if reader.poll(_PAUSE_S * 1000):
+        raise BrokenPipeError("nobody reads what is shown")
