@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.adapters.host.linux import LinuxHost, Logs
 from holdfast.adapters.host.machine import Machine
-from holdfast.adapters.host.report_files import ReportFiles
+from holdfast.adapters.host.report_files import ReportFiles, sole_agent
 from holdfast.adapters.host.sources import journalctl, plans
 from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
 from holdfast.adapters.telemetry.json_log import JsonLog
@@ -59,6 +59,7 @@ class AgentSession:
         watchers = chosen_detectors(config, equipment)
         with ExitStack() as opened:
             files = ReportFiles(config.report_dir)
+            opened.enter_context(sole_agent(config.report_dir))
             boot_id = read_boot_id(config)
             last = files.last()
             is_resumed = last is not None and last.boot_id == boot_id

@@ -383,6 +383,19 @@ def test_a_place_for_reports_is_needed(node: Node, capsys: pytest.CaptureFixture
     assert f"cannot write reports to {place}" in bad_input(node, capsys, "--report-dir", str(place))
 
 
+def test_two_agents_never_share_their_place_for_reports(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = node.start_and_wait()
+
+    assert main(node.argv()) == 2
+    assert f"another agent reports to {node.reports}; end it first" in capsys.readouterr().err
+
+    process.kill()
+    process.wait()
+    node.stop(node.start_and_wait())
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [

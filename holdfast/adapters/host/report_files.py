@@ -1,14 +1,53 @@
 """The word of an agent in two files, for whoever watches the node from the same machine."""
 
+import fcntl
 import json
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from holdfast.adapters.host.storage import storage_error
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.errors import ConfigError
 from holdfast.model.report import NodeReport
+
+_PATIENCE_S: Final = 2.0
+"""For so long an agent that is ending may still hold its directory."""
+
+
+@contextmanager
+def sole_agent(directory: Path) -> Iterator[None]:
+    """Hold a directory of reports, which is there; the kernel lets go when this process ends.
+
+    Raises:
+        ConfigError: another agent holds it: each would spoil what the other goes on from.
+
+    """
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not _is_free(fd):
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    f"report_dir: another agent reports to {directory}; end it first, or have this "
+                    "one report elsewhere with --report-dir"
+                )
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class ReportFiles:
