@@ -289,7 +289,7 @@ def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(
     lose(port, spare)
 
     give_back(port, first)
-    port.slurm.until(lambda: port.view() and first in kept(port, f"HOLDFAST_{port.job}"))
+    port.until(lambda one: first in (one.rooms or {}) and first not in one.away)
     begin(port, 3)
     assert {one.node for one in port.view().ranks} == {first, other}
     give_back(port, spare)

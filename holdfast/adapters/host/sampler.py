@@ -53,6 +53,9 @@ class _Course:
     """By the monotonic clock."""
 
     running_since: float | None = None
+    thread: threading.Thread | None = None
+    """The last one that read it."""
+
     is_overdue: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
@@ -128,6 +131,8 @@ class Sampler:
         """Take no more samples. What still hangs is left to end with the process."""
         for course in self._courses.values():
             course.plan.close()
+            if course.running_since is None and course.thread is not None:
+                course.thread.join()  # its sample was taken, and it may be about to wake us
         if all(course.running_since is None for course in self._courses.values()):
             os.close(self._wake)
 
@@ -135,8 +140,9 @@ class Sampler:
         course.running_since = now
         course.is_overdue = False
         course.due_at = now + course.plan.every.total_seconds()
-        thread = threading.Thread(target=self._read, args=(name, course.plan), daemon=True)
-        thread.start()
+        reader = threading.Thread(target=self._read, args=(name, course.plan), daemon=True)
+        course.thread = reader
+        reader.start()
 
     def _read(self, name: str, plan: Plan) -> None:
         result: Reading | str = "it failed in a way that was not foreseen"

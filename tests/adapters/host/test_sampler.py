@@ -1,3 +1,4 @@
+import os
 import select
 import threading
 import time
@@ -153,3 +154,30 @@ def test_the_next_agent_of_the_boot_goes_on_where_this_one_ended() -> None:
 @pytest.mark.parametrize("memory", [{"a": 1}, {"a": {}}, {"a": {"before": 1, "seen": 2}}])
 def test_a_damaged_memory_is_none(memory: Memory) -> None:
     assert dict(next_of(sampler(memory=memory, a=counting()), "a").before) == {}
+
+
+def test_a_sampler_may_be_closed_at_once_when_all_samples_are_there(monkeypatch) -> None:
+    """A thread whose sample was taken when another one woke us may still be about to wake us."""
+    wake, failed = os.eventfd_write, []
+
+    def late(fd: int, value: int) -> None:
+        if threading.current_thread().name == "slow":
+            time.sleep(0.1)
+        wake(fd, value)
+
+    def slow() -> Reading:
+        threading.current_thread().name = "slow"
+        return Reading(text="t", values={})
+
+    monkeypatch.setattr(os, "eventfd_write", late)
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    taken = sampler(
+        every=ONCE, slow=slow, fast=lambda: time.sleep(0.05) or Reading(text="t", values={})
+    )
+    while not taken.has_all:
+        taken.take()
+
+    taken.close()
+
+    time.sleep(0.2)
+    assert failed == []
