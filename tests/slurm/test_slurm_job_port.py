@@ -288,7 +288,10 @@ def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(
     port.slurm.until(lambda: port.view() and kept(port, "NEXT_SPARE_dev") == {first})
     lose(port, spare)
 
+    port.slurm.machines[first].kill_slurmd()
     give_back(port, first)
+    stays(lambda: port.view() and first in kept(port, f"HOLDFAST_{port.job}"), 5.2)
+    port.slurm.machines[first].start_slurmd()
     port.until(lambda one: first in (one.rooms or {}) and first not in one.away)
     begin(port, 3)
     assert {one.node for one in port.view().ranks} == {first, other}

@@ -88,7 +88,8 @@ class Reservations:
             chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
         if len(chosen) < needed and not job.pinned:
             mine = (name, NEXT + job.partition)
-            chosen += sorted(self._returning(job.partition, *mine).difference(chosen))
+            back = (node for node in self.of(job.id) if self._is_open(node))  # not heard yet
+            chosen += sorted(self._returning(job.partition, *mine).union(back).difference(chosen))
         if not chosen:
             return ""
         if name not in self._all:
@@ -231,6 +232,10 @@ class Reservations:
     def _sleeps(self, node: str) -> bool:
         facts = self._nodes.node_state(node).facts
         return facts is not None and facts.is_asleep
+
+    def _is_open(self, node: str) -> bool:
+        facts = self._nodes.node_state(node).facts
+        return facts is not None and not facts.is_closed
 
     def _is_good(self, node: str) -> bool:
         return self._nodes.node_state(node).is_good
