@@ -83,7 +83,7 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
 def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     wide: Fleet, final: FinalStates
 ) -> None:
-    wide.control(unavailable=20)
+    wide.control(unavailable=20, drain="2m")  # one job stays for long where nothing else may
     stepwise = wide.slurm.submit(
         "-N1", GPUS, "--comment=auto-resume=1 mode=step", script="srun sleep 600"
     )
