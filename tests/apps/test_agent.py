@@ -383,13 +383,13 @@ def test_a_place_for_reports_is_needed(node: Node, capsys: pytest.CaptureFixture
     assert f"cannot write reports to {place}" in bad_input(node, capsys, "--report-dir", str(place))
 
 
-def test_two_agents_never_share_their_place_for_reports(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_agents_never_share_their_place_for_reports(node: Node) -> None:
     process = node.start_and_wait()
 
-    assert main(node.argv()) == 2
-    assert f"another agent reports to {node.reports}; end it first" in capsys.readouterr().err
+    other = node.start()
+    _, errors = other.communicate(timeout=PATIENCE_S)
+    assert other.returncode == 2
+    assert f"another agent reports to {node.reports}; end it first" in errors
 
     process.kill()
     process.wait()

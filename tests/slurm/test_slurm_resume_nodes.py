@@ -6,6 +6,7 @@ from final_states import FinalStates
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 from training_at_work import Training
 
+from holdfast.adapters.slurm.job_text import NOT_LAUNCHED
 from holdfast.model.names import Reason
 
 REFUSES = """
@@ -50,9 +51,15 @@ def test_no_job_starts_anew_before_its_rank_on_a_node_that_vanished_has_ended_fo
     dies.until_attempt(1)
     dies.until_done()
     final.check(fleet, "power-loss", node=dead, job=dies.id)
-    assert fleet.slurm.jobs()[plain] in ("RUNNING", "PENDING")  # Slurm's own business
+    fleet.until(lambda: is_slurms(fleet, plain))
     (silent,) = [one for one in fleet.incidents if one.node == dead]
     assert silent.reason == Reason.NODE_SILENT
+
+
+def is_slurms(fleet: Fleet, job: str) -> bool:
+    """Whether a job runs again, or Slurm itself has parked it, as a launch in it was refused."""
+    state, _, why = fleet.slurm.run("squeue", "-h", "-j", job, "-o", "%T|%r").strip().partition("|")
+    return state == "RUNNING" or why == NOT_LAUNCHED
 
 
 def hold(fleet: Fleet, node: str) -> None:
