@@ -44,7 +44,7 @@ BEAT_S = 300.0
 """Every kubelet writes its node's status, changed or not, so often."""
 
 NODES_PATH = "/api/v1/nodes"
-CRD = Path(__file__).parents[1] / "deploy/kubernetes/crds/incidents.holdfast.dev.yaml"
+CRD = Path(__file__).parents[1] / "deploy/helm/holdfast/crds/incidents.holdfast.dev.yaml"
 LABELS = Labels()
 WRITERS = 8
 

@@ -1,4 +1,6 @@
-"""Writes the dashboards of deploy/grafana. With ``--check`` it only says which of them are stale.
+"""Writes the dashboards of the chart.
+
+With ``--check`` it only reports which of them are stale.
 
 A dashboard is rows of panels; where a panel lies follows from its row. Whether the metrics exist is
 for tests/deploy/test_monitoring.py to say.
@@ -13,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-FOLDER: Final = Path(__file__).parents[1] / "deploy" / "grafana"
+FOLDER: Final = Path(__file__).parents[1] / "deploy/helm/holdfast/grafana"
 
 _WIDTH: Final = 24
 """Columns of Grafana's grid."""

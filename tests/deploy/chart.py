@@ -30,6 +30,7 @@ class Helm:
         )
         if done.returncode != 0:
             raise ChartRefused(done.stdout + done.stderr)
+        assert done.stderr == "", "helm prints no warning"
         return done.stdout
 
     def template(self, *values: Path, given: Iterable[str] = (), release: str = "holdfast") -> str:

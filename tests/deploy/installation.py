@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chart import DEPLOY
+from chart import DEPLOY, HELM_CHART
 
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.server import Server
@@ -27,7 +27,7 @@ class Installation:
     def install(self) -> None:
         for name in NODES:
             self.add_node(name)
-        self.kubectl("apply", "--server-side", "--filename", str(DEPLOY / "kubernetes/crds"))
+        self.kubectl("apply", "--server-side", "--filename", str(HELM_CHART / "crds"))
         manifests = str(DEPLOY / "kubernetes" / "holdfast.yaml")
         self.kubectl("apply", "--validate=strict", "--filename", manifests)
         until(self._policies_are_in_force)  # a moment after they were stored

@@ -310,10 +310,10 @@ def test_what_is_not_wanted_is_left_out(helm: Helm) -> None:
 
 def test_alerts_and_dashboards_are_those_of_their_folders(helm: Helm) -> None:
     found = helm.objects(given=EVERYTHING)
-    alerts = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))
+    alerts = yaml.safe_load((HELM_CHART / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))
 
     assert named(found, "PrometheusRule", "holdfast")["spec"] == alerts
-    for path in (DEPLOY / "grafana").glob("*.json"):
+    for path in (HELM_CHART / "grafana").glob("*.json"):
         shipped = named(found, "ConfigMap", f"holdfast-dashboard-{path.stem}")
         assert shipped["data"] == {path.name: path.read_text(encoding="utf-8")}
 

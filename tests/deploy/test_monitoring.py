@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart import DEPLOY
+from chart import DEPLOY, HELM_CHART
 
 from holdfast.adapters.telemetry.metrics import AgentMetrics
 from holdfast.apps.controller.job_metrics import JobMetrics
@@ -22,8 +22,8 @@ from holdfast.model.nodes import Phase
 from holdfast.testing.fakes import FakeClock, FakeLeadership
 from tools.control_plane import CannotBuild, provide
 
-ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
-DASHBOARDS = sorted((DEPLOY / "grafana").glob("*.json"))
+ALERTS = HELM_CHART / "prometheus" / "alerts.yaml"
+DASHBOARDS = sorted((HELM_CHART / "grafana").glob("*.json"))
 
 BY_PROMETHEUS = {"up"}
 WORDS = {"and", "or", "unless", "on", "ignoring", "group_left", "group_right", "by", "without"}
@@ -134,7 +134,7 @@ def test_values_of_labels_that_alerts_ask_for_are_those_that_are_exported() -> N
 
 
 def test_every_alert_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent() -> None:
-    cases = yaml.safe_load((DEPLOY / "prometheus/alerts_test.yaml").read_text(encoding="utf-8"))
+    cases = yaml.safe_load((HELM_CHART / "prometheus/alerts_test.yaml").read_text(encoding="utf-8"))
     verdicts = [
         (one["alertname"], bool(one.get("exp_alerts")))
         for case in cases["tests"]

@@ -23,7 +23,7 @@ from holdfast.model.report import NodeReport
 from holdfast.testing.control_plane import ControlPlane
 from holdfast.testing.fakes import FakeEvents
 
-CRD = Path(__file__).parents[2] / "deploy/kubernetes/crds/incidents.holdfast.dev.yaml"
+CRD = Path(__file__).parents[2] / "deploy/helm/holdfast/crds/incidents.holdfast.dev.yaml"
 NAMESPACE = "holdfast"
 GROUP = "node.kubernetes.io/instance-type"
 HOME = f"/api/v1/namespaces/{NAMESPACE}"

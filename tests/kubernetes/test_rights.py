@@ -16,7 +16,8 @@ from real_cluster import Cluster, connected, until, until_defined
 from holdfast.model.names import HealthStatus
 from holdfast.testing.control_plane import ControlPlane
 
-DEPLOY = Path(__file__).parents[2] / "deploy" / "kubernetes"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CRDS = DEPLOY / "helm/holdfast/crds"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 AGENTS = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component=agent"
 SETTINGS = """
@@ -30,10 +31,10 @@ max_unavailable = 2
 def plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
     """With the plain manifests; the controllers are started by hand."""
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
-        cluster.kubectl("apply", "--server-side", "--filename", str(DEPLOY / "crds"))
+        cluster.kubectl("apply", "--server-side", "--filename", str(CRDS))
         kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
         until_defined(kubectl, "crd/incidents.holdfast.dev")
-        cluster.kubectl("apply", "--filename", str(DEPLOY / "holdfast.yaml"))
+        cluster.kubectl("apply", "--filename", str(DEPLOY / "kubernetes/holdfast.yaml"))
         cluster.kubectl("delete", "deployment", "holdfast-controller", "--namespace", NAMESPACE)
         yield plane
 
