@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from render_reference import docs_under_names, shown_default
+from values_limits import LIMITS, PAIRS
 
 from holdfast.apps.agent_config import AgentConfig, ListenAddress
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.detectors.table import detectors
+from holdfast.detectors.witnesses import WITNESSED
 from holdfast.kit.quota import Quota
 
 ROOT: Final = Path(__file__).parents[1]
@@ -41,7 +43,11 @@ _SCALARS: Final[Mapping[type, Mapping[str, object]]] = {
     str: {"type": "string"},
     Path: {"type": "string", "minLength": 1},
     timedelta: {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"},
-    Quota: {"type": ["integer", "string"], "minimum": 0, "pattern": r"^[0-9]+(\.[0-9]+)?\s*%?$"},
+    Quota: {
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "pattern": r"^([0-9]+|([0-9]{1,2}(\.[0-9]+)?|100(\.0+)?)\s*%)$",
+    },
     ListenAddress: {"type": ["integer", "string"]},
 }
 
@@ -53,15 +59,28 @@ def schema() -> str:
     keys = agent["properties"]
     detector = keys["detectors"].pop("additionalProperties")
     names = [one.name for one in detectors(AgentConfig().profile)]
-    keys["detectors"] |= _closed({name: {"$ref": "#/definitions/detector"} for name in names})
+    keys["detectors"] |= _closed({name: _reference(name) for name in names})
     remedy = keys["xid"].pop("additionalProperties")
     keys["xid"] |= {"patternProperties": {"^[0-9]+$": remedy}, "additionalProperties": False}
     whole["definitions"] = {
         "agentConfig": agent,
-        "detector": detector,
+        "detector": _without_witness(detector),
+        "witnessedDetector": detector,
         "controllerConfig": _table(ControllerConfig),
     }
     return json.dumps(whole, indent=2) + "\n"
+
+
+def _reference(detector: str) -> dict[str, Any]:
+    name = "witnessedDetector" if detector in WITNESSED else "detector"
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _without_witness(detector: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a detector whose findings no other reading supports."""
+    about = f"Only for {', '.join(WITNESSED)}."
+    keys = detector["properties"] | {"second_witness": {"description": about, "const": False}}
+    return {**detector, "properties": keys}
 
 
 def _table(kind: type) -> dict[str, Any]:
@@ -73,9 +92,11 @@ def _table(kind: type) -> dict[str, Any]:
         default = shown_default(one)
         about = docs.get(one.name) or _about(hints[one.name])
         about += "" if default in ("", "``", "`required`") else f" Default: {default}."
-        properties[one.name] = {"description": about, **_of(hints[one.name])}
+        more = LIMITS.get((kind.__name__, one.name), {})
+        properties[one.name] = {"description": about, **_of(hints[one.name]), **more}
     required = [one.name for one in shown if one.default is one.default_factory is MISSING]
-    return _closed(properties) | ({"required": required} if required else {})
+    needed = {"required": required} if required else {}
+    return {**_closed(properties), **needed, **PAIRS.get(kind.__name__, {})}
 
 
 def _closed(properties: Mapping[str, object]) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class RemediationPolicy:
                 raise ValueError(f"{key} must be 1 or more, got {getattr(self, key)}")
         if self.silent_remedy not in (Remedy.REBOOT, Remedy.REPLACE):
             raise ValueError(f"silent_remedy must be reboot or replace, got {self.silent_remedy}")
+        _refuse_disorder(self, "provider_retry", "provider_retry_max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,3 +187,11 @@ class JobPolicy:
             )
         if self.suspect_window <= timedelta(0):
             raise ValueError(f"suspect_window must be longer than 0s, got {self.suspect_window}")
+        _refuse_disorder(self, "app_backoff", "app_backoff_max")
+
+
+def _refuse_disorder(policy: object, first: str, last: str) -> None:
+    """Raise ``ValueError`` if the first pause of a series is longer than its last."""
+    shortest, longest = getattr(policy, first), getattr(policy, last)
+    if shortest > longest:
+        raise ValueError(f"{first} must not be longer than {last}, got {shortest} and {longest}")

@@ -74,11 +74,21 @@ def test_once_is_for_a_dry_run(call) -> None:
     assert "--once is for --dry-run" in said
 
 
-def test_a_deep_check_needs_something_to_run(call, kubeconfig) -> None:
-    code, said = call("--kubeconfig", kubeconfig, config="[nodes]\ndeep_check_on_start = true")
+@pytest.mark.parametrize(
+    "setting", ["deep_check_on_start = true", "deep_check_pairs = true", 'deep_check_every = "1d"']
+)
+def test_a_deep_check_needs_something_to_run(call, kubeconfig, setting: str) -> None:
+    code, said = call("--kubeconfig", kubeconfig, config=f"[nodes]\n{setting}")
 
     assert code == ExitCode.BAD_INPUT
-    assert "needs kubernetes.check.image" in said
+    assert f"nodes.{setting.partition(' ')[0]} needs kubernetes.check.image" in said
+
+
+def test_a_provider_of_slurm_is_refused_on_kubernetes(call, kubeconfig) -> None:
+    code, said = call("--kubeconfig", kubeconfig, config='[provider]\nreplace = "slurm-power"')
+
+    assert code == ExitCode.BAD_INPUT
+    assert 'provider: "slurm-power" repairs only nodes of Slurm' in said
 
 
 def test_a_port_that_is_taken_is_named(call, kubeconfig) -> None:

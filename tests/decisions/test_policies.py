@@ -35,7 +35,7 @@ def test_a_time_may_be_zero_and_not_less(key) -> None:
     "key", ["wait_for_nodes", "launch_timeout", "settle", "app_backoff", "app_backoff_max"]
 )
 def test_a_time_of_a_job_may_be_zero_and_not_less(key) -> None:
-    JobPolicy(**{key: timedelta(0)})
+    JobPolicy(**{"app_backoff": timedelta(0), key: timedelta(0)})
     with pytest.raises(ValueError, match=f"{key} must not be negative"):
         JobPolicy(**{key: timedelta(seconds=-1)})
 
@@ -57,6 +57,16 @@ def test_a_count_is_one_or_more(key) -> None:
 def test_a_silent_node_must_be_repaired(remedy) -> None:
     with pytest.raises(ValueError, match="silent_remedy must be reboot or replace"):
         RemediationPolicy(silent_remedy=remedy)
+
+
+def test_the_first_pause_of_a_series_is_not_longer_than_its_last() -> None:
+    longest = timedelta(minutes=1)
+    RemediationPolicy(provider_retry=longest, provider_retry_max=longest)
+    JobPolicy(app_backoff=longest, app_backoff_max=longest)
+
+    for kind, key in ((RemediationPolicy, "provider_retry"), (JobPolicy, "app_backoff")):
+        with pytest.raises(ValueError, match=f"{key} must not be longer than {key}_max"):
+            kind(**{key: longest + timedelta(microseconds=1), f"{key}_max": longest})
 
 
 def test_a_job_waits_long_enough_for_two_replacements() -> None:

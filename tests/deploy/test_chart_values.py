@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart import DEPLOY, EXAMPLES, HELM_CHART, ChartRefused, Helm, Object, named
+from chart import EXAMPLES, HELM_CHART, ChartRefused, Helm, Object, named
 
 import holdfast
 from holdfast.adapters.providers.settings import ProviderName
@@ -119,6 +119,7 @@ def test_numbers_truth_values_and_arrays_arrive_as_they_were_given(helm: Helm) -
             "controller.config.nodes={"
             '"offender_faults": 7, "breaker_share": 12.5, "max_unavailable": 3,'
             '"deep_check_on_start": true}',
+            'controller.config.kubernetes.check.image="check"',
             "controller.config.kubernetes.burst=1000000",
             "agent.config.command_path=null",
         ),
@@ -170,6 +171,10 @@ def test_names_and_prefix_reach_all_that_has_to_agree_on_them(helm: Helm) -> Non
         ('controller.config.nodes.max_unavailable="lots"', ["/max_unavailable", "pattern"]),
         ('controller.config.provider.replace="ec2-asg"', ["/provider/replace", "ec2-autoscaling"]),
         ("controller.config.provider.webhook={}", ["/provider/webhook", "url"]),
+        ('controller.config.provider.replace="webhook"', ["/config/provider", "webhook"]),
+        ('controller.config.nodes.max_unavailable="150%"', ["/max_unavailable", "150%"]),
+        ('image.repository="registry:5000/holdfast:0.1.0"', ["/image/repository"]),
+        ('podMonitor.interval="0s"', ["/podMonitor/interval"]),
         ('controller.config.kubernetes.namespace="a"', ["/kubernetes", "namespace"]),
         ('image.digest="sha256:short"', ["/image/digest", "pattern"]),
         ('labelPrefix="Not A Prefix"', ["/labelPrefix", "pattern"]),
@@ -210,7 +215,9 @@ def test_every_value_is_described_and_every_default_is_in_the_schema() -> None:
 def test_only_the_device_of_the_kernel_log_asks_for_a_privileged_container(
     helm: Helm, source: str, is_privileged: bool
 ) -> None:
-    found = helm.objects(given=[f'agent.config.source="{source}"'])
+    found = helm.objects(
+        given=[f'agent.config.source="{source}"', 'agent.config.log_files=["/host/a"]']
+    )
     pod = named(found, "DaemonSet", "holdfast-agent")["spec"]["template"]["spec"]
     [container] = pod["containers"]
     security = container["securityContext"]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
+from holdfast.kit.addresses import address_problem
 from holdfast.model.events import (
     BreakerTripped,
     Event,
@@ -44,13 +44,8 @@ class NoticeWebhook:
     """For each wait for the other side."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        is_here = parts.hostname in ("127.0.0.1", "::1", "localhost")
-        if parts.scheme not in ("https", *(["http"] if is_here else [])) or not parts.hostname:
-            raise ValueError(
-                "url must be an https address (http only on this machine), got one by "
-                f"{parts.scheme or 'no scheme'} for {parts.hostname or 'nobody'}"
-            )
+        if problem := address_problem(self.url):
+            raise ValueError(f"url: {problem}")
         if self.timeout <= timedelta(0):
             raise ValueError(f"timeout must be longer than 0s, got {self.timeout}")
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
-_CLUSTER: Final = re.compile(
+from holdfast.kit.addresses import address_problem
+
+CLUSTER: Final = re.compile(
     r"arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{12}:cluster/[a-z0-9]{12}"
     r"|[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
 )
@@ -105,7 +105,7 @@ class SageMakerSettings:
     """Its name or ARN."""
 
     def __post_init__(self) -> None:
-        if _CLUSTER.fullmatch(self.cluster) is None:
+        if CLUSTER.fullmatch(self.cluster) is None:
             raise ValueError(f"cluster: {self.cluster!r} is no name or ARN of a HyperPod cluster")
 
 
@@ -232,24 +232,8 @@ def _too_short(settings: object, *keys: str) -> Iterator[str]:
 
 
 def _unfit_url(url: str) -> Iterator[str]:
-    try:
-        parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_whole = False
-    if not is_whole or parts.scheme not in ("http", "https"):
-        yield f"url: {url!r} is no address such as https://machines.example.org/orders"
-    elif parts.username is not None:
-        yield "url: takes no user name or password; orders are signed"
-    elif parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
-        yield f"url: {url!r} is not encrypted; use https"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    if problem := address_problem(url):
+        yield f"url: {problem}"
 
 
 def _refuse(*problems: str) -> None:

@@ -23,6 +23,9 @@ class Row:
     needs_cluster: bool = False
     """Whether ``build`` also takes the way to Kubernetes clusters."""
 
+    needs_slurm: bool = False
+    """Whether it repairs only nodes of Slurm."""
+
 
 ROWS: Final = {
     ProviderName.EC2: Row("ec2", extra="aws"),
@@ -30,8 +33,8 @@ ROWS: Final = {
     ProviderName.SAGEMAKER: Row("sagemaker", extra="aws"),
     ProviderName.KARPENTER: Row("karpenter", needs_cluster=True),
     ProviderName.CLUSTER_API: Row("cluster_api", needs_cluster=True),
-    ProviderName.SLURM_POWER: Row("slurm_power"),
-    ProviderName.SLURM_REBOOT: Row("slurm_reboot"),
+    ProviderName.SLURM_POWER: Row("slurm_power", needs_slurm=True),
+    ProviderName.SLURM_REBOOT: Row("slurm_reboot", needs_slurm=True),
     ProviderName.WEBHOOK: Row("webhook"),
     ProviderName.COMMAND: Row("command"),
 }
@@ -64,6 +67,10 @@ def build_provider(
 
 def _built(name: ProviderName, config: ProviderConfig, open_cluster: OpenCluster | None) -> Any:
     row = ROWS[name]
+    if row.needs_cluster and open_cluster is None:
+        raise ConfigError(f'provider: "{name}" repairs only nodes of Kubernetes; choose another')
+    if row.needs_slurm and open_cluster is not None:
+        raise ConfigError(f'provider: "{name}" repairs only nodes of Slurm; choose another')
     try:
         module = import_module(f"holdfast.adapters.providers.{row.module}")
     except ModuleNotFoundError as error:
@@ -71,8 +78,4 @@ def _built(name: ProviderName, config: ProviderConfig, open_cluster: OpenCluster
             f'provider: "{name}" needs the Python package {error.name}; install it with'
             f" pip install 'holdfast[{row.extra}]'"
         ) from error
-    if not row.needs_cluster:
-        return module.build(config)
-    if open_cluster is None:
-        raise ConfigError(f'provider: "{name}" has to do with nodes of Kubernetes only')
-    return module.build(config, open_cluster)
+    return module.build(config, open_cluster) if row.needs_cluster else module.build(config)

@@ -147,11 +147,11 @@ def _given(*errors: str) -> tuple[str, ...]:
 
 def _server(config: ControllerConfig) -> Server:
     """Where the cluster is, once it is clear that the configuration can be carried out."""
-    if config.nodes.deep_check_on_start and not config.kubernetes.check.image:
-        raise ConfigError(
-            "nodes.deep_check_on_start: true needs kubernetes.check.image, the image that a deep "
-            "health check runs"
-        )
+    for key in ("deep_check_on_start", "deep_check_every", "deep_check_pairs"):
+        if getattr(config.nodes, key) and not config.kubernetes.check.image:
+            raise ConfigError(
+                f"nodes.{key} needs kubernetes.check.image, the image that a deep health check runs"
+            )
     return find_server(config.kubernetes.kubeconfig, config.kubernetes.context)
 
 

@@ -259,11 +259,17 @@ def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_told_twi
 
 
 @pytest.mark.parametrize(
-    "url", ["http://example.com/", "ftp://example.com", "https://", "example.com", ""]
+    "url",
+    ["http://example.com/", "ftp://example.com", "https://", "example.com", "https://a:0/", ""],
 )
 def test_an_address_that_is_not_safe_is_refused(url) -> None:
     with pytest.raises(ValueError, match="https address"):
         NoticeWebhook(url=url)
+
+
+def test_an_address_with_a_password_is_refused_as_it_would_not_be_sent() -> None:
+    with pytest.raises(ValueError, match="no user name or password"):
+        NoticeWebhook(url="https://user:secret@example.com/")
 
 
 def test_an_unknown_event_is_refused_with_those_there_are() -> None:

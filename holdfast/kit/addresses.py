@@ -1,0 +1,36 @@
+"""Addresses of receivers, as configurations hold them."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+def address_problem(url: str) -> str:
+    """Return why nothing may be posted to an address; empty if it can be used.
+
+    An address is ``https://HOST[:PORT][/PATH]``, or the same with ``http`` on the loopback. A user
+    name or a password in it would be ignored, as requests are signed. The message does not repeat
+    the path and the query, which may be secret.
+    """
+    scheme = host = ""
+    is_whole = False
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme, parts.hostname or ""
+        is_whole = bool(host) and parts.port != 0
+    except ValueError:
+        pass
+    if is_whole and parts.username is not None:
+        return "takes no user name or password; requests are signed"
+    if is_whole and (scheme == "https" or (scheme == "http" and _is_loopback(host))):
+        return ""
+    return (
+        "expected an https address such as https://machines.example.org/orders (http only on this"
+        f" machine), got scheme {scheme or 'none'} and host {host or 'none'}"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
