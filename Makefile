@@ -6,17 +6,38 @@ ARGS ?=
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench soak torch kubernetes slurm docs format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch kubernetes slurm docs format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "ARGS='...' passes more arguments on, e.g. make test ARGS='-k resume'"
 
 demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90 s)
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: $(VENV)/.dev ## all tests, with the reason of every skip; HOLDFAST_REQUIRE_ALL=1 allows none
-	@$(BIN)/pytest --numprocesses 3 --dist loadscope $(ARGS)
+# Most tests wait for something, so three processes share two cores.
+PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadscope
+
+test: $(VENV)/.dev ## the tests that need Python alone (under 5 minutes)
+	@$(PYTEST) --suite python $(ARGS)
+
+test-all: $(VENV)/.dev ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
+	@$(PYTEST) $(ARGS)
+
+test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
+	@$(PYTEST) --suite kubernetes $(ARGS)
+
+test-slurm: $(VENV)/.dev ## on real Slurm clusters
+	@$(PYTEST) --suite slurm $(ARGS)
+
+test-console: $(VENV)/.dev ## the console in the machine's Chromium
+	@$(PYTEST) --suite console $(ARGS)
+
+test-providers: $(VENV)/.dev ## AWS providers against moto
+	@$(PYTEST) --suite providers $(ARGS)
+
+test-local: $(VENV)/.dev ## `holdfast run` with real processes
+	@$(PYTEST) --suite local $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .

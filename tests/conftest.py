@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from effort import QUICK
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -16,7 +17,61 @@ REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
 
 # No verdict may depend on how busy the machine is.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("calm"), max_examples=20)
 settings.load_profile("calm")
+
+
+PYTHON = "python"
+SUITES = {
+    "kubernetes": ("binaries", "helm", "installation", "promtool"),
+    "slurm": ("programs",),
+    "console": ("browser",),
+    "providers": ("moto",),
+    "local": ("run",),
+}
+"""The suites that need more than Python, each with the fixtures that start what it needs.
+
+A test belongs to the first suite that has one of its fixtures, directly or through others, and to
+``python`` if none has.
+"""
+
+
+def suite_of(item: pytest.Item) -> str:
+    """The one suite that the test belongs to."""
+    if item.get_closest_marker("smoke"):
+        return PYTHON
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return next((name for name, starts in SUITES.items() if fixtures & {*starts}), PYTHON)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--suite", choices=[PYTHON, *SUITES], help="run the tests of one suite (default: all)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("suite") == PYTHON:
+        os.environ[QUICK] = "1"
+        settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("suite")
+    if wanted is None:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if suite_of(item) != wanted])
+    items[:] = [item for item in items if suite_of(item) == wanted]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """List the suites that were not run, and the command of each."""
+    wanted = config.getoption("suite")
+    if wanted is None:
+        return
+    terminalreporter.section("not run")
+    for name in [*(name for name in (PYTHON, *SUITES) if name != wanted), "all"]:
+        terminalreporter.line(f"make test-{name}")
 
 
 TOGETHER = {
@@ -29,7 +84,7 @@ TOGETHER = {
 
 
 class InFiles(LoadScopeScheduling):
-    """Gives whole files to the processes of ``make test``, and what is ``TOGETHER`` to one."""
+    """Gives whole files to the processes of ``make test-all``, and what is ``TOGETHER`` to one."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]

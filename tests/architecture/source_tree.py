@@ -3,6 +3,7 @@
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def tree(path: Path) -> ast.Module:
+    """The syntax tree of a file, parsed once for all tests of a process."""
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 

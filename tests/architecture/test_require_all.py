@@ -1,11 +1,12 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+PLUGIN = [Path(__file__).parents[1] / name for name in ("conftest.py", "effort.py")]
 
 TESTS = {
     "test_part.py": """
@@ -33,7 +34,8 @@ pytest.importorskip("a_module_that_is_nowhere")
 def run_tests(folder: Path, require_all: str) -> str:
     for name, text in TESTS.items():
         (folder / name).write_text(text, encoding="utf-8")
-    (folder / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
+    for path in PLUGIN:
+        shutil.copy(path, folder)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = gpu: x\n", encoding="utf-8")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-ra", "--continue-on-collection-errors"],

@@ -69,6 +69,7 @@ def cancel(run):
     return run.finish()
 
 
+@pytest.mark.smoke
 def test_xid_74_replaces_the_node_and_the_job_resumes_on_the_spare(training):
     node = node_of(training, 0)
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,7 +131,7 @@ scenarios = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(scenarios)
 def test_every_law_holds_in_every_drawn_world(scenario) -> None:
     judge(scenario)

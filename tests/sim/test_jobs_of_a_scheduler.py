@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from effort import examples
 
 from holdfast.adapters.sim.scenario import (
     Evicts,
@@ -22,8 +23,8 @@ from holdfast.testing.schedules import scheduled_scenario
 from holdfast.testing.trial import judge
 
 SECOND = timedelta(seconds=1)
-SCHEDULES = 300
-CHUNK = 100
+SCHEDULES = examples(300)
+CHUNK = min(100, SCHEDULES)
 TRAINING = Training(
     spec=JobSpec(name="job", nodes=2, max_retries=2, placing=Placing.SCHEDULER),
     steps=100,

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from effort import examples
 
 from holdfast.adapters.sim.scenario import (
     Asks,
@@ -25,8 +26,8 @@ from holdfast.testing.trial import judge
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-SCHEDULES = 200
-CHUNK = 100
+SCHEDULES = examples(200)
+CHUNK = min(100, SCHEDULES)
 ON_START = RemediationPolicy(
     deep_check_on_start=True, deep_check_pairs=True, max_unavailable=Quota(percent=100.0)
 )

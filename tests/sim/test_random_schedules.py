@@ -1,12 +1,13 @@
 """Random worlds under all laws, from seeds."""
 
 import pytest
+from effort import examples
 
 from holdfast.testing.fuzz import judge_seeds
 from holdfast.testing.schedules import random_scenario
 
-SCHEDULES = 2000
-CHUNK = 100
+SCHEDULES = examples(2000)
+CHUNK = min(100, SCHEDULES)
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
