@@ -174,6 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._chunk(b"")
 
     def _exec(self, pod: str, query: Mapping[str, Sequence[str]]) -> None:
+        if "*/*" not in self.headers.get("Accept", "*/*"):  # as the kubelet's route for exec
+            self.send_error(406)
+            return
         self._upgrade()
         if "tty" in query:  # the API server writes 1 for true
             self.server.pods.attend(pod, query["command"], self.connection)

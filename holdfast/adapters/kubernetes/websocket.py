@@ -43,6 +43,7 @@ def opened(
 ) -> tuple[str, socket.socket, http.client.HTTPResponse]:
     """Start a command. See ``Api.opened``."""
     headers = {
+        "Accept": "*/*",  # the kubelet's route for exec matches nothing else: 406 Not Acceptable
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Key": base64.b64encode(secrets.token_bytes(16)).decode(),
