@@ -31,7 +31,13 @@ SCHEMA: Final = ROOT / "deploy" / "helm" / "holdfast" / "values.schema.json"
 SET_BY_CHART: Final[Mapping[str, tuple[str, ...]]] = {
     "AgentConfig": ("node", "root", "report_dir", "log", "telemetry", "kubernetes", "slurm"),
     "ControllerConfig": ("platform", "listen", "slurm"),
-    "KubernetesSettings": ("kubeconfig", "context", "namespace", "label_prefix"),
+    "KubernetesSettings": (
+        "kubeconfig",
+        "context",
+        "namespace",
+        "agent_namespace",
+        "label_prefix",
+    ),
     "ElectionSettings": ("lease",),
 }
 """Keys that are no values: the chart has to know them itself, or has no use for them."""

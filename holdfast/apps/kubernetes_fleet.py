@@ -25,6 +25,9 @@ from holdfast.model.requests import Request
 NAMESPACE = "HOLDFAST_NAMESPACE"
 """Environment variable: where the controller keeps its state, if not in ``holdfast``."""
 
+AGENT_NAMESPACE = "HOLDFAST_AGENT_NAMESPACE"
+"""Environment variable: where the agents keep their leases, if not beside the controller."""
+
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
@@ -38,17 +41,19 @@ def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
     server = find_server(kubeconfig, context or "")
     name = "holdfast"
     api = Api(server, user_agent=f"{name}/{__version__}", field_manager=name)
-    return KubernetesFleet(context or server.url, api, os.environ.get(NAMESPACE, name))
+    namespace = os.environ.get(NAMESPACE, name)
+    agents = os.environ.get(AGENT_NAMESPACE, namespace)
+    return KubernetesFleet(context or server.url, api, namespace, agents)
 
 
 class KubernetesFleet:
     """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
 
-    def __init__(self, name: str, api: Api, namespace: str) -> None:
+    def __init__(self, name: str, api: Api, namespace: str, agent_namespace: str) -> None:
         self._name = name
         self._api = api
         self._memory = ClusterMemory(api, namespace, lambda: None)
-        self._heartbeats = Heartbeats(api, namespace)
+        self._heartbeats = Heartbeats(api, agent_namespace)
         self._incidents = KubernetesIncidents(api)
         self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
 

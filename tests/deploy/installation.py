@@ -60,17 +60,18 @@ class Installation:
     def agent(self, node: str) -> Api:
         """The agent of a node, with the token that its pod has."""
         until(lambda: node in self._agent_pods())
-        return self._client("holdfast-agent", pod=self._agent_pods()[node])
+        return self.client(NAMESPACE, "holdfast-agent", pod=self._agent_pods()[node])
 
     def agent_nowhere(self) -> Api:
         """Somebody with a token of the agents that is bound to no pod."""
-        return self._client("holdfast-agent")
+        return self.client(NAMESPACE, "holdfast-agent")
 
     def controller(self) -> Api:
-        return self._client("holdfast-controller")
+        return self.client(NAMESPACE, "holdfast-controller")
 
-    def _client(self, account: str, pod: str | None = None) -> Api:
-        token = self.plane.service_account_token(NAMESPACE, account, pod=pod)
+    def client(self, namespace: str, account: str, pod: str | None = None) -> Api:
+        """What a service account may do, if need be with a token that is bound to a pod."""
+        token = self.plane.service_account_token(namespace, account, pod=pod)
         server = Server(url=self.plane.url, ca_file=self.plane.certificate, token=lambda: token)
         return Api(server, user_agent="tests", field_manager="tests")
 

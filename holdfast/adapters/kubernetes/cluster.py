@@ -82,8 +82,8 @@ class KubernetesCluster:
         changed = around.changed
         self._nodes = NodeCopies(api, self._conventions, settings.selector, changed)
         self._memory = ClusterMemory(api, settings.namespace, changed)
-        self._checks = DeepChecks(api, settings.namespace, settings.check, changed, around.events)
-        self._heartbeats = Heartbeats(api, settings.namespace)
+        self._checks = DeepChecks(api, settings.agents_in, settings.check, changed, around.events)
+        self._heartbeats = Heartbeats(api, settings.agents_in)
         self._idle = IdleNodes(api)
         self._upkeep = Upkeep(
             self._nodes, self._memory, self._checks, self._conventions, around.events

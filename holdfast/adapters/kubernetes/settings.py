@@ -51,7 +51,11 @@ class KubernetesSettings:
     """The kubeconfig's current context if left out."""
 
     namespace: str = "holdfast"
-    """Where the controller keeps its state, its lease and the Jobs of deep health checks."""
+    """Where the controller keeps its state and its lease."""
+
+    agent_namespace: str = ""
+    """Where the agents keep their leases, and where the Jobs of deep health checks run; it must
+    admit privileged pods. ``namespace`` if left out."""
 
     label_prefix: str = LABEL_PREFIX
     """Before the slash of HyperPod's labels, taint and annotations."""
@@ -88,6 +92,11 @@ class KubernetesSettings:
 
     burst: int = 800
     """How many it gets at once."""
+
+    @property
+    def agents_in(self) -> str:
+        """Namespace of the agents' leases and of the Jobs of deep health checks."""
+        return self.agent_namespace or self.namespace
 
     def __post_init__(self) -> None:
         if self.requests_per_second <= 0:

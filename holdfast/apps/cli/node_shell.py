@@ -58,10 +58,10 @@ class _Program:
 @click.option(
     "--namespace",
     "-n",
-    envvar="HOLDFAST_NAMESPACE",
+    envvar=["HOLDFAST_AGENT_NAMESPACE", "HOLDFAST_NAMESPACE"],
     default="holdfast",
     show_default=True,
-    help="Of the pod; privileged pods must be let in there.",
+    help="Namespace of the pod, which must admit privileged pods.",
 )
 @click.option("--image", help="Of the pod, with nsenter.  [default: the agent's]")
 @dry_run_option

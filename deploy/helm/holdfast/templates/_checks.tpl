@@ -9,6 +9,12 @@ versions: --api-versions monitoring.coreos.com/v1
 {{- printf "%s.enabled: the cluster does not serve monitoring.coreos.com/v1; install the Prometheus operator first, or set %s.enabled=false (with helm template: --api-versions monitoring.coreos.com/v1)" . . | fail -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.agent.createNamespace (not .Values.agent.namespace) -}}
+{{- fail "agent.createNamespace: needs agent.namespace, the name of a namespace for the agents alone" -}}
+{{- end -}}
+{{- if and .Values.createNamespace .Values.agent.createNamespace (eq .Values.agent.namespace .Release.Namespace) -}}
+{{- fail "createNamespace and agent.createNamespace: both make the same namespace; set one to false" -}}
+{{- end -}}
 {{- if .Values.controller.enabled -}}
 {{- include "holdfast.checkFiles" . -}}
 {{- include "holdfast.checkSecret" . -}}

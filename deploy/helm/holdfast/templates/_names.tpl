@@ -12,6 +12,9 @@
 {{- define "holdfast.agent" -}}{{ include "holdfast.fullname" . }}-agent{{- end }}
 {{- define "holdfast.controller" -}}{{ include "holdfast.fullname" . }}-controller{{- end }}
 
+{{- define "holdfast.agentNamespace" -}}{{ .Values.agent.namespace | default .Release.Namespace }}{{- end }}
+{{- define "holdfast.controllerNamespace" -}}{{ .Release.Namespace }}{{- end }}
+
 {{- define "holdfast.labels" -}}
 app.kubernetes.io/name: {{ include "holdfast.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

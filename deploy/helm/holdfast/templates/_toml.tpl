@@ -25,7 +25,7 @@ value that is null is left out.
 {{- end }}
 
 {{- define "holdfast.agentToml" -}}
-{{- $kubernetes := dict "namespace" .Release.Namespace "label_prefix" .Values.labelPrefix -}}
+{{- $kubernetes := dict "namespace" (include "holdfast.agentNamespace" .) "label_prefix" .Values.labelPrefix -}}
 {{- $fixed := dict
       "root" "/host"
       "report_dir" "/run/holdfast"
@@ -41,6 +41,10 @@ value that is null is left out.
       "namespace" .Release.Namespace
       "label_prefix" .Values.labelPrefix
       "election" $election -}}
+{{- $agents := include "holdfast.agentNamespace" . -}}
+{{- if ne $agents .Release.Namespace -}}
+{{- $_ := set $kubernetes "agent_namespace" $agents -}}
+{{- end -}}
 {{- $fixed := dict
       "platform" "kubernetes"
       "listen" (printf ":%v" .Values.controller.metricsPort)
