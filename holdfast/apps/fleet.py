@@ -54,9 +54,11 @@ class NodeStatus:
     """HyperPod's label ``deep-health-check-status``; None before any check."""
 
     job: str
-    """The job that has a rank on it now; empty if none has."""
+    """The jobs that run on it now, separated by commas; empty if none does."""
 
     rank: int | None
+    """Its node rank in that job; None if no job or several run on it, or that is not known."""
+
     powered_on: bool | None
     """None where nobody knows."""
 
@@ -68,6 +70,9 @@ class NodeStatus:
 
     held: str
     """Why a person holds its repair; empty if nobody does."""
+
+    closed: str
+    """Who closed it to jobs beside Holdfast, and why; empty if nobody did."""
 
     course: Course | None
     request: Request | None
@@ -114,7 +119,7 @@ def node_status(
         boot_id=view.boot_id,
         phase=record.phase,
         phase_since=record.phase_since,
-        health_status=health_status(record),
+        health_status=health_status(record, is_closed=bool(view.closed)),
         deep_check_status=deep_check_status(view),
         job="",
         rank=None,
@@ -122,6 +127,7 @@ def node_status(
         heartbeat_at=view.heartbeat_at,
         replaces=view.replaces,
         held=view.held,
+        closed=view.closed,
         course=record.course,
         request=view.request,
         conditions=conditions,

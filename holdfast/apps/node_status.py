@@ -86,6 +86,7 @@ def _status(
         heartbeat_at=_heartbeat_at(directory, view.boot_id),
         replaces=view.replaces,
         held=view.held,
+        closed=view.closed,
         course=record.course,
         request=view.request,
         conditions=conditions,

@@ -1,12 +1,17 @@
 """The nodes of a Slurm cluster, as commands see them."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from holdfast.adapters.slurm.commands import Slurm
+from holdfast.adapters.slurm.job_views import PREFIX
 from holdfast.adapters.slurm.reports import Reports
 from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
 from holdfast.adapters.slurm.state import FILE, SlurmStore
+from holdfast.adapters.slurm.text import JobFacts
 from holdfast.adapters.slurm.views import heard_at, known_nodes, node_view, record_of
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import NodeStatus, incidents_by_node, node_status
@@ -78,16 +83,23 @@ class SlurmFleet:
         memory = self._store.read()
         known = known_nodes(self._slurm.nodes(), self._reports.heard(), memory)
         incidents = incidents_by_node(self.incidents())
+        jobs = self._jobs()
         listed = []
         for name, one in known.items():
             record = record_of(one, now)
             heard = heard_at(one, record, now, None)
             view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
             notices = one.heard.report.notices if one.heard is not None else ()
-            listed.append(
-                node_status(view, run=self.name, notices=notices, incidents=incidents[name])
-            )
+            status = node_status(view, run=self.name, notices=notices, incidents=incidents[name])
+            listed.append(_with_jobs(status, jobs[name]))
         return listed
+
+    def _jobs(self) -> Mapping[str, Sequence[JobFacts]]:
+        found: defaultdict[str, list[JobFacts]] = defaultdict(list)
+        for job in sorted(self._slurm.jobs(), key=lambda one: (len(one.id), one.id)):
+            for node in job.nodes:
+                found[node].append(job)
+        return found
 
     def placement(self) -> tuple[str, ...]:
         """See ``Fleet.placement``: the ranks of many jobs have no number in common."""
@@ -126,3 +138,10 @@ class SlurmFleet:
     def shown_ranks(self) -> str:
         """See ``Fleet.shown_ranks``."""
         return "nodes of a cluster go by their names"
+
+
+def _with_jobs(status: NodeStatus, jobs: Sequence[JobFacts]) -> NodeStatus:
+    """A node with the jobs on it; of one job alone, the node's place among its nodes is known."""
+    names = dict.fromkeys(f"{PREFIX}{job.id}" for job in jobs)  # once for each heterogeneous job
+    rank = jobs[0].nodes.index(status.name) if len(jobs) == 1 else None
+    return replace(status, job=",".join(names), rank=rank)

@@ -118,10 +118,16 @@ def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
     return replace(successor, course=replace(predecessor.course, replacements=0))
 
 
-def health_status(record: NodeRecord) -> HealthStatus | None:
-    """The value of HyperPod's health label in this state; None where HyperPod sets none."""
+def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatus | None:
+    """The value of HyperPod's health label in this state; None where HyperPod sets none.
+
+    Args:
+        record: the node's record.
+        is_closed: whether the scheduler keeps the node from jobs by somebody else's order.
+
+    """
     if record.phase is Phase.SCHEDULABLE:
-        return HealthStatus.SCHEDULABLE
+        return HealthStatus.UNSCHEDULABLE if is_closed else HealthStatus.SCHEDULABLE
     course = record.course
     if record.phase is Phase.JOINING and course is None:
         return None

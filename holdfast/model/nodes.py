@@ -194,6 +194,10 @@ class NodeView:
     held: str = ""
     """Why a person wants no repair to begin on the node now; empty if nobody does."""
 
+    closed: str = ""
+    """Why its scheduler places no jobs on it though Holdfast does not keep it from them: who closed
+    it, and the reason given; empty if nobody did, or that is not known."""
+
     running_jobs: tuple[str, ...] = ()
     is_idle: bool = False
     """Whether no job runs on it for sure; looked at only while that matters: it is due for its next

@@ -206,6 +206,7 @@ def test_the_fleet_is_counted_drawn_and_listed(fleet, visit) -> None:
     chips = page.locator(".chip").all_inner_texts()
     assert [re.sub(r"\s+", " ", chip) for chip in chips] == [
         "Faulty 1", "Warning 1", "Rebooting 1", "Replacing 1", "Checking 1", "Joining 1",
+        "Closed 0",
         "Healthy 6",
     ]  # fmt: skip
 

@@ -67,13 +67,19 @@ class Slurm:
         """The jobs that hold some of these nodes, those that are just ending among them."""
         names, found = sorted(nodes), []
         for at in range(0, len(names), _BATCH):
-            part = ",".join(names[at : at + _BATCH])
-            text = self._call("squeue", "-h", "-w", part, "-o", JOBS_FORMAT)
-            try:
-                found += parse_jobs(text)
-            except ValueError as error:
-                raise BackendError(f"the jobs cannot be read: {error}") from error
+            found += self._jobs("-w", ",".join(names[at : at + _BATCH]))
         return found
+
+    def jobs(self) -> list[JobFacts]:
+        """The jobs that hold nodes, those that are just ending among them."""
+        return [job for job in self._jobs() if job.nodes]
+
+    def _jobs(self, *options: str) -> list[JobFacts]:
+        text = self._call("squeue", "-h", *options, "-o", JOBS_FORMAT)
+        try:
+            return parse_jobs(text)
+        except ValueError as error:
+            raise BackendError(f"the jobs cannot be read: {error}") from error
 
     def close_node(self, node: str, reason: str) -> None:
         """Keep a node from jobs; those on it run on."""

@@ -17,7 +17,9 @@ _REASON: Final = re.compile(r" Reason=(.*?) \[([^\[\]]*@\d{4}-\d\d-\d\dT[\d:]+)\
 _NAME: Final = "NodeName="
 _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 
-_CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
+CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
+"""States and flags in which Slurm places no jobs on a node."""
+
 _IDLE: Final = frozenset(("IDLE",))
 _KINDS: Final = frozenset(("CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"))
 """What a node is, whatever it does."""
@@ -58,7 +60,7 @@ class NodeFacts:
     @property
     def is_closed(self) -> bool:
         """Whether it is kept from jobs by somebody's word or by Slurm's."""
-        return bool(self.state & _CLOSED)
+        return bool(self.state & CLOSED)
 
     @property
     def is_heard(self) -> bool:

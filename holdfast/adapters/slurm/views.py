@@ -10,7 +10,7 @@ from holdfast.adapters.slurm.boots import is_other_slurmd
 from holdfast.adapters.slurm.reasons import Author, our_reason
 from holdfast.adapters.slurm.reports import Heard
 from holdfast.adapters.slurm.state import Memory, Remembered
-from holdfast.adapters.slurm.text import NodeFacts
+from holdfast.adapters.slurm.text import CLOSED, NodeFacts
 from holdfast.adapters.slurm.verdicts import faults_of, verdict_name
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
@@ -87,6 +87,16 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
     return ""
 
 
+def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
+    """Who keeps a node from jobs that Holdfast does not keep from them, and why; else empty."""
+    if facts is None or not facts.is_closed or record.phase is not Phase.SCHEDULABLE:
+        return ""
+    who = facts.reason_set.partition("@")[0] or "Slurm"
+    state = "+".join(sorted(facts.state & CLOSED))
+    why = f": {facts.word.text}" if facts.word.text else ""
+    return f"{who} set it to {state} in Slurm{why}"
+
+
 def heard_at(
     known: Known, record: NodeRecord, now: datetime, answered_at: datetime | None
 ) -> datetime | None:
@@ -130,6 +140,7 @@ def node_view(
         heartbeat_at=heard,
         request=memory.requests.get(known.name) or request_of(known.facts, now),
         held=held_by(known.facts, memory.holds.get(known.name, "")),
+        closed=closed_by(known.facts, record),
         running_jobs=jobs,
         group="" if known.facts is None else known.facts.partition,
         check=check,

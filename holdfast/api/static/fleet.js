@@ -6,7 +6,7 @@ import { ask, mayOperate } from "./api.js";
 import { confirmed } from "./asking.js";
 import { awaited, connection, listen, note, table } from "./live.js";
 import { described, nodeGrid } from "./grid.js";
-import { LOOKS, badge, isOpen, jobLink, mark, nodeLink, shortName } from "./looks.js";
+import { LOOKS, badge, isOpen, jobOf, mark, nodeLink, shortName } from "./looks.js";
 import { keyedTable } from "./table.js";
 
 const URGENT = 8; // nodes that are listed above the grid
@@ -289,7 +289,7 @@ function nodeTable() {
       { title: "State", cell: (row) => badge(row.look), text: (row) => row.look },
       { title: "Group", cell: (row) => groupOf(row), narrow: "roomy" },
       { title: "Reason", cell: (row) => described({ ...row, job: "", type: "" }).join(", ") || "–" },
-      { title: "Job", cell: (row) => (row.job ? h("a", { href: jobLink(row.job) }, row.rank === undefined ? row.job : `${row.rank} / ${row.job}`) : "–"), text: (row) => `${row.rank} ${row.job}` },
+      { title: "Job", cell: (row) => (row.job ? jobOf(row, row.rank === undefined ? row.job : `${row.rank} / ${row.job}`) : "–"), text: (row) => `${row.rank} ${row.job}` },
       { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
     ],
   });

@@ -1,6 +1,7 @@
 // How the states of a node are drawn: each has a color and a shape, so that neither is needed alone.
 
 import { h, s } from "./dom.js";
+import { table } from "./live.js";
 
 /** In the order of how much they matter; shapes in a box of 16 by 16. */
 export const LOOKS = {
@@ -33,6 +34,11 @@ export const LOOKS = {
     word: "Joining",
     about: "its agent has not called it fit yet",
     path: "M6 1.500h4V6h4.500v4H10v4.500H6V10H1.500V6H6z",
+  },
+  closed: {
+    word: "Closed",
+    about: "a person or its scheduler keeps it from jobs",
+    path: "M8 .8a7.200 7.200 0 1 0 0 14.400A7.200 7.200 0 0 0 8 .8zM4 6.800h8v2.400H4z",
   },
   healthy: {
     word: "Healthy",
@@ -85,6 +91,11 @@ export function nodeLink(fleet, name) {
 
 export function jobLink(name) {
   return `#/job/${encodeURIComponent(name)}`;
+}
+
+/** The job of a node; a link if it has a page, which jobs that nobody resumes have not. */
+export function jobOf(row, text) {
+  return table("jobs").has(row.job) ? h("a", { href: jobLink(row.job) }, text) : text;
 }
 
 export function incidentLink(fleet, id) {

@@ -5,7 +5,7 @@ import { confirmed } from "./asking.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, measure, number, since } from "./format.js";
 import { listen, table } from "./live.js";
-import { LOOKS, badge, incidentBadge, incidentLink, jobLink, mark, nodeLink, shortName } from "./looks.js";
+import { LOOKS, badge, incidentBadge, incidentLink, jobOf, mark, nodeLink, shortName } from "./looks.js";
 import { measurePlot } from "./plots.js";
 import { plainTable } from "./table.js";
 
@@ -155,8 +155,9 @@ function facts(node) {
   const row = node.row;
   const told = [
     ["Phase", h("span", {}, node.phase, " for ", since(node.phase_since))],
-    ["Job", row.job ? h("a", { href: jobLink(row.job) }, row.rank === undefined ? row.job : `rank ${row.rank} of ${row.job}`) : "none is known"],
+    ["Job", row.job ? jobOf(row, row.rank === undefined ? row.job : `rank ${row.rank} of ${row.job}`) : "none is known"],
     ["Held", node.held],
+    ["Closed", node.closed],
     ["Machine", node.provider_id],
     ["Instance type", node.instance_type],
     ["Group", node.group],

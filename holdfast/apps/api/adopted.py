@@ -189,7 +189,7 @@ def _node(status: NodeStatus, since: datetime) -> Node:
 
 def _message(status: NodeStatus) -> str:
     if status.phase is Phase.SCHEDULABLE:
-        return ""
+        return f"The node is closed to jobs: {status.closed}." if status.closed else ""
     what = f"The node is {_SAID[status.phase]}"
     if status.course is None:
         return f"{what}."

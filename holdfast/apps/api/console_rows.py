@@ -23,6 +23,9 @@ class NodeLook(StrEnum):
 
     FAULTY = "faulty"
     CHECKING = "checking"
+    CLOSED = "closed"
+    """A person or its scheduler keeps it from jobs; Holdfast does not."""
+
     JOINING = "joining"
     REBOOTING = "rebooting"
     REPLACING = "replacing"
@@ -53,8 +56,8 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
 
     """
     look, course = _LOOKS[node.phase], node.course
-    if look is NodeLook.HEALTHY and node.conditions:
-        look = NodeLook.WARNING
+    if look is NodeLook.HEALTHY and (node.closed or node.conditions):
+        look = NodeLook.CLOSED if node.closed else NodeLook.WARNING
     return _told(
         name=node.name,
         fleet=node.run,
@@ -64,7 +67,9 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         look=look.value,
         phase=node.phase.value,
         since=to_plain(node.phase_since),
-        reason=course.reason if course is not None else next(iter(node.conditions.values()), ""),
+        reason=course.reason
+        if course is not None
+        else next(iter(node.conditions.values()), node.closed),
         remedy=course.remedy.value if course is not None else "",
         incident=course.incident_id if course is not None else "",
         job=node.job or jobs.get(node.name, ""),

@@ -39,7 +39,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import NodeStatus, find_node
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
-from holdfast.model.nodes import Breaker, Course, PastFault
+from holdfast.model.nodes import Breaker, Course, PastFault, Phase
 from holdfast.model.requests import Request
 
 _NOTHING: Final = (
@@ -144,7 +144,7 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
     now = SystemClock().now()
     columns: list[Column[NodeStatus]] = [
         Column(title="node", cell=lambda node: node.name),
-        Column(title="phase", cell=lambda node: node.phase),
+        Column(title="phase", cell=_phase),
         Column(title="health", cell=lambda node: node.health_status),
         Column(title="rank/job", cell=_rank),
         Column(title="fault", cell=_fault, minor=True),
@@ -173,12 +173,16 @@ def _run(node: NodeStatus) -> str:
     return node.run if node.is_active else f"{node.run} (ended)"
 
 
+def _phase(node: NodeStatus) -> str:
+    return "closed" if node.closed and node.phase is Phase.SCHEDULABLE else node.phase
+
+
 def _rank(node: NodeStatus) -> str:
-    return "" if node.rank is None else f"{node.rank}/{node.job}"
+    return node.job if node.rank is None else f"{node.rank}/{node.job}"
 
 
 def _fault(node: NodeStatus) -> str:
-    return f"{node.course.reason} → {node.course.remedy}" if node.course is not None else ""
+    return f"{node.course.reason} → {node.course.remedy}" if node.course else node.closed
 
 
 def _describe(node: NodeStatus, output: str) -> None:
@@ -216,6 +220,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
     yield "Repair", _repair(node.course, now)
     yield "Held", node.held
+    yield "Closed", node.closed
     yield "Request", _request(node.request, now)
     yield "Incidents", ", ".join(node.incidents)
 

@@ -200,7 +200,10 @@ def _nodes(view: ClusterView, cluster: str) -> Iterator[str]:
         "What the last deep health check of a node measured; the name ends with the unit.",
         _measured(view),
     )
-    statuses = [(_dimensions(node, cluster), health_status(node.record)) for node in view.nodes]
+    statuses = [
+        (_dimensions(node, cluster), health_status(node.record, is_closed=bool(node.closed)))
+        for node in view.nodes
+    ]
     for status, value in _VALUES.items():
         samples = {pairs: float(is_now is status) for pairs, is_now in statuses}
         yield family(
