@@ -239,7 +239,7 @@ def _attempt(one: AttemptRecord) -> Attempt:
         started_at=one.started_at,
         stopped_at=one.stopped_at,
         started_in=one.running_at - one.started_at if one.running_at is not None else None,
-        stopped_in=one.stopped_at - failure.at if failure is not None else None,
+        stopped_in=one.stopped_at - failure.began_at if failure is not None else None,
         first_step=one.first_step,
         last_step=one.last_step,
         kind=failure.kind if failure else "",

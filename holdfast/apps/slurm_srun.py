@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -158,3 +159,15 @@ def _name(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     return ""
+
+
+def say(text: str) -> None:
+    """Write a message into the output of the job."""
+    write_line(f"holdfast: {text}")
+
+
+def write_line(line: str) -> None:
+    """Write a line to standard error."""
+    with suppress(OSError):  # whoever read it has gone; the step goes on
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

@@ -2,11 +2,10 @@
 
 import os
 import signal
-import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +27,7 @@ from holdfast.adapters.slurm.supervision import (
     relaunched,
     told,
 )
-from holdfast.apps.slurm_srun import ENDING, Signals, Srun
+from holdfast.apps.slurm_srun import ENDING, Signals, Srun, say, write_line
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import ATTEMPT_VARIABLE, RESTART_REASON_VARIABLE, JobSpec
 
@@ -51,6 +50,9 @@ _SETTLED: Final = timedelta(seconds=10)
 
 _REQUEUED: Final = timedelta(minutes=2)
 """For Slurm to end a job that is requeued."""
+
+_ASK_AGAIN: Final = timedelta(seconds=5)
+"""Between two looks whether the request for a requeue is still in the Comment."""
 
 _PLAN: Final = JobSpec(name="", nodes=1)
 MAX_RETRIES: Final = _PLAN.max_retries
@@ -96,6 +98,7 @@ class SupervisedStep:
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
         self._is_ending = self._dropped = False
+        self._ended_at = datetime.now(UTC)
         self._cannot_resize = ""
 
     def run(self) -> int:
@@ -134,6 +137,8 @@ class SupervisedStep:
                 self._tell("Job failed - Droping unhealthy nodes")
             self._tell(f"Updating to new node list {','.join(move.nodes)}")
             self._tell(f"Retrying step. Attempt number: {self._relaunches}")
+        elif reason := self._wish.restart_reason_of(self._restarts):
+            environment[RESTART_REASON_VARIABLE] = reason
         attempt = attempt_number(self._restarts, self._relaunches)
         if attempt:
             environment[ATTEMPT_VARIABLE] = str(attempt)
@@ -181,7 +186,7 @@ class SupervisedStep:
                 self._before = {name: one.slurmd for name, one in nodes.items()} | self._before
             self._faults = faults_under(self._step.nodes, nodes, self._before)
             if self._faults:
-                _say(f"step {self._step.id} is stopped: {told(self._faults)}")
+                say(f"step {self._step.id} is stopped: {told(self._faults)}")
                 self._slurm.cancel_step(self._step.id)
 
     def _insist(self, srun: Srun, since: timedelta) -> None:
@@ -200,7 +205,7 @@ class SupervisedStep:
                     return False
                 self._slurm.cancel_step(self._step.id)
             except BackendError as error:
-                _say(str(error))
+                say(str(error))
             if self._take(_LOOK) or time.monotonic() > deadline:
                 return True
         return False
@@ -216,15 +221,16 @@ class SupervisedStep:
             found = examine(folder)
             repair(found)
         except BackendError as error:
-            _say(str(error))
+            say(str(error))
             return
         for number, why in found.problems.items():
-            _say(f"{folder}: iteration {number}: {why}; it goes on from {found.newest}")
+            say(f"{folder}: iteration {number}: {why}; it goes on from {found.newest}")
         self._iteration = found.newest
 
     # What comes next
 
     def _judge(self, status: int) -> Move:
+        self._ended_at = datetime.now(UTC)
         if status == 0 or self._is_ending:
             return Move(verdict=Verdict.END)
         self._tell("Initiating communication with cluster agent to diagnose health of nodes")
@@ -242,7 +248,7 @@ class SupervisedStep:
                 move = Move(verdict=Verdict.WAIT)
             if self._faults and not is_told:
                 is_told = True
-                _say(told(self._faults))
+                say(told(self._faults))
                 self._tell(
                     f"Response from cluster agent: JobId={self._job}, ResumeAction=RETRYSTEP"
                 )
@@ -298,14 +304,14 @@ class SupervisedStep:
         except BackendError as error:
             why = str(error)
         if why:
-            _say(f"job {self._job} gets no other nodes: {why}")
+            say(f"job {self._job} gets no other nodes: {why}")
         self._cannot_resize = why or "the nodes that it got are not good, either"
 
     def _answered(self, move: Move) -> Move:
         if move.verdict is Verdict.END and move.why:
             if not self._faults:
                 self._tell(f"Response from cluster agent: JobId={self._job}, ResumeAction=NONE")
-            _say(f"job {self._job} is not resumed: {move.why}")
+            say(f"job {self._job} is not resumed: {move.why}")
         return move
 
     def _stalls(self) -> int:
@@ -320,35 +326,41 @@ class SupervisedStep:
         """Have the job requeued. Returns when that has failed, or when it ends us."""
         job = self._known
         if job is None or not job.is_batch or not job.can_requeue:
-            _say(f"job {self._job} cannot be requeued (submit it with sbatch --requeue): {why}")
+            say(f"job {self._job} cannot be requeued (submit it with sbatch --requeue): {why}")
             return
-        _say(f"job {self._job} is to be requeued: {why}")
-        try:
-            if self._mode is not Mode.REQUEUE:
-                self._slurm.ask_requeue()
-        except BackendError as error:
-            _say(str(error))
-        if self._ends_within(self._limits.requeue):
+        say(f"job {self._job} is to be requeued: {why}")
+        if self._ends_within(self._limits.requeue, asks=True):
             return
         if job.restarts >= self._max_retry:
-            _say(f"the controller has not requeued job {self._job}, and all its retries are used")
+            say(f"the controller has not requeued job {self._job}, and all its retries are used")
             return
-        _say(f"the controller has not requeued job {self._job}; that is done without it")
+        say(f"the controller has not requeued job {self._job}; that is done without it")
         try:
             job = self._slurm.read()
             if job.is_at_work and job.restarts == self._restarts:
                 self._slurm.stop_job(job.id)
         except BackendError as error:
-            _say(str(error))
+            say(str(error))
             return
         if not self._ends_within(_REQUEUED):
-            _say(f"job {self._job} was not requeued; submit it again")
+            say(f"job {self._job} was not requeued; submit it again")
 
-    def _ends_within(self, timeout: timedelta) -> bool:
-        """Whether Slurm ends the job in that time, or somebody does: by a signal to all of it."""
-        deadline = time.monotonic() + timeout.total_seconds()
+    def _ends_within(self, timeout: timedelta, *, asks: bool = False) -> bool:
+        """Whether Slurm ends the job in that time, or somebody does: by a signal to all of it.
+
+        With ``asks`` the controller is asked for that, again if somebody overwrites the Comment.
+        """
+        deadline, errors = time.monotonic() + timeout.total_seconds(), set[str]()
         while not self._is_ending and time.monotonic() < deadline:
-            self._take(timedelta(seconds=deadline - time.monotonic()))
+            try:
+                if asks:
+                    self._slurm.ask_requeue(self._restarts, self._ended_at)
+            except BackendError as error:
+                if str(error) not in errors:
+                    say(str(error))
+                errors.add(str(error))
+            left = timedelta(seconds=deadline - time.monotonic())
+            self._take(min(left, _ASK_AGAIN) if asks else left)
         return self._is_ending
 
     @property
@@ -381,18 +393,8 @@ class SupervisedStep:
         """One line in the words of HyperPod."""
         step = self._step.number if self._step else "0"
         who = f"JobID: {self._job} StepID: {step}{' TaskID: 0' if task else ''}"
-        _print([f"[Auto Resume] Info: {who} {text}"])
+        write_line(f"[Auto Resume] Info: {who} {text}")
 
 
 def _host(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _say(text: str) -> None:
-    _print([f"holdfast: {text}"])
-
-
-def _print(lines: Iterable[str]) -> None:
-    with suppress(OSError):  # whoever read it has gone; the step goes on
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
-        sys.stderr.flush()

@@ -124,13 +124,14 @@ def _decide_running(
         return _finish(job, JobPhase.SUCCEEDED, "all ranks ended with exit code 0")
     if job.cancel_requested:
         return StopAttempt(job=job.spec.name, failure=None)
-    failure = (
-        hardware_failure(job, nodes, policy.nodes, now)
-        or _application_failure(job, now)
-        or (None if is_launched or is_scheduled else _launch_failure(job, nodes, policy, now))
-    )
+    failure = hardware_failure(job, nodes, policy.nodes, now)
+    if failure is None:
+        own = _application_failure(job, now)
+        failure = None if own is None else _explained(own, job, nodes, policy, now)
+    if failure is None and not is_launched and not is_scheduled:
+        failure = _launch_failure(job, nodes, policy, now)
     if failure is not None:
-        return StopAttempt(job=job.spec.name, failure=failure)
+        return StopAttempt(job=job.spec.name, failure=_dated(failure, job))
     if job.record.phase is JobPhase.STARTING and not is_scheduled:
         return Relaunch(job=job.spec.name)
     if job.record.phase is JobPhase.STARTING and is_launched:
@@ -253,6 +254,57 @@ def _left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
     return failure
 
 
+def _explained(
+    failure: Failure,
+    job: JobView,
+    nodes: Mapping[str, NodeView],
+    policy: ResumePolicy,
+    now: datetime,
+) -> Failure:
+    """The cause of a failure of ranks: their nodes, if one of them has a fault, else themselves.
+
+    A deferred fault lets an attempt run on, such as one of GPU memory that no rank has touched yet.
+    A rank that fails before the repair has most likely met it.
+    """
+    cause = hardware_failure(job, nodes, policy.nodes, now) or _deferred(job, nodes, policy, now)
+    if cause is None or not _is_open(failure, cause):
+        return failure
+    return replace(
+        failure,
+        kind=cause.kind,
+        reason=cause.reason,
+        node=cause.node,
+        evidence=f"{cause.evidence} ({failure.evidence})",
+    )
+
+
+def _is_open(failure: Failure, cause: Failure) -> bool:
+    """Whether a failure may have another cause, beside what is known of it."""
+    if failure.kind is FailureKind.APPLICATION or failure.reason == Reason.RANK_EVICTED:
+        return True
+    return failure.reason == Reason.NODE_LOST and failure.node == cause.node
+
+
+def _deferred(
+    job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
+) -> Failure | None:
+    """The first fault, in rank order, of a node that is to be repaired when its jobs have ended."""
+    for name in job.record.placement:
+        node = nodes.get(name)
+        for fault in () if node is None else node_faults(node, policy.nodes, now):
+            return _hardware(job, now, fault.reason, name, fault.message)
+    return None
+
+
+def _dated(failure: Failure, job: JobView) -> Failure:
+    """A failure with the time at which the first rank had ended, if that is known."""
+    ends = (rank.ended_at for rank in job.ranks if rank.exit_code not in (None, 0))
+    since = min((at for at in ends if at is not None), default=failure.at)
+    if since >= failure.at:
+        return failure
+    return replace(failure, since=max(since, job.record.started_at or since))
+
+
 def _hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
     return Failure(
         kind=FailureKind.HARDWARE,
@@ -303,17 +355,7 @@ def _verdict(
     """Who was to blame for the stop, now that late evidence has arrived."""
     first = job.record.failure
     assert first is not None  # noqa: S101 - the caller has handled a stop without failure
-    late = hardware_failure(job, nodes, policy.nodes, now)
-    is_open = first.kind is FailureKind.APPLICATION or first.reason == Reason.RANK_EVICTED
-    if late is None or not is_open:
-        return first
-    return replace(
-        first,
-        kind=late.kind,
-        reason=late.reason,
-        node=late.node,
-        evidence=f"{late.evidence} ({first.evidence})",
-    )
+    return _explained(first, job, nodes, policy, now)
 
 
 def _after_failure(

@@ -299,7 +299,9 @@ class JobReconciler:
 
 
 def _touch(job: JobView, attempt: int, failure: Failure) -> JobTouch:
-    return JobTouch(job=job.spec.name, attempt=attempt, stopped_at=failure.at, step=failure.step)
+    return JobTouch(
+        job=job.spec.name, attempt=attempt, stopped_at=failure.began_at, step=failure.step
+    )
 
 
 def _started_event(job: str, record: JobRecord) -> AttemptStarted:
@@ -310,7 +312,7 @@ def _started_event(job: str, record: JobRecord) -> AttemptStarted:
         return event
     return replace(
         event,
-        stopped_in=over.stopped_at - over.failure.at,
+        stopped_in=over.stopped_at - over.failure.began_at,
         waited=started_at - over.stopped_at,
         started_in=record.phase_since - started_at,
     )

@@ -61,6 +61,9 @@ class Failure:
     kind: FailureKind
     reason: str
     at: datetime
+    since: datetime | None = None
+    """When the first rank had ended, where that is known and was before ``at``."""
+
     node: str = ""
     evidence: str = ""
     step: int | None = None
@@ -68,6 +71,11 @@ class Failure:
 
     incident_id: str = ""
     """The incident of the node at fault, once there is one."""
+
+    @property
+    def began_at(self) -> datetime:
+        """When the attempt stopped working, as far as that is known."""
+        return self.since or self.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,6 +192,62 @@ def test_a_deferred_fault_does_not_stop_the_attempt() -> None:
     assert isinstance(decided(a_job(), marked), Wait)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ranks": ended(1, None)},
+        {"ranks": ended(None, -9)},
+        {"ranks": (RankView(rank=0, node="node-1", exit_code=1, is_evicted=True),)},
+        {"ranks": (RankView(rank=1, node="node-2", exit_code=1, is_lost=True),)},
+        {"hung_since": LONG_AGO},
+    ],
+    ids=["exits", "is-killed", "is-evicted", "is-lost", "hangs"],
+)
+@pytest.mark.parametrize("phase", [Phase.SCHEDULABLE, Phase.QUARANTINED])
+def test_an_attempt_that_fails_under_a_deferred_fault_has_failed_by_that_fault(
+    changes, phase
+) -> None:
+    nodes = with_node(phase=phase, faults=(a_fault(urgency=Urgency.DEFERRED),))
+
+    failure = stopped_for(nodes, a_job(**changes))
+
+    assert (failure.kind, failure.reason, failure.node) == (HARDWARE, Reason.XID_REBOOT, "node-2")
+    assert failure.evidence.startswith("evidence for reboot (")
+
+
+def test_a_fault_that_was_forgiven_or_calls_for_nothing_explains_no_failure() -> None:
+    deferred = a_fault(urgency=Urgency.DEFERRED)
+    forgiven = with_node(faults=(deferred,), record={"cleared_at": NOW})
+    warned = with_node(faults=(a_fault(Remedy.NONE, urgency=Urgency.DEFERRED),))
+
+    for nodes in (forgiven, warned):
+        assert stopped_for(nodes, a_job(ranks=ended(1, None))).kind is APPLICATION
+
+
+def test_the_loss_of_one_node_is_not_explained_by_a_deferred_fault_of_another() -> None:
+    lost = RankView(rank=0, node="node-1", exit_code=1, is_lost=True)
+
+    failure = stopped_for(
+        with_node(faults=(a_fault(urgency=Urgency.DEFERRED),)), a_job(ranks=(lost,))
+    )
+
+    assert (failure.reason, failure.node) == (Reason.NODE_LOST, "node-1")
+
+
+def test_a_failure_is_dated_from_the_end_of_the_first_rank() -> None:
+    job = a_job(ranks=ended(1, 1))
+    (first, _) = job.ranks
+
+    for nodes in (TWO, with_node(faults=(a_fault(),))):
+        failure = stopped_for(nodes, job)
+        assert (failure.at, failure.since) == (NOW, first.ended_at)
+        assert failure.began_at == first.ended_at
+    started_later = a_job(ranks=ended(1, 1), record={"started_at": NOW - timedelta(seconds=3)})
+    assert stopped_for(TWO, started_later).began_at == NOW - timedelta(seconds=3)
+    undated = a_job(ranks=(RankView(rank=0, node="node-1", exit_code=1),))
+    assert stopped_for(TWO, undated).began_at == NOW
+
+
 def test_a_node_that_a_person_wants_spends_nobodys_budget() -> None:
     course = a_course(condition=Condition.REQUESTED, reason=Reason.REQUESTED_REBOOT)
 
@@ -413,6 +469,15 @@ def test_late_evidence_turns_a_failure_of_the_application_into_one_of_hardware()
         evidence="evidence for reboot (rank 0 died)",
         step=7,
     )
+
+
+def test_a_deferred_fault_that_is_known_late_turns_a_failure_into_one_of_hardware_too() -> None:
+    job = stopping(1, 1, kind=APPLICATION)
+
+    choice = decided(job, with_node(faults=(a_fault(urgency=Urgency.DEFERRED),)))
+
+    assert isinstance(choice, Retry)
+    assert (choice.failure.kind, choice.failure.node) == (HARDWARE, "node-2")
 
 
 @pytest.mark.parametrize("kind", [HARDWARE, REQUESTED])

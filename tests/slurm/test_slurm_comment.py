@@ -1,12 +1,24 @@
 """What a job's Comment asks for."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.comment import MOST, Key, Mode, Wish, changed, parse
+from holdfast.adapters.slurm.comment import (
+    MOST,
+    Ask,
+    Key,
+    Mode,
+    Wish,
+    ask_for,
+    changed,
+    noted,
+    parse,
+    restart_reason,
+)
 
 
 def test_a_comment_without_our_words_says_nothing() -> None:
@@ -25,9 +37,9 @@ def test_the_last_of_two_words_counts() -> None:
 
 
 def test_the_supervisor_may_ask_for_the_requeue() -> None:
-    assert parse("mode=step ask=requeue").asks_requeue
-    assert not parse("mode=step").asks_requeue
-    assert not parse("ask=beer").asks_requeue
+    assert parse("mode=step ask=requeue").asks_requeue(3)
+    assert not parse("mode=step").asks_requeue(0)
+    assert not parse("ask=beer").asks_requeue(0)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +104,49 @@ def test_json_stays_json() -> None:
 def test_a_value_that_cannot_be_read_again_is_not_written() -> None:
     with pytest.raises(ValueError, match="without blanks, got '/a b'"):
         changed("", {Key.CHECKPOINT: "/a b"})
+
+
+@pytest.mark.parametrize("comment", ["", "team=a auto-resume=1", '{"APS": {"x": 1}} mode=step'])
+@given(restarts=st.integers(0, 10**9 - 1), seconds=st.integers(0, 4 * 10**9))
+def test_a_request_for_a_requeue_is_for_one_run(comment: str, restarts: int, seconds: int) -> None:
+    since = datetime.fromtimestamp(seconds, UTC)
+    wish = parse(changed(comment, {Key.ASK: ask_for(restarts, since)}))
+
+    assert wish.ask == Ask(restarts=restarts, since=since)
+    assert wish.asks_requeue(restarts)
+    assert not wish.asks_requeue(restarts + 1)
+    assert wish.rejected == ()
+
+
+@given(
+    st.sampled_from(["", "team=a", '{"APS": {"x": 1}}']),
+    st.integers(0, 10**9 - 1), st.text(max_size=120), st.text(max_size=120),
+)  # fmt: skip
+def test_why_a_run_began_is_known_to_that_run_alone(
+    comment: str, restarts: int, reason: str, node: str
+) -> None:
+    why = restart_reason(restarts, reason, node)
+    wish = parse(changed(comment, {Key.RESTART_REASON: why}))
+
+    assert wish.restart_reason_of(restarts) == why.split(":")[1]
+    assert wish.restart_reason_of(restarts + 1) == ""
+    assert restart_reason(1, "NodeLost", "node7") == "1:NodeLost:node7"
+
+
+@given(
+    st.sampled_from(["", "team=a auto-resume=1", '{"APS": {"max_requeue_times": 2}} mode=step']),
+    st.text(max_size=60), st.text(max_size=60),
+)  # fmt: skip
+def test_a_note_changes_no_word_and_the_last_one_stands(comment: str, one: str, two: str) -> None:
+    after = noted(noted(comment, one), f"auto-resume=0 {two}")
+
+    assert parse(after) == parse(comment)
+    assert after.count("auto-resume:0") == 1
+    assert parse(noted(after, "")) == parse(comment)
+    assert "holdfast" not in noted(after, "")
+    changes = changed(after, {Key.CHECKPOINT: "/c"})
+    assert parse(changes).checkpoint == "/c"
+    assert "auto-resume:0" in changes
 
 
 @given(st.text(max_size=60))

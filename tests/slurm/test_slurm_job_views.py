@@ -1,7 +1,7 @@
 """From what Slurm says of a job to what the core gets to see."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -19,6 +19,7 @@ from holdfast.adapters.slurm.job_views import (
     job_view,
     run_of,
 )
+from holdfast.adapters.slurm.reasons import word_of
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.adapters.slurm.state import RememberedJob
 from holdfast.adapters.slurm.text import NodeFacts
@@ -44,10 +45,15 @@ def a_job(state: str = "RUNNING", **changes: object) -> BatchJob:
     return replace(job, **changes)  # type: ignore[arg-type]
 
 
-def a_node(*state: str, slurmd: str = SLURMD, record: NodeRecord | None = None) -> NodeState:
-    from holdfast.adapters.slurm.reasons import word_of  # noqa: PLC0415 - for the reason alone
-
-    facts = NodeFacts("a", frozenset(state or ("IDLE",)), word_of(""), slurmd=slurmd)
+def a_node(
+    *state: str,
+    slurmd: str = SLURMD,
+    record: NodeRecord | None = None,
+    reason: str = "",
+    reason_set: str = "",
+) -> NodeState:
+    flags = frozenset(state or ("IDLE",))
+    facts = NodeFacts("a", flags, word_of(reason), reason_set, slurmd=slurmd)
     return NodeState(
         facts=facts, record=record or NodeRecord(phase=Phase.SCHEDULABLE, phase_since=NOW)
     )
@@ -218,6 +224,41 @@ def test_a_requeue_by_others_costs_a_retry_if_a_node_was_lost(state, b, is_lost)
 
     assert (rank.is_lost, rank.is_evicted) == (is_lost, not is_lost)
     assert rank.node == ("b" if is_lost else "a")
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING", "FAILED"])
+@pytest.mark.parametrize("reason", ["broken fan", "Action:Replace"])
+def test_a_node_that_a_person_takes_down_is_not_lost_and_costs_nothing(state, reason) -> None:
+    down = a_node("DOWN", reason=reason, reason_set="ann@2026-11-21T03:59:18")
+    job = a_job(state, restarts=1 if state == "RUNNING" else 2, why="NodeDown")
+    asked = parse("auto-resume=1 ask=requeue:1:1763837400")
+    wish = asked if state in ("RUNNING", "PENDING", "COMPLETING") else WISH
+
+    if state == "FAILED":
+        job = replace(job, state="NODE_FAIL")
+    (rank,) = view(job, JobPhase.RUNNING, wish=wish, b=down).ranks
+
+    assert (rank.node, rank.is_lost, rank.is_evicted) == ("b", False, True)
+    assert rank.reason.endswith(f"; ann set it to DOWN in Slurm: {reason}")
+
+
+@pytest.mark.parametrize("state", ["PENDING", "COMPLETING"])
+def test_a_requeue_that_the_supervisor_made_itself_costs_a_retry(state) -> None:
+    """As the controller was away for longer than its timeout."""
+    asked = parse("auto-resume=1 ask=requeue:1:1763837400")
+
+    (rank,) = view(a_job(state, restarts=2), JobPhase.RUNNING, wish=asked, b=a_node("FAIL")).ranks
+
+    assert (rank.node, rank.is_lost, rank.is_evicted) == ("b", True, False)
+    assert rank.ended_at == datetime.fromtimestamp(1763837400, UTC)
+
+
+def test_a_request_of_an_earlier_run_is_no_request_of_this_one() -> None:
+    stale = parse("auto-resume=1 ask=requeue:0:1763837400")
+
+    assert [one.exit_code for one in view(a_job(), JobPhase.RUNNING, wish=stale).ranks] == [
+        None, None,
+    ]  # fmt: skip
 
 
 def test_a_run_that_slurmctld_forgot_is_over() -> None:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
@@ -20,6 +21,19 @@ _OURS: Final = "holdfast"
 _NVIDIAS: Final = "APS"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _BLANK: Final = re.compile(r"\s")
+_ASK: Final = re.compile(r"requeue(?::([0-9]{1,9}):([0-9]{1,11}))?")
+_RESTART_REASON: Final = re.compile(r"[0-9]{1,9}:\w{1,100}:[^\s:=\[\]]{0,100}")
+_NO_WORD: Final = re.compile(r"\W")
+_NO_NODE: Final = re.compile(r"[\s:=\[\]]")
+_NOTE: Final = re.compile(r"\s*\[holdfast: [^\[\]]*\]")
+"""What the controller says to the owner, between words."""
+
+_NOTE_KEY: Final = "note"
+"""The same where the comment is JSON."""
+
+
+_PLAIN: Final = str.maketrans({"[": "(", "]": ")", "=": ":", '"': "'"})
+"""What would end a note, or begin a word of somebody's."""
 
 
 class Key(StrEnum):
@@ -33,7 +47,13 @@ class Key(StrEnum):
 
     MODE = "mode"
     ASK = "ask"
-    """``requeue``, set by the supervisor alone: it cannot go on by itself."""
+    """Set by the supervisor alone, which cannot resume the step by itself: ``requeue``, or
+    ``requeue:1:1763837400`` with the count of requeues before the run that is over, and the time at
+    which its step ended, in seconds of the epoch."""
+
+    RESTART_REASON = "restart-reason"
+    """Set by the controller alone: ``1:NodeLost:node7``, the count of requeues with which the
+    present run began, why the run before was stopped, and the node at fault."""
 
     CHECKPOINT = "checkpoint"
     """The directory of the job's checkpoints, in Megatron's layout."""
@@ -65,6 +85,17 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A supervisor's request for a requeue."""
+
+    restarts: int | None = None
+    """The count of requeues before the run that is over; None if that is not said."""
+
+    since: datetime | None = None
+    """When the step ended; None if that is not said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a comment says."""
 
@@ -73,16 +104,29 @@ class Wish:
 
     max_retry: int | None = None
     mode: Mode = Mode.REQUEUE
-    asks_requeue: bool = False
+    ask: Ask | None = None
     checkpoint: str = ""
+    restart_reason: str = ""
+    """The value of that word; see ``restart_reason_of``."""
+
     rejected: tuple[Rejected, ...] = ()
+
+    def asks_requeue(self, restarts: int) -> bool:
+        """Whether the supervisor of the run with that count of requeues asks for another."""
+        return self.ask is not None and self.ask.restarts in (None, restarts)
+
+    def restart_reason_of(self, restarts: int) -> str:
+        """Why the run before the one with that count of requeues was stopped; empty if unknown."""
+        count, _, rest = self.restart_reason.partition(":")
+        return rest.partition(":")[0] if count == str(restarts) else ""
 
 
 _EXPECTED: Final = {
     Key.AUTO_RESUME: "1 or 0",
     Key.MAX_RETRY: f"a whole number from 0 to {MOST}",
     Key.MODE: ", ".join(Mode),
-    Key.ASK: Mode.REQUEUE.value,
+    Key.ASK: "requeue, or requeue:RESTARTS:SECONDS",
+    Key.RESTART_REASON: "RESTARTS:REASON:NODE",
     Key.CHECKPOINT: "the absolute path of a directory, without blanks",
 }
 
@@ -107,8 +151,9 @@ def parse(comment: str) -> Wish:
         auto_resume=None if resume is None else int(resume) > 0,
         max_retry=None if retries is None else int(retries),
         mode=Mode(values.get(Key.MODE, Mode.REQUEUE)),
-        asks_requeue=Key.ASK in values,
+        ask=_ask(values[Key.ASK]) if Key.ASK in values else None,
         checkpoint=values.get(Key.CHECKPOINT, ""),
+        restart_reason=values.get(Key.RESTART_REASON, ""),
         rejected=tuple(rejected),
     )
 
@@ -136,6 +181,39 @@ def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
     return " ".join(filter(None, (json.dumps(whole), rest.strip())))
 
 
+def noted(comment: str, note: str) -> str:
+    """A comment with another note for the owner of the job; empty takes it out."""
+    plain = "".join(one if one.isprintable() else " " for one in note.translate(_PLAIN))
+    said = " ".join(plain.split())
+    text, rest = _split(comment)
+    if text is None:
+        words = _NOTE.sub("", comment).rstrip()
+        return " ".join(filter(None, (words, f"[holdfast: {said}]" if said else "")))
+    ours = text.pop(_OURS, {})
+    ours = dict(ours) if isinstance(ours, dict) else {}
+    ours.pop(_NOTE_KEY, None)
+    ours |= {_NOTE_KEY: said} if said else {}
+    whole = {**text, **({_OURS: ours} if ours else {})}
+    return " ".join(filter(None, (json.dumps(whole), rest.strip())))
+
+
+def ask_for(restarts: int, since: datetime) -> str:
+    """The value of ``Key.ASK`` of a run that has begun after so many requeues."""
+    return f"{Mode.REQUEUE}:{restarts}:{since.timestamp():.0f}"
+
+
+def restart_reason(restarts: int, reason: str, node: str) -> str:
+    """The value of ``Key.RESTART_REASON`` of a run that begins after so many requeues."""
+    return f"{restarts}:{_NO_WORD.sub('_', reason)[:100] or '_'}:{_NO_NODE.sub('', node)[:100]}"
+
+
+def _ask(value: str) -> Ask:
+    found = _ASK.fullmatch(value)
+    if found is None or found[1] is None:
+        return Ask()
+    return Ask(restarts=int(found[1]), since=datetime.fromtimestamp(int(found[2]), UTC))
+
+
 def _is_usable(key: Key, value: str) -> bool:
     match key:
         case Key.AUTO_RESUME | Key.MAX_RETRY:
@@ -143,7 +221,9 @@ def _is_usable(key: Key, value: str) -> bool:
         case Key.MODE:
             return value in list(Mode)
         case Key.ASK:
-            return value == Mode.REQUEUE
+            return _ASK.fullmatch(value) is not None
+        case Key.RESTART_REASON:
+            return _RESTART_REASON.fullmatch(value) is not None
         case Key.CHECKPOINT:
             return value.startswith("/") and _BLANK.search(value) is None
 
@@ -156,12 +236,12 @@ def _key(word: str) -> Key | None:
 
 def _words(comment: str) -> Iterator[tuple[str, str]]:
     """All that may be ours, in the order in which later words win."""
-    text, rest = _split(comment)
+    text, rest = _split(_NOTE.sub(" ", comment))
     if text is not None:
         yield from _nvidias(text.get(_NVIDIAS))
         ours = text.get(_OURS)
         if isinstance(ours, dict):
-            yield from ((key, str(value)) for key, value in ours.items())
+            yield from ((key, str(value)) for key, value in ours.items() if key != _NOTE_KEY)
     for word in rest.split():
         key, equals, value = word.partition("=")
         if equals:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.slurm.comment import Key, changed
+from holdfast.adapters.slurm.comment import Key, changed, restart_reason
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_text import COMPLETING, NOT_LAUNCHED, WAITING, BatchJob
 from holdfast.adapters.slurm.job_views import HOLD, PREFIX, Case
@@ -70,6 +70,11 @@ class JobHolds:
             self._slurm.release_job(job.id)
         name = self._reserve(case)
         changes = [f"reservationname={name}"] if name else []
+        failure = case.run.record.failure
+        if failure is not None:
+            why = restart_reason(job.restarts, failure.reason, failure.node)
+            said = changed(job.comment, {Key.RESTART_REASON: why, Key.ASK: None})
+            changes.append(f"comment={said}")
         self._slurm.update_job(job.id, SOON, *changes)
 
     def attempt(self, what: str, act: Callable[[], object]) -> None:
@@ -93,7 +98,7 @@ class JobHolds:
         if job.eligible_at is not None and job.eligible_at > self._clock.now() + HOLD / 2:
             return
         changes = [f"starttime=now+{HOLD.total_seconds():.0f}"]
-        if case.wish.asks_requeue:
+        if case.wish.ask is not None:
             changes.append(f"comment={changed(job.comment, {Key.ASK: None})}")
         self._slurm.update_job(job.id, *changes)
 

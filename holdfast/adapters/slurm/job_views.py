@@ -14,10 +14,12 @@ from holdfast.adapters.slurm.job_text import (
     WAITING,
     BatchJob,
 )
+from holdfast.adapters.slurm.reasons import Author
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.adapters.slurm.state import RememberedJob
 from holdfast.adapters.slurm.text import NodeFacts
 from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
+from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, Phase
 
 PREFIX: Final = "job/"
@@ -76,6 +78,21 @@ class NodeState:
         return facts.is_heard or (facts.wakes and is_in_service)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether Slurm keeps it from jobs."""
+        return self.facts is not None and self.facts.is_closed
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether a person wants it repaired, or has taken it down though its slurmd answers."""
+        facts, record = self.facts, self.record
+        if record is not None and record.course is not None:
+            return record.course.condition == Condition.REQUESTED
+        if facts is None or "DOWN" not in facts.state or not facts.is_heard:
+            return False
+        return facts.word.author in (Author.OTHER, Author.REQUEST)
+
+    @property
     def counts(self) -> bool:
         """Whether it matters to a job how the node is: it is looked after, or gone."""
         return self.record is not None or self.facts is None
@@ -125,7 +142,7 @@ def is_wanted(job: BatchJob, wish: Wish, requeue_jobs: RequeueJobs) -> bool:
 
 def is_supervised(job: BatchJob, wish: Wish) -> bool:
     """Whether a job is its supervisor's to resume, as long as that does not ask."""
-    return job.has_nodes and wish.mode is not Mode.REQUEUE and not wish.asks_requeue
+    return job.has_nodes and wish.mode is not Mode.REQUEUE and not wish.asks_requeue(job.restarts)
 
 
 def run_of(
@@ -302,8 +319,8 @@ def _ranks(case: Case) -> Iterable[RankView]:
     """One rank for each node of an attempt; none while it is not known what becomes of it."""
     job, run = case.job, case.run
     if job.is_at_work:
-        if case.wish.asks_requeue:
-            yield _lost(case, "its supervisor asks for a requeue")
+        if case.wish.asks_requeue(job.restarts):
+            yield _lost(case, "its supervisor requests a requeue")
         else:
             yield from (RankView(rank=rank, node=name) for rank, name in enumerate(job.nodes))
     elif job.state in WAITING or job.state == COMPLETING:
@@ -312,22 +329,39 @@ def _ranks(case: Case) -> Iterable[RankView]:
             yield _lost(case, "Slurm has requeued it")
     elif job.state == FAILED and job.why != _NOT_LAUNCHED:
         where = job.nodes[0] if job.nodes else ""
-        yield RankView(rank=0, node=where, exit_code=job.exit_code or 1, reason=job.why)
+        yield RankView(
+            rank=0,
+            node=where,
+            exit_code=job.exit_code or 1,
+            ended_at=job.ended_at,
+            reason=job.why,
+        )
     elif job.state in _REVIVABLE:
         yield _lost(case, f"Slurm says {job.why or job.state}")
 
 
 def _lost(case: Case, why: str) -> RankView:
-    """The rank that tells what happened: a node's loss, or the word of somebody."""
+    """The rank that reports what happened: its node was lost, or somebody made it leave.
+
+    Anybody may requeue a job. Only what its supervisor has asked for, and what Slurm has ended
+    itself, is the loss of a node of which nothing else is known.
+    """
     names, machines = case.names, case.machines
-    bad = next((name for name in names if _is_lost(case.nodes[name], machines.get(name, ""))), None)
+    lost = next(
+        (name for name in names if _is_lost(case.nodes[name], machines.get(name, ""))), None
+    )
+    bad = lost or next((name for name in names if case.nodes[name].is_closed), None)
+    ask = case.wish.ask if case.wish.asks_requeue(case.run.restarts) else None
     is_put_back = case.job.state in (*WAITING, COMPLETING)
-    is_lost = bad is not None or not is_put_back  # anybody may requeue a job
+    is_requested = bad is not None and lost is None and case.nodes[bad].is_requested
+    is_lost = not is_requested and (lost is not None or ask is not None or not is_put_back)
+    facts = case.nodes[bad].facts if is_requested and bad is not None else None
     return RankView(
         rank=0,
         node=bad or next(iter(names), ""),
         exit_code=_LOST_EXIT,
-        reason=why,
+        ended_at=None if ask is None else ask.since,
+        reason=why if facts is None else f"{why}; {facts.closed_by}",
         is_lost=is_lost,
         is_evicted=not is_lost,
     )
@@ -335,7 +369,9 @@ def _lost(case: Case, why: str) -> RankView:
 
 def _is_lost(node: NodeState, machine: str) -> bool:
     facts = node.facts
-    if facts is None or not facts.is_heard or "DOWN" in facts.state:
+    if facts is None or not facts.is_heard:
+        return True
+    if "DOWN" in facts.state and not node.is_requested:
         return True
     return is_other_boot(facts.slurmd, machine)
 

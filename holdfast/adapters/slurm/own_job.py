@@ -4,10 +4,10 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.comment import Key, Mode, changed, parse
+from holdfast.adapters.slurm.comment import Key, ask_for, changed, parse
 from holdfast.adapters.slurm.hostlist import expand
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_text import BatchJob, jobs_format, parse_batch_jobs
@@ -117,9 +117,17 @@ class OwnJob(JobCommands):
         """End a step; one that has ended stays as it is."""
         self._try(("scancel", step), _IS_OVER)
 
-    def ask_requeue(self) -> None:
-        """Tell the controller that the supervisor cannot go on by itself."""
-        self._comment(self.read(), {Key.ASK: Mode.REQUEUE})
+    def ask_requeue(self, restarts: int, since: datetime) -> None:
+        """Request a requeue from the controller, unless that is done.
+
+        Args:
+            restarts: the count of requeues with which the present run began.
+            since: when its step ended.
+
+        """
+        job = self.read()
+        if not parse(job.comment).asks_requeue(restarts):
+            self._comment(job, {Key.ASK: ask_for(restarts, since)})
 
     def _comment(self, job: BatchJob, changes: Mapping[Key, str | None]) -> None:
         self.update_job(job.id, f"comment={changed(job.comment, changes)}")

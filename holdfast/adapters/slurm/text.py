@@ -63,6 +63,15 @@ class NodeFacts:
         return bool(self.state & CLOSED)
 
     @property
+    def closed_by(self) -> str:
+        """Who keeps it from jobs, and why, for people to read; empty if it is open."""
+        if not self.is_closed:
+            return ""
+        who = self.reason_set.partition("@")[0] or "Slurm"
+        why = f": {self.word.text}" if self.word.text else ""
+        return f"{who} set it to {'+'.join(sorted(self.state & CLOSED))} in Slurm{why}"
+
+    @property
     def is_heard(self) -> bool:
         """Whether its slurmd answers."""
         return not self.state & (_DEAF | _ASLEEP)

@@ -10,7 +10,7 @@ from holdfast.adapters.slurm.boots import is_other_slurmd
 from holdfast.adapters.slurm.reasons import Author, our_reason
 from holdfast.adapters.slurm.reports import Heard
 from holdfast.adapters.slurm.state import Memory, Remembered
-from holdfast.adapters.slurm.text import CLOSED, NodeFacts
+from holdfast.adapters.slurm.text import NodeFacts
 from holdfast.adapters.slurm.verdicts import faults_of, verdict_name
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
@@ -89,12 +89,8 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
 
 def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
     """Who keeps a node from jobs that Holdfast does not keep from them, and why; else empty."""
-    if facts is None or not facts.is_closed or record.phase is not Phase.SCHEDULABLE:
-        return ""
-    who = facts.reason_set.partition("@")[0] or "Slurm"
-    state = "+".join(sorted(facts.state & CLOSED))
-    why = f": {facts.word.text}" if facts.word.text else ""
-    return f"{who} set it to {state} in Slurm{why}"
+    is_ours = record.phase is not Phase.SCHEDULABLE
+    return "" if facts is None or is_ours else facts.closed_by
 
 
 def heard_at(

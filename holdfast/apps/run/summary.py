@@ -63,7 +63,7 @@ def recoveries(record: JobRecord) -> tuple[Recovery, ...]:
                 kind=failure.kind,
                 reason=failure.reason,
                 node=failure.node,
-                stop_s=(over.stopped_at - failure.at).total_seconds(),
+                stop_s=(over.stopped_at - failure.began_at).total_seconds(),
                 start_s=(started_at - over.stopped_at).total_seconds(),
                 lost_steps=lost_steps(over, first_step),
                 incident_id=failure.incident_id,

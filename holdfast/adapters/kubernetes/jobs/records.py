@@ -130,7 +130,7 @@ def _past(one: AttemptRecord, resumed_at: datetime | None) -> str:
     if failure is None:
         return f"attempt {one.attempt} ended by itself"
     where = f" on {failure.node}" if failure.node else ""
-    took = [f"stopped in {format_duration(one.stopped_at - failure.at)}"]
+    took = [f"stopped in {format_duration(one.stopped_at - failure.began_at)}"]
     if resumed_at is not None:
         took.append(f"restarted {format_duration(resumed_at - one.stopped_at)} later")
     return f"attempt {one.attempt}: {failure.kind}: {failure.reason}{where}, {', '.join(took)}"
