@@ -5,7 +5,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.faults import app_restart_since, node_faults, silent_at
+from holdfast.decisions.faults import node_faults, silent_at
+from holdfast.decisions.job_failures import (
+    application,
+    application_failure,
+    dated,
+    explained,
+    hardware,
+    hardware_failure,
+    left_service,
+)
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.kit.units import format_duration
@@ -20,9 +29,8 @@ from holdfast.model.actions import (
     StopAttempt,
     Wait,
 )
-from holdfast.model.health import Urgency
 from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, JobView, Placing, RankView
-from holdfast.model.names import Condition, Reason
+from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase
 
 KILL_AGAIN: Final = timedelta(seconds=1)
@@ -126,12 +134,12 @@ def _decide_running(
         return StopAttempt(job=job.spec.name, failure=None)
     failure = hardware_failure(job, nodes, policy.nodes, now)
     if failure is None:
-        own = _application_failure(job, now)
-        failure = None if own is None else _explained(own, job, nodes, policy, now)
+        own = application_failure(job, now)
+        failure = None if own is None else explained(own, job, nodes, policy.nodes, now)
     if failure is None and not is_launched and not is_scheduled:
         failure = _launch_failure(job, nodes, policy, now)
     if failure is not None:
-        return StopAttempt(job=job.spec.name, failure=_dated(failure, job))
+        return StopAttempt(job=job.spec.name, failure=dated(failure, job))
     if job.record.phase is JobPhase.STARTING and not is_scheduled:
         return Relaunch(job=job.spec.name)
     if job.record.phase is JobPhase.STARTING and is_launched:
@@ -152,14 +160,14 @@ def _launch_failure(
         if name in launched:
             continue
         if node.record.phase is not Phase.SCHEDULABLE:
-            return _left_service(node, job, now)
+            return left_service(node, job, now)
         for fault in node_faults(node, policy.nodes, now):
-            return _hardware(job, now, fault.reason, name, fault.message)
+            return hardware(job, now, fault.reason, name, fault.message)
     if now < job.record.phase_since + policy.job.launch_timeout:
         return None
     waited = format_duration(policy.job.launch_timeout)
     ran = f"{len(job.ranks)} of {job.spec.nodes} ranks were launched within {waited}"
-    return _application(job, now, Reason.LAUNCH_FAILED, "", ran)
+    return application(job, now, Reason.LAUNCH_FAILED, "", ran)
 
 
 def _decide_stopping(
@@ -198,164 +206,13 @@ def _lingering(alive: Sequence[RankView]) -> str:
     return f"its processes on {', '.join(dict.fromkeys(rank.node for rank in alive))} do not end"
 
 
-def hardware_failure(
-    job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
-) -> Failure | None:
-    """Why the present attempt cannot go on with its nodes; None if it can.
-
-    The first node in rank order that is gone, leaving, faulty at once or asks for a restart of
-    its application gives the reason.
-    """
-    for name in job.record.placement:
-        node = nodes.get(name)
-        failure = _node_failure(name, node, job, policy, now)
-        if failure is not None:
-            return failure
-    return None
-
-
-def _node_failure(
-    name: str, node: NodeView | None, job: JobView, policy: RemediationPolicy, now: datetime
-) -> Failure | None:
-    if node is None:
-        return _hardware(job, now, Reason.NODE_LOST, name, f"{name} has left the cluster")
-    for fault in node_faults(node, policy, now):
-        if fault.urgency is Urgency.IMMEDIATE:
-            return _hardware(job, now, fault.reason, name, fault.message)
-    if _has_left_service(node, job):
-        return _left_service(node, job, now)
-    started = job.record.started_at
-    restart = app_restart_since(node, started) if started is not None else None
-    if restart is None:
-        return None
-    return _hardware(job, now, restart.reason, name, restart.message)
-
-
-def _has_left_service(node: NodeView, job: JobView) -> bool:
-    """Whether a node is withdrawn from jobs.
-
-    One that was never given to them yet may have a rank all the same if a scheduler chose it: it
-    is looked after only since the rank runs.
-    """
-    phase = node.record.phase
-    is_new = phase in (Phase.JOINING, Phase.CHECKING) and node.record.course is None
-    if is_new and job.spec.placing is Placing.SCHEDULER:
-        return False
-    return phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED)
-
-
-def _left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
-    """The failure of an attempt whose node is not, or not any more, given to jobs."""
-    course = node.record.course
-    reason = course.reason if course is not None else Reason.NODE_LOST
-    failure = _hardware(job, now, reason, node.name, f"{node.name} is {node.record.phase}")
-    if course is not None and course.condition == Condition.REQUESTED:
-        return replace(failure, kind=FailureKind.REQUESTED)
-    return failure
-
-
-def _explained(
-    failure: Failure,
-    job: JobView,
-    nodes: Mapping[str, NodeView],
-    policy: ResumePolicy,
-    now: datetime,
-) -> Failure:
-    """The cause of a failure of ranks: their nodes, if one of them has a fault, else themselves.
-
-    A deferred fault lets an attempt run on, such as one of GPU memory that no rank has touched yet.
-    A rank that fails before the repair has most likely met it.
-    """
-    cause = hardware_failure(job, nodes, policy.nodes, now) or _deferred(job, nodes, policy, now)
-    if cause is None or not _is_open(failure, cause):
-        return failure
-    return replace(
-        failure,
-        kind=cause.kind,
-        reason=cause.reason,
-        node=cause.node,
-        evidence=f"{cause.evidence} ({failure.evidence})",
-    )
-
-
-def _is_open(failure: Failure, cause: Failure) -> bool:
-    """Whether a failure may have another cause, beside what is known of it."""
-    if failure.kind is FailureKind.APPLICATION or failure.reason == Reason.RANK_EVICTED:
-        return True
-    return failure.reason == Reason.NODE_LOST and failure.node == cause.node
-
-
-def _deferred(
-    job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
-) -> Failure | None:
-    """The first fault, in rank order, of a node that is to be repaired when its jobs have ended."""
-    for name in job.record.placement:
-        node = nodes.get(name)
-        for fault in () if node is None else node_faults(node, policy.nodes, now):
-            return _hardware(job, now, fault.reason, name, fault.message)
-    return None
-
-
-def _dated(failure: Failure, job: JobView) -> Failure:
-    """A failure with the time at which the first rank had ended, if that is known."""
-    ends = (rank.ended_at for rank in job.ranks if rank.exit_code not in (None, 0))
-    since = min((at for at in ends if at is not None), default=failure.at)
-    if since >= failure.at:
-        return failure
-    return replace(failure, since=max(since, job.record.started_at or since))
-
-
-def _hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
-    return Failure(
-        kind=FailureKind.HARDWARE,
-        reason=reason,
-        at=now,
-        node=node,
-        evidence=evidence,
-        step=job.step,
-    )
-
-
-def _application_failure(job: JobView, now: datetime) -> Failure | None:
-    failed = [rank for rank in job.ranks if rank.exit_code not in (None, 0)]
-    if failed:
-        first = min(failed, key=lambda rank: (not rank.is_lost, rank.ended_at or now, rank.rank))
-        if first.is_lost:
-            return _hardware(job, now, Reason.NODE_LOST, first.node, _exit_text(first))
-        if first.is_evicted:
-            evicted = _hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
-            return replace(evicted, kind=FailureKind.REQUESTED)
-        return _application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
-    if job.hung_since is not None:
-        since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
-        return _application(job, now, job.hung_reason, "", job.hung_evidence or since)
-    return None
-
-
-def _application(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
-    failure = _hardware(job, now, reason, node, evidence)
-    return replace(failure, kind=FailureKind.APPLICATION)
-
-
-def _exit_text(rank: RankView) -> str:
-    code = rank.exit_code or 0
-    cause = f" ({rank.reason})" if rank.reason else ""
-    if rank.is_lost:
-        return f"node rank {rank.rank} was lost with its node{cause}"
-    if rank.is_evicted:
-        return f"node rank {rank.rank} was made to leave its node{cause}"
-    if code < 0:
-        return f"node rank {rank.rank} was ended by signal {-code}{cause}"
-    return f"node rank {rank.rank} ended with exit code {code}{cause}"
-
-
 def _verdict(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> Failure:
     """Who was to blame for the stop, now that late evidence has arrived."""
     first = job.record.failure
     assert first is not None  # noqa: S101 - the caller has handled a stop without failure
-    return _explained(first, job, nodes, policy, now)
+    return explained(first, job, nodes, policy.nodes, now)
 
 
 def _after_failure(

@@ -1,0 +1,166 @@
+"""Why an attempt of a job failed: by a node, by itself, or by a person's request."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from holdfast.decisions.faults import app_restart_since, node_faults
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.health import Urgency
+from holdfast.model.jobs import Failure, FailureKind, JobView, Placing, RankView
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import NodeView, Phase
+
+
+def hardware_failure(
+    job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
+) -> Failure | None:
+    """Why the present attempt cannot go on with its nodes; None if it can.
+
+    The first node in rank order that is gone, leaving, faulty at once or asks for a restart of
+    its application gives the reason.
+    """
+    for name in job.record.placement:
+        node = nodes.get(name)
+        failure = _node_failure(name, node, job, policy, now)
+        if failure is not None:
+            return failure
+    return None
+
+
+def _node_failure(
+    name: str, node: NodeView | None, job: JobView, policy: RemediationPolicy, now: datetime
+) -> Failure | None:
+    if node is None:
+        return hardware(job, now, Reason.NODE_LOST, name, f"{name} has left the cluster")
+    for fault in node_faults(node, policy, now):
+        if fault.urgency is Urgency.IMMEDIATE:
+            return hardware(job, now, fault.reason, name, fault.message)
+    if _has_left_service(node, job):
+        return left_service(node, job, now)
+    started = job.record.started_at
+    restart = app_restart_since(node, started) if started is not None else None
+    if restart is None:
+        return None
+    return hardware(job, now, restart.reason, name, restart.message)
+
+
+def _has_left_service(node: NodeView, job: JobView) -> bool:
+    """Whether a node is withdrawn from jobs.
+
+    One that was never given to them yet may have a rank all the same if a scheduler chose it: it
+    is looked after only since the rank runs.
+    """
+    phase = node.record.phase
+    is_new = phase in (Phase.JOINING, Phase.CHECKING) and node.record.course is None
+    if is_new and job.spec.placing is Placing.SCHEDULER:
+        return False
+    return phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED)
+
+
+def left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
+    """The failure of an attempt whose node is not, or not any more, given to jobs."""
+    course = node.record.course
+    reason = course.reason if course is not None else Reason.NODE_LOST
+    failure = hardware(job, now, reason, node.name, f"{node.name} is {node.record.phase}")
+    if course is not None and course.condition == Condition.REQUESTED:
+        return replace(failure, kind=FailureKind.REQUESTED)
+    return failure
+
+
+def explained(
+    failure: Failure,
+    job: JobView,
+    nodes: Mapping[str, NodeView],
+    policy: RemediationPolicy,
+    now: datetime,
+) -> Failure:
+    """The cause of a failure of ranks: their nodes, if one of them has a fault, else themselves.
+
+    A deferred fault lets an attempt run on, such as one of GPU memory that no rank has touched yet.
+    A rank that fails before the repair has most likely met it.
+    """
+    cause = hardware_failure(job, nodes, policy, now) or _deferred(job, nodes, policy, now)
+    if cause is None or not _is_open(failure, cause):
+        return failure
+    return replace(
+        failure,
+        kind=cause.kind,
+        reason=cause.reason,
+        node=cause.node,
+        evidence=f"{cause.evidence} ({failure.evidence})",
+    )
+
+
+def _is_open(failure: Failure, cause: Failure) -> bool:
+    """Whether a failure may have another cause, beside what is known of it."""
+    if failure.kind is FailureKind.APPLICATION or failure.reason == Reason.RANK_EVICTED:
+        return True
+    return failure.reason == Reason.NODE_LOST and failure.node == cause.node
+
+
+def _deferred(
+    job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
+) -> Failure | None:
+    """The first fault, in rank order, of a node that is to be repaired when its jobs have ended."""
+    for name in job.record.placement:
+        node = nodes.get(name)
+        for fault in () if node is None else node_faults(node, policy, now):
+            return hardware(job, now, fault.reason, name, fault.message)
+    return None
+
+
+def dated(failure: Failure, job: JobView) -> Failure:
+    """A failure with the time at which the first rank had ended, if that is known."""
+    ends = (rank.ended_at for rank in job.ranks if rank.exit_code not in (None, 0))
+    since = min((at for at in ends if at is not None), default=failure.at)
+    if since >= failure.at:
+        return failure
+    return replace(failure, since=max(since, job.record.started_at or since))
+
+
+def hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
+    """A failure now that spends the budget of the hardware."""
+    return Failure(
+        kind=FailureKind.HARDWARE,
+        reason=reason,
+        at=now,
+        node=node,
+        evidence=evidence,
+        step=job.step,
+    )
+
+
+def application_failure(job: JobView, now: datetime) -> Failure | None:
+    """Why the present attempt cannot go on with its ranks; None if it can."""
+    failed = [rank for rank in job.ranks if rank.exit_code not in (None, 0)]
+    if failed:
+        first = min(failed, key=lambda rank: (not rank.is_lost, rank.ended_at or now, rank.rank))
+        if first.is_lost:
+            return hardware(job, now, Reason.NODE_LOST, first.node, _exit_text(first))
+        if first.is_evicted:
+            evicted = hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
+            return replace(evicted, kind=FailureKind.REQUESTED)
+        return application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
+    if job.hung_since is not None:
+        since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
+        return application(job, now, job.hung_reason, "", job.hung_evidence or since)
+    return None
+
+
+def application(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
+    """A failure now that spends the budget of the application."""
+    failure = hardware(job, now, reason, node, evidence)
+    return replace(failure, kind=FailureKind.APPLICATION)
+
+
+def _exit_text(rank: RankView) -> str:
+    code = rank.exit_code or 0
+    cause = f" ({rank.reason})" if rank.reason else ""
+    if rank.is_lost:
+        return f"node rank {rank.rank} was lost with its node{cause}"
+    if rank.is_evicted:
+        return f"node rank {rank.rank} was made to leave its node{cause}"
+    if code < 0:
+        return f"node rank {rank.rank} was ended by signal {-code}{cause}"
+    return f"node rank {rank.rank} ended with exit code {code}{cause}"
