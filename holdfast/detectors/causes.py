@@ -19,7 +19,9 @@ WITHIN: Final = timedelta(seconds=15)
 report it within 12 s (gpud, documentation of SXid 20034), and a log is not always in order."""
 
 _OF_LOST_GPU: Final = frozenset({gpu_sxid.FAMILY, gpu_driver.FAMILY})
-_REASONS_OF_LOST_GPU: Final = frozenset({Reason.PCIE_FATAL, Reason.PCIE_NONFATAL})
+_REASONS_OF_LOST_GPU: Final = frozenset(
+    {Reason.PCIE_FATAL, Reason.PCIE_NONFATAL, Reason.PCIE_CONTAINED}
+)
 
 
 def follows(finding: Finding | Fault, fault: Fault) -> bool:

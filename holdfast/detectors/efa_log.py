@@ -1,7 +1,8 @@
 """AWS Elastic Fabric Adapter: what its driver writes to the kernel log.
 
-A line begins with ``infiniband efa_0: `` (or ``rdmap16s27``) on kernels whose InfiniBand core does
-the printing, and with ``efa 0000:a0:19.0: `` otherwise. Commands that fail while a process ends, as
+A line begins with ``efa 0000:a0:19.0 rdmap160s25: `` where the InfiniBand core prints it, on older
+kernels with ``infiniband efa_0: ``, before the device is registered with ``(null): ``, and with
+``efa 0000:a0:19.0: `` where the PCI core prints it. Commands that fail while a process ends, as
 ``DEREG_MR``, are no fault.
 """
 
@@ -17,17 +18,21 @@ from holdfast.model.names import Condition, Reason
 FAMILY: Final = "efa"
 
 _DRIVER: Final = "https://github.com/amzn/amzn-drivers, kernel/linux/efa"
-_NAME: Final = r"efa_[0-9]{1,4}|rdmap[0-9a-z]{1,16}"
+_NAME: Final = r"efa_?[0-9]{1,4}|rdmap[0-9a-z]{1,16}"
 _ADDRESS: Final = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-_PREFIX: Final = rf"(?:infiniband|efa) (?P<device>{_NAME}|{_ADDRESS}): (?:(?:{_NAME}): )?"
+_PREFIX: Final = (
+    rf"(?:\(null\): |(?:infiniband|efa) (?P<device>{_NAME}|{_ADDRESS})(?: (?:{_NAME}))?: "
+    rf"(?:(?:{_NAME}): )?)"
+)
+"""The address is the device where both are there: its name depends on the rules of udev."""
 
 
-def _silent(mark: str, text: str) -> LogRule:
+def _silent(mark: str, text: str, begin: str = "") -> LogRule:
     """One command may time out on a busy host; a device that is broken answers none."""
     return LogRule(
         mark=mark,
-        pattern=rf"{_PREFIX}[^\n]{{0,80}}?{re.escape(mark)}",
-        example=f"infiniband efa_0: {text}",
+        pattern=rf"{_PREFIX}{re.escape(begin or mark)}",
+        example=f"efa 0000:a0:19.0 rdmap160s25: {text}",
         condition=Condition.NETWORK,
         reason=Reason.EFA_COMMAND_TIMEOUT,
         severity=Severity.FATAL,
@@ -61,13 +66,15 @@ RULES: Final = (
     _silent("Admin queue is closed", "Admin queue is closed"),
     _silent("Wait for completion (polling) timeout", "Wait for completion (polling) timeout"),
     _silent(
-        "didn't send any completion for admin cmd",
+        "for admin cmd",
         "The device didn't send any completion for admin cmd CREATE_QP(1) status 0 (ctx 0x1)",
+        begin="The device didn't send any completion for admin cmd",
     ),
     _silent(
-        "didn't receive any MSI-X interrupt",
+        "for admin cmd",
         "The device sent a completion but the driver didn't receive any MSI-X interrupt for admin "
         "cmd CREATE_QP(1) status 0",
+        begin="The device sent a completion but the driver didn't receive any MSI-X interrupt",
     ),
     _absent("EFA device init failed", "EFA device init failed"),
     _absent("Device isn't ready, abort com init", "Device isn't ready, abort com init"),

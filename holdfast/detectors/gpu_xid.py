@@ -5,8 +5,9 @@ The grammar of a line, from kernel_rc.c of NVIDIA's open-gpu-kernel-modules 595.
     NVRM: Xid (PCI:0000:b9:00[ GPU-I:05[ GPU-CI:00]]): 79, [pid=.., name=.., ]TEXT
         [ caused by previous Xid N]
 
-Drivers before 2014 wrote no ``PCI:``. The name is the client's own and may hold anything, so that
-nothing is read before the code and nothing after it but the driver's own phrases.
+Older drivers wrote no ``PCI:``, and the oldest no domain: ``(0001:00)`` is bus 1, slot 0. The name
+is the client's own and may hold anything, so that nothing is read before the code and nothing after
+it but the driver's own phrases.
 """
 
 import re
@@ -29,8 +30,10 @@ RECOVERY_ACTION: Final = 154
 _XID: Final = re.compile(
     r"NVRM: Xid \((?P<where>[^()]{1,80})\): (?P<code>[0-9]{1,6})(?![0-9A-Za-z])"
 )
-_ADDRESS: Final = r"(?P<domain>[0-9a-fA-F]{4,8}):(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
-_PCI: Final = re.compile(rf"(?:PCI:)?{_ADDRESS}(?![0-9a-fA-F])")
+_ADDRESS: Final = (
+    r"(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>(?:00)?[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
+)
+_PCI: Final = re.compile(rf"(?:PCI:)?{_ADDRESS}(?![0-9a-fA-F:])")
 _ECHO: Final = re.compile(r" caused by previous Xid [0-9]{1,6}\.?\Z")
 _ACTION_CHANGED: Final = re.compile(
     r".*GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^()]{0,80}\)"
@@ -48,6 +51,7 @@ _OFF_BUS: Final = (
     ),
     re.compile(rf"NVRM: The NVIDIA GPU {_ADDRESS}.{{0,80}}fallen off the bus", re.DOTALL),
     re.compile("NVRM: fallen off the bus and is not responding"),  # its first lines were lost
+    re.compile("NVRM: GPU has fallen off the bus"),  # drivers that named no GPU
 )
 _CUT_RECORD: Final = "\nNVRM: "
 
@@ -202,8 +206,8 @@ def _device(where: str) -> str:
 
 
 def _pci(address: re.Match[str]) -> str:
-    domain = int(address["domain"], 16)
-    return f"PCI:{domain:04x}:{address['bus'].lower()}:{address['slot'].lower()}"
+    domain, bus, slot = (int(address[part] or "0", 16) for part in ("domain", "bus", "slot"))
+    return f"PCI:{domain:04x}:{bus:02x}:{slot:02x}"
 
 
 def _finding(line: LogLine, code: int, device: str, judgement: _Judgement) -> Finding:

@@ -1,7 +1,7 @@
-"""Disks and file systems: what the kernel says when one fails.
+"""Disks: what the kernel writes when one fails.
 
-A single I/O error is a notice; it becomes a fault when the kernel gives up the disk or the file
-system on it. Then the node may still work, so that it is repaired once its jobs have ended.
+A single I/O error is a notice; it becomes a fault when the kernel gives up the disk. Then the node
+may still work, so that it is repaired once its jobs have ended.
 """
 
 from datetime import timedelta
@@ -18,6 +18,12 @@ _NPD: Final = "node-problem-detector, kernel-monitor.json"
 _NAME: Final = r"(?P<device>[\w!.-]{1,32})"
 _REAL_DISK: Final = r"(?P<device>(?!loop|fd[0-9]|sr[0-9])[\w!.-]{1,32})"
 _NVME: Final = r"(?P<device>nvme[0-9]{1,4})"
+_STATUS: Final = (
+    r"(?P<device>nvme[0-9]{1,4}(?:c[0-9]{1,4})?(?:n[0-9]{1,4})?): "
+    r"[\w ./-]{1,40}\(0x[0-9a-f]{1,2}\)(?: @ LBA [0-9]{1,20}, [0-9]{1,10} blocks)?, "
+    r"[^\n()]{1,60} \("
+)
+_NVME_CORE: Final = "Linux, drivers/nvme/host/core.c; NVM Express Base Specification, status codes"
 
 
 def _fault(
@@ -59,30 +65,6 @@ def _notice(reason: Reason, mark: str, pattern: str, example: str, source: str) 
 
 _FAULTS: Final = (
     _fault(
-        Condition.READONLY_FILESYSTEM,
-        Reason.READONLY_FILESYSTEM,
-        "Remounting filesystem read-only",
-        rf"EXT[234]-fs \({_NAME}\): Remounting filesystem read-only",
-        "EXT4-fs (nvme0n1p1): Remounting filesystem read-only",
-        f"Linux, fs/ext4/super.c; {_NPD} (FilesystemIsReadOnly)",
-    ),
-    _fault(
-        Condition.XFS_SHUTDOWN,
-        Reason.XFS_SHUTDOWN,
-        "Shutting down filesystem",
-        rf"XFS \({_NAME}\): [^\n]{{1,200}}?Shutting down filesystem",
-        "XFS (xvdb): Log I/O Error Detected.  Shutting down filesystem",
-        f"Linux, fs/xfs/xfs_fsops.c; {_NPD} (XfsHasShutDown)",
-    ),
-    _fault(
-        Condition.XFS_SHUTDOWN,
-        Reason.XFS_SHUTDOWN,
-        "has been shut down due to",
-        rf"XFS \({_NAME}\): Filesystem has been shut down due to (?!user)",
-        "XFS (nvme1n1): Filesystem has been shut down due to log error (0x2).",
-        f"Linux, fs/xfs/xfs_fsops.c; {_NPD} (XfsHasShutDown)",
-    ),
-    _fault(
         Condition.DISK,
         Reason.NVME_TIMEOUT,
         " QID ",
@@ -122,7 +104,7 @@ _FAULTS: Final = (
 _NOTICES: Final = (
     _notice(
         Reason.IO_ERROR,
-        "Buffer I/O error on dev",
+        "I/O error",
         rf"Buffer I/O error on dev(?:ice)? {_REAL_DISK},",
         "Buffer I/O error on dev dm-0, logical block 1066386, lost async page write",
         f"Linux, fs/buffer.c; {_NPD} (IOError)",
@@ -144,46 +126,42 @@ _NOTICES: Final = (
     ),
     _notice(
         Reason.IO_ERROR,
-        "log I/O error",
-        rf"XFS \({_NAME}\): log I/O error -[0-9]",
-        "XFS (md127): log I/O error -5",
-        "Linux, fs/xfs/xfs_log.c",
-    ),
-    _notice(
-        Reason.IO_ERROR,
         "attempt to access beyond end of device",
-        r"(?:[\w./-]{1,64}: )?attempt to access beyond end of device",
-        "attempt to access beyond end of device",
-        "Linux, block/blk-core.c",
+        r"(?:[\w./:+#-]{1,15}: )?attempt to access beyond end of device(?!\w)"
+        r"(?:\n(?P<device>(?!loop)[\w!.-]{1,32}): rw=|$)",
+        "kworker/u64:3: attempt to access beyond end of device\nnvme1n1p1: rw=4097, sector=24, "
+        "nr_sectors = 8 limit=0",
+        "Linux, block/blk-core.c: a file system is larger than its disk, or the disk shrank",
     ),
     _notice(
-        Reason.EXT4_ERROR,
-        "EXT4-fs error",
-        rf"EXT4-fs error \(device {_NAME}\)",
-        "EXT4-fs error (device sdf) in ext4_reserve_inode_write:5795: Journal has aborted",
-        f"Linux, fs/ext4/super.c; {_NPD} (Ext4Error)",
+        Reason.NVME_MEDIA,
+        " / sc 0x",
+        rf"{_STATUS}sct 0x2 / sc 0x8[0-4]\)",
+        "nvme0n1: Read(0x2) @ LBA 209715072, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) "
+        "DNR",
+        f"{_NVME_CORE}: media and data integrity errors",
     ),
     _notice(
-        Reason.EXT4_WARNING,
-        "EXT4-fs warning",
-        rf"EXT4-fs warning \(device {_NAME}\)",
-        "EXT4-fs warning (device sdf): ext4_end_bio:343: I/O error 10 writing to inode 12",
-        f"Linux, fs/ext4/super.c; {_NPD} (Ext4Warning)",
+        Reason.NVME_STATUS,
+        " / sc 0x",
+        rf"{_STATUS}sct 0x(?:0 / sc 0x(?:4|5|6|82)|3 / sc 0x(?:[0-3]|6[0-9a-f]|7[0-9a-f]))\)",
+        "nvme0n1: I/O Cmd(0x2) @ LBA 105272408, 256 blocks, I/O Error (sct 0x3 / sc 0x71) ",
+        f"{_NVME_CORE}: errors of the device or of the path to it, not of the command",
     ),
     _notice(
-        Reason.JOURNAL_ABORTED,
-        "JBD2: Error",
-        r"JBD2: Error -[0-9]{1,4} detected when updating journal superblock for "
-        r"(?P<device>[\w!.-]{1,32}?)(?:-[0-9]{1,4})?\.?$",
-        "JBD2: Error -5 detected when updating journal superblock for sdk-8.",
-        "Linux, fs/jbd2/journal.c",
+        Reason.NVME_RESET,
+        "CSTS=0x",
+        rf"nvme {_NVME}: (?:controller is down; will reset|Device not ready; aborting \w{{1,20}})"
+        "[:,] CSTS=0x",
+        "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
+        "Linux, drivers/nvme/host/pci.c: the kernel resets it, and reports one that stays away",
     ),
     _notice(
-        Reason.JOURNAL_ABORTED,
-        "Aborting journal on device",
-        r"Aborting journal on device (?P<device>[\w!.-]{1,32}?)(?:-[0-9]{1,4})?\.?$",
-        "Aborting journal on device nvme0n1p1-8.",
-        "Linux, fs/jbd2/journal.c",
+        Reason.NVME_RESET,
+        "resetting controller due to",
+        rf"nvme {_NVME}: resetting controller due to ",
+        "nvme nvme0: resetting controller due to persistent internal error",
+        "Linux, drivers/nvme/host/core.c: the device asks for it",
     ),
     _notice(
         Reason.NFS_NOT_RESPONDING,

@@ -1,7 +1,7 @@
-"""A kernel that is stuck, or that has lost its way.
+"""A kernel that is stuck, or that has made an error.
 
 HyperPod counts these as *SoftwareError* and repairs nothing; a node that stops working for it
-falls silent, and that is acted upon.
+sends no heartbeats, and that is acted upon.
 """
 
 from typing import Final
@@ -14,7 +14,13 @@ from holdfast.model.names import Condition, Reason
 FAMILY: Final = "lockup"
 
 _NPD: Final = "node-problem-detector, kernel-monitor.json"
-_STALL: Final = r"(?:rcu: )?INFO: (?P<device>rcu_\w{1,20}) "
+_FAULT_LINES: Final = "Linux, arch/x86/mm/fault.c, arch/x86/kernel/traps.c and arch/arm64"
+_TASK: Final = r"INFO: task (?P<device>[^\n]{1,64}?):[0-9]{1,10} "
+_TRAPS: Final = "divide error|general protection fault|invalid opcode|stack segment|double fault"
+_CRASH: Final = (
+    r"(?:traps: )?(?P<device>[\w:/.+ #-]{1,15})\[[0-9]{1,10}\]:? "
+    r"(?:segfault at|unhandled |general protection fault |trap )[^\n]{1,200}? in "
+)
 
 
 def _rule(
@@ -34,16 +40,25 @@ def _rule(
 RULES: Final = (
     _rule(
         Reason.TASK_HUNG,
-        "blocked for more than",
-        r"INFO: task (?P<device>[^\n]{1,64}?):[0-9]{1,10} blocked for more than [0-9]{1,6} seconds",
+        "INFO: ",
+        rf"{_TASK}blocked (?:in I/O wait )?for more than [0-9]{{1,10}} seconds",
         "INFO: task kcompactd1:1177 blocked for more than 120 seconds.",
         f"Linux, kernel/hung_task.c; {_NPD} (TaskHung)",
         is_stuck=True,
     ),
     _rule(
+        Reason.TASK_HUNG,
+        "INFO: ",
+        rf"{_TASK}(?:<\w{{1,10}}> )?(?:is )?blocked on an? (?:mutex|semaphore|rw-semaphore)\b",
+        "INFO: task python:4242 is blocked on a mutex likely owned by task kworker/u64:3:1177.",
+        "Linux, kernel/hung_task.c: who holds what it waits for",
+        is_stuck=True,
+    ),
+    _rule(
         Reason.SOFT_LOCKUP,
-        "soft lockup",
-        r"(?:NMI )?(?:watchdog: )?BUG: soft lockup - (?P<device>CPU#[0-9]{1,5}) stuck for",
+        "BUG: ",
+        r"(?:NMI )?(?:watchdog: )?BUG: soft lockup (?:- |detected on )(?P<device>CPU#[0-9]{1,5})"
+        r"(?: stuck for|!)",
         "watchdog: BUG: soft lockup - CPU#0 stuck for 27s! [cuda-EvtHandlr:2255424]",
         "Linux, kernel/watchdog.c; EKS node monitoring agent (SoftLockup)",
         is_stuck=True,
@@ -51,33 +66,36 @@ RULES: Final = (
     _rule(
         Reason.HARD_LOCKUP,
         "hard LOCKUP",
-        r"(?:NMI )?(?:watchdog: )?Watchdog detected hard LOCKUP on (?P<device>cpu [0-9]{1,5})",
+        r"(?:NMI )?(?:watchdog: )?(?:CPU[0-9]{1,5}: )?"
+        r"Watchdog detected hard LOCKUP on (?P<device>(?:cpu|CPU) [0-9]{1,5})",
         "watchdog: Watchdog detected hard LOCKUP on cpu 3",
         "Linux, kernel/watchdog.c",
         is_stuck=True,
     ),
     _rule(
+        Reason.WORKQUEUE_LOCKUP,
+        "BUG: ",
+        r"BUG: workqueue lockup - pool",
+        "BUG: workqueue lockup - pool cpus=4 node=0 flags=0x0 nice=0 stuck for 30s!",
+        "Linux, kernel/workqueue.c",
+        is_stuck=True,
+    ),
+    _rule(
         Reason.RCU_STALL,
-        "self-detected stall",
-        rf"{_STALL}self-detected stall on CPU",
+        "INFO: ",
+        r"(?:rcu: )?INFO: (?P<device>rcu_\w{1,20}) (?:self-)?detected (?:expedited )?stalls? on "
+        r"(?:CPU|tasks)",
         "rcu: INFO: rcu_sched self-detected stall on CPU",
-        "Linux, kernel/rcu/tree_stall.h",
+        "Linux, kernel/rcu/tree_stall.h, tree_exp.h and tasks.h",
         is_stuck=True,
     ),
     _rule(
         Reason.RCU_STALL,
-        "detected stalls on",
-        rf"{_STALL}detected stalls on CPUs/tasks",
-        "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+        "kthread starved for",
+        r"(?:rcu: )?(?P<device>rcu_\w{1,20}) kthread starved for [0-9]{1,20} jiffies",
+        "rcu: rcu_preempt kthread starved for 10495 jiffies! g13757 f0x0 RCU_GP_WAIT_FQS(5) "
+        "->state=0x0 ->cpu=0",
         "Linux, kernel/rcu/tree_stall.h",
-        is_stuck=True,
-    ),
-    _rule(
-        Reason.RCU_STALL,
-        "detected expedited stalls",
-        rf"{_STALL}detected expedited stalls on CPUs/tasks",
-        "rcu: INFO: rcu_sched detected expedited stalls on CPUs/tasks: { 3-... } 21 jiffies",
-        "Linux, kernel/rcu/tree_exp.h",
         is_stuck=True,
     ),
     _rule(
@@ -96,31 +114,31 @@ RULES: Final = (
     ),
     _rule(
         Reason.KERNEL_OOPS,
-        "BUG: unable to handle",
+        "BUG: ",
         r"BUG: unable to handle (?:kernel|page fault)",
         "BUG: unable to handle kernel NULL pointer dereference at 0000000000000008",
         f"Linux, arch/x86/mm/fault.c; {_NPD} (KernelOops)",
     ),
     _rule(
         Reason.KERNEL_OOPS,
-        "BUG: kernel NULL pointer dereference",
+        "BUG: ",
         r"BUG: kernel NULL pointer dereference",
         "BUG: kernel NULL pointer dereference, address: 0000000000000008",
         f"Linux, arch/x86/mm/fault.c; {_NPD} (KernelOops)",
     ),
     _rule(
         Reason.KERNEL_OOPS,
-        "divide error",
-        r"divide error: 0000 \[#[0-9]{1,6}\]",
-        "divide error: 0000 [#1] SMP",
-        f"Linux, arch/x86/kernel/traps.c; {_NPD} (KernelOops)",
+        " [#",
+        rf"(?:Oops: |Internal error: |{_TRAPS})[^\n]{{0,100}}?(?<=[0-9a-f] )\[#[0-9]{{1,6}}\]",
+        "Oops: 0002 [#1] SMP NOPTI",
+        f"Linux, arch/x86/kernel/traps.c and arch/arm64/kernel/traps.c; {_NPD} (KernelOops)",
     ),
     _rule(
         Reason.KERNEL_OOPS,
-        "Oops: ",
-        r"Oops: [^\n]{0,80}?\[#[0-9]{1,6}\]",
-        "Oops: 0002 [#1] SMP NOPTI",
-        "Linux, arch/x86/kernel/dumpstack.c",
+        "Unable to handle kernel",
+        r"Unable to handle kernel [\w ]{1,60} at virtual address",
+        "Unable to handle kernel NULL pointer dereference at virtual address 0000000000000360",
+        "Linux, arch/arm64/mm/fault.c",
     ),
     _rule(
         Reason.KERNEL_BUG,
@@ -139,12 +157,23 @@ RULES: Final = (
     _rule(
         Reason.NCCL_FAILED,
         "libnccl.so",
-        r"(?P<device>[\w:/.+ -]{1,15})\[[0-9]{1,10}\]: segfault at [^\n]{1,200}? in libnccl\.so",
+        rf"{_CRASH}libnccl\.so",
         (
             "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 "
             "sp 00007f7c12fd7c30 error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]"
         ),
-        "Linux, arch/x86/mm/fault.c; EKS node monitoring agent (NvidiaNCCLError)",
+        f"{_FAULT_LINES}; EKS node monitoring agent (NvidiaNCCLError)",
+    ),
+    _rule(
+        Reason.CUDA_CRASHED,
+        "libcuda.so",
+        rf"{_CRASH}libcuda\.so",
+        (
+            "llama-server[16980]: segfault at 20d803fdc ip 00007dbe270a3e47 sp 00007ffff184bf00 "
+            "error 4 in libcuda.so.570.133.20[4a3e47,7dbe26d79000+d1c000] likely on CPU 29 (core "
+            "14, socket 0)"
+        ),
+        f"{_FAULT_LINES}; most often the process passed a bad pointer",
     ),
 )
 

@@ -1,8 +1,8 @@
 """InfiniBand and RoCE: what the driver of Mellanox adapters (mlx5) writes to the kernel log.
 
-A line begins with ``mlx5_core 0000:c1:00.0: ``, maybe with the name of an interface after the
-address. An unplugged cable, too little power of a slot and less PCIe bandwidth than possible are
-told at every boot of healthy machines.
+A line begins with ``mlx5_core 0000:c1:00.0: ``, optionally with the name of an interface after the
+address, then the name of a function, which older drivers put behind the address once more.
+Healthy machines report unplugged cables and less PCIe bandwidth than possible at every boot.
 """
 
 from datetime import timedelta
@@ -17,90 +17,217 @@ FAMILY: Final = "infiniband"
 
 _KERNEL: Final = "Linux, drivers/net/ethernet/mellanox/mlx5"
 _ADDRESS: Final = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-_PREFIX: Final = rf"mlx5_core (?P<device>{_ADDRESS})(?: [\w.-]{{1,15}})?: "
-_FUNCTION: Final = r"(?:[\w.]{1,40}:[0-9]{1,5}:(?:\(pid [0-9]{1,10}\):)? )?"
+_DEVICE: Final = rf"mlx5_core (?P<device>{_ADDRESS})(?: [\w.-]{{1,15}})?: "
+_FUNCTION: Final = rf"(?:(?:{_ADDRESS}:)?[\w.]{{1,40}}:[0-9]{{1,5}}:(?:\(pid [0-9]{{1,10}}\):)? )?"
+_PREFIX: Final = _DEVICE + _FUNCTION
+_COMMAND: Final = r"(?:cmd\[[0-9]{1,4}\]: )?\w{1,60}\(0x[0-9a-fA-F]{1,8}\) (?:Async, )?"
+_TEN_MINUTES: Final = timedelta(minutes=10)
+_LINE: Final = "mlx5_core 0000:c1:00.0: "
 
-RULES: Final = (
-    LogRule(
-        mark="Will cause a leak of a command resource",
-        pattern=rf"{_PREFIX}{_FUNCTION}\w{{1,60}}\(0x[0-9a-fA-F]{{1,8}}\) timeout\. Will cause",
-        example=(
-            "mlx5_core 0000:c1:00.0: wait_func:1195:(pid 1967): ENABLE_HCA(0x104) timeout. "
-            "Will cause a leak of a command resource"
-        ),
+
+def _fault(
+    reason: Reason,
+    mark: str,
+    pattern: str,
+    example: str,
+    source: str,
+    *,
+    min_count: int = 1,
+) -> LogRule:
+    """An adapter that needs a reboot: at once, or after the jobs if one line proves nothing."""
+    return LogRule(
+        mark=mark,
+        pattern=pattern,
+        example=example,
         condition=Condition.NETWORK,
-        reason=Reason.MLX5_COMMAND_TIMEOUT,
+        reason=reason,
         severity=Severity.FATAL,
         remedy=Remedy.REBOOT,
-        urgency=Urgency.DEFERRED,
-        min_count=3,
-        window=timedelta(minutes=10),
-        source=f"{_KERNEL}/core/cmd.c; how often is our own judgement",
-    ),
-    LogRule(
-        mark="health compromised - reached miss count",
-        pattern=rf"{_PREFIX}{_FUNCTION}device's health compromised - reached miss count",
-        example=(
-            "mlx5_core 0000:c1:00.0: poll_health:825:(pid 0): device's health compromised - "
-            "reached miss count."
-        ),
+        urgency=Urgency.IMMEDIATE if min_count == 1 else Urgency.DEFERRED,
+        min_count=min_count,
+        window=_TEN_MINUTES if min_count > 1 else timedelta(0),
+        source=source,
+    )
+
+
+def _notice(reason: Reason, mark: str, pattern: str, example: str, source: str) -> LogRule:
+    """Reported only: a reboot changes neither a cable, a slot nor the temperature."""
+    return LogRule(
+        mark=mark,
+        pattern=pattern,
+        example=example,
         condition=Condition.NETWORK,
-        reason=Reason.MLX5_HEALTH,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        source=f"{_KERNEL}/core/health.c",
-    ),
-    LogRule(
-        mark="unrecoverable hardware error",
-        pattern=rf"{_PREFIX}{_FUNCTION}synd 0x[0-9a-fA-F]{{1,4}}: unrecoverable hardware error",
-        example=(
-            "mlx5_core 0000:c1:00.0: print_health_info:458:(pid 0): synd 0x8: unrecoverable "
-            "hardware error"
-        ),
-        condition=Condition.NETWORK,
-        reason=Reason.MLX5_HEALTH,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        source=f"{_KERNEL}/core/health.c",
-    ),
-    LogRule(
-        mark="NETDEV WATCHDOG",
-        pattern=r"NETDEV WATCHDOG: (?P<device>[\w.-]{1,15}) \(mlx5_core\): transmit queue [0-9]",
-        example="NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 0 timed out",
-        condition=Condition.NETWORK,
-        reason=Reason.MLX5_TX_TIMEOUT,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        urgency=Urgency.DEFERRED,
-        min_count=3,
-        window=timedelta(minutes=10),
-        source="Linux, net/sched/sch_generic.c; NVSentinel issue 1334; how often is our judgement",
-    ),
-    LogRule(
-        mark="Port module event[error]",
-        pattern=rf"{_PREFIX}{_FUNCTION}Port module event\[error\]: module [0-9]",
-        example=(
-            "mlx5_core 0000:c1:00.0: Port module event[error]: module 0, Cable error, "
-            "High Temperature"
-        ),
-        condition=Condition.NETWORK,
-        reason=Reason.MLX5_MODULE,
+        reason=reason,
         severity=Severity.WARNING,
-        source=f"{_KERNEL}/core/events.c",
+        source=source,
+    )
+
+
+_FAULTS: Final = (
+    _fault(
+        Reason.MLX5_COMMAND_TIMEOUT,
+        "Will cause a leak of a command resource",
+        rf"{_PREFIX}{_COMMAND}timeout\. Will cause a leak of a command resource",
+        f"{_LINE}wait_func:1195:(pid 1967): ENABLE_HCA(0x104) timeout. "
+        "Will cause a leak of a command resource",
+        f"{_KERNEL}/core/cmd.c; how often is our own judgement",
+        min_count=3,
     ),
-    LogRule(
-        mark="nv_get_p2p_free_callback",
-        pattern=(
-            r"(?:nvidia-peermem )?(?:nvidia-peermem: )?nv_get_p2p_free_callback:[0-9]{1,5} "
-            r"ERROR detected invalid context"
-        ),
-        example="nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context",
-        condition=Condition.NETWORK,
-        reason=Reason.PEERMEM,
-        severity=Severity.WARNING,
-        source="NVIDIA open-gpu-kernel-modules, nvidia-peermem.c; gpud notes it as an event",
+    _fault(
+        Reason.MLX5_HEALTH,
+        "ealth ",
+        rf"{_PREFIX}device's health compromised(?: - reached miss count|$)",
+        f"{_LINE}poll_health:825:(pid 0): device's health compromised - reached miss count.",
+        f"{_KERNEL}/core/health.c",
+    ),
+    _fault(
+        Reason.MLX5_HEALTH,
+        "synd 0x",
+        rf"{_PREFIX}synd 0x[0-9a-fA-F]{{1,4}}: unrecoverable hardware error",
+        f"{_LINE}print_health_info:458:(pid 0): synd 0x8: unrecoverable hardware error",
+        f"{_KERNEL}/core/health.c",
+    ),
+    _fault(
+        Reason.MLX5_HEALTH,
+        "ealth ",
+        rf"{_PREFIX}Health issue observed, unrecoverable hardware error,",
+        f"{_LINE}print_health_info:431:(pid 0): Health issue observed, unrecoverable hardware "
+        "error, severity(3) ERROR:",
+        f"{_KERNEL}/core/health.c",
+    ),
+    _fault(
+        Reason.MLX5_HEALTH,
+        "ealth ",
+        rf"{_PREFIX}health recovery (?:flow aborted|failed)",
+        f"{_LINE}mlx5_health_try_recover:338:(pid 5553): health recovery flow aborted, PCI reads "
+        "still not working",
+        f"{_KERNEL}/core/health.c: the driver has given up the adapter",
+    ),
+    _fault(
+        Reason.MLX5_TX_TIMEOUT,
+        "NETDEV WATCHDOG",
+        r"NETDEV WATCHDOG: (?P<device>[\w.-]{1,15}) \(mlx5_core\): transmit queue (?:[0-9]|timed)",
+        "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 0 timed out",
+        "Linux, net/sched/sch_generic.c; NVSentinel issue 1334; how often is our judgement",
+        min_count=3,
+    ),
+    _fault(
+        Reason.MLX5_TX_TIMEOUT,
+        "NETDEV WATCHDOG",
+        rf"{_DEVICE}NETDEV WATCHDOG: (?:CPU: [0-9]{{1,5}}: )?transmit queue [0-9]{{1,6}} timed out",
+        "mlx5_core 0000:c1:00.0 eth0: NETDEV WATCHDOG: CPU: 3: transmit queue 0 timed out 5010 ms",
+        "Linux, net/sched/sch_generic.c; how often is our judgement",
+        min_count=3,
+    ),
+    _fault(
+        Reason.MLX5_TX_TIMEOUT,
+        "TX timeout ",
+        rf"{_PREFIX}TX timeout detected",
+        "mlx5_core 0000:c1:00.0 eth0: TX timeout detected",
+        f"{_KERNEL}/core/en_main.c: at each timeout; older kernels write the watchdog's line once "
+        "in a boot; how often is our judgement",
+        min_count=3,
     ),
 )
+
+_MODULE: Final = rf"(?:{_PREFIX}|mlx5_\w{{1,40}}:[0-9]{{1,5}}:\(pid [0-9]{{1,10}}\): )"
+"""Before events of modules: printed without the address by some of NVIDIA's own drivers."""
+
+_NOTICES: Final = (
+    _notice(
+        Reason.MLX5_TX_QUEUE,
+        "TX timeout ",
+        rf"{_PREFIX}TX timeout on queue: ?[0-9]",
+        "mlx5_core 0000:c1:00.0 eth0: TX timeout on queue: 12, SQ: 0x1278, CQ: 0xf2, SQ Cons: 0x8 "
+        "SQ Prod: 0xa, usecs since last trans: 21565000",
+        f"{_KERNEL}/core/en_main.c: one line for each queue; the driver restarts the queue",
+    ),
+    _notice(
+        Reason.MLX5_TEMPERATURE,
+        "Cable error",
+        rf"{_MODULE}Port module event(?:\[error\])?: module [0-9]{{1,3}}, Cable error, High Temp",
+        f"{_LINE}Port module event[error]: module 0, Cable error, High Temperature",
+        f"{_KERNEL}/core/events.c: heat",
+    ),
+    _notice(
+        Reason.MLX5_TEMPERATURE,
+        "High temperature on sensors",
+        rf"{_PREFIX}High temperature on sensors",
+        f"{_LINE}temp_warn:170:(pid 0): High temperature on sensors with bit set 0 1",
+        f"{_KERNEL}/core/events.c: heat",
+    ),
+    _notice(
+        Reason.MLX5_TEMPERATURE,
+        "synd 0x",
+        rf"{_PREFIX}synd 0x10: High temp",
+        f"{_LINE}print_health_info:520:(pid 0): synd 0x10: High temperature",
+        f"{_KERNEL}/core/health.c: heat; an adapter that this ends is reported by itself",
+    ),
+    _notice(
+        Reason.MLX5_TEMPERATURE,
+        "ealth ",
+        rf"{_PREFIX}Health issue observed, High temp",
+        f"{_LINE}print_health_info:431:(pid 0): Health issue observed, High temperature, "
+        "severity(2) CRITICAL:",
+        f"{_KERNEL}/core/health.c: heat; an adapter that this ends is reported by itself",
+    ),
+    _notice(
+        Reason.MLX5_SLOT_POWER,
+        "Cable error",
+        rf"{_MODULE}Port module event\[error\]: module [0-9]{{1,3}}, Cable error, Power budget",
+        f"{_LINE}port_module:252:(pid 0): Port module event[error]: module 0, Cable error, Power "
+        "budget exceeded",
+        f"{_KERNEL}/core/events.c: the port does not supply what the module asks for",
+    ),
+    _notice(
+        Reason.MLX5_SLOT_POWER,
+        "insufficient power on the PCIe slot",
+        rf"{_MODULE}Detected insufficient power on the PCIe slot",
+        f"{_LINE}mlx5_pcie_event:299:(pid 268269): Detected insufficient power on the PCIe slot "
+        "(27W).",
+        f"{_KERNEL}/core/events.c; harmless on some machines, which write it at every boot",
+    ),
+    _notice(
+        Reason.MLX5_MODULE,
+        "Cable error",
+        rf"{_MODULE}Port module event\[error\]: module [0-9]",
+        f"{_LINE}port_module:247:(pid 0): Port module event[error]: module 1, Cable error, "
+        "Bus stuck (I2C or data shorted)",
+        f"{_KERNEL}/core/events.c",
+    ),
+    _notice(
+        Reason.MLX5_FIRMWARE,
+        "synd 0x",
+        rf"{_PREFIX}synd 0x[0-9a-fA-F]{{1,4}}: \w",
+        f"{_LINE}print_health_info:520:(pid 0): synd 0x1: firmware internal error",
+        f"{_KERNEL}/core/health.c: the driver restarts the firmware by itself",
+    ),
+    _notice(
+        Reason.MLX5_FIRMWARE,
+        "ealth ",
+        rf"{_PREFIX}Health issue observed, ",
+        f"{_LINE}print_health_info:431:(pid 0): Health issue observed, firmware internal error, "
+        "severity(3) ERROR:",
+        f"{_KERNEL}/core/health.c: the driver restarts the firmware by itself",
+    ),
+    _notice(
+        Reason.MLX5_FIRMWARE,
+        "Fatal error ",
+        rf"{_PREFIX}Fatal error [0-9]{{1,4}} detected",
+        f"{_LINE}poll_health:820:(pid 0): Fatal error 1 detected",
+        f"{_KERNEL}/core/health.c: the driver tries to recover the adapter",
+    ),
+    _notice(
+        Reason.PEERMEM,
+        "nv_get_p2p_free_callback",
+        r"(?:nvidia-peermem )?(?:nvidia-peermem: )?nv_get_p2p_free_callback:[0-9]{1,5} "
+        r"ERROR detected invalid context",
+        "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context",
+        "NVIDIA open-gpu-kernel-modules, nvidia-peermem.c; gpud notes it as an event",
+    ),
+)
+
+RULES: Final = _FAULTS + _NOTICES
 
 
 def build(_: Profile) -> Detector:

@@ -7,7 +7,7 @@ their cost grows with the length of the input and with nothing else.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -78,7 +78,7 @@ class KernelLine:
     """The line of its log that completed it, counted from 1."""
 
 
-def kernel_line(line: str, now: datetime) -> KernelLine | None:
+def kernel_line(line: str, now: datetime, number: int = 0) -> KernelLine | None:
     """Take the prefixes off a line of a kernel log; None if the line is not the kernel's.
 
     A line without any known prefix is returned as it is: it may be the kernel's. Records that
@@ -87,11 +87,14 @@ def kernel_line(line: str, now: datetime) -> KernelLine | None:
 
     Args:
         line: as found in the log, with or without its newline.
+        number: its place in the log, counted from 1.
         now: an aware time. Gives the year to syslog times, which have none, and its time zone to
             times that lack one.
 
     """
-    text = _TERMINAL_ESCAPE.sub("", line[:LONGEST_LINE])
+    text = line[:LONGEST_LINE]
+    if "\x1b" in text:
+        text = _TERMINAL_ESCAPE.sub("", text)
     at: datetime | None = None
     since_boot: timedelta | None = None
     start, end = 0, len(text)
@@ -115,7 +118,7 @@ def kernel_line(line: str, now: datetime) -> KernelLine | None:
     message = text[start:end].strip(_BLANK)
     if has_time_alone and _PROGRAM.match(message):
         return None
-    return KernelLine(message=message, at=at, since_boot=since_boot)
+    return KernelLine(message=message, at=at, since_boot=since_boot, line_number=number)
 
 
 def _is_of_kernel(prefix: re.Match[str]) -> bool:
@@ -253,13 +256,13 @@ class KernelLog:
         return self.feed(b"\n", now) if self.unread else []
 
     def _records(self, text: str, number: int, now: datetime) -> list[KernelLine]:
-        line = kernel_line(text, now)
+        line = kernel_line(text, now, number)
         if line is None or not line.message:
             return []
-        return [
-            KernelLine(message=message, at=line.at, since_boot=line.since_boot, line_number=number)
-            for message in self._joined(line.message)
-        ]
+        messages = self._joined(line.message)
+        return (
+            [line] if messages == [line.message] else [replace(line, message=m) for m in messages]
+        )
 
     def _joined(self, message: str) -> list[str]:
         """The records that ``message`` completes, itself among them unless it leaves one open.

@@ -13,7 +13,7 @@ from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile
 from holdfast.detectors.log_rules import LogRule, log_detector
-from holdfast.model.health import Remedy, Severity
+from holdfast.model.health import Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "neuron"
@@ -39,8 +39,8 @@ _ACTIONS: Final = (
     ("action=NONE", Severity.WARNING, Remedy.NONE),
     ("", Severity.FATAL, Remedy.REPLACE),
 )
-"""What the line asks for. ``action=TERMINATE_INSTANCE`` is the one that the guide shows; without a
-word, or with one that is not known, AWS's recovery agent replaces the instance all the same."""
+"""What the line asks for. ``action=TERMINATE_INSTANCE`` is the one that the guide shows; without an
+action, or with an unknown one, AWS's recovery agent replaces the instance all the same."""
 
 
 def _pattern(error: str, action: str) -> str:
@@ -65,14 +65,38 @@ _HARDWARE_RULES: Final = tuple(
     for action, severity, remedy in _ACTIONS
 )
 
-_HANG_RULE: Final = LogRule(
+_HANG_ACTIONS: Final = (
+    ("action=TERMINATE_INSTANCE", Severity.FATAL, Remedy.REPLACE),
+    ("action=REBOOT_INSTANCE", Severity.FATAL, Remedy.REBOOT),
+    ("action=NONE", Severity.WARNING, Remedy.NONE),
+    ("", Severity.WARNING, Remedy.RESTART_APP),
+)
+"""What a hang of collectives asks for. The guide looks for the cause on the peers and restarts the
+job, so that only an explicit action touches this node, and only after its jobs."""
+
+_HANG_RULES: Final = tuple(
+    LogRule(
+        mark=_MARK,
+        pattern=_pattern("HANG_ON_COLLECTIVES", action),
+        example=f"NEURON_HW_ERR=HANG_ON_COLLECTIVES{_REST} {action}".rstrip(),
+        condition=Condition.NEURON,
+        reason=Reason.NEURON_HANG,
+        severity=severity,
+        remedy=remedy,
+        urgency=Urgency.DEFERRED if remedy.touches_node else Urgency.IMMEDIATE,
+        source=f"{_RUNTIME}: runtime error 1200; rules of AWS's Neuron node problem detector",
+    )
+    for action, severity, remedy in _HANG_ACTIONS
+)
+
+_UNKNOWN_RULE: Final = LogRule(
     mark=_MARK,
-    pattern=_pattern("HANG_ON_COLLECTIVES", ""),
-    example=f"NEURON_HW_ERR=HANG_ON_COLLECTIVES{_REST} action=TERMINATE_INSTANCE",
+    pattern=_pattern(r"(?!NONE\b)[A-Z][A-Z_]{2,60}", ""),
+    example=f"NEURON_HW_ERR=HANG_ON_COMPUTE{_REST} action=TERMINATE_INSTANCE",
     condition=Condition.NEURON,
-    reason=Reason.NEURON_HANG,
-    severity=Severity.WARNING,  # every node of the job says so: replacing them all helps nobody
-    source=f"{_RUNTIME}: runtime error 1200, look at the peers",
+    reason=Reason.NEURON_UNKNOWN,
+    severity=Severity.WARNING,
+    source=f"{_RUNTIME}: errors that it does not name in this form, which people must look at",
 )
 
 
@@ -119,7 +143,7 @@ _DRIVER_RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark=" timed out",
+        mark=", cmd: ",
         pattern=_function(r"seq: [0-9]{1,10}, cmd: [0-9]{1,10} timed out"),
         example="neuron:fw_io_execute_request: seq: 12, cmd: 3 timed out",
         condition=Condition.NEURON,
@@ -161,7 +185,7 @@ _DRIVER_RULES: Final = (
     ),
 )
 
-RULES: Final = (*_HARDWARE_RULES, _HANG_RULE, *_DRIVER_RULES)
+RULES: Final = (*_HARDWARE_RULES, *_HANG_RULES, _UNKNOWN_RULE, *_DRIVER_RULES)
 
 
 def build(_: Profile) -> Detector:

@@ -102,7 +102,10 @@ def powered(runs, tmp_path):
         (["sxid", "11012", "--severity", "correctable"], f"{Reason.SXID_WARNING} is noted"),
         (["neuron"], f"the node is replaced ({Reason.NEURON_SRAM})."),
         (["neuron", "dma_error"], f"the node is replaced ({Reason.NEURON_DMA})."),
-        (["neuron", "HANG_ON_COLLECTIVES"], f"{Reason.NEURON_HANG} is noted"),
+        (
+            ["neuron", "HANG_ON_COLLECTIVES"],
+            f"the node is replaced once no job runs on it ({Reason.NEURON_HANG}).",
+        ),
         (["efa"], f"the node is rebooted ({Reason.EFA_INIT_FAILED})."),
         (["efa", "timeout"], f"{Reason.EFA_COMMAND_TIMEOUT} is noted"),
         (["oom"], f"{Reason.OOM_KILLING} is noted and nothing is done."),

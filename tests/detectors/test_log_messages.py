@@ -90,7 +90,7 @@ def found(message: str, profile: Profile = Profile.HYPERPOD) -> list[Finding]:
             "pcieport 0000:00:02.0: AER: Uncorrectable (Fatal) error message received from"
             " 0000:63:00.0",
             "PCIeFatalError",
-            "0000:00:02.0",
+            "0000:63:00.0",
             "reboot",
         ),
         (
@@ -225,8 +225,8 @@ def test_an_error_of_a_neuron_device_asks_for_an_action(
 @pytest.mark.parametrize(
     "line",
     [
-        "NEURON_HW_ERR=DMA_ERRORS nd-id=0",
-        "NEURON_HW_ERR=OTHER nd-id=0 action=TERMINATE_INSTANCE",
+        "NEURON_HW_ERR=dma_error nd-id=0",
+        "NEURON_HW_ERR=NONE nd-id=0 action=TERMINATE_INSTANCE",
         "NEURON_HW_ERR= DMA_ERROR nd-id=0",
         "XNEURON_HW_ERR=DMA_ERROR nd-id=0",
         "a b c d NEURON_HW_ERR=DMA_ERROR nd-id=0",
@@ -236,7 +236,31 @@ def test_what_is_no_error_of_a_neuron_device(line: str) -> None:
     assert found(line) == []
 
 
-def test_a_hang_of_collectives_replaces_nobody() -> None:
-    [finding] = found(f"NEURON_HW_ERR=HANG_ON_COLLECTIVES {IDS} action=TERMINATE_INSTANCE")
+@pytest.mark.parametrize(
+    ("action", "remedy", "urgency"),
+    [
+        (" action=TERMINATE_INSTANCE", "replace", "deferred"),
+        (" action=REBOOT_INSTANCE", "reboot", "deferred"),
+        (" action=NONE", "none", "immediate"),
+        (" action=PRAY", "restart-app", "immediate"),
+        ("", "restart-app", "immediate"),
+    ],
+)
+def test_a_hang_of_collectives_touches_a_node_only_where_the_runtime_asks_for_it(
+    action: str, remedy: str, urgency: str
+) -> None:
+    [finding] = found(f"NEURON_HW_ERR=HANG_ON_COLLECTIVES {IDS}{action}")
 
-    assert (finding.remedy, finding.severity) == ("none", "warning")
+    assert (finding.reason, finding.condition, finding.device) == (
+        "NeuronHasError_HANG_ON_COLLECTIVES",
+        "NeuronHealth",
+        "nd7",
+    )
+    assert (finding.remedy, finding.urgency) == (remedy, urgency)
+
+
+def test_an_error_of_a_neuron_device_that_nobody_explains_is_reported() -> None:
+    [finding] = found(f"NEURON_HW_ERR=HANG_ON_COMPUTE {IDS} action=TERMINATE_INSTANCE")
+
+    assert (finding.reason, finding.remedy) == ("NeuronHasError_UNKNOWN", "none")
+    assert found(f"NEURON_HW_ERR=NONE {IDS}") == []

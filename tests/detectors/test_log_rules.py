@@ -1,19 +1,12 @@
+import pkgutil
 import re
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 
-from holdfast.detectors import (
-    efa_log,
-    gpu_driver,
-    gpu_sxid,
-    host_disk,
-    host_hardware,
-    host_lockup,
-    host_memory,
-    infiniband_log,
-    neuron_log,
-)
+import holdfast.detectors
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
 from holdfast.detectors.kernel_log import kernel_line
 from holdfast.detectors.log_rules import LONGEST_DEVICE, LogRule, log_detector
@@ -22,19 +15,22 @@ from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
-MODULES = (
-    efa_log,
-    gpu_driver,
-    host_disk,
-    host_hardware,
-    host_lockup,
-    host_memory,
-    infiniband_log,
-    neuron_log,
-)
-TABLES = [(module.build(Profile.HYPERPOD), module.RULES) for module in MODULES] + [
-    (gpu_sxid.build(profile), gpu_sxid.rules(profile)) for profile in Profile
+MODULES = [
+    module
+    for found in pkgutil.iter_modules(holdfast.detectors.__path__)
+    if hasattr(module := import_module(f"holdfast.detectors.{found.name}"), "build")
 ]
+
+
+def tables(module: ModuleType) -> list[tuple[Detector, tuple[LogRule, ...]]]:
+    """Its detector with its rules, once for each profile if they differ by profile."""
+    if hasattr(module, "rules"):
+        return [(module.build(profile), module.rules(profile)) for profile in Profile]
+    rules = tuple(rule for rule in getattr(module, "RULES", ()) if isinstance(rule, LogRule))
+    return [(module.build(Profile.HYPERPOD), rules)] if rules else []
+
+
+TABLES = [table for module in MODULES for table in tables(module)]
 ROWS = [(detector, rule) for detector, rules in TABLES for rule in rules]
 ALL = detectors(Profile.HYPERPOD)
 
@@ -117,6 +113,29 @@ def test_what_repairs_a_node_is_fatal_and_a_fault_only_if_it_repairs(
 def test_rows_of_one_table_differ() -> None:
     for _, rules in TABLES:
         assert len({rule.pattern for rule in rules}) == len(rules)
+
+
+def test_every_detector_of_the_kernel_log_has_a_table_save_that_of_xids() -> None:
+    assert {one.name for one in ALL if one.marks} - {one.name for one, _ in TABLES} == {"gpu-xid"}
+
+
+WITH_ACTIONS = {"neuron-log"}
+"""Its lines say what they ask for, and a later line may take back what an earlier one asked for."""
+
+
+def test_a_notice_never_has_the_reason_of_a_fault_which_it_would_end() -> None:
+    for detector, rules in TABLES:
+        faults = {rule.reason for rule in rules if rule.remedy is not Remedy.NONE}
+        notices = {rule.reason for rule in rules if rule.remedy is Remedy.NONE}
+
+        assert detector.name in WITH_ACTIONS or not faults & notices, detector.name
+
+
+@each_row
+def test_every_repetition_in_a_pattern_is_bounded(detector: Detector, rule: LogRule) -> None:
+    bare = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "", rule.pattern)
+
+    assert not re.search(r"[*+]|\{[0-9]*,\}", bare), bare
 
 
 def rule(**changes: object) -> LogRule:

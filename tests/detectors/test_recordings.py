@@ -18,6 +18,10 @@ from holdfast.model.health import Finding, Remedy
 NOW = datetime(2025, 11, 20, 13, 0, tzinfo=UTC)
 FOLDER = Path(__file__).parents[1] / "recordings" / "kernel-log"
 FAULTY = sorted(path for path in FOLDER.glob("*.txt") if path.stem != "benign")
+REPORTED = [
+    json.loads(line)["line"]
+    for line in (FOLDER.parent / "kernel-lines" / "reported.jsonl").read_text("utf-8").splitlines()
+]
 BENIGN = (FOLDER / "benign.txt").read_text(encoding="utf-8").splitlines()
 WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.marks)
 MARKS = log_marks(WATCHERS)
@@ -115,6 +119,7 @@ def test_no_mix_of_benign_lines_calls_for_anything(lines: list[tuple[str, str]])
 FRAGMENTS = [
     *sorted(MARKS),
     *(line for path in FAULTY for line in path.read_text(encoding="utf-8").splitlines()),
+    *REPORTED,
 ]
 
 
@@ -152,7 +157,7 @@ EXAMPLES = [
     line.partition("kernel: ")[2] or line
     for path in FAULTY
     for line in path.read_text(encoding="utf-8").splitlines()
-]
+] + [line.partition("kernel: ")[2] or line.rpartition("] ")[2] for line in REPORTED]
 
 
 def test_a_megabyte_without_an_end_hides_nothing_after_it() -> None:
