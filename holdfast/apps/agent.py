@@ -224,7 +224,7 @@ with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuratio
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="holdfast agent",
-        description="Watch the health of this node: read its kernel log and report its faults.",
+        description="Monitor the health of this node: read its kernel log and report faults.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
@@ -233,28 +233,30 @@ def _parser() -> argparse.ArgumentParser:
     defaults = AgentConfig()
     # fmt: off
     add("--config", type=Path, metavar="FILE", default=None,
-        help="a TOML file; the other options win over what it says")
+        help="TOML configuration file; command-line options override it")
     add("--once", action="store_true", default=False,
-        help="read everything once, print the report and end")
+        help="read everything once, print the report and exit")
     add("--output", choices=list(_TEXTS),
-        help="how --once prints the report (default: text)")
+        help="output format of --once (default: text)")
     add("--node", metavar="NAME", help="name of the node in reports (default: the host name)")
     add("--root", type=Path, metavar="DIR", help="where the machine's /proc, /sys, /dev, /run and "
         f"/var/log are below, as in a container (default: {defaults.root})")
-    add("--kmsg", type=Path, metavar="PATH", help="the kernel's log: the device, or a file that "
-        "holds its records (default: /dev/kmsg below --root)")
-    add("--log-file", action="append", type=Path, metavar="PATH", help="a syslog file to follow; "
-        "can be given again (default: /var/log/messages below --root, if it exists)")
+    add("--kmsg", type=Path, metavar="PATH",
+        help="kernel log device, or a file with its records (default: /dev/kmsg below --root)")
+    add("--log-file", action="append", type=Path, metavar="PATH",
+        help="syslog file to follow; may be repeated (default: /var/log/messages below --root, "
+             "if it exists)")
     add("--boot-id-file", type=Path, metavar="PATH",
-        help="holds another text after every boot (default: the kernel's, below --root)")
+        help="file whose content changes at every boot (default: the kernel's boot_id, below "
+             "--root)")
     add("--heartbeat", type=_duration, metavar="DURATION",
-        help="time between two signs of life (default: 500ms)")
+        help="heartbeat interval (default: 500ms)")
     add("--xid-profile", choices=[one.value for one in Profile],
-        help="whose opinion of an XID counts where vendors disagree (default: hyperpod)")
-    add("--shadow", action="store_true", help="only tell what is found, never call for a remedy")
-    add("--logs-only", action="store_true", help="read the logs, not the state of the machine")
+        help="vendor whose rating of an XID to use where vendors disagree (default: hyperpod)")
+    add("--shadow", action="store_true", help="report findings only, never request a repair")
+    add("--logs-only", action="store_true", help="read logs only, not the state of the machine")
     add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
-        help="end when the process that started this one ends; with PID also if it has already")
+        help="exit when the parent process ends; with PID, also if that process has already ended")
     # fmt: on
     _add_readers(parser, defaults)
     return parser
@@ -266,11 +268,11 @@ def _add_readers(parser: argparse.ArgumentParser, defaults: AgentConfig) -> None
     add("--report-dir", type=Path, metavar="DIR",
         help=f"where to keep report.json and heartbeat (default: {defaults.report_dir})")
     add("--json-log", type=Path, metavar="FILE",
-        help="append the log lines of HyperPod's agent to FILE; - is standard output")
+        help="append HyperPod-compatible log lines to FILE; - is standard output")
     add("--metrics", type=_address, metavar="[HOST:]PORT",
         help="serve /metrics for Prometheus and /healthz (default host: 127.0.0.1)")
     add("--kubernetes", action="store_true",
-        help="report to this node's Node object as well, as a pod with the name in NODE_NAME")
+        help="also report to the Node object named in NODE_NAME, with the pod's service account")
     # fmt: on
 
 

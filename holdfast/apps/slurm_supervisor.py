@@ -96,9 +96,9 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(name, type=_duration, default=default, metavar="TIME", help=text)
     parser.add_argument(
         "--max-retries", type=int, default=MAX_RETRIES, metavar="N",
-        help="of a job that does not say max-retry itself; the controller's slurm.max_retries",
+        help="maximum restarts of a job without max-retry (the controller's slurm.max_retries)",
     )  # fmt: skip
-    parser.add_argument("--wish", choices=("0", "1"), help="note it in the job's Comment, no more")
+    parser.add_argument("--wish", choices=("0", "1"), help="write it to the job's Comment only")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- srun ...")
     return parser
 

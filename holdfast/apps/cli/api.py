@@ -37,17 +37,17 @@ Exit codes:
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file with the keys of those who may call.",
+    help="TOML file with the API keys.",
 )
-@click.option("--listen", type=Address(), help="Where to serve.  [default: 127.0.0.1:8470]")
+@click.option("--listen", type=Address(), help="Address to listen on.  [default: 127.0.0.1:8470]")
 @click.option(
     "--new-key",
     "role",
     type=click.Choice([role.value for role in Role]),
-    help="Print a new key for that role, in the form of the configuration, and end.",
+    help="Print a new API key with this role as TOML and exit.",
 )
-@click.option("--name", default="", help="With --new-key: whose it is.")
-@where_options("Show this run only.")
+@click.option("--name", default="", help="With --new-key: name of the key's owner.")
+@where_options("Show only this run.")
 def api(
     *,
     config_file: Path | None,
@@ -56,11 +56,11 @@ def api(
     name: str,
     **values: Any,
 ) -> int:
-    """Serve SageMaker's cluster operations for a cluster of your own, and a web console.
+    """Serve SageMaker's cluster API and the web console for your own cluster.
 
-    The AWS command line, boto3 and HyperPod's tools work with it through --endpoint-url. Requests
-    are signed with the keys of the configuration; what they ask for is carried out by the
-    controller, or by the run.
+    The AWS CLI, boto3 and HyperPod's tools work with it through --endpoint-url. Requests are signed
+    with keys from the configuration. The API records each request; the controller or the run
+    carries it out.
     """
     where = taken(values)
     if role is not None:

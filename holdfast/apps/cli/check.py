@@ -14,7 +14,7 @@ from holdfast.apps.cli.whole_group import WholeGroup
 
 @click.group(cls=WholeGroup)
 def check() -> None:
-    """Put load on nodes before they take work, and judge how they bear it."""
+    """Run health checks under load before nodes accept jobs."""
 
 
 for _command in (node, pair, serve, pairs, baseline, prolog, epilog, health):

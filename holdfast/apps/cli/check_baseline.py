@@ -35,7 +35,7 @@ _COLUMNS: Final = (
     type=Number(0, 50),
     default=1.0,
     show_default=True,
-    help="The share of the nodes, in per cent, that may be worse than the threshold.",
+    help="Percentage of nodes that may be worse than the threshold.",
 )
 @click.option(
     "-o",
@@ -43,13 +43,13 @@ _COLUMNS: Final = (
     type=click.Choice([Output.TABLE.value, _TOML, Output.JSON.value, Output.YAML.value]),
     default=Output.TABLE.value,
     show_default=True,
-    help="In which form to print; toml is for --config of the next checks.",
+    help="Output format; pass toml output to later checks with --config.",
 )
 def baseline(files: tuple[Path, ...], percentile: float, output: str) -> None:
-    """Set thresholds from what nodes measured in checks that they passed.
+    """Compute thresholds from the measurements of checks that passed.
 
-    FILE holds what  holdfast check node,  pair,  pairs  or  show  printed with --output json, once
-    or many times.
+    FILE holds the output of  holdfast check node,  pair,  pairs  or  show  with --output json, from
+    one or more checks.
     """
     found = spreads(files, percentile)
     for one in found:

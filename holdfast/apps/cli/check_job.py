@@ -58,19 +58,19 @@ _config = click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file with what the node should have, as for check node.",
+    help="TOML file with the expected devices, as for check node.",
 )
 _report_dir = click.option(
     "--report-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The directory of the agents' reports: what is found is told to the controller.",
+    help="Directory of the agents' reports; findings are reported to the controller.",
 )
 _lock = click.option(
     "--lock",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("/run/holdfast/check.lock"),
     show_default=True,
-    help="Held while a check runs on the node.",
+    help="Lock file held while a check runs on the node.",
 )
 
 
@@ -80,7 +80,7 @@ def _limit(value: str) -> Callable[[Any], Any]:
         type=Duration(),
         default=value,
         show_default=True,
-        help="For everything; what has not ended by then says nothing.",
+        help="Time limit for all checks; a check that exceeds it has no result.",
     )
 
 
@@ -95,18 +95,18 @@ def _limit(value: str) -> Callable[[Any], Any]:
     type=click.Choice(["job", "all"]),
     default="job",
     show_default=True,
-    help="Which GPUs DCGM puts under load; all if whole nodes are given out without GRES.",
+    help="GPUs that DCGM tests; use all if jobs get whole nodes without GRES.",
 )
 @click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="As PrologSlurmctld: what the controller keeps.",
+    help="As PrologSlurmctld: state directory of the controller.",
 )
 @click.option(
     "--through",
     type=shlex.split,
     metavar="COMMAND",
-    help="As PrologSlurmctld: make the check on each node through it, such as 'ssh'.",
+    help="As PrologSlurmctld: run the check on each node through this command, such as 'ssh'.",
 )
 def prolog(
     *,
@@ -118,15 +118,16 @@ def prolog(
     state_dir: Path | None,
     through: Sequence[str] | None,
 ) -> int:
-    """Check the node that a job is about to begin on, as Slurm's Prolog or PrologSlurmctld.
+    """Check a node before a job (Slurm Prolog or PrologSlurmctld).
 
-    The devices by their number and state, and the GPUs of the job with DCGM's diagnosis of level 2;
-    one such check at a time on a node. Exits with 1 if something is broken, which drains the node
-    and lets the job begin elsewhere. A tool that is missing or hangs is told and passes.
+    Checks the number and state of all devices, and the GPUs of the job with DCGM diagnostics level
+    2; only one such check runs on a node at a time. Exits with 1 if a device is broken: Slurm then
+    drains the node and starts the job elsewhere. A tool that is missing or hangs is reported and
+    does not fail the check.
 
-    As PrologSlurmctld, beside slurmctld, it looks at what agents and the controller know of all
-    nodes of the job, and makes these checks on them if it is told how to get there. What is broken
-    is kept from jobs; this job waits for other nodes, and is not held.
+    As PrologSlurmctld, on the slurmctld host, it reads what the agents and the controller know
+    about all nodes of the job, and runs the checks on them with --through. Broken nodes are
+    drained; the job waits for other nodes and is not held.
     """
     if not os.environ.get(_NODE) and os.environ.get(JOB_NODES):
         check = ("--gpus", gpus, *(("--config", str(config_file)) if config_file else ()))
@@ -145,9 +146,9 @@ def prolog(
 def epilog(
     *, config_file: Path | None, report_dir: Path | None, lock: Path, timeout: timedelta
 ) -> int:
-    """Check the node that a job has left, as Slurm's Epilog: its devices, without any load.
+    """Check a node after a job (Slurm Epilog), without load.
 
-    Exits with 1 if something is broken, which drains the node.
+    Exits with 1 if a device is broken, which drains the node.
     """
     act = partial(_around_job, AFTER, "", config_file, report_dir, lock, timeout)
     return _or_pass("epilog", act)
@@ -162,13 +163,13 @@ def epilog(
     type=click.Path(path_type=Path),
     default=Path("/run/holdfast"),
     show_default=True,
-    help="The report_dir of the node's agent.",
+    help="Value of report_dir in the agent's configuration.",
 )
 def health(*, config_file: Path | None, report_dir: Path | None, agent_dir: Path) -> int:
-    """Make sure that somebody watches the node, as Slurm's HealthCheckProgram: under a second.
+    """Check that a Holdfast agent is running (Slurm HealthCheckProgram), in under a second.
 
-    Where the agent is alive nothing is left to do. Otherwise the devices are counted; if some are
-    missing, the controller is told, or the node is drained where there is no --report-dir.
+    If the agent is running, nothing else is checked. Otherwise the devices are counted; if some are
+    missing, the controller is notified, or the node is drained if there is no --report-dir.
     """
     return _or_pass("health", partial(_watched, config_file, report_dir, agent_dir))
 

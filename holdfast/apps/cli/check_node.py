@@ -99,7 +99,7 @@ result_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     envvar=RESULT_VARIABLE,
     show_envvar=True,
-    help="Write what was found and measured to this file, as one line of JSON.",
+    help="Write findings and measurements to this file as one line of JSON.",
 )
 
 
@@ -123,34 +123,34 @@ result_option = click.option(
     multiple=True,
     envvar=KINDS_VARIABLE,
     show_envvar=True,
-    help="Make the checks that SageMaker calls so; may be repeated.  [default: all]",
+    help="Run the deep health checks with this SageMaker name; may be repeated.  [default: all]",
 )
-@click.option("--only", type=_NAME, multiple=True, help="Make this check; may be repeated.")
-@click.option("--skip", type=_NAME, multiple=True, help="Leave this check out; may be repeated.")
+@click.option("--only", type=_NAME, multiple=True, help="Run only this check; may be repeated.")
+@click.option("--skip", type=_NAME, multiple=True, help="Skip this check; may be repeated.")
 @click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file with thresholds and what the node should have.",
+    help="TOML file with thresholds and expected devices.",
 )
-@click.option("--instance-type", help="Such as p5.48xlarge; on EC2 the machine knows.")
+@click.option("--instance-type", help="Instance type, such as p5.48xlarge; detected on EC2.")
 @click.option(
     "--stress-time",
     type=Duration(),
-    help="How long processors, memory and disk are kept busy, each.  [default: by level]",
+    help="Duration of each stress test of processors, memory and disk.  [default: by level]",
 )
 @click.option(
-    "--strict", is_flag=True, help="Fail also if a check says nothing, or none could be made."
+    "--strict", is_flag=True, help="Fail also if a check has no result or no check could run."
 )
 @click.option(
     "--log",
     "log_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append what happens, in the form of HyperPod's log of deep health checks.",
+    help="Append events to this file, in the format of HyperPod's deep health check log.",
 )
 @stream_option
 @result_option
-@click.option("--dry-run", is_flag=True, help="Show what would be run, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the checks that would run and exit.")
 @output_option(*LISTS)
 def node(  # noqa: PLR0913 - one parameter for each option
     *,
@@ -168,12 +168,12 @@ def node(  # noqa: PLR0913 - one parameter for each option
     dry_run: bool,
     output: str,
 ) -> int:
-    """Check the node that this runs on, under load. No job should be running here.
+    """Check this node under load. No job should run on it.
 
-    A check that was skipped (there is no such device, or its tool is not installed) or whose tool
-    hung or was killed is told, and not held against the node.
+    A check that was skipped (the device or the tool is missing), or whose tool hung or was killed,
+    is reported and does not count against the node.
 
-    Exits with 0 if nothing failed, with 1 if something did, with 2 if it was called wrongly.
+    Exits with 0 if no check failed, 1 if one failed, 2 for a usage error.
     """
     if stress_time is not None and stress_time < _SHORTEST:
         raise click.UsageError("--stress-time must be at least 1s")

@@ -54,7 +54,7 @@ config_option = click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file with thresholds; the same as of  holdfast check node.",
+    help="TOML file with thresholds, as for  holdfast check node.",
 )
 token_option = click.option(
     "--token-file",
@@ -70,10 +70,11 @@ token_option = click.option(
     "--listen",
     default=f"127.0.0.1:{PORT}",
     show_default=True,
-    help="Address and port; others reach this node only at an address of its own, or at :PORT.",
+    help="Address and port to listen on; use an address that other nodes can reach, or :PORT for"
+    " all.",
 )
 def serve(*, config_file: Path | None, token_file: Path | None, listen: str) -> int:
-    """Be the other end of tests between nodes, until it is ended.
+    """Serve network tests for other nodes until stopped.
 
     \b
       openssl rand -hex 32 > token     # once; the same file on all nodes
@@ -93,13 +94,13 @@ def serve(*, config_file: Path | None, token_file: Path | None, listen: str) -> 
     "peer",
     envvar=PEER_VARIABLE,
     show_envvar=True,
-    help="Where  holdfast check serve  listens on the other node: HOST[:PORT].",
+    help="Address of  holdfast check serve  on the other node: HOST[:PORT].",
 )
 @click.option(
     "--only",
     type=click.Choice([part.name for part in PARTS]),
     multiple=True,
-    help="Make this test; may be repeated.  [default: all]",
+    help="Run only this test; may be repeated.  [default: all]",
 )
 @config_option
 @token_option
@@ -108,12 +109,12 @@ def serve(*, config_file: Path | None, token_file: Path | None, listen: str) -> 
     type=Duration(),
     default="30s",
     show_default=True,
-    help="How long the other end may take until it listens and has time.",
+    help="Time to wait for the other node to accept the test.",
 )
 @click.option(
     "--rank-from",
     type=click.Choice(list(RANKS)),
-    help="Run it on both nodes: which one this is, srun, mpirun or an indexed Job tells.",
+    help="Run on both nodes and take the rank of this one from srun, mpirun or an indexed Job.",
 )
 @result_option
 @output_option(*LISTS)
@@ -130,13 +131,13 @@ def pair(
 ) -> int:
     """Test the network between this node and another.
 
-    With --rank-from the same command runs on both nodes: rank 0 listens, at the port of --with,
-    and rank 1 asks, and prints.
+    With --rank-from, the same command runs on both nodes: rank 0 listens on the port of --with,
+    and rank 1 connects and prints the result.
 
     \b
       srun -N2 -w n1,n2 holdfast check pair --rank-from slurm
 
-    Exits with 0 if nothing failed, with 1 if something did, or the other end could not be asked.
+    Exits with 0 if no test failed, 1 if one failed or the other node could not be reached.
     """  # noqa: D301 - click keeps the lines after it
     config, token = load(config_file), read_token(token_file)
     address = _peer(peer, rank_from)

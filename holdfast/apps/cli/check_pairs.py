@@ -35,45 +35,45 @@ _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 
 
 @click.command()
-@click.option("--nodes", required=True, help="Names, separated by commas; two or more.")
+@click.option("--nodes", required=True, help="Comma-separated names of two or more nodes.")
 @click.option(
     "--rounds",
     type=click.IntRange(1, 1000),
     default=12,
     show_default=True,
-    help="The most rounds; each tests every node once.",
+    help="Maximum number of rounds; each round tests every node once.",
 )
 @click.option(
     "--timeout",
     type=Duration(),
     default="10m",
     show_default=True,
-    help="A test that takes longer has failed.",
+    help="Time limit of a test; a test that exceeds it fails.",
 )
 @click.option(
     "--at-once",
     type=click.IntRange(1, 1000),
     default=32,
     show_default=True,
-    help="Pairs that are tested at the same time.",
+    help="Number of pairs to test at the same time.",
 )
 @click.option(
     "--test",
     "tests",
     type=click.Choice(_NAMES),
     multiple=True,
-    help="Make this test of each pair, instead of COMMAND; may be repeated.",
+    help="Run this test on each pair instead of COMMAND; may be repeated.",
 )
 @click.option(
     "--on",
     type=click.Choice(["slurm", "mpi", _SERVE]),
-    help="Who starts --test: srun, mpirun, or  holdfast check serve  on every node.",
+    help="What starts --test: srun, mpirun, or  holdfast check serve  on every node.",
 )
 @click.option(
     "--launch-option",
     "options",
     multiple=True,
-    help="One more option for srun or mpirun, such as --reservation=NAME; may be repeated.",
+    help="Additional option for srun or mpirun, such as --reservation=NAME; may be repeated.",
 )
 @config_option
 @token_option
@@ -95,20 +95,20 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     command: tuple[str, ...],
     output: str,
 ) -> int:
-    """Find the bad node or link among many, also one that misbehaves half of the time.
+    """Find the bad node or link among many, including one that fails intermittently.
 
-    Pairs are tested with --test, or with COMMAND: it is given two names as its last arguments, and
-    ends with 0 if they are good together. Pairs of a round share no node and are tested at the same
-    time.
+    Pairs are tested with --test, or with COMMAND: it gets two node names as its last arguments
+    and exits with 0 if the pair is good. Pairs of a round share no node and are tested in
+    parallel.
 
     \b
       holdfast check pairs --nodes n1,n2,n3,n4 --test nccl --on slurm --config check.toml
       holdfast check pairs --nodes n1,n2,n3,n4 -- ./nccl-on-two-nodes.sh
 
-    Twelve rounds of 64 nodes find 99 of 100 bad nodes that make half of their tests fail.
+    Twelve rounds on 64 nodes find 99 of 100 bad nodes that fail half of their tests.
 
-    Exits with 0 if nothing is bad, with 1 if something is, the cause is common to all, or no test
-    said anything.
+    Exits with 0 if no node or link is bad, 1 if one is, if all pairs fail, or if no test had a
+    result.
     """  # noqa: D301 - click keeps the lines after it
     names, config = _names(nodes), load(config_file)
     if bool(tests) == bool(command) or bool(tests) != (on is not None):

@@ -56,12 +56,12 @@ class _Check:
 
 @click.command()
 @click.argument("node", nargs=-1, shell_complete=node_names)
-@where_options("Of this run, also if it has ended.")
+@where_options("Show only this run, including ended runs.")
 @output_option(*LISTS)
 def show(*, node: tuple[str, ...], output: str, **values: Any) -> None:
-    """Show the last deep health check of each node, or all that are known of NODE...
+    """Show the last deep health check of each node, or all recorded checks of NODE...
 
-    Ten are kept of each machine. Examples:
+    The last ten checks of each machine are kept. Examples:
 
     \b
       holdfast check show --platform kubernetes

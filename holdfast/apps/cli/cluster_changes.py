@@ -63,7 +63,7 @@ def create(
     calls: Calls,
     output: str,
 ) -> None:
-    """Ask for a new cluster."""
+    """Create a cluster."""
     request = request_of(source, "CreateCluster")
     name = request["ClusterName"]
     count = sum(one["InstanceCount"] for one in request.get("InstanceGroups", ()))
@@ -94,9 +94,10 @@ def create(
 @yes_option
 @change_options
 def update(*, source: Path, yes: bool, dry_run: bool, calls: Calls, output: str) -> None:
-    """Change instance groups and settings of a cluster; groups not in the file stay as they are.
+    """Change instance groups and settings of a cluster.
 
-    InstanceGroupsToDelete names groups that go. Machines that run stay as they are.
+    Instance groups that the file omits are unchanged. InstanceGroupsToDelete names the groups to
+    delete. Running machines are unchanged.
     """
     request = request_of(source, "UpdateCluster")
     name = request["ClusterName"]
@@ -132,7 +133,7 @@ def delete(
     calls: Calls,
     output: str,
 ) -> None:
-    """Delete a cluster with all its nodes."""
+    """Delete a cluster and all its nodes."""
     cluster = calls.call("describe_cluster", ClusterName=name)
     count = sum(one.get("TargetCount", 0) for one in cluster["InstanceGroups"])
     if dry_run:
@@ -159,7 +160,7 @@ def scale(
     calls: Calls,
     output: str,
 ) -> None:
-    """Give an instance group another number of nodes; those without a job go first."""
+    """Change the number of nodes of an instance group; nodes without a job are removed first."""
     found = _group(calls, name, group)
     before = found.get("TargetCount", 0)
     if dry_run:
@@ -189,11 +190,21 @@ def scale(
 )
 @click.command("update-software")
 @click.argument("name")
-@click.option("--group", multiple=True, help="This group only; may be repeated.  [default: all]")
-@click.option("--batch", type=_Share(), help="How many nodes at once.  [default: all of a group]")
-@click.option("--bake", type=Duration(), help="How long each batch has to run well.  [default: 0s]")
-@click.option("--image", help="What machines boot from now on, such as ami-0123456789abcdef0.")
-@click.option("--alarm", multiple=True, help="Go back if this alarm goes off; may be repeated.")
+@click.option(
+    "--group", multiple=True, help="Instance group to update; may be repeated.  [default: all]"
+)
+@click.option(
+    "--batch",
+    type=_Share(),
+    help="Number or percentage of nodes to update at once.  [default: all nodes of a group]",
+)
+@click.option(
+    "--bake",
+    type=Duration(),
+    help="Time that each batch must stay healthy before the next one.  [default: 0s]",
+)
+@click.option("--image", help="Machine image for the new nodes, such as ami-0123456789abcdef0.")
+@click.option("--alarm", multiple=True, help="Roll back if this alarm fires; may be repeated.")
 @yes_option
 @change_options
 def update_software(  # noqa: PLR0913 - one parameter for each option
@@ -209,7 +220,7 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     calls: Calls,
     output: str,
 ) -> None:
-    """Give nodes new software, a batch at a time; each gets another machine in its place."""
+    """Update the software of nodes in batches; each node is replaced by a new machine."""
     which = ", ".join(group) or "all groups"
     if dry_run:
         calls.call("describe_cluster", ClusterName=name)
@@ -242,7 +253,7 @@ def add_nodes(
     calls: Calls,
     output: str,
 ) -> int:
-    """Add nodes to an instance group of a cluster that provisions continuously."""
+    """Add nodes to an instance group of a cluster with continuous provisioning."""
     _group(calls, name, group)
     if dry_run:
         _tell({"ClusterName": name}, f"{name}: {group} would have {_nodes(count)} more", output)
@@ -271,9 +282,9 @@ def delete_nodes(
     calls: Calls,
     output: str,
 ) -> int:
-    """Delete nodes by their ids or names; their instance groups become smaller.
+    """Delete nodes by ID or name and shrink their instance groups.
 
-    A node that has no machine yet goes by its name: see holdfast clusters nodes -o wide.
+    Use the name for a node that has no machine yet: see holdfast clusters nodes -o wide.
     """
     shown = ", ".join(node)
     if dry_run:

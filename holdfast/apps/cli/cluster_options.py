@@ -44,15 +44,15 @@ def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
     url = click.option(
         "--endpoint-url",
         envvar=_URL_VARIABLE,
-        help=f"Of the API.  [default: ${_URL_VARIABLE}, that of --config, or {DEFAULT_URL}]",
+        help=f"API endpoint URL.  [default: ${_URL_VARIABLE}, that of --config, or {DEFAULT_URL}]",
     )
     config = click.option(
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
         envvar="HOLDFAST_API_CONFIG",
-        help="The file that holdfast api was started with: whose key to use.  [default: "
-        "$HOLDFAST_API_CONFIG, or the credentials that the AWS command line would use]",
+        help="Configuration file of holdfast api, to take an API key from.  [default: "
+        "$HOLDFAST_API_CONFIG, else the AWS credentials of the environment]",
     )
     return config(url(called))
 

@@ -29,7 +29,7 @@ Item = Mapping[str, Any]
 def clusters() -> None:
     """Create, change, list and delete clusters through the cluster API.
 
-    They work with holdfast api, and with SageMaker itself: --endpoint-url says where it is.
+    The commands work with holdfast api and with SageMaker: select it with --endpoint-url.
     """
 
 
@@ -81,7 +81,7 @@ _EVENTS: Final[Sequence[Column[Item]]] = (
 @clusters.command("list")
 @read_options
 def list_clusters(*, calls: Calls, watch: bool, output: str) -> None:
-    """List the clusters, the newest first."""
+    """List clusters, newest first."""
     show(
         lambda: list(calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending")),
         lambda rows: print_rows(
@@ -99,7 +99,7 @@ def list_clusters(*, calls: Calls, watch: bool, output: str) -> None:
 @click.argument("name")
 @read_options
 def describe(*, name: str, calls: Calls, watch: bool, output: str) -> None:
-    """Tell all about one cluster and its instance groups."""
+    """Show details of a cluster and its instance groups."""
     show(
         lambda: calls.call("describe_cluster", ClusterName=name),
         lambda cluster: _describe(cluster, output),
@@ -112,7 +112,7 @@ def describe(*, name: str, calls: Calls, watch: bool, output: str) -> None:
 @click.argument("name")
 @read_options
 def nodes(*, name: str, calls: Calls, watch: bool, output: str) -> None:
-    """List the nodes of a cluster, also those that have no machine yet."""
+    """List the nodes of a cluster, including nodes that have no machine yet."""
     asked = {"ClusterName": name, "IncludeNodeLogicalIds": True}
     show(
         lambda: list(calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **asked)),
@@ -124,8 +124,8 @@ def nodes(*, name: str, calls: Calls, watch: bool, output: str) -> None:
 @examples("holdfast clusters events ml-cluster", "holdfast clusters events lab --node i-0123456789")
 @clusters.command()
 @click.argument("name")
-@click.option("--group", help="Of this instance group only.")
-@click.option("--node", help="Of this instance only.")
+@click.option("--group", help="Show only events of this instance group.")
+@click.option("--node", help="Show only events of this instance.")
 @read_options
 def events(
     *,
@@ -136,7 +136,7 @@ def events(
     watch: bool,
     output: str,
 ) -> None:
-    """List what happened to a cluster, the newest last."""
+    """List the events of a cluster, oldest first."""
     asked = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
     wanted = {key: value for key, value in asked.items() if value}
     show(

@@ -53,24 +53,24 @@ class Address(click.ParamType[ListenAddress]):
 @click.option(
     "--platform",
     type=click.Choice([one.value for one in PlatformName]),
-    help="Whose nodes to look after.  [default: kubernetes]",
+    help="Platform of the cluster.  [default: kubernetes]",
 )
 @click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file; the other options win over what it says.",
+    help="TOML configuration file; command-line options override it.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Where the cluster is.")
-@click.option("--context", help="Of the kubeconfig.  [default: its current one]")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig file.")
+@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
 @click.option(
     "--listen",
     type=Address(),
-    help="Where /metrics, /healthz and /readyz are served.  [default: 127.0.0.1:20258]",
+    help="Address of /metrics, /healthz and /readyz.  [default: 127.0.0.1:20258]",
 )
-@click.option("--log", type=click.Choice([one.value for one in LogFormat]), help="Form of the log.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be done; change nothing.")
-@click.option("--once", is_flag=True, help="With --dry-run: tell it once and end.")
+@click.option("--log", type=click.Choice([one.value for one in LogFormat]), help="Log format.")
+@click.option("--dry-run", is_flag=True, help="Log the planned actions and change nothing.")
+@click.option("--once", is_flag=True, help="With --dry-run: run one reconciliation and exit.")
 def controller(
     *,
     config_file: Path | None,
@@ -80,9 +80,9 @@ def controller(
     once: bool,
     **options: Any,
 ) -> int:
-    """Look after the nodes of a cluster: mark, drain, repair, check, release.
+    """Run the controller that repairs nodes and resumes jobs.
 
-    Several controllers may run at once: one acts, the others stand by.
+    Several controllers may run at once: one is active, the others stand by.
     """
     if once and not dry_run:
         raise click.UsageError("--once is for --dry-run")

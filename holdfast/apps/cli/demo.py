@@ -55,11 +55,11 @@ _TORCH_STEPS: Final = 400
 def demo(
     *, use_torch: bool, steps: int | None, checkpoint_every: int, seed: int, output: str
 ) -> int:
-    """See a training job survive four faults, and end with the same weights to the bit.
+    """Run a training job through four faults and compare its weights with an undisturbed run.
 
-    A small character-level language model is trained on the source of Python's standard library,
-    data parallel on 2 of 3 local nodes: first undisturbed, then through XID 74 (the node is
-    replaced), XID 73 (rebooted), a killed rank and a powered-off node.
+    The job trains a small character-level language model on the source of Python's standard
+    library, data parallel on 2 of 3 local nodes: first undisturbed, then through XID 74 (the node
+    is replaced), XID 73 (the node is rebooted), a killed rank and a node that loses power.
     """
     stream = sys.stderr if output == Output.JSON else sys.stdout
     settings = DemoSettings(

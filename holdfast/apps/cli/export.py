@@ -26,7 +26,7 @@ LAST_PAUSE_S: Final = 60.0
 
 @click.group(cls=WholeGroup)
 def export() -> None:
-    """Ship what an agent says."""
+    """Export agent events."""
 
 
 @examples(
@@ -40,21 +40,23 @@ def export() -> None:
     "--log",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="The log that holdfast agent --json-log writes.",
+    help="Log file that holdfast agent --json-log writes.",
 )
 @click.option("--cluster", required=True, help="Name of the HyperPod cluster.")
-@click.option("--cluster-id", required=True, help="The last part of the cluster's ARN.")
+@click.option("--cluster-id", required=True, help="Cluster ID: the last part of the cluster's ARN.")
 @click.option("--instance-group", required=True, help="Name of the instance group.")
-@click.option("--instance-id", required=True, help="Such as i-0592464924bd45322.")
-@click.option("--region", help="That of the environment or of the profile if left out.")
-@click.option("--endpoint-url", help="Another address than that of AWS.")
-@click.option("--metrics/--no-metrics", default=True, help="Whether to publish metrics, too.")
-@click.option("--once", is_flag=True, help="Ship what is there and end.")
+@click.option("--instance-id", required=True, help="Instance ID, such as i-0592464924bd45322.")
+@click.option("--region", help="AWS region.  [default: from the environment or the profile]")
+@click.option("--endpoint-url", help="Endpoint URL of the AWS services.")
+@click.option(
+    "--metrics/--no-metrics", default=True, help="Publish metrics in addition to log lines."
+)
+@click.option("--once", is_flag=True, help="Export the lines that are in the log now and exit.")
 @dry_run_option
 @click.option(
     "--position",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Remembers how far the log was shipped.  [default: beside the log]",
+    help="File that stores the position of the last exported line.  [default: next to the log]",
 )
 def cloudwatch(
     log: Path,
@@ -67,16 +69,16 @@ def cloudwatch(
     endpoint_url: str | None,
     **names: str,
 ) -> int:
-    """Follow an agent's log and ship it to CloudWatch.
+    """Export an agent's log to CloudWatch.
 
-    Lines go to the log group and stream that HyperPod's health monitoring agent uses. Each fault
-    is a metric named after its reason: in the namespace NeuronHealthCheck for NeuronHasError_*, in
-    Holdfast/NodeHealth for all others.
+    Lines go to the log group and stream that HyperPod's health monitoring agent uses. Each fault is
+    a metric named after its reason: NeuronHasError_* in the namespace NeuronHealthCheck, all others
+    in Holdfast/NodeHealth.
 
-    Lines that CloudWatch does not take are tried again until it does; none is left out. Needs
+    Lines that CloudWatch rejects are retried until it accepts them; none is dropped. Requires
     boto3:  pip install 'holdfast[aws]'
 
-    Exits with 0 on --once, with 1 if CloudWatch did not take all then.
+    With --once, exits with 0 if CloudWatch accepted all lines, 1 otherwise.
     """
     if (once or dry_run) and not log.exists():
         raise ConfigError(f"there is no log {log}; holdfast agent --json-log {log} writes it")

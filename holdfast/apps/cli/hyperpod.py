@@ -27,13 +27,19 @@ from holdfast.apps.hyperpod.wish import JobWish
 from holdfast.model.errors import ConfigError
 
 _name = click.option("--job-name", required=True, help="Name of the job.")
-_namespace = click.option("-n", "--namespace", help="Of the job.  [default: the context's]")
+_namespace = click.option(
+    "-n", "--namespace", help="Namespace of the job.  [default: from the context]"
+)
 
 
 def _access(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of the cluster."),
-        click.option("--context", help="Of the kubeconfig.  [default: its current one]"),
+        click.option(
+            "--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig file."
+        ),
+        click.option(
+            "--context", help="Context of the kubeconfig.  [default: the current context]"
+        ),
     ):
         function = option(function)
     return function
@@ -60,10 +66,10 @@ def _cluster(
 
 @click.group(cls=WholeGroup)
 def hyperpod() -> None:
-    """Start, list and cancel jobs as HyperPod's command line does.
+    """Start, list and cancel jobs with the syntax of the HyperPod CLI.
 
-    Jobs are PyTorchJobs of the Kubeflow training operator, or runs on this machine: connect-cluster
-    chooses. With this line, guides for HyperPod work as they are written:  alias hyperpod='holdfast
+    Jobs are PyTorchJobs of the Kubeflow training operator, or runs on this machine; connect-cluster
+    selects which. To run commands from HyperPod guides unchanged:  alias hyperpod='holdfast
     hyperpod'
     """
 
@@ -73,16 +79,18 @@ def hyperpod() -> None:
     "holdfast hyperpod connect-cluster --cluster-name local",
 )
 @hyperpod.command("connect-cluster")
-@click.option("--cluster-name", required=True, help="Its name; local is this machine.")
-@click.option("-n", "--namespace", help="Of the jobs, from now on.")
+@click.option(
+    "--cluster-name", required=True, help="Name of the cluster; local means this machine."
+)
+@click.option("-n", "--namespace", help="Default namespace for later commands.")
 @click.option("--region", expose_value=False, hidden=True)
 @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Where the cluster is named.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig file.")
 def connect_cluster(*, cluster_name: str, namespace: str | None, kubeconfig: Path | None) -> None:
-    """Choose the cluster of all commands from now on, those of kubectl too.
+    """Set the cluster for later commands, including kubectl.
 
-    Its context becomes the current one of the kubeconfig. The local cluster is that of holdfast
-    run: a job is processes of this machine, and kubectl has no part in it.
+    Makes its context the current context of the kubeconfig. The cluster local is this machine: its
+    jobs are runs as of holdfast run, and kubectl is not used.
     """
     if cluster_name == NAME:
         connect_local(default_home())
@@ -109,12 +117,11 @@ def start_job(
     context: str | None,
     **given: Any,
 ) -> int:
-    """Submit a job: from a file, from options, or from a file that options change.
+    """Submit a job from a file, from options, or from a file with options that override it.
 
-    On this machine it is started in the background as  holdfast run  does it, and the image is not
-    used.
+    On this machine the job starts in the background as with  holdfast run , and --image is ignored.
 
-    Exits with 2, and submits nothing, if something of it cannot be used.
+    Exits with 2 and submits nothing if a value is invalid.
     """
     values = read_config(config_file) if config_file is not None else {}
     values |= {key: value for key, value in given.items() if value is not None}
@@ -145,8 +152,8 @@ def _wish(values: dict[str, Any]) -> JobWish:
 @examples("holdfast hyperpod list-jobs --all-namespaces")
 @hyperpod.command("list-jobs")
 @_namespace
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
-@click.option("-l", "--selector", default="", help="Labels that they have: KEY=VALUE,...")
+@click.option("-A", "--all-namespaces", is_flag=True, help="List jobs in all namespaces.")
+@click.option("-l", "--selector", default="", help="Label selector: KEY=VALUE,...")
 @_access
 def list_jobs(
     *,
@@ -156,7 +163,7 @@ def list_jobs(
     kubeconfig: Path | None,
     context: str | None,
 ) -> None:
-    """List jobs, as JSON."""
+    """List jobs as JSON."""
     with _cluster(kubeconfig, context, namespace) as cluster:
         print_json({"jobs": cluster.jobs(selector, everywhere=all_namespaces)})
 
@@ -165,7 +172,7 @@ def list_jobs(
 @hyperpod.command("get-job")
 @_name
 @_namespace
-@click.option("--verbose", is_flag=True, help="With all that the cluster knows of it.")
+@click.option("--verbose", is_flag=True, help="Show the complete object.")
 @_access
 def get_job(
     *,
@@ -175,7 +182,7 @@ def get_job(
     kubeconfig: Path | None,
     context: str | None,
 ) -> None:
-    """Show a job, as JSON."""
+    """Show a job as JSON."""
     with _cluster(kubeconfig, context, namespace) as cluster:
         print_json(cluster.job(job_name, verbose=verbose))
 
@@ -188,7 +195,7 @@ def get_job(
 def cancel_job(
     *, job_name: str, namespace: str | None, kubeconfig: Path | None, context: str | None
 ) -> None:
-    """Delete a job with its pods."""
+    """Delete a job and its pods."""
     with _cluster(kubeconfig, context, namespace) as jobs:
         jobs.cancel(job_name)
     click.echo(f"{job_name}: cancelled")
@@ -211,7 +218,7 @@ def patch_job(
     kubeconfig: Path | None,
     context: str | None,
 ) -> None:
-    """Stop a job, or let it go on. One that you suspend is left alone by the controller."""
+    """Suspend or resume a job. The controller does not restart a job that you suspended."""
     with _cluster(kubeconfig, context, namespace) as jobs:
         jobs.suspend(job_name, is_suspended=what == "suspend")
     click.echo(f"{job_name}: {what}ed")
@@ -225,7 +232,7 @@ def patch_job(
 def list_pods(
     *, job_name: str, namespace: str | None, kubeconfig: Path | None, context: str | None
 ) -> None:
-    """List the pods of a job, as JSON."""
+    """List the pods of a job as JSON."""
     with _cluster(kubeconfig, context, namespace) as cluster:
         print_json({"pods": cluster.pods(job_name)})
 
@@ -233,7 +240,7 @@ def list_pods(
 @examples("holdfast hyperpod get-log --job-name mnist --pod mnist-worker-0")
 @hyperpod.command("get-log")
 @_name
-@click.option("--pod", required=True, help="Name of one of its pods.")
+@click.option("--pod", required=True, help="Name of a pod of the job.")
 @_namespace
 @_access
 def get_log(
@@ -244,7 +251,7 @@ def get_log(
     kubeconfig: Path | None,
     context: str | None,
 ) -> None:
-    """Print what a pod of a job has printed."""
+    """Print the log of a pod of a job."""
     with _cluster(kubeconfig, context, namespace) as jobs:
         for piece in jobs.log(job_name, pod):
             sys.stdout.buffer.write(piece)
@@ -257,8 +264,8 @@ def get_log(
 )
 @hyperpod.command("exec", context_settings={"ignore_unknown_options": True})
 @_name
-@click.option("-p", "--pod", help="Name of one of its pods.")
-@click.option("--all-pods", is_flag=True, help="In each of its pods.")
+@click.option("-p", "--pod", help="Name of a pod of the job.")
+@click.option("--all-pods", is_flag=True, help="Run in all pods of the job.")
 @_namespace
 @_access
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -272,9 +279,9 @@ def exec_(
     kubeconfig: Path | None,
     context: str | None,
 ) -> int:
-    """Run COMMAND in one pod of a job or in all, for five minutes at most and without input.
+    """Run COMMAND in one or all pods of a job, without input and for at most five minutes.
 
-    Exits with 1 if it failed somewhere.
+    Exits with 1 if it failed in any pod.
     """
     if (pod is None) is not all_pods:
         raise click.UsageError("give --pod or --all-pods, one of them")
@@ -307,7 +314,7 @@ _CAPACITY: Final[Sequence[Column[dict[str, Any]]]] = [
     "holdfast hyperpod get-clusters --clusters ml --output table",
 )
 @hyperpod.command("get-clusters")
-@click.option("--clusters", default="", metavar="NAME,...", help="Of these alone.")
+@click.option("--clusters", default="", metavar="NAME,...", help="Show only these clusters.")
 @click.option("--region", expose_value=False, hidden=True)
 @click.option("--orchestrator", type=click.Choice(["eks"]), expose_value=False, hidden=True)
 @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
@@ -316,13 +323,13 @@ _CAPACITY: Final[Sequence[Column[dict[str, Any]]]] = [
     type=click.Choice([Output.JSON.value, Output.TABLE.value]),
     default=Output.JSON.value,
     show_default=True,
-    help="In which form to print.",
+    help="Output format.",
 )
 @_access
 def get_clusters(
     *, clusters: str, output: str, kubeconfig: Path | None, context: str | None
 ) -> None:
-    """Show how many nodes and free accelerators there are, as JSON."""
+    """Show the number of nodes and free accelerators of clusters as JSON."""
     with _cluster(kubeconfig, context, None) as cluster:
         found = cluster.clusters()
     names = [name for name in clusters.split(",") if name]

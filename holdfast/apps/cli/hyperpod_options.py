@@ -90,28 +90,32 @@ def _words(_context: click.Context, _param: click.Parameter, value: str | None) 
 
 _OPTIONS: Final = (
     click.option(
-        "--config-file", type=click.Path(path_type=Path), help="YAML as HyperPod's examples have."
+        "--config-file", type=click.Path(path_type=Path), help="YAML file in HyperPod's job format."
     ),
     click.option("--job-name", "name", help="Name of the job."),
-    click.option("-n", "--namespace", help="Where to create it.  [default: the context's]"),
+    click.option("-n", "--namespace", help="Namespace of the job.  [default: from the context]"),
     click.option(
         "--job-kind", type=click.Choice([_KIND]), default=_KIND, expose_value=False, hidden=True
     ),
-    click.option("--image", help="Image of the containers."),
+    click.option("--image", help="Container image."),
     click.option("--pull-policy", type=click.Choice(PULL_POLICIES), help="[default: IfNotPresent]"),
-    click.option("--command", help="What runs the script.  [default: torchrun]"),
-    click.option("--entry-script", help="The script."),
-    click.option("--script-args", callback=_words, help="Its arguments, as one word."),
-    click.option("--environment", type=_Pairs(), help="Variables."),
-    click.option("--instance-type", help="Of the nodes, such as ml.p5.48xlarge."),
-    click.option("--node-count", "nodes", type=int, help="How many nodes."),
-    click.option("--tasks-per-node", type=int, help="Processes of a node.  [default: its GPUs]"),
-    click.option("--label-selector", type=_Selector(), help="Labels of the nodes, as JSON."),
+    click.option("--command", help="Command that runs the script.  [default: torchrun]"),
+    click.option("--entry-script", help="Script to run."),
+    click.option(
+        "--script-args", callback=_words, help="Arguments of the script, quoted as one argument."
+    ),
+    click.option("--environment", type=_Pairs(), help="Environment variable."),
+    click.option("--instance-type", help="Instance type of the nodes, such as ml.p5.48xlarge."),
+    click.option("--node-count", "nodes", type=int, help="Number of nodes."),
+    click.option(
+        "--tasks-per-node", type=int, help="Processes per node.  [default: number of GPUs]"
+    ),
+    click.option("--label-selector", type=_Selector(), help="Node labels as JSON."),
     click.option(
         "--deep-health-check-passed-nodes-only",
         "passed_only",
         type=bool,
-        help="Only on nodes that have passed.  [default: false]",
+        help="Use only nodes that passed a deep health check.  [default: false]",
     ),
     click.option(
         "--scheduler-type",
@@ -121,19 +125,29 @@ _OPTIONS: Final = (
     ),
     click.option("--queue-name", "queue", help="Kueue's LocalQueue."),
     click.option("--priority", help="Kueue's priority class."),
-    click.option("--auto-resume", type=bool, help="Whether it resumes.  [default: false]"),
-    click.option("--max-retry", type=int, help="How often.  [default: 1]"),
+    click.option(
+        "--auto-resume", type=bool, help="Resume the job after a node failure.  [default: false]"
+    ),
+    click.option("--max-retry", type=int, help="Maximum number of restarts.  [default: 1]"),
     click.option(
         "--restart-policy", type=click.Choice(RESTART_POLICIES), help="[default: OnFailure]"
     ),
-    click.option("--volumes", type=_Volumes(), help="Directories of the nodes."),
-    click.option("--persistent-volume-claims", "claims", type=_Claims(), help="Volumes."),
+    click.option("--volumes", type=_Volumes(), help="hostPath volumes."),
     click.option(
-        "--results-dir", expose_value=False, hidden=True, help="Taken, and not needed here."
+        "--persistent-volume-claims",
+        "claims",
+        type=_Claims(),
+        help="PersistentVolumeClaims to mount.",
     ),
-    click.option("--service-account-name", "service_account", help="Of the pods."),
+    click.option(
+        "--results-dir",
+        expose_value=False,
+        hidden=True,
+        help="Accepted for compatibility and ignored.",
+    ),
+    click.option("--service-account-name", "service_account", help="ServiceAccount of the pods."),
     click.option("--debug", is_flag=True, expose_value=False, hidden=True),
-    click.option("--dry-run", is_flag=True, help="Print what would be submitted."),
+    click.option("--dry-run", is_flag=True, help="Print the manifest and exit."),
 )
 
 

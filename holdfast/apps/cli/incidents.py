@@ -72,18 +72,18 @@ class _Case:
 
 @click.group(cls=WholeGroup)
 def incidents() -> None:
-    """Read what happened to nodes and how long it took to repair them."""
+    """List incidents: faults, repairs and their durations."""
 
 
 @examples(
     "holdfast incidents list", "holdfast incidents list --platform kubernetes --output wide --watch"
 )
 @incidents.command("list")
-@where_options("Of this run.  [default: of all]")
+@where_options("Show only this run.  [default: all runs]")
 @watch_option
 @output_option(*LISTS)
 def list_incidents(*, watch: bool, output: str, **values: Any) -> None:
-    """List the incidents of all runs, or of a cluster, the newest last."""
+    """List incidents of all runs or of a cluster, oldest first."""
     where = taken(values)
     show(lambda: _cases(where), lambda cases: _print(cases, output), watch=watch)
 
@@ -91,13 +91,13 @@ def list_incidents(*, watch: bool, output: str, **values: Any) -> None:
 @examples("holdfast incidents show 030405.678", "holdfast incidents show 030405.678 --output yaml")
 @incidents.command("show")
 @click.argument("incident_id", metavar="ID", shell_complete=incident_ids)
-@where_options("Of this run.  [default: of all]")
+@where_options("Show only this run.  [default: all runs]")
 @watch_option
 @output_option(*LISTS)
 def show_incident(*, incident_id: str, watch: bool, output: str, **values: Any) -> None:
-    """Tell the whole course of an incident.
+    """Show an incident and its timeline.
 
-    Of its ID any part will do that no other incident has, such as what "list" shows.
+    ID is any part of an incident ID that is unique, such as the one that list prints.
     """
     where = taken(values)
     show(

@@ -101,28 +101,28 @@ class _Target:
 
 @click.group(cls=WholeGroup)
 def inject() -> None:
-    """Break something on purpose, on a node of a run that goes on.
+    """Inject a fault into a node of an active run.
 
-    NODE is the name of a node, its instance id, the beginning of either, or the rank that it has in
-    the job: 0 is the node of rank 0. With dcgm it is this machine that is broken.
+    NODE is the name or instance ID of a node, a unique prefix of either, or the rank of the job on
+    it: 0 is the node of rank 0. The command dcgm injects a fault into this machine.
     """
 
 
 def _target_options(command: F) -> F:
     for option in (
         output_option(*RESULTS),
-        click.option("--dry-run", is_flag=True, help="Say what would be done, do nothing."),
-        click.option("--run", metavar="RUN", help="The run it belongs to, if several go on."),
+        click.option("--dry-run", is_flag=True, help="Print the planned fault and exit."),
+        click.option("--run", metavar="RUN", help="Name of the run, if several are active."),
         click.option(
             "--config",
             type=click.Path(path_type=Path),
-            help="What the run was started with, so that the right effect is expected.",
+            help="Configuration file of the run, to predict the effect.",
         ),
         click.option(
             "--node",
             metavar="NODE",
             required=True,
-            help="Its name, instance id or rank.",
+            help="Name, instance ID or rank of the node.",
             shell_complete=node_names,
         ),
     ):
@@ -138,11 +138,11 @@ def _target_options(command: F) -> F:
 @click.argument("code", type=click.IntRange(min=1))
 @_target_options
 @click.option("--device", default="0000:b9:00", show_default=True, help="PCI address of the GPU.")
-@click.option("--message", help="What the driver says.  [default: its usual words for CODE]")
+@click.option("--message", help="Text of the message.  [default: the driver's text for CODE]")
 def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> None:
-    """Have the kernel report a GPU error.
+    """Inject a GPU error (XID) into the kernel log.
 
-    It prints the XID CODE in the words of NVIDIA's driver. By HyperPod's rules 74 leads to a
+    Writes the message that NVIDIA's driver logs for CODE. With HyperPod's rules, 74 leads to a
     replacement and 73 to a reboot.
     """
     detector = gpu_xid.build(Profile.HYPERPOD)
@@ -162,14 +162,14 @@ def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> 
     type=click.Choice(list(faults.SXID_SEVERITIES)),
     default="fatal",
     show_default=True,
-    help="How bad the driver says it is.",
+    help="Severity in the message.",
 )
 @_target_options
 def inject_sxid(*, code: int, severity: str, **order: Any) -> None:
-    """Have the kernel report an NVSwitch error.
+    """Inject an NVSwitch error (SXid) into the kernel log.
 
-    It prints the SXID CODE in the words of NVIDIA's driver. By HyperPod's rules a fatal one leads
-    to a replacement.
+    Writes the message that NVIDIA's driver logs for CODE. With HyperPod's rules, a fatal error
+    leads to a replacement.
     """
     text = gpu_sxid.build(Profile.HYPERPOD).codes.get(code, "unknown error")
     lines = faults.sxid_lines(code, _SWITCH, faults.SXID_SEVERITIES[severity], text)
@@ -187,16 +187,16 @@ def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.
     def command(*, kind: str, **order: Any) -> None:
         _report(f"{family} {kind}", kinds[kind], _Order(**order))
 
-    command.help = f"{_KERNEL_FAULTS[family]}\n\nWithout KIND it is {usual}."
+    command.help = f"{_KERNEL_FAULTS[family]}\n\nThe default KIND is {usual}."
     return command
 
 
 _KERNEL_FAULTS: Final = {
-    "neuron": "Have the kernel report an error of a Neuron device.",
-    "efa": "Have the kernel report a dead EFA device.",
-    "oom": "Have the kernel report that memory ran out.",
-    "disk": "Have the kernel report a failing disk.",
-    "lockup": "Have the kernel report that it is stuck.",
+    "neuron": "Inject a Neuron device error into the kernel log.",
+    "efa": "Inject an EFA device failure into the kernel log.",
+    "oom": "Inject an out-of-memory kill into the kernel log.",
+    "disk": "Inject a disk failure into the kernel log.",
+    "lockup": "Inject a kernel lockup into the kernel log.",
 }
 inject.add_command(inject_dcgm)
 for _family, _kinds in faults.KERNEL_TEXTS.items():
@@ -230,7 +230,7 @@ def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
 @inject.command("kill-rank")
 @_target_options
 def inject_kill_rank(**order: Any) -> None:
-    """Kill the main process of a rank."""
+    """Kill the main process of a rank with SIGKILL."""
     _strike(_KILL_RANK, _Order(**order))
 
 
@@ -238,18 +238,18 @@ def inject_kill_rank(**order: Any) -> None:
 @inject.command("power-off")
 @_target_options
 def inject_power_off(**order: Any) -> None:
-    """Have everything on a node die at once."""
+    """Kill all processes of a node at once, as a power loss does."""
     _strike(_POWER_OFF, _Order(**order))
 
 
 @examples("holdfast inject hang --node 1", "holdfast inject hang --node 1 --rank-only")
 @inject.command("hang")
 @_target_options
-@click.option("--rank-only", is_flag=True, help="Stop the rank alone; the node's agent goes on.")
+@click.option("--rank-only", is_flag=True, help="Stop only the rank, not the node's agent.")
 def inject_hang(*, rank_only: bool, **order: Any) -> None:
-    """Stop everything on a node, with SIGSTOP.
+    """Stop all processes of a node with SIGSTOP.
 
-    This is how a machine looks from outside whose kernel is wedged.
+    From outside, the node looks like a machine whose kernel hangs.
     """
     _strike(_HANG_RANK if rank_only else _HANG, _Order(**order))
 

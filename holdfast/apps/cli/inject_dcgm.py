@@ -39,14 +39,16 @@ class _Injected:
 @click.command("dcgm")
 @click.argument("fault", type=click.Choice(list(_FIELDS)))
 @click.argument("code", type=click.IntRange(min=1), required=False)
-@click.option("--gpu", type=click.IntRange(min=0), default=0, show_default=True, help="Its number.")
-@click.option("--dry-run", is_flag=True, help="Print the command, do not run it.")
+@click.option(
+    "--gpu", type=click.IntRange(min=0), default=0, show_default=True, help="Index of the GPU."
+)
+@click.option("--dry-run", is_flag=True, help="Print the command and exit.")
 @output_option(*RESULTS)
 def inject_dcgm(*, fault: str, code: int | None, gpu: int, dry_run: bool, output: str) -> None:
-    """Have DCGM show a fault of a GPU of this machine.
+    """Inject a GPU fault into DCGM on this machine.
 
-    The value goes to DCGM's host engine, so that its health checks and policies see it; nvidia-smi
-    and the kernel's log do not. CODE is the number of the XID, for the fault xid alone.
+    Sets a field value in DCGM's host engine: its health checks and policies see the fault,
+    nvidia-smi and the kernel log do not. CODE is the XID number and applies to the fault xid only.
     """
     argv = _command(fault, code, gpu)
     answer = "" if dry_run else _run(argv)

@@ -34,21 +34,20 @@ _NOTE: Final = "note"
     "files",
     type=click.File(encoding="utf-8"),
     multiple=True,
-    help="A manifest with jobs, - for standard input. No cluster is needed.",
+    help="Manifest with jobs, or - for standard input. Needs no cluster.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors: exit with code 1.")
 @job_options()
 @output_option(*RESULTS)
 def doctor(
     *, job: str | None, files: Sequence[IO[str]], strict: bool, output: str, **values: Any
 ) -> int:
-    """Tell which traps a job of Kubernetes is in, and which line to change.
+    """Diagnose why a Kubernetes job would not auto-resume, and print fixes.
 
-    JOB is looked up in the cluster; with -f, the jobs of a manifest are looked at before anybody
-    submits them.
+    Reads JOB from the cluster, or with -f the jobs of a manifest before they are submitted.
 
-    Exits with 0 if no trap keeps the job from resuming, 1 if one does, 2 if there is nothing to
-    look at.
+    Exits with 0 if nothing prevents the job from resuming, 1 if something does, 2 if no job was
+    found.
     """
     where = taken(values)
     if (job is None) == (not files):

@@ -52,13 +52,17 @@ class _Log:
 @click.option(
     "--rank", default=0, show_default=True, metavar="N", help="Node rank whose output to print."
 )
-@click.option("--attempt", type=int, metavar="N", help="Which attempt.  [default: the newest]")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends, also if restarted.")
 @click.option(
-    "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines."
+    "--attempt", type=int, metavar="N", help="Number of the attempt.  [default: the latest]"
+)
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow the log until the job ends, across restarts."
+)
+@click.option(
+    "--tail", type=click.IntRange(min=0), metavar="N", help="Start with the last N lines."
 )
 def logs(*, job: str, rank: int, attempt: int | None, follow: bool, tail: int | None) -> None:
-    """Print what a rank wrote, as it wrote it."""
+    """Print the logs of a rank."""
     with open_runs(default_home(), ended=True) as known:
         run = find_run(job, known)
         _check(run, rank, attempt, may_wait=follow and run.is_active)

@@ -39,10 +39,10 @@ from holdfast.kit.units import format_duration
 
 @click.group(cls=WholeGroup)
 def jobs() -> None:
-    """List or describe jobs, read their logs, find out what keeps them from resuming.
+    """List, describe, diagnose and cancel jobs, and read their logs.
 
-    JOB is the name of a job: on this machine that of its run, on Kubernetes
-    KIND/NAMESPACE/NAME, or so much of it that only one is meant.
+    JOB is the name of a job: on this machine the name of its run, on Kubernetes KIND/NAMESPACE/NAME
+    or a part of it that is unique.
     """
 
 
@@ -60,7 +60,7 @@ jobs.add_command(doctor)
 @watch_option
 @output_option(*LISTS)
 def list_jobs(*, watch: bool, output: str, **values: Any) -> None:
-    """List the jobs of all runs, or those of a cluster that are looked after, the newest last."""
+    """List the jobs of all runs or of a cluster, oldest first."""
     where = taken(values)
     show(lambda: _read(where), lambda listing: _print(*listing, output), watch=watch)
 
@@ -75,10 +75,10 @@ def list_jobs(*, watch: bool, output: str, **values: Any) -> None:
 @watch_option
 @output_option(*LISTS)
 def describe_job(*, job: str, watch: bool, output: str, **values: Any) -> None:
-    """Tell all about a job.
+    """Show details of a job.
 
-    That is its attempts, why each ended and where it ran, how long each restart took, its logs, and
-    what happened.
+    Shows its attempts with their nodes and the reason why each ended, the duration of each restart,
+    its logs and its events.
     """
     where = taken(values)
     show(lambda: _story(job, where), lambda story: _describe(story, output), watch=watch)
@@ -96,10 +96,10 @@ def describe_job(*, job: str, watch: bool, output: str, **values: Any) -> None:
 @dry_run_option
 @output_option(*RESULTS)
 def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any) -> int:
-    """End a job of this machine.
+    """Cancel a job of this machine.
 
-    Its ranks get SIGTERM, and SIGKILL after their grace period. A job of a cluster is ended as
-    always, by its own commands; this tells which.
+    Its ranks get SIGTERM, and SIGKILL after the grace period. For a job of a cluster, the command
+    to cancel it is printed instead.
     """
 
     def confirm(status: JobStatus) -> None:

@@ -198,7 +198,7 @@ def _user() -> str:
 
 
 _when_idle: Final = click.option(
-    "--when-idle", is_flag=True, help="Begin when no job runs on the node any more."
+    "--when-idle", is_flag=True, help="Wait until no job runs on the node."
 )
 
 
@@ -207,21 +207,30 @@ _kinds: Final = click.option(
     "kinds",
     type=click.Choice([kind.value for kind in DeepCheck]),
     multiple=True,
-    help="Make the checks that SageMaker calls so; InstanceConnectivity includes tests with other "
-    "nodes.  [default: as configured]",
+    help="Run the deep health checks with this SageMaker name; InstanceConnectivity includes "
+    "tests with other nodes.  [default: as configured]",
 )
 
 
 def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Command:
     decorators: tuple[Decorator, ...] = (
         click.argument("node", metavar="NODE...", nargs=-1, shell_complete=node_names),
-        click.option("--nodes", metavar="NODE,...", default="", help="The same, as one word."),
-        where_options("The run they belong to, if several go on."),
+        click.option(
+            "--nodes",
+            metavar="NODE,...",
+            default="",
+            help="Comma-separated node names, instead of NODE...",
+        ),
+        where_options("Name of the run, if several are active."),
         *more,
         dry_run_option,
-        click.option("--wait", is_flag=True, help="Wait until the nodes take work again."),
+        click.option("--wait", is_flag=True, help="Wait until the nodes are schedulable again."),
         click.option(
-            "--timeout", type=Duration(), default="10m", show_default=True, help="For --wait."
+            "--timeout",
+            type=Duration(),
+            default="10m",
+            show_default=True,
+            help="Timeout of --wait.",
         ),
         output_option(*RESULTS),
     )
@@ -239,9 +248,9 @@ reboot: Final = _command(
     Verb.REBOOT,
     """Reboot nodes.
 
-    The job on NODE... is stopped and resumes from its last checkpoint.
+    Jobs on NODE... are stopped and resume from their last checkpoint.
 
-    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
+    Exits with 0 if all requests were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
     yes_option,
@@ -249,11 +258,11 @@ reboot: Final = _command(
 replace: Final = _command(
     "replace",
     Verb.REPLACE,
-    """Replace nodes by new, clean machines.
+    """Replace nodes by new machines.
 
-    The job on NODE... is stopped and resumes from its last checkpoint.
+    Jobs on NODE... are stopped and resume from their last checkpoint.
 
-    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
+    Exits with 0 if all requests were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
     yes_option,
@@ -266,7 +275,7 @@ check: Final = _command(
     NODE... takes no work meanwhile: a job on it is stopped and goes on elsewhere. A node that does
     not pass is replaced.
 
-    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
+    Exits with 0 if all requests were accepted, 1 if none was, 3 if only some were.
     """,
     _when_idle,
     yes_option,
@@ -275,11 +284,11 @@ check: Final = _command(
 release: Final = _command(
     "release",
     Verb.RELEASE,
-    """Forget the faults of nodes.
+    """Clear the faults of nodes and make them schedulable.
 
-    NODE... is given to jobs again, whatever was found on it before.
+    NODE... accepts jobs again, regardless of earlier findings.
 
-    Exits with 0 if all were accepted, 1 if none was, 3 if only some were.
+    Exits with 0 if all requests were accepted, 1 if none was, 3 if only some were.
     """,
 )
 
@@ -287,16 +296,16 @@ release: Final = _command(
 @examples('holdfast nodes hold gpu-17 --why "waits for a new cable"')
 @click.command("hold")
 @click.argument("node", metavar="NODE...", nargs=-1, required=True, shell_complete=node_names)
-@click.option("--why", default="", help="What others read about it.")
-@where_options("The run they belong to, if several go on.")
+@click.option("--why", default="", help="Reason to show to other operators.")
+@where_options("Name of the run, if several are active.")
 @dry_run_option
 def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> int:
-    """Let no repair of nodes begin.
+    """Pause repairs on nodes.
 
-    Faults of NODE... are found and marked as before, and jobs are kept off a faulty node. A repair
-    that has begun goes on.
+    Faults of NODE... are still detected and marked, and a faulty node gets no jobs. A repair that
+    has started continues.
 
-    Exits with 0 if all are held, 1 if none is, 3 if only some are.
+    Exits with 0 if repairs are paused on all nodes, 1 if on none, 3 if only on some.
     """
     reason = why or f"held by {_user()}"
     return _each(
@@ -307,12 +316,12 @@ def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> in
 @examples("holdfast nodes unhold gpu-17")
 @click.command("unhold")
 @click.argument("node", metavar="NODE...", nargs=-1, required=True, shell_complete=node_names)
-@where_options("The run they belong to, if several go on.")
+@where_options("Name of the run, if several are active.")
 @dry_run_option
 def unhold(*, node: tuple[str, ...], dry_run: bool, **values: Any) -> int:
-    """Let repairs of nodes begin that were held.
+    """Resume repairs on nodes.
 
-    Exits with 0 if all were let go, 1 if none was, 3 if only some were.
+    Exits with 0 if repairs are resumed on all nodes, 1 if on none, 3 if only on some.
     """
     return _each(
         taken(values),
@@ -348,15 +357,15 @@ def _each(
     "holdfast nodes reset-breaker", "holdfast nodes reset-breaker --platform kubernetes --yes"
 )
 @click.command("reset-breaker")
-@where_options("For this run, if several go on.")
+@where_options("Name of the run, if several are active.")
 @yes_option
 @dry_run_option
 @output_option(*RESULTS)
 def reset_breaker(*, yes: bool, dry_run: bool, output: str, **values: Any) -> int:
-    """Let repairs begin again.
+    """Reset the circuit breaker so that repairs resume.
 
-    All repairs stop when too many of its nodes turn faulty at once: then the detector is
-    the likelier culprit.
+    The circuit breaker pauses all repairs when too many nodes turn faulty at once, because a wrong
+    detection is then the likely cause.
     """
     with open_fleets(taken(values)) as known:
         target = only(known)

@@ -49,11 +49,11 @@ class _Program:
 @click.command("shell", context_settings={"ignore_unknown_options": True})
 @click.argument("node", shell_complete=node_names)
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@where_options("The run it belongs to.")
+@where_options("Name of the run of the node.")
 @click.option(
     "--via",
     type=click.Choice([way.value for way in Way]),
-    help="How to get there.  [default: pod on Kubernetes; srun on Slurm, ssh if it is drained]",
+    help="How to connect.  [default: pod on Kubernetes; srun on Slurm, ssh if the node is drained]",
 )
 @click.option(
     "--namespace",
@@ -63,7 +63,9 @@ class _Program:
     show_default=True,
     help="Namespace of the pod, which must admit privileged pods.",
 )
-@click.option("--image", help="Of the pod, with nsenter.  [default: the agent's]")
+@click.option(
+    "--image", help="Image of the pod, with nsenter in it.  [default: image of the agent]"
+)
 @dry_run_option
 def shell(
     *,
@@ -77,11 +79,11 @@ def shell(
 ) -> int:
     """Open a shell on NODE, or run COMMAND there.
 
-    On Kubernetes this makes a privileged pod, which is deleted at the end, also after Ctrl-C or a
-    lost connection. Elsewhere another program takes over: srun, ssh, or the AWS CLI's Session
-    Manager. On this machine, the shell has the environment of the node and ends with it.
+    On Kubernetes this creates a privileged pod and deletes it at the end, also after Ctrl-C or a
+    lost connection. Elsewhere it runs srun, ssh, or the AWS CLI's Session Manager. On this machine,
+    the shell has the environment of the node and ends with it.
 
-    Input is passed on from a terminal only.
+    Standard input is forwarded only from a terminal.
 
     Exits with the code of COMMAND, or of the shell.
     """

@@ -69,8 +69,8 @@ class _Listing:
 def nodes() -> None:
     """List, describe, reboot or replace nodes.
 
-    NODE is the name of a node, its instance id, the beginning of either, or the rank that it has in
-    the job: 0 is the node of rank 0.
+    NODE is the name or instance ID of a node, a unique prefix of either, or the rank of the job on
+    it: 0 is the node of rank 0.
     """
 
 
@@ -84,12 +84,12 @@ for command in (reboot, replace, check, release, hold, unhold, reset_breaker, sh
     "holdfast nodes list --all --output yaml",
 )
 @nodes.command("list")
-@where_options("Of this run, also if it has ended.")
-@click.option("--all", "ended", is_flag=True, help="Also of runs that have ended.")
+@where_options("Show only this run, including ended runs.")
+@click.option("--all", "ended", is_flag=True, help="Include nodes of runs that have ended.")
 @watch_option
 @output_option(*LISTS)
 def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
-    """List the nodes of the runs that go on, or of a cluster."""
+    """List nodes of active runs or of a cluster."""
     where = taken(values)
     show(
         lambda: _read(where, ended=ended),
@@ -106,13 +106,13 @@ def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
 )
 @nodes.command("describe")
 @click.argument("node", shell_complete=node_names)
-@where_options("The run it belongs to.")
+@where_options("Name of the run of the node.")
 @watch_option
 @output_option(*LISTS)
 def describe_node(*, node: str, watch: bool, output: str, **values: Any) -> None:
-    """Tell all about a node.
+    """Show details of a node.
 
-    That is its state, its faults, its present repair and its history.
+    Shows its state, its faults, the current repair and its history.
     """
     where = taken(values)
     show(

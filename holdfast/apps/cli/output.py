@@ -83,7 +83,7 @@ def output_option(*formats: Output) -> Callable[[F], F]:
         type=click.Choice([form.value for form in formats]),
         default=formats[0].value,
         show_default=True,
-        help="In which form to print.",
+        help="Output format.",
     )
 
 
@@ -94,7 +94,7 @@ def yes_option(command: F) -> F:
 
 def dry_run_option(command: F) -> F:
     """The option ``--dry-run`` of a command that changes something."""
-    text = "Say what would happen, change nothing."
+    text = "Print the planned changes and exit."
     return click.option("--dry-run", is_flag=True, help=text)(command)
 
 

@@ -74,7 +74,7 @@ _COLUMNS: Final = (
 
 @click.group(cls=WholeGroup)
 def scan() -> None:
-    """Judge captured logs and captured output of tools, without touching any machine."""
+    """Evaluate captured logs and tool output, without access to the machine."""
 
 
 for _command in FILE_COMMANDS:
@@ -88,26 +88,28 @@ for _command in FILE_COMMANDS:
     type=click.Choice([profile.value for profile in Profile]),
     default=Profile.HYPERPOD.value,
     show_default=True,
-    help="Whose opinion of a fault counts where vendors disagree.",
+    help="Vendor whose rating of a fault to use where vendors disagree.",
 )
-@click.option("--verdict", is_flag=True, help="One verdict on each file, instead of its lines.")
+@click.option(
+    "--verdict", is_flag=True, help="Print one verdict per file instead of findings per line."
+)
 @output_option(*LISTS)
 @click.pass_context
 def kernel_log(
     ctx: click.Context, files: tuple[str, ...], profile: str, output: str, *, verdict: bool
 ) -> None:
-    """Say what each line of captured kernel logs means for the node.
+    """Evaluate captured kernel logs line by line.
 
     FILE is the output of dmesg or journalctl, /var/log/messages, records of /dev/kmsg, or - for
-    standard input. Each file is judged by itself, and however long it is, in little memory.
+    standard input. Each file is evaluated on its own, in constant memory.
 
     \b
-    The remedy of a finding is what the agent would ask for:
-      none         nothing is done to the node
-      restart-app  the job restarts, the node stays
-      reset-gpu    the GPU is reset, or the node rebooted
-      reboot       the node is rebooted
-      replace      the node is replaced by another machine
+    The remedy of a finding is the one that the agent would request:
+      none         no action
+      restart-app  restart the job, keep the node
+      reset-gpu    reset the GPU, or reboot the node
+      reboot       reboot the node
+      replace      replace the node by another machine
 
     \b
     Examples:
@@ -116,7 +118,7 @@ def kernel_log(
       holdfast scan kernel-log --output json *.log | jq 'select(.remedy != "none")'
       holdfast scan kernel-log --verdict node-*.log
 
-    Exits with 0 if every file was read, whether or not there were findings, with 2 if one was not.
+    Exits with 0 if all files were read, whatever the findings, 2 if a file was not read.
     """  # noqa: D301 - click takes the backspace for "do not wrap"
     watchers = detectors(Profile(profile))
     now = SystemClock().now().astimezone()

@@ -36,17 +36,17 @@ LARGEST_FILE: Final = 16 * 1024 * 1024
 _EXPECTED: Final = click.Option(
     ["--expected"],
     type=click.IntRange(min=1),
-    help="How many devices there should be; without it, only what the file says itself counts.",
+    help="Expected number of devices.  [default: no check of the number]",
 )
 _LEAST: Final = click.Option(
     ["--least-gbps"],
     type=Number(min=0),
-    help="Bus bandwidth in GB/s that the largest size must reach. HyperPod asks for 80 of p5.",
+    help="Minimum bus bandwidth in GB/s at the largest size. HyperPod requires 80 on p5.",
 )
 _SECONDS: Final = click.Option(
     ["--seconds"],
     type=Number(min=0),
-    help="For how long it was asked to run; without it, as the file says itself.",
+    help="Expected duration of the test in seconds.  [default: as the file states]",
 )
 
 
@@ -71,8 +71,8 @@ _KINDS: Final = (
     _Kind("neuron-monitor", "neuron-monitor", judge_monitor),
     _Kind("fi-info", "fi_info -p efa -t FI_EP_RDM", judge_fi_info, (_EXPECTED,)),
     _Kind("ibstat", "ibstat", judge_ibstat),
-    _Kind("nccl-tests", "all_reduce_perf and its like", judge_nccl, (_LEAST,)),
-    _Kind("stress-ng", "stress-ng or stress, with its standard error", judge_stress, (_SECONDS,)),
+    _Kind("nccl-tests", "all_reduce_perf and other nccl-tests", judge_nccl, (_LEAST,)),
+    _Kind("stress-ng", "stress-ng or stress, including standard error", judge_stress, (_SECONDS,)),
 )
 
 
@@ -107,18 +107,18 @@ def _command(kind: _Kind) -> click.Command:
         kind.name,
         params=[files, *kind.options],
         callback=click.pass_context(partial(_scan, kind)),
-        short_help=f"Judge the output of {kind.what}.",
-        help=f"""Judge the output of {kind.what}.
+        short_help=f"Evaluate the output of {kind.what}.",
+        help=f"""Evaluate the output of {kind.what}.
 
-        FILE is a captured output, or - for standard input. The verdict on each is:
+        FILE is captured output, or - for standard input. Each file gets a verdict:
 
         \b
-          healthy    everything that was measured is good; there may be warnings
-          unhealthy  a fault was found, with what would be done about it
-          unknown    it cannot be decided: the file is empty or cut, says N/A, or the tool
-                     itself failed; this is never a reason to repair the node
+          healthy    no fault in what was measured; warnings are possible
+          unhealthy  a fault, with the remedy that the agent would request
+          unknown    no verdict: the file is empty or truncated, has N/A values, or the tool
+                     failed; never a reason to repair the node
 
-        Exits with 0 if every file was read, whatever the verdicts, with 2 if one was not.
+        Exits with 0 if all files were read, whatever the verdicts, 2 if a file was not read.
         """,
     )
     judged = examples(f"holdfast scan {kind.name} captured.txt --output json")

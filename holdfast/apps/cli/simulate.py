@@ -80,19 +80,23 @@ _SOME: Final = _Bounded(timedelta(seconds=1))
 
 @click.command("simulate", epilog=_EPILOG)
 @click.option(
-    "--nodes", type=click.IntRange(1, 100_000), default=128, show_default=True, help="Nodes."
+    "--nodes",
+    type=click.IntRange(1, 100_000),
+    default=128,
+    show_default=True,
+    help="Number of nodes.",
 )
 @click.option(
     "--spares",
     type=click.IntRange(0, 100_000),
     default=0,
     show_default=True,
-    help="Nodes that stand ready beside them.",
+    help="Number of spare nodes.",
 )
 @click.option(
     "--job-nodes",
     type=click.IntRange(1, 200_000),
-    help="Nodes that the job needs.  [default: all of --nodes]",
+    help="Number of nodes of the job.  [default: the value of --nodes]",
 )
 @click.option(
     "--days",
@@ -107,53 +111,53 @@ _SOME: Final = _Bounded(timedelta(seconds=1))
     type=Number(0, 100_000),
     default=3.79,
     show_default=True,
-    help="Faults of all kinds.",
+    help="Faults of all kinds per 1,000 node-days.",
 )
 @click.option(
-    "--lemons", is_flag=True, help="Let few nodes have most of the faults, as in real fleets."
+    "--lemons", is_flag=True, help="Concentrate most faults on a few nodes, as in real fleets."
 )
 @click.option(
-    "--reboot-time", type=_ANY, default="3m", show_default=True, help="How long a reboot takes."
+    "--reboot-time", type=_ANY, default="3m", show_default=True, help="Duration of a reboot."
 )
 @click.option(
     "--replace-time",
     type=_ANY,
     default="25m",
     show_default=True,
-    help="From the order of another machine to its first word.",
+    help="Time from the replacement order to the first heartbeat of the new node.",
 )
 @click.option(
     "--restart-time",
     type=_ANY,
     default="5m",
     show_default=True,
-    help="From the launch of the job to its first step.",
+    help="Time from the launch of the job to its first step.",
 )
 @click.option(
     "--checkpoint-every",
     type=_SOME,
     default="30m",
     show_default=True,
-    help="Training between two checkpoints.",
+    help="Training time between two checkpoints.",
 )
 @click.option(
     "--checkpoint-time",
     type=_ANY,
     default="30s",
     show_default=True,
-    help="How long a checkpoint keeps the job from training.",
+    help="Time that a checkpoint blocks training.",
 )
 @click.option(
     "--max-unavailable",
     type=_QuotaType(),
-    help="Nodes that may be under repair at once: a count or a percentage.  [default: 20%]",
+    help="Maximum nodes under repair at once, as a count or a percentage.  [default: 20%]",
 )
 @click.option(
     "--max-retries",
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="Restarts of the job.",
+    help="Maximum restarts of the job.",
 )
 @click.option(
     "--config",
@@ -161,7 +165,7 @@ _SOME: Final = _Bounded(timedelta(seconds=1))
     type=click.Path(path_type=Path),
     help="TOML file with the tables [nodes] and [jobs].",
 )
-@click.option("--seed", default=0, show_default=True, help="Another seed, other faults.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random faults.")
 @output_option(*RESULTS)
 def simulate(  # noqa: PLR0913 - one parameter for each option
     *,
@@ -182,9 +186,9 @@ def simulate(  # noqa: PLR0913 - one parameter for each option
     seed: int,
     output: str,
 ) -> None:
-    """Try a fleet and a policy before trusting them: faults, repairs and restarts, simulated.
+    """Simulate faults, repairs and restarts on a cluster, to size a fleet and its policy.
 
-    Thirty days of 128 nodes take some seconds. The same options and seed give the same result.
+    Thirty days of 128 nodes take a few seconds. The same options and seed give the same result.
     """
     trial = Trial(
         nodes=nodes + spares,

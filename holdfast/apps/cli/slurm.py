@@ -29,53 +29,57 @@ _PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:
 
 @click.group(cls=WholeGroup)
 def slurm() -> None:
-    """Install Holdfast on a Slurm cluster, and find what would stop it there."""
+    """Install Holdfast on a Slurm cluster, and diagnose its configuration."""
 
 
 @slurm.command()
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
-    help="What this machine is.  [default: by the daemon that it has]",
+    help="Role of this machine.  [default: from the installed Slurm daemon]",
 )
-@click.option("--dry-run", is_flag=True, help="Show every file and line, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print every file and line and exit.")
 @click.option(
     "--prefix",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("/"),
-    help="Put everything below this directory.",
+    help="Install below this directory instead of /.",
 )
 @click.option(
     "--report-dir",
     type=click.Path(path_type=Path),
-    help="Directory that all machines share, for the reports of agents.",
+    help="Shared directory for the reports of the agents.",
 )
 @click.option(
     "--plugstack",
     type=click.Path(path_type=Path),
-    help="Slurm's plugstack.conf.  [default: as slurmctld says, else beside slurm.conf]",
+    help="Path of plugstack.conf.  [default: from slurmctld, else next to slurm.conf]",
 )
 @click.option(
-    "--holdfast", "program", type=click.Path(path_type=Path), help="This program, on all machines."
+    "--holdfast",
+    "program",
+    type=click.Path(path_type=Path),
+    help="Path of the holdfast program on all machines.",
 )
-@click.option("--user", default="slurm", show_default=True, help="Who runs the controller.")
+@click.option("--user", default="slurm", show_default=True, help="User that runs the controller.")
 @click.option(
     "--headers",
     type=click.Path(path_type=Path),
-    help="Where slurm/spank.h of the installed Slurm is.  [default: include beside the bin of"
-    " scontrol, else /usr/include]",
+    help="Directory that contains slurm/spank.h.  [default: the include directory of Slurm's "
+    "installation, else /usr/include]",
 )
-@click.option("--compiler", default="gcc", show_default=True, help="The C compiler.")
+@click.option("--compiler", default="gcc", show_default=True, help="C compiler.")
 @click.option(
     "--sagemaker-dir",
     is_flag=True,
-    help="Make /opt/sagemaker_cluster, by which HyperPod's scripts know --auto-resume.",
+    help="Create /opt/sagemaker_cluster, which HyperPod's scripts check before they use "
+    "--auto-resume.",
 )
 @click.option(
     "--prolog",
     is_flag=True,
-    help="Write the script that checks nodes before a job: PrologSlurmctld on the head, Prolog on"
-    " compute nodes.",
+    help="Write the script that checks nodes before a job: PrologSlurmctld on the head node, "
+    "Prolog on compute nodes.",
 )
 def install(
     *,
@@ -87,16 +91,16 @@ def install(
     headers: Path | None,
     **given: Any,
 ) -> int:
-    """Write units, configurations and the SPANK plugin for srun --auto-resume.
+    """Install systemd units, configuration and the SPANK plugin for srun --auto-resume.
 
-    What others have written or changed stays as it is. slurm.conf is never touched: holdfast slurm
-    doctor shows lines for it.
+    Files that others wrote or changed are kept. slurm.conf is never changed: holdfast slurm doctor
+    prints the lines to add.
 
     \b
       holdfast slurm install --role head --report-dir /fsx/holdfast --dry-run
       holdfast slurm install --role compute --report-dir /fsx/holdfast --sagemaker-dir
 
-    Exits with 3 if something was kept that others had written.
+    Exits with 3 if a file that others wrote was kept.
     """  # noqa: D301 - click keeps the lines after it
     prefix = prefix.absolute()
     choices = Choices(
@@ -125,13 +129,13 @@ def install(
     "--prefix",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("/"),
-    help="That of the installation.",
+    help="Value of --prefix at installation.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed and exit.")
 def uninstall(*, prefix: Path, dry_run: bool) -> int:
-    """Remove what install has written on this machine, and nothing else.
+    """Remove the files that install has written on this machine.
 
-    A file that was changed since stays; then it exits with 3. Stop the units before.
+    Stop the units first. A file that was changed since is kept, and the command exits with 3.
     """
     choices = Choices(role=Role.LOGIN, holdfast=Path(), plugstack=Path(), prefix=prefix.absolute())
     if not choices.manifest.exists():
@@ -144,9 +148,7 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
 slurm.add_command(doctor)
 slurm.add_command(preview)
 slurm.add_command(
-    click.Command(
-        "supervise", help="Run a step of a job, and run it again after a fault of a node."
-    )
+    click.Command("supervise", help="Run a job step and restart it after a node fault.")
 )
 
 

@@ -40,17 +40,19 @@ _COLUMNS: Final = [
     help=f"The controller's configuration.  [default: {_CONFIG}, if it is there]",
 )
 @click.option(
-    "--report-dir", type=click.Path(path_type=Path), help="Where agents report, if not there."
+    "--report-dir",
+    type=click.Path(path_type=Path),
+    help="Directory of the agents' reports.  [default: from the controller's configuration]",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors: exit with code 1.")
 @output_option(*LISTS)
 def doctor(*, config: Path | None, report_dir: Path | None, strict: bool, output: str) -> int:
-    """Tell what in this Slurm cluster would make auto-resume fail, and the line to change.
+    """Diagnose what would make auto-resume fail on this Slurm cluster, and print fixes.
 
-    Nothing is changed. What it cannot see, such as the controller from a login node, it leaves out;
-    run it beside slurmctld to see all.
+    Changes nothing. Checks that need the slurmctld host are skipped elsewhere; run it there to
+    check everything.
 
-    Exits with 0 if nothing keeps jobs from resuming, 1 if something does.
+    Exits with 0 if nothing prevents jobs from resuming, 1 if something does.
     """
     if config is None and _CONFIG.exists():
         config = _CONFIG

@@ -40,22 +40,22 @@ _COLUMNS: Final = [
     "source",
     type=click.Path(path_type=Path, allow_dash=True, dir_okay=False),
     required=True,
-    help="What scontrol show node said; - for standard input.",
+    help="Output of scontrol show node; - for standard input.",
 )
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The controller's configuration, for its policy.  [default: that of a new controller]",
+    help="Configuration file of the controller.  [default: the default policy]",
 )
 @output_option(*LISTS)
 def plan(*, source: Path, config: Path | None, output: str) -> int:
-    """Tell what the controller would do with nodes, from what Slurm said of them.
+    """Print what the controller would do with nodes, from saved output of scontrol.
 
-    Nothing is asked and nothing is changed: it needs no Slurm, and no controller. Nodes count as
-    healthy until now, their agents as content; repairs under way are left to their controller.
+    Needs neither Slurm nor a controller, and changes nothing. Assumes that the nodes were healthy
+    before and that their agents report no faults; repairs in progress are left to their controller.
 
-    The file may be plain, from scontrol -o, or JSON: scontrol show node --json, or sinfo --json on
-    22.05.
+    The file is the output of scontrol -o, or JSON: of scontrol show node --json, or of sinfo --json
+    on 22.05.
     """
     known = load_config(config, ControllerConfig) if config else ControllerConfig()
     try:

@@ -8,5 +8,5 @@ stream_option = click.option(
     "--stream",
     "stream_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append a line for each node, as HyperPod's stream DeepHealthCheckResults has them.",
+    help="Append one line per node, in the format of HyperPod's DeepHealthCheckResults stream.",
 )

@@ -17,7 +17,9 @@ _PAUSE_S: Final = 1.0
 
 def watch_option(command: F) -> F:
     """The option ``--watch`` of a list, for ``show``."""
-    return click.option("-w", "--watch", is_flag=True, help="Show it again and again.")(command)
+    return click.option(
+        "-w", "--watch", is_flag=True, help="Refresh the output until interrupted."
+    )(command)
 
 
 def show(

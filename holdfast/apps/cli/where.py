@@ -85,23 +85,23 @@ _PLATFORM: Final[Sequence[Callable[[Any], Any]]] = (
         "--platform",
         type=click.Choice([place.value for place in Place]),
         envvar=VARIABLE,
-        help=f"Where they are.  [default: ${VARIABLE} or local]",
+        help=f"Target platform.  [default: ${VARIABLE} or local]",
     ),
     click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
-        help="Of the Kubernetes cluster that they are in.",
+        help="Path of the kubeconfig file of the Kubernetes cluster.",
     ),
-    click.option("--context", help="Of the kubeconfig.  [default: its current one]"),
+    click.option("--context", help="Context of the kubeconfig.  [default: the current context]"),
     click.option(
         "--state-dir",
         type=click.Path(path_type=Path),
-        help="Where the controller of the Slurm cluster keeps its state.",
+        help="State directory of the Slurm controller.",
     ),
 )
 _NAMESPACE: Final[Sequence[Callable[[Any], Any]]] = (
-    click.option("-n", "--namespace", help="Of the Kubernetes cluster.  [default: the context's]"),
-    click.option("-A", "--all-namespaces", is_flag=True, help="In all namespaces."),
+    click.option("-n", "--namespace", help="Kubernetes namespace.  [default: from the context]"),
+    click.option("-A", "--all-namespaces", is_flag=True, help="Show jobs in all namespaces."),
 )
 
 
