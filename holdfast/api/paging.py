@@ -66,5 +66,5 @@ def _read(token: str, like: tuple[Any, str]) -> tuple[Any, str]:
         if not isinstance(name, str) or not isinstance(value, type(like[0])):
             raise TypeError
     except (ValueError, TypeError, OverflowError, OSError, RecursionError):
-        raise ValidationException("NextToken is not one that this operation has given") from None
+        raise ValidationException("invalid NextToken") from None
     return value, name

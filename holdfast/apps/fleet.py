@@ -23,7 +23,7 @@ from holdfast.model.nodes import (
 )
 from holdfast.model.requests import Request
 
-NO_RUN: Final = "no run is going on; start one with: holdfast run -- COMMAND"
+NO_RUN: Final = "no run is active; start one with: holdfast run -- COMMAND"
 
 
 class NotFound(HoldfastError):
@@ -226,7 +226,7 @@ def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
     hits = _nodes(fleets, text, str.__eq__) or _nodes(fleets, beginning, str.startswith)
     if len(hits) > 1:
         names = ", ".join(f"{name} of run {fleet.name}" for fleet, name in hits)
-        raise NotFound(f"{text!r} may be each of {names}; say more of its name, or add --run NAME")
+        raise NotFound(f"{text!r} is ambiguous ({names}); use a longer prefix or --run NAME")
     if not hits:
         raise NotFound(_no_such_node(text, fleets))
     return hits[0]
@@ -282,5 +282,5 @@ def only(fleets: Sequence[F]) -> F:
         raise NotFound(NO_RUN)
     if len(fleets) > 1:
         names = ", ".join(fleet.name for fleet in fleets)
-        raise NotFound(f"several runs go on: {names}; choose one with --run NAME")
+        raise NotFound(f"several runs are active: {names}; select one with --run NAME")
     return fleets[0]

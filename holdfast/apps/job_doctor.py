@@ -49,7 +49,7 @@ def examined(kind: JobKind, job: Json, body: Json | None = None) -> Diagnosis:
             parts, whole = kind.body, body
         traps = traps_of(state, wishes_of(state, labels), labels, parts.kind, whole)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise ConfigError(f"this is no valid {kind.kind}: {error}") from error
+        raise ConfigError(f"invalid {kind.kind}: {error}") from error
     return Diagnosis(job=state.key, traps=tuple(traps))
 
 
@@ -69,7 +69,7 @@ def examined_manifest(text: str, source: str) -> list[Diagnosis]:
             if (one.get("apiVersion"), one.get("kind")) == (kind.api_version, kind.kind)
         ]
     except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     if not found:

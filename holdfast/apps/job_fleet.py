@@ -195,7 +195,7 @@ def find_name(text: str, names: Sequence[str]) -> str:
     hits = [name for name in names if name == text]
     hits = hits or [name for name in names if _is_meant(text.split("/"), name.split("/"))]
     if len(hits) > 1:
-        raise NotFound(f"{text!r} may be each of {', '.join(hits)}; say more of its name")
+        raise NotFound(f"{text!r} is ambiguous ({', '.join(hits)}); use a longer prefix")
     if not hits:
         raise NotFound(no_such("job", text, names))
     return hits[0]

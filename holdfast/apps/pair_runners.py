@@ -76,7 +76,7 @@ class Launcher:
         self._kind = kind
         program = "srun" if kind == "slurm" else "mpirun"
         if shutil.which(program) is None:
-            raise ConfigError(f"cannot find {program}: run this where {kind} starts jobs")
+            raise ConfigError(f"{program} not found; run this command on a node where {kind} jobs start")
 
     def __call__(self, pair: Pair) -> PairAnswer:
         """Test a pair."""

@@ -350,7 +350,7 @@ def test_nccom_is_begun_on_the_first_of_both_nodes(pairs) -> None:
         (["--test", "tcp", "--on", "slurm", "--", "true"], "give a COMMAND, or --test and --on"),
         (["--test", "ping", "--on", "slurm"], "'ping' is not one of"),
         (["--test", "nccl", "--on", "serve"], "--test nccl needs --on slurm or --on mpi"),
-        (["--test", "tcp", "--on", "mpi"], "cannot find mpirun"),
+        (["--test", "tcp", "--on", "mpi"], "mpirun not found"),
         (["--test", "tcp", "--on", "serve", "--token-file", "/nowhere"], "--token-file /nowhere"),
     ],
 )

@@ -356,8 +356,8 @@ def test_a_run_that_has_ended_takes_no_request(runs) -> None:
     with_run = runs.call("nodes", "reboot", node(1), "--yes", "--run", "over")
 
     assert (without_run.code, with_run.code) == (ExitCode.FAILED, ExitCode.FAILED)
-    assert "no run is going on" in without_run.err
-    assert "run over is not going on any more" in with_run.err
+    assert "no run is active" in without_run.err
+    assert "run over is not active" in with_run.err
     assert store.requests() == {}
 
 
@@ -522,7 +522,7 @@ def test_a_breaker_that_is_not_open_stays_as_it_is(runs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("active", "said"), [((), "no run is going on"), (("a", "b"), "several runs go on: a, b")]
+    ("active", "said"), [((), "no run is active"), (("a", "b"), "several runs are active: a, b")]
 )
 def test_a_breaker_is_reset_in_one_run_only(runs, active, said) -> None:
     for number, name in enumerate(active):

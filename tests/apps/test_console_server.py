@@ -292,7 +292,7 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
         ({"act": "explode", "fleet": "wrong", "node": node(1)}, 400, "expected act"),
         ({"act": "reboot", "fleet": "wrong"}, 400, "node: expected the name"),
         ({"act": "reboot", "fleet": 5, "node": node(1)}, 400, "expected act"),
-        ({"act": "reboot", "fleet": "over", "node": node(1)}, 409, "not going on any more"),
+        ({"act": "reboot", "fleet": "over", "node": node(1)}, 409, "is not active"),
         ({"act": "hold", "fleet": "wrong", "node": node(1), "why": "\ud800"}, 400, "no JSON"),
     ],
 )

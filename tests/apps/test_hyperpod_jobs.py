@@ -115,7 +115,7 @@ def test_the_file_of_hyperpods_examples_is_read(tmp_path) -> None:
         ("      sagemaker.amazonaws.com/job-max-retry-count: 3\n", "", "expected both"),
         ("mountPath: /fsx", "mount: /fsx", "claimName, mountPath each"),
         ("script_args: [{--epochs: 3}", "script_args: [3", "script_args: expected a list"),
-        ("defaults:", "defaults: {", "no YAML"),
+        ("defaults:", "defaults: {", "not valid YAML"),
     ],
 )
 def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path, old, new, said) -> None:

@@ -559,8 +559,8 @@ def test_a_run_that_has_ended_cannot_be_broken(runs) -> None:
     without_run = runs.call("inject", "xid", "74", "--node", node(1))
 
     assert (with_run.code, without_run.code) == (ExitCode.FAILED, ExitCode.FAILED)
-    assert "run over is not going on any more" in with_run.err
-    assert "no run is going on" in without_run.err
+    assert "run over is not active" in with_run.err
+    assert "no run is active" in without_run.err
 
 
 def test_which_node_must_be_said(runs) -> None:

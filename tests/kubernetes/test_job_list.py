@@ -168,7 +168,7 @@ def test_a_job_goes_by_as_much_of_its_name_as_only_it_has(text: str, name: str) 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("llama", "may be each of job/a/llama, pytorchjob/a/llama, pytorchjob/b/llama"),
+        ("llama", r"is ambiguous \(job/a/llama, pytorchjob/a/llama, pytorchjob/b/llama\)"),
         ("lla", "there is no job 'lla'"),
         ("a", "there is no job 'a'"),
         ("", "there is no job ''"),

@@ -379,11 +379,11 @@ def test_all_jobs_of_a_manifest_are_looked_at_and_other_objects_are_not() -> Non
     ("text", "said"),
     [
         ("", "jobs.yaml: holds no job that can be looked after: PyTorchJob (kubeflow.org/v1)"),
-        ("a: [", "jobs.yaml: is no YAML"),
-        ("{{ if .x }}", "jobs.yaml: is no YAML"),
-        (manifest({**HEALTHY["Job"], "metadata": None}), "jobs.yaml: this is no valid Job"),
-        (manifest({**HEALTHY["JobSet"], "spec": ["x"]}), "jobs.yaml: this is no valid JobSet"),
-        (manifest(changed(HEALTHY["Job"], "spec.backoffLimit", "9")), "this is no valid Job"),
+        ("a: [", "jobs.yaml: not valid YAML"),
+        ("{{ if .x }}", "jobs.yaml: not valid YAML"),
+        (manifest({**HEALTHY["Job"], "metadata": None}), "jobs.yaml: invalid Job"),
+        (manifest({**HEALTHY["JobSet"], "spec": ["x"]}), "jobs.yaml: invalid JobSet"),
+        (manifest(changed(HEALTHY["Job"], "spec.backoffLimit", "9")), "invalid Job"),
     ],
 )
 def test_a_manifest_without_a_usable_job_is_refused(text: str, said: str) -> None:

@@ -168,8 +168,8 @@ def test_without_a_file_the_pods_cluster_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: [", "is no YAML"),
-        ("\0", "is no YAML"),
+        ("a: [", "not valid YAML"),
+        ("\0", "not valid YAML"),
         ("", "is no kubeconfig"),
         ("[]", "is no kubeconfig"),
         ("{}", "there is no current-context"),

@@ -64,7 +64,7 @@ def run_command(
 
     """
     if is_over():
-        raise NotStarted(f"{argv[0]} was not started: it is over")
+        raise NotStarted(f"{argv[0]} not started: shutting down")
     try:
         process = subprocess.Popen(
             argv,

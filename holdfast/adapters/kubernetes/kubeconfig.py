@@ -130,7 +130,7 @@ def _load(file: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: is no kubeconfig")
     return content

@@ -95,7 +95,7 @@ class AdoptedCluster:
     def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
         """See ``Cluster.ask``."""
         if not self._fleet.is_active:
-            return f"{self._name} is not going on any more"
+            return f"{self._name} is not active"
         return self._fleet.ask(node, request_of(verb, person, checks))
 
 

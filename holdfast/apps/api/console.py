@@ -241,7 +241,7 @@ class ConsoleSource:
 
     def _ask_of(self, fleet: Fleet, wish: Wish, person: str) -> str:
         if not fleet.is_active:
-            raise InVain(f"{fleet.name} is not going on any more")
+            raise InVain(f"{fleet.name} is not active")
         if wish.act is Act.RESET_BREAKER:
             fleet.close_breaker(self._clock.now())
             return f"Repairs of {fleet.name} begin again"

@@ -335,7 +335,7 @@ def _target(order: _Order) -> Iterator[_Target]:
     with open_runs(default_home(), order.run) as known:
         run, node = find_node(order.node, known)
         if not run.is_active:
-            raise NotFound(f"run {run.name} is not going on any more: nothing is there to break")
+            raise NotFound(f"run {run.name} is not active: no fault can be injected")
         ranks = {name: rank for rank, name in enumerate(run.placement())}
         yield _Target(run, node, ranks.get(node))
 

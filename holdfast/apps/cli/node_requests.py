@@ -132,7 +132,7 @@ def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
     fleet, node = target.fleet, target.node
     answer = partial(Wish, node=node, run=fleet.name, verb=verb, urgency=options.urgency)
     if not fleet.is_active:
-        return answer(is_accepted=False, message=f"run {fleet.name} is not going on any more")
+        return answer(is_accepted=False, message=f"run {fleet.name} is not active")
     if options.dry_run:
         effect = _effect(verb, target, options)
         return answer(is_accepted=True, message=f"{verb} would be requested{effect}")
@@ -370,7 +370,7 @@ def reset_breaker(*, yes: bool, dry_run: bool, output: str, **values: Any) -> in
     with open_fleets(taken(values)) as known:
         target = only(known)
         if not target.is_active:
-            raise NotFound(f"run {target.name} is not going on any more")
+            raise NotFound(f"run {target.name} is not active")
         breaker = target.breaker()
         if breaker.tripped_at is not None and not dry_run:
             confirm_or_abort(

@@ -31,7 +31,7 @@ def read_config(path: Path) -> Values:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: {error}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: no YAML: {error}") from error
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
     reader = _Reader(content if isinstance(content, dict) else {})
     if not isinstance(content, dict):
         reader.problems.append(f"expected a mapping, got {type(content).__name__}")
