@@ -76,7 +76,9 @@ class Launcher:
         self._kind = kind
         program = "srun" if kind == "slurm" else "mpirun"
         if shutil.which(program) is None:
-            raise ConfigError(f"{program} not found; run this command on a node where {kind} jobs start")
+            raise ConfigError(
+                f"{program} not found; run this command on a node where {kind} jobs start"
+            )
 
     def __call__(self, pair: Pair) -> PairAnswer:
         """Test a pair."""

@@ -154,7 +154,7 @@ def _ask(
 ) -> Ask:
     if on is None:
         if shutil.which(command[0]) is None:
-            raise click.UsageError(f"{command[0]}: command not found; give a COMMAND that tests a pair of nodes")
+            raise click.UsageError(f"{command[0]}: command not found")
         return by_command(command, wanted.timeout, wanted.is_over)
     if on != _SERVE:
         return Launcher(wanted, on)
