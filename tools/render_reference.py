@@ -19,6 +19,7 @@ import job_outcomes
 import reason_tables
 import slurm_outcomes
 
+from holdfast.adapters.checkpoints import table as checkpoint_formats
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
 from holdfast.adapters.slurm import traps
@@ -157,6 +158,22 @@ def _table_sections(kind: type, path: str, *, without: Container[str] = ()) -> I
             yield from _table_sections(table, f"{path}{name}.")
 
 
+def checkpoints_page() -> Iterator[str]:
+    """Every checkpoint format that is recognised."""
+    yield from _head("Checkpoint formats", checkpoint_formats)
+    yield "Formats are recognised by content, the first in this table that fits."
+    yield ""
+    titles = ("`--format`", "Written by", "Recognised by", "Complete when", "Loads", "Not detected")
+    rows = (
+        (
+            f"`{row.name}`", row.title, row.recognised_by, row.complete_when, row.loads,
+            row.not_detected,
+        )
+        for row in checkpoint_formats.ROWS
+    )  # fmt: skip
+    yield from _table(titles, rows)
+
+
 def exit_codes_page() -> Iterator[str]:
     """How processes end."""
     yield from _head("Exit codes", exit_codes)
@@ -267,6 +284,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "names.md": names_page,
     "reasons.md": reasons_page,
     "job-outcomes.md": job_outcomes_page,
+    "checkpoints.md": checkpoints_page,
     "slurm-doctor.md": slurm_doctor_page,
     "slurm-outcomes.md": slurm_outcomes_page,
 }

@@ -22,6 +22,11 @@ class ExitCode(IntEnum):
     PARTLY_DONE = 3
     """Some of several things were done, others were not; standard error names them."""
 
+    STARTS_OVER = 4
+    """``holdfast checkpoint verify``: only a first save is there, which was cut off, so the job
+    starts from the beginning. A complete checkpoint, or none at all yet, is 0; 1 asks for a person.
+    """
+
     INTERNAL_ERROR = 70
     """A bug in Holdfast. ``EX_SOFTWARE`` in ``sysexits.h``."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast.adapters.checkpoints.megatron import iteration
+from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.slurm.comment import parse
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_text import BatchJob
@@ -102,7 +102,7 @@ def _status(name: str, known: RememberedJob, found: BatchJob | None) -> JobStatu
         nodes=known.nodes,
         attempt=record.attempt,
         placement=record.placement,
-        step=iteration(Path(folder)) if folder else None,
+        step=latest_step(Path(folder)) if folder else None,
         hardware_retries=record.hardware_retries,
         max_retries=known.max_retries,
         app_retries=record.app_retries,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.megatron import examine, iteration, repair
+from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.slurm.attempts import attempt_number, restarts_in
 from holdfast.adapters.slurm.comment import Mode, Wish, parse
 from holdfast.adapters.slurm.job_text import BatchJob
@@ -211,21 +211,21 @@ class SupervisedStep:
         return False
 
     def _guard_checkpoints(self) -> None:
-        """Let Megatron find a checkpoint that it can load."""
+        """Make the framework load a complete checkpoint."""
         folder = self._checkpoints
         if folder is None:
             return
+        from holdfast.apps import attempt_checkpoints  # noqa: PLC0415 - only if there are any
+
         try:
             if self._slurm.steps():
                 return  # they may be writing there
-            found = examine(folder)
-            repair(found)
         except BackendError as error:
             say(str(error))
             return
-        for number, why in found.problems.items():
-            say(f"{folder}: iteration {number}: {why}; it goes on from {found.newest}")
-        self._iteration = found.newest
+        text, self._iteration = attempt_checkpoints.prepare(folder)
+        if text is not None:
+            say(text)
 
     # What comes next
 
@@ -317,7 +317,7 @@ class SupervisedStep:
     def _stalls(self) -> int:
         """Attempts in a row, this one counted, that have written no checkpoint."""
         folder = self._checkpoints
-        now = None if folder is None else iteration(folder)
+        now = None if folder is None else latest_step(folder)
         return self._stalled + 1 if now is not None and now == self._iteration else 0
 
     # The job

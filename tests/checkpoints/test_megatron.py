@@ -1,27 +1,23 @@
-"""Checkpoints in Megatron's layout are verified before a job goes on from them."""
+"""Checkpoints of Megatron are verified before a job resumes from them."""
 
+import hashlib
 import io
 import json
 import os
 import pickle
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from recorded import content, guarded, states, unpacked, verified
 
-from holdfast.adapters.checkpoints.megatron import (
-    EPOCH,
-    TRACKER,
-    ZombieAttempt,
-    claim,
-    examine,
-    iteration,
-    repair,
-)
+from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE, ZombieAttempt, claim
+from holdfast.adapters.checkpoints.directory import ASIDE, latest_step
+from holdfast.adapters.checkpoints.megatron import BRIDGE_TRACKER, TRACKER
 from holdfast.apps.main import run
-from holdfast.model.errors import BackendError
+from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.model.checkpoints import CheckpointState, Depth
 
 
 def saved(folder: Path, number: int, *, ranks: int = 2, named: bool = True) -> Path:
@@ -35,84 +31,111 @@ def saved(folder: Path, number: int, *, ranks: int = 2, named: bool = True) -> P
     return path
 
 
-def saved_distributed(folder: Path, number: int) -> Path:
-    path = folder / f"iter_{number:07d}"
-    path.mkdir()
-    shards = [f"__{rank}_0.distcp" for rank in range(3)]
-    for shard in shards:
-        (path / shard).write_bytes(b"tensors")
-    (path / ".metadata").write_bytes(pickle.dumps({"storage": shards}))
-    (path / "metadata.json").write_text("{}", encoding="utf-8")
-    (path / "common.pt").write_bytes(tensors(number))
-    (folder / TRACKER).write_text(str(number), encoding="utf-8")
-    return path
-
-
 def tensors(number: int) -> bytes:
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w") as file:
-        file.writestr("archive/data.pkl", f"step {number}" * 20)
+        file.writestr("archive/data.pkl", pickle.dumps({"step": number}, protocol=2))
     return memory.getvalue()
-
-
-def content(folder: Path) -> dict[str, bytes | None]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in folder.rglob("*")
-    }
-
-
-def test_a_job_that_never_saved_begins_anew(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "not-there"):
-        found = examine(folder)
-        assert (found.newest, found.aside, found.is_set_back) == (None, (), False)
-
-
-def test_the_first_save_that_was_cut_off_is_put_aside(tmp_path: Path) -> None:
-    saved(tmp_path, 100, named=False)
-
-    repair(examine(tmp_path))
-
-    assert [path.name for path in tmp_path.iterdir()] == ["iter_0000100.incomplete"]
-
-
-def test_a_tracker_that_is_gone_names_what_ended_for_sure(tmp_path: Path) -> None:
-    for number in (100, 200, 300):
-        saved(tmp_path, number, named=False)
-
-    found = examine(tmp_path)
-
-    assert (found.newest, [path.name for path in found.aside]) == (200, ["iter_0000300"])
-
-
-def test_what_is_complete_stays_as_it_is(tmp_path: Path) -> None:
-    saved(tmp_path, 100)
-    saved_distributed(tmp_path, 200)
-    before = content(tmp_path)
-
-    found = examine(tmp_path)
-    repair(found)
-
-    assert (found.newest, found.problems) == (200, {})
-    assert content(tmp_path) == before
-
-
-def test_a_save_that_was_cut_off_is_put_aside_and_kept(tmp_path: Path) -> None:
-    saved(tmp_path, 100)
-    late = saved(tmp_path, 200, named=False)
-
-    repair(examine(tmp_path))
-    late.mkdir()
-    repair(examine(tmp_path))
-
-    assert {path.name for path in tmp_path.iterdir()} == {
-        TRACKER, "iter_0000100", "iter_0000200.incomplete", "iter_0000200.incomplete-2",
-    }  # fmt: skip
-    assert iteration(tmp_path) == 100
 
 
 def cut(path: Path) -> None:
     os.truncate(path / "mp_rank_01/model_optim_rng.pt", 100)
+
+
+def aside(folder: Path) -> list[str]:
+    home = folder.with_name(folder.name + ASIDE)
+    return sorted(path.name for path in home.iterdir()) if home.is_dir() else []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "save"
+    path.mkdir()
+    return path
+
+
+def test_a_job_that_never_saved_starts_from_the_beginning(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "not-there"):
+        assert guarded(path).choice.outcome is Outcome.EMPTY
+
+
+def test_the_first_save_that_was_cut_off_is_moved_away(folder: Path) -> None:
+    cut(saved(folder, 100, named=False))
+
+    assert guarded(folder).choice.outcome is Outcome.START_OVER
+
+    assert list(folder.iterdir()) == []
+    assert aside(folder) == ["iter_0000100"]
+
+
+def test_a_first_save_that_looks_complete_is_left_alone(folder: Path) -> None:
+    saved(folder, 100, named=False)
+    before = content(folder)
+
+    assert guarded(folder).choice.outcome is Outcome.START_OVER
+    assert content(folder) == before
+
+
+def test_without_a_tracker_the_last_save_that_ended_for_certain_is_loaded(folder: Path) -> None:
+    for number in (100, 200, 300):
+        saved(folder, number, named=False)
+
+    found = guarded(folder)
+
+    assert found.choice.resume is not None
+    assert found.choice.resume.step == latest_step(folder) == 200
+    assert (folder / "iter_0000300").is_dir()
+
+
+@pytest.mark.parametrize("recording", ["megatron", "megatron_0_19"])
+@pytest.mark.parametrize("kind", ["torch_dist", "torch_dcp"])
+def test_without_a_tracker_what_has_its_last_file_is_loaded(
+    tmp_path: Path, recording: str, kind: str
+) -> None:
+    folder = unpacked(recording, tmp_path) / kind
+    (folder / TRACKER).unlink()
+
+    guarded(folder)
+
+    assert latest_step(folder) == 300
+
+
+@pytest.mark.parametrize("text", ["", "2", "abc", "²", "9" * 40, "300"])
+def test_an_empty_or_garbled_tracker_is_written_anew(folder: Path, text: str) -> None:
+    saved(folder, 2)
+    saved(folder, 200)
+    (folder / TRACKER).write_text(text, encoding="utf-8")
+
+    guarded(folder)
+
+    assert latest_step(folder) == (2 if text == "2" else 200)
+    assert {path.name for path in folder.iterdir()} == {TRACKER, "iter_0000002", "iter_0000200"}
+
+
+def test_a_complete_one_that_is_newer_than_the_tracker_is_neither_loaded_nor_moved(
+    folder: Path,
+) -> None:
+    """Somebody has set the tracker back, or the save ended and the process before the tracker."""
+    saved(folder, 100)
+    saved(folder, 200, named=False)
+    before = content(folder)
+
+    found = guarded(folder)
+
+    assert found.choice.resume is not None
+    assert found.choice.resume.step == 100
+    assert content(folder) == before
+
+
+def test_saves_that_were_cut_off_are_all_kept(folder: Path) -> None:
+    saved(folder, 100)
+    cut(saved(folder, 200, named=False))
+    guarded(folder)
+    cut(saved(folder, 200, named=False))
+    guarded(folder)
+
+    assert {path.name for path in folder.iterdir()} == {TRACKER, "iter_0000100"}
+    assert aside(folder) == ["iter_0000200", "iter_0000200.2"]
 
 
 def empty(path: Path) -> None:
@@ -120,8 +143,7 @@ def empty(path: Path) -> None:
 
 
 def without_a_rank(path: Path) -> None:
-    (path / "mp_rank_00/model_optim_rng.pt").unlink()
-    (path / "mp_rank_00").rmdir()
+    shutil.rmtree(path / "mp_rank_00")
 
 
 def without_tensors(path: Path) -> None:
@@ -129,138 +151,151 @@ def without_tensors(path: Path) -> None:
 
 
 def gone(path: Path) -> None:
-    path.rename(path.parent / "elsewhere")
+    path.rename(path.parent.parent / "elsewhere")
 
 
-@pytest.mark.parametrize("harm", [cut, empty, without_a_rank, without_tensors, gone])
-def test_the_tracker_is_set_back_to_the_newest_complete_one(tmp_path: Path, harm) -> None:
-    saved(tmp_path, 100)
-    saved(tmp_path, 200)
-    harm(saved(tmp_path, 300))
+def a_pipe(path: Path) -> None:
+    without_tensors(path)
+    os.mkfifo(path / "mp_rank_01/model_optim_rng.pt")
 
-    found = examine(tmp_path)
-    repair(found)
 
-    assert (found.newest, found.is_set_back, [*found.problems]) == (200, True, [300])
-    assert iteration(tmp_path) == 200
-    assert examine(tmp_path).problems == {}
+def a_device(path: Path) -> None:
+    without_tensors(path)
+    (path / "mp_rank_01/model_optim_rng.pt").symlink_to("/dev/zero")
+
+
+def a_stale_link(path: Path) -> None:
+    without_tensors(path)
+    (path / "mp_rank_01/model_optim_rng.pt").symlink_to("nothing")
 
 
 @pytest.mark.parametrize(
-    ("name", "harm"),
-    [
-        ("__1_0.distcp", Path.unlink),
-        ("__2_0.distcp", lambda path: os.truncate(path, 0)),
-        (".metadata", Path.unlink),
-        (".metadata", lambda path: os.truncate(path, path.stat().st_size - 3)),
-        ("common.pt", Path.unlink),
-        ("metadata.json", lambda path: os.truncate(path, 0)),
-    ],
+    "harm", [cut, empty, without_a_rank, without_tensors, gone, a_pipe, a_device, a_stale_link]
 )
-def test_a_distributed_checkpoint_needs_all_of_its_parts(tmp_path: Path, name: str, harm) -> None:
-    saved_distributed(tmp_path, 100)
-    harm(saved_distributed(tmp_path, 200) / name)
+def test_the_tracker_is_set_back_to_the_newest_complete_one(folder: Path, harm) -> None:
+    saved(folder, 100)
+    saved(folder, 200)
+    harm(saved(folder, 300))
 
-    found = examine(tmp_path)
+    found = guarded(folder)
 
-    assert (found.newest, [*found.problems]) == (100, [200])
-
-
-@pytest.mark.parametrize("text", ["", "2", "abc", "²"])
-def test_a_tracker_that_was_cut_off_is_written_anew(tmp_path: Path, text: str) -> None:
-    saved(tmp_path, 2)
-    saved(tmp_path, 200)
-    (tmp_path / TRACKER).write_text(text, encoding="utf-8")
-
-    repair(examine(tmp_path))
-
-    assert iteration(tmp_path) == (2 if text == "2" else 200)
+    assert found.choice.repoint
+    assert latest_step(folder) == 200
+    assert (folder / TRACKER).read_text() == "200"
+    assert set(states(folder).values()) == {"complete"}
 
 
-def test_where_nothing_is_complete_nothing_is_changed(tmp_path: Path) -> None:
-    cut(saved(tmp_path, 100))
-    before = content(tmp_path)
+def test_where_nothing_is_complete_nothing_is_changed(folder: Path) -> None:
+    cut(saved(folder, 100))
+    before = content(folder)
 
-    with pytest.raises(BackendError, match=r"mp_rank_01/model_optim_rng.pt is cut off"):
-        examine(tmp_path)
-    assert content(tmp_path) == before
-
-
-def test_a_release_is_loaded_as_it_is(tmp_path: Path) -> None:
-    saved(tmp_path, 100)
-    (tmp_path / TRACKER).write_text("release", encoding="utf-8")
-
-    found = examine(tmp_path)
-
-    assert (found.newest, found.aside) == (None, ())
+    assert guarded(folder).choice.outcome is Outcome.NONE_COMPLETE
+    assert content(folder) == before
+    assert aside(folder) == []
 
 
-@settings(max_examples=50)
-@given(st.integers(0, 400), st.sampled_from([2, 4]))
-def test_no_cut_off_file_passes(length: int, ranks: int) -> None:
-    from tempfile import TemporaryDirectory  # noqa: PLC0415 - one for each example
+def test_a_release_is_loaded_as_it_is(folder: Path) -> None:
+    saved(folder, 100)
+    (folder / TRACKER).write_text("release", encoding="utf-8")
+    before = content(folder)
 
-    with TemporaryDirectory() as name:
-        saved(Path(name), 100)
-        path = saved(Path(name), 200, ranks=ranks) / "mp_rank_01/model_optim_rng.pt"
-        whole = path.stat().st_size
-        os.truncate(path, min(length, whole))
+    assert not guarded(folder).has_changes
+    assert content(folder) == before
 
-        assert examine(Path(name)).newest == (200 if length >= whole else 100)
+
+@pytest.mark.parametrize(("recording", "is_needed"), [("megatron", True), ("megatron_0_19", False)])
+def test_common_pt_is_needed_where_the_index_does_not_hold_it(
+    tmp_path: Path, recording: str, is_needed: bool
+) -> None:
+    newest = unpacked(recording, tmp_path) / "torch_dist/iter_0000300"
+    assert (newest / "common.pt").exists() is is_needed
+    (newest / "common.pt").unlink(missing_ok=True)
+
+    one = verified(newest.parent, newest.name)
+
+    assert one.problems == (("common.pt is missing",) if is_needed else ())
+
+
+def test_a_save_of_torch_dist_that_ended_before_metadata_json_did_not_end(tmp_path: Path) -> None:
+    for recording in ("megatron", "megatron_0_19"):
+        newest = unpacked(recording, tmp_path / recording) / "torch_dist/iter_0000300"
+        (newest / "metadata.json").unlink()
+
+        assert verified(newest.parent, newest.name).state is CheckpointState.INCOMPLETE
+
+
+def test_a_backend_that_is_not_known_is_left_alone(tmp_path: Path) -> None:
+    newest = unpacked("megatron", tmp_path) / "torch_dist/iter_0000300"
+    (newest / "metadata.json").write_text('{"sharded_backend": "zarr"}')
+    before = content(newest.parent)
+
+    assert guarded(newest.parent).choice.outcome is Outcome.UNDECIDED
+    assert content(newest.parent) == before
+
+
+def test_the_sums_of_integrity_json_are_compared(tmp_path: Path) -> None:
+    newest = unpacked("megatron", tmp_path) / "torch_dist/iter_0000300"
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in newest.iterdir()}
+    (newest / "integrity.json").write_text(json.dumps({"algorithm": "sha256", "files": files}))
+    assert verified(newest.parent, newest.name, Depth.HASHES).state is CheckpointState.COMPLETE
+
+    (newest / "metadata.json").write_text((newest / "metadata.json").read_text() + " ")
+    one = verified(newest.parent, newest.name, Depth.HASHES)
+
+    assert one.problems == ("the SHA-256 of metadata.json does not match integrity.json",)
+
+
+def test_megatron_bridge_is_set_back_by_its_own_tracker(folder: Path) -> None:
+    for number in (100, 200):
+        path = saved(folder, number)
+        (path / "run_config.yaml").touch()
+        (path / "train_state.pt").write_bytes(tensors(number))
+    shutil.copy(path / "train_state.pt", folder / BRIDGE_TRACKER)
+    (folder / TRACKER).write_text("100")
+    assert latest_step(folder) == 200
+    (path / "train_state.pt").unlink()
+
+    guarded(folder)
+
+    assert (latest_step(folder), (folder / TRACKER).read_text()) == (100, "100")
+    assert (folder / BRIDGE_TRACKER).read_bytes() == tensors(100)
 
 
 def test_the_step_of_a_job_is_read_from_plain_files_only(tmp_path: Path) -> None:
-    assert iteration(tmp_path) is None
+    assert latest_step(tmp_path) is None
     os.mkfifo(tmp_path / TRACKER)
-    assert iteration(tmp_path) is None
+    assert latest_step(tmp_path) is None
     (tmp_path / TRACKER).unlink()
     (tmp_path / TRACKER).symlink_to("/dev/zero")
-    assert iteration(tmp_path) is None
+    assert latest_step(tmp_path) is None
 
 
 def test_an_attempt_ends_where_a_later_one_has_begun(tmp_path: Path) -> None:
-    claim(tmp_path, 1)
-    claim(tmp_path, 2)
-    claim(tmp_path, 2)
+    path = tmp_path / ATTEMPT_FILE
+    claim(path, 1)
+    claim(path, 2)
+    claim(path, 2)
 
     with pytest.raises(ZombieAttempt, match="attempt 2 of this job"):
-        claim(tmp_path, 1)
-    (tmp_path / EPOCH).write_text("", encoding="utf-8")
-    claim(tmp_path, 1)
+        claim(path, 1)
+    path.write_text("", encoding="utf-8")
+    claim(path, 1)
 
 
-def test_attempts_of_different_jobs_are_not_compared(tmp_path: Path, monkeypatch) -> None:
-    claim(tmp_path, 2000, "42")
+def test_attempts_of_different_jobs_are_not_compared(folder: Path, monkeypatch) -> None:
+    path = folder / ATTEMPT_FILE
+    claim(path, 2000, "42")
     with pytest.raises(ZombieAttempt):
-        claim(tmp_path, 1000, "42")
+        claim(path, 1000, "42")
     with pytest.raises(ZombieAttempt):
-        claim(tmp_path, 1000)
+        claim(path, 1000)
 
     monkeypatch.setenv("SLURM_JOB_ID", "43")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    saved(tmp_path, 100)
-    assert run(["checkpoint", "verify", str(tmp_path)]) == 0
+    saved(folder, 100)
+    assert run(["checkpoint", "verify", str(folder)]) == 0
 
-    assert (tmp_path / EPOCH).read_text(encoding="utf-8") == "1000 43"
+    assert path.read_text(encoding="utf-8") == "1000 43"
     with pytest.raises(ZombieAttempt, match="attempt 1000 of this job"):
-        claim(tmp_path, 999, "43")
-    claim(tmp_path, 1000, "43")
-
-
-def test_the_command_tells_and_does_it(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("HOLDFAST_ATTEMPT", "3")
-    saved(tmp_path, 100)
-    cut(saved(tmp_path, 200))
-    before = content(tmp_path)
-
-    assert run(["checkpoint", "verify", str(tmp_path), "--dry-run", "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["iteration"], told["set_back"], told["aside"]) == (100, True, ["iter_0000200"])
-    assert content(tmp_path) == before
-
-    assert run(["checkpoint", "verify", str(tmp_path)]) == 0
-    assert "set back from '200' to iteration 100" in capsys.readouterr().out
-    assert iteration(tmp_path) == 100
-    monkeypatch.setenv("HOLDFAST_ATTEMPT", "2")
-    assert run(["checkpoint", "verify", str(tmp_path)]) == 1
-    assert "attempt 3 of this job works with" in capsys.readouterr().err
+        claim(path, 999, "43")
+    claim(path, 1000, "43")

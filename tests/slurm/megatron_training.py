@@ -5,6 +5,7 @@ that one that was done twice, left out or read from a damaged checkpoint shows i
 """
 
 import os
+import pickle
 import signal
 import sys
 import time
@@ -46,7 +47,7 @@ def _loaded(folder: Path, rank: int) -> tuple[int, int]:
         return 0, rank
     step = int(tracker.read_text(encoding="utf-8"))
     with zipfile.ZipFile(_path(folder, step, rank)) as file:
-        return step, int(file.read("value"))
+        return step, pickle.loads(file.read("archive/data.pkl"))  # noqa: S301 - its own
 
 
 def _path(folder: Path, step: int, rank: int) -> Path:
@@ -57,7 +58,7 @@ def _save(folder: Path, rank: int, size: int, step: int, value: int) -> None:
     path = _path(folder, step, rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as file:
-        file.writestr("value", str(value))
+        file.writestr("archive/data.pkl", pickle.dumps(value, protocol=2))
     if rank == 0:
         while not all(_is_whole(_path(folder, step, other)) for other in range(size)):
             time.sleep(0.01)

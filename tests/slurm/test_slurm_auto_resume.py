@@ -1,7 +1,10 @@
 """srun --auto-resume=1 on a real Slurm cluster, in scripts as they are."""
 
+import os
+import pickle
 import re
 import subprocess
+import zipfile
 from collections.abc import Iterator
 
 import pytest
@@ -386,7 +389,9 @@ def test_a_checkpoint_that_was_cut_off_is_put_aside_before_the_step_begins(
     for number in (1, 2):
         rank = folder / f"iter_000000{number}/mp_rank_00"
         rank.mkdir(parents=True)
-        (rank / "model_optim_rng.pt").write_bytes(b"tensors" * (number == 1))
+        with zipfile.ZipFile(rank / "model_optim_rng.pt", "w") as file:
+            file.writestr("archive/data.pkl", pickle.dumps(number, protocol=2))
+    os.truncate(rank / "model_optim_rng.pt", 0)
     tracker = folder / "latest_checkpointed_iteration.txt"
     tracker.write_text("2", encoding="utf-8")
 
@@ -394,6 +399,10 @@ def test_a_checkpoint_that_was_cut_off_is_put_aside_before_the_step_begins(
                          script=f"srun --auto-resume=1 true; cat {tracker}")  # fmt: skip
 
     output = cluster.ended(job)
-    assert "iteration 2: mp_rank_00/model_optim_rng.pt is empty; it goes on from 1" in output
+    assert (
+        "iter_0000002 is incomplete (mp_rank_00/model_optim_rng.pt is empty); "
+        "latest_checkpointed_iteration.txt (was '2') was set to iter_0000001"
+    ) in output
     assert output.splitlines()[-1] == "1"
-    assert (folder / "iter_0000002.incomplete").is_dir()
+    assert (cluster.prefix / "checkpoints.set-aside/iter_0000002").is_dir()
+    assert not (folder / "iter_0000002").exists()

@@ -1,283 +1,254 @@
-"""Checkpoints in Megatron's layout: which is the newest that a job can go on from.
+"""Megatron-LM, Megatron-core and Megatron-Bridge.
 
 ``latest_checkpointed_iteration.txt`` names the iteration that is loaded; ``iter_0000100`` and so on
-hold one each, as ``mp_rank_*`` directories or as a distributed checkpoint. Megatron writes the name
-last, so that what is newer was cut off. Only the standard library is imported: jobs wait for it.
+hold one each, of a kind that its content shows, in this order: ``metadata.json`` is torch_dist,
+``mp_rank_*`` the legacy format, ``.metadata`` torch_dcp or fsdp_dtensor. The tracker is written
+last. Megatron-Bridge obeys ``latest_train_state.pt`` first.
 """
 
-import os
-import pickletools
+import hashlib
 import re
-import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from holdfast.kit.files import write_atomically
-from holdfast.model.errors import BackendError
+from holdfast.adapters.checkpoints.contract import (
+    CannotJudge,
+    Format,
+    Found,
+    Names,
+    candidate,
+    damaged,
+    incomplete,
+)
+from holdfast.adapters.checkpoints.dcp import (
+    INDEX,
+    directory_problems,
+    has_index,
+    is_dcp,
+    read_index,
+)
+from holdfast.adapters.checkpoints.plain_files import (
+    CHUNK,
+    listed,
+    opened,
+    read_bytes,
+    read_object,
+    read_text,
+)
+from holdfast.adapters.checkpoints.torch_file import file_problems, saved_number
+from holdfast.kit.files import write_durably
+from holdfast.model.checkpoints import Depth, Pointer, PointerKind, Problem
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
-EPOCH: Final = ".holdfast-attempt"
-"""The number of the last attempt that looked here, and its job."""
-
+BRIDGE_TRACKER: Final = "latest_train_state.pt"
+_BRIDGE_STATE: Final = "train_state.pt"
+_BRIDGE_CONFIG: Final = "run_config.yaml"
 _RELEASE: Final = "release"
-_ITERATION: Final = re.compile(r"iter_(\d{7,})")
-_RANK: Final = re.compile(r"mp_rank_(\d+)(?:_(\d+))?(?:_(\d+))?")
-_ASIDE: Final = "incomplete"
-_INDEX: Final = ".metadata"
-_SMALL: Final = ("metadata.json", "common.pt")
-"""What a distributed checkpoint has beside its index and its shards."""
-
-_TRACKER_LIMIT: Final = 64
-_INDEX_LIMIT: Final = 1 << 28
-"""Bytes of an index; the index of a checkpoint of a trillion parameters takes a tenth."""
-
-_ZIP: Final = b"PK\x03\x04"
+_CONFIG: Final = "metadata.json"
+_COMMON: Final = "common.pt"
+_SUMS: Final = "integrity.json"
+_ITERATION: Final = re.compile(r"iter_(\d{7,18})")
+_RANK: Final = re.compile(r"mp_rank_(\d{1,6})(?:_(\d{1,6}))?(?:_(\d{1,6}))?")
+_STATE_LIMIT: Final = 1 << 22
 
 
-class ZombieAttempt(BackendError):
-    """A later attempt of the job is at work already."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """What a directory of checkpoints is like, and what is to be done about it."""
-
-    folder: Path
-    said: str | None
-    """What the tracker says: a number, ``release``, something else; None if there is none."""
-
-    newest: int | None
-    """The newest iteration that is complete, and not newer than the tracker says."""
-
-    problems: dict[int, str] = field(default_factory=dict)
-    """Iterations that cannot be loaded, and why."""
-
-    aside: tuple[Path, ...] = ()
-    """Directories that are to be renamed: newer than ``newest``, so Megatron wrote them in vain."""
-
-    @property
-    def is_set_back(self) -> bool:
-        """Whether the tracker is to name another iteration than it does."""
-        return self.newest is not None and self.said != str(self.newest)
-
-
-def iteration(folder: Path) -> int | None:
-    """The iteration that the tracker names; None if it names none, or cannot be read now.
-
-    The directory may be anybody's: nothing but a plain file is opened.
-    """
-    try:
-        text = _head(folder / TRACKER)
-    except OSError:
+def find(folder: Path, names: Names) -> Found | None:
+    """See ``Find``."""
+    rows = {}
+    for entry in names.values():
+        number = _ITERATION.fullmatch(entry.name)
+        if number is not None and entry.is_dir:
+            inside = listed(entry.path)
+            is_ended = _CONFIG in inside or (has_index(inside) and _COMMON not in inside)
+            rows[int(number[1])] = candidate(entry, int(number[1]), is_ended=is_ended)
+    if not rows and TRACKER not in names and BRIDGE_TRACKER not in names:
         return None
-    return int(text) if _is_number(text) else None
+    every = tuple(rows[number] for number in sorted(rows, reverse=True))
+    return Found(checkpoints=every, pointer=_pointer(folder, names))
 
 
-def examine(folder: Path) -> Examined:
-    """Look at a directory of checkpoints, and change nothing.
-
-    Raises:
-        BackendError: it cannot be read; or it has checkpoints, and none is complete.
-
-    """
-    try:
-        said, found = _said(folder), _found(folder)
-        if said == _RELEASE or (said is None and not found):
-            return Examined(folder=folder, said=said, newest=None)
-        newest, problems = _newest(found, _last_ended(said, found))
-    except OSError as error:
-        raise BackendError(f"{folder} cannot be read: {error}") from error
-    if newest is None and said is not None:
-        whys = "; ".join(f"iteration {number}: {why}" for number, why in problems.items())
-        raise BackendError(
-            f"{folder} has no complete checkpoint ({whys or f'{TRACKER} says {said!r}'}); nothing"
-            f" was changed. Bring one back, or remove {TRACKER} to begin anew"
-        )
-    after = -1 if newest is None else newest
-    return Examined(
-        folder=folder,
-        said=said,
-        newest=newest,
-        problems=problems,
-        aside=tuple(path for number, path in sorted(found.items()) if number > after),
-    )
+def _pointer(folder: Path, names: Names) -> Pointer:
+    if BRIDGE_TRACKER in names:
+        step = saved_number(folder / BRIDGE_TRACKER, "step")
+        file, text = BRIDGE_TRACKER, "nothing" if step is None else str(step)
+    elif TRACKER in names:
+        file, text = TRACKER, read_text(folder / TRACKER)
+        step = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+    else:
+        return Pointer(kind=PointerKind.ABSENT, file=TRACKER)
+    if text == _RELEASE:
+        return Pointer(kind=PointerKind.FIXED, file=file, text=text, name=_RELEASE)
+    if step is None:
+        return Pointer(kind=PointerKind.UNREADABLE, file=file, text=text[:40])
+    name = f"iter_{step:07d}"
+    return Pointer(kind=PointerKind.NAMED, file=file, text=text, name=name, step=step)
 
 
-def repair(examined: Examined) -> None:
-    """Set the tracker back, then rename what was cut off. May be cut off itself, and repeated.
-
-    Raises:
-        BackendError: something cannot be written.
-
-    """
-    try:
-        if examined.is_set_back:
-            write_atomically(examined.folder / TRACKER, str(examined.newest))
-        for path in examined.aside:
-            with suppress(FileNotFoundError):  # somebody else did it
-                path.rename(_free(path))
-    except OSError as error:
-        raise BackendError(f"{examined.folder} cannot be repaired: {error}") from error
-
-
-def claim(folder: Path, attempt: int, job: str = "") -> None:
-    """Note which attempt of the job begins.
-
-    Args:
-        folder: where the job saves.
-        attempt: its number.
-        job: names the job; another job begins anew. Empty if nothing does: then it is the same.
-
-    Raises:
-        ZombieAttempt: a later one has begun before; this one must not go on.
-        BackendError: it cannot be noted.
-
-    """
-    path = folder / EPOCH
-    try:
-        said, _, owner = (_head(path) if path.exists() else "").partition(" ")
-        is_same = not (job and owner) or job == owner
-        if is_same and _is_number(said) and int(said) > attempt:
-            raise ZombieAttempt(
-                f"attempt {said} of this job works with {folder}; attempt {attempt} must end."
-                f" If that attempt was of another job, remove {path}"
-            )
-        if (said, owner) != (str(attempt), job):
-            write_atomically(path, f"{attempt} {job}".rstrip())
-    except OSError as error:
-        raise BackendError(f"{path} cannot be written: {error}") from error
-
-
-def _said(folder: Path) -> str | None:
-    try:
-        return _head(folder / TRACKER)
-    except FileNotFoundError:
-        return None
-
-
-def _found(folder: Path) -> dict[int, Path]:
-    if not folder.exists():
-        return {}
-    paths = ((_ITERATION.fullmatch(path.name), path) for path in folder.iterdir())
-    return {int(name[1]): path for name, path in paths if name is not None and path.is_dir()}
-
-
-def _last_ended(said: str | None, found: dict[int, Path]) -> int:
-    """The last iteration whose save came to its end; -1 if none did.
-
-    The tracker is written after all else. Where it names nothing, its own writing was cut off;
-    where there is none, the save of the newest iteration.
-    """
-    if said is not None:
-        return int(said) if _is_number(said) else max(found, default=-1)
-    return max(found.keys() - {max(found, default=-1)}, default=-1)
-
-
-def _newest(found: dict[int, Path], last: int) -> tuple[int | None, dict[int, str]]:
-    problems: dict[int, str] = {}
-    if last >= 0 and last not in found:
-        problems[last] = "it is not there"
-    for number in sorted(found, reverse=True):
-        if number > last:
-            problems[number] = "its save did not come to its end"
-            continue
-        why = next(_problems(found[number]), None)
-        if why is None:
-            return number, problems
-        problems[number] = why
-    return None, problems
-
-
-def _problems(folder: Path) -> Iterator[str]:
-    """What is wrong with one iteration. Tensors are not read: that would take as long as a load."""
-    names = {path.name: path for path in folder.iterdir()}
-    ranks = [name for name in names if _RANK.fullmatch(name)]
-    if ranks:
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
+    """See ``Check``."""
+    names = listed(path)
+    ranks = [name for name, entry in names.items() if _RANK.fullmatch(name) and entry.is_dir]
+    if _CONFIG in names:
+        yield from _torch_dist_problems(path, names, depth)
+    elif ranks:
         yield from _missing_ranks(ranks)
-        for rank in sorted(ranks):
-            yield from _broken_files(folder / rank)
-    elif _INDEX in names or any(name.endswith(".distcp") for name in names):
-        yield from _missing_shards(folder, names)
-        yield from (f"{name} is missing" for name in _SMALL if name not in names)
-        for name in (*_SMALL, *sorted(name for name in names if name.endswith(".distcp"))):
-            if name in names and names[name].stat().st_size == 0:
-                yield f"{name} is empty"
-    elif not any(path.is_dir() or path.stat().st_size for path in names.values()):
-        yield "it is empty"
+        yield from _rank_problems(path, ranks, depth)
+        yield from _fewer_files(path, ranks, older)
+    elif is_dcp(names):
+        yield from directory_problems(path, names, depth)
+        if _is_torch_dist(path, names, older):
+            yield incomplete(f"{_CONFIG}, which is written last, is missing")
+    elif not any(entry.is_dir or entry.size for entry in names.values()):
+        yield incomplete("it is empty")
+    else:
+        raise CannotJudge("it is of no format of Megatron that is known")
+    if _BRIDGE_STATE in names:
+        yield from (
+            damaged(f"{_BRIDGE_STATE} {why}") for why in file_problems(path / _BRIDGE_STATE, depth)
+        )
+    elif _BRIDGE_CONFIG in names:
+        yield incomplete(f"{_BRIDGE_STATE} is missing")
 
 
-def _missing_ranks(names: list[str]) -> Iterator[str]:
+def repoint(folder: Path, name: str) -> None:
+    """See ``Repoint``. Megatron-Bridge reads its own tracker first: that one is written first."""
+    number = _ITERATION.fullmatch(name)
+    if number is None:
+        raise OSError(f"{name} is not a checkpoint of Megatron")
+    state = folder / name / _BRIDGE_STATE
+    if state.exists():
+        write_durably(folder / BRIDGE_TRACKER, read_bytes(state, _STATE_LIMIT))
+    elif (folder / BRIDGE_TRACKER).exists():
+        raise OSError(f"{name} has no {_BRIDGE_STATE}, by which Megatron-Bridge would load it")
+    write_durably(folder / TRACKER, str(int(number[1])).encode())
+
+
+# torch_dist
+
+
+def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+    try:
+        config = read_object(path / _CONFIG)
+    except ValueError as error:
+        yield damaged(f"{_CONFIG} cannot be read: {error}")
+        return
+    backend = config.get("sharded_backend")
+    if not isinstance(backend, str):
+        yield damaged(f"{_CONFIG} names no sharded_backend")
+        return
+    if backend not in ("torch_dist", "torch_dcp", "fsdp_dtensor"):
+        raise CannotJudge(f"sharded_backend is {backend[:40]!r}, which cannot be verified")
+    if not is_dcp(names):
+        yield damaged(f"{INDEX} and all shards are missing")
+        return
+    if not has_index(names):
+        yield damaged(f"{INDEX} is missing")
+        return
+    yield from directory_problems(path, names, depth)
+    if _COMMON in names:
+        yield from (damaged(f"{_COMMON} {why}") for why in file_problems(path / _COMMON, depth))
+    else:
+        index = read_index(path, names)
+        if not isinstance(index, Problem) and not index.has_key("common_state"):
+            yield damaged(f"{_COMMON} is missing")
+    if depth is Depth.HASHES and _SUMS in names:
+        yield from _sum_problems(path, names)
+
+
+def _is_torch_dist(path: Path, names: Names, older: Path | None) -> bool:
+    """Whether a checkpoint without ``metadata.json`` should have it: torch_dcp never has."""
+    if _COMMON in names:
+        return True
+    if older is not None and (older / _CONFIG).exists():
+        return True
+    index = read_index(path, names) if has_index(names) else None
+    return index is not None and not isinstance(index, Problem) and index.has_key("common_state")
+
+
+def _sum_problems(path: Path, names: Names) -> Iterator[Problem]:
+    """SHA-256 of every file, written with ``--verify-integrity``."""
+    try:
+        sums = read_object(path / _SUMS)
+    except ValueError as error:
+        yield damaged(f"{_SUMS} cannot be read: {error}")
+        return
+    files = sums.get("files")
+    if sums.get("algorithm") != "sha256" or not isinstance(files, dict):
+        yield damaged(f"{_SUMS} cannot be read: it lists no SHA-256")
+        return
+    for name, wanted in files.items():
+        if name not in names or not names[name].is_file:
+            yield damaged(f"{str(name)[:80]}, which {_SUMS} lists, is missing")
+        elif _sum(path / name) != wanted:
+            yield damaged(f"the SHA-256 of {name} does not match {_SUMS}")
+
+
+def _sum(path: Path) -> str:
+    digest, at = hashlib.sha256(), 0
+    with opened(path) as window:
+        while part := window.read(at, CHUNK):
+            digest.update(part)
+            at += len(part)
+    return digest.hexdigest()
+
+
+# Legacy
+
+
+def _missing_ranks(names: list[str]) -> Iterator[Problem]:
     """Tensor, pipeline and expert ranks are counted from 0, each beside each."""
-    found = {tuple(int(one) for one in _RANK.fullmatch(name).groups() if one) for name in names}  # type: ignore[union-attr]
+    found = {
+        tuple(int(one) for one in match.groups() if one)
+        for name in names
+        if (match := _RANK.fullmatch(name))
+    }
     wanted = 1
     for axis in zip(*found, strict=False):
         wanted *= max(axis) + 1
     if len(found) < wanted:
-        yield f"{wanted - len(found)} of {wanted} ranks did not write"
+        yield incomplete(f"{wanted - len(found)} of {wanted} ranks did not write")
 
 
-def _broken_files(folder: Path) -> Iterator[str]:
-    files = sorted(folder.glob("*.pt"))
-    if not files:
-        yield f"{folder.name} has no file of tensors"
-    for path in files:
-        if path.stat().st_size == 0:
-            yield f"{folder.name}/{path.name} is empty"
-        elif _is_cut_off(path):
-            yield f"{folder.name}/{path.name} is cut off"
+def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Problem]:
+    kinds: dict[str, set[str]] = {}
+    for rank in sorted(ranks):
+        files = [one for one in listed(path / rank).values() if one.name.endswith(".pt")]
+        kinds[rank] = {re.sub(r"\d+", "N", one.name) for one in files}
+        if not files:
+            yield incomplete(f"{rank} has no .pt file")
+        for one in files:
+            for why in file_problems(one.path, depth):
+                yield incomplete(f"{rank}/{one.name} {why}")
+    every = set().union(*kinds.values())
+    for rank, own in kinds.items():
+        if own and own != every:
+            yield incomplete(f"{rank}/{min(every - own)} is missing, and other ranks have it")
 
 
-def _is_cut_off(path: Path) -> bool:
-    """Whether a zip file, as PyTorch writes them, lacks its directory, which comes last."""
-    with path.open("rb") as file:
-        if not _ZIP.startswith(file.read(len(_ZIP))):
-            return False  # of another form, which says nothing of its length
-    return not zipfile.is_zipfile(path)
-
-
-def _missing_shards(folder: Path, names: dict[str, Path]) -> Iterator[str]:
-    """By the index, a pickle whose strings are looked at without loading it."""
-    index = names.get(_INDEX)
-    if index is None:
-        yield f"{_INDEX} is missing"
+def _fewer_files(path: Path, ranks: list[str], older: Path | None) -> Iterator[Problem]:
+    """No file is written last, but the ranks and their files are the same at each save."""
+    if older is None:
         return
-    if index.stat().st_size > _INDEX_LIMIT:
-        return
-    try:
-        strings = {
-            value
-            for _, value, _ in pickletools.genops(index.read_bytes())
-            if isinstance(value, str) and value.endswith(".distcp")
-        }
-    except ValueError:
-        yield f"{_INDEX} is cut off"
-        return
-    yield from (f"{folder.name}/{one} is missing" for one in sorted(strings - names.keys()))
+    for rank, entry in listed(older).items():
+        if _RANK.fullmatch(rank) and entry.is_dir:
+            own = {one.name for one in listed(path / rank).values()}
+            names = {name for name in listed(entry.path) if name.endswith(".pt")}
+            if rank not in ranks or names - own:
+                name = rank if rank not in ranks else f"{rank}/{min(names - own)}"
+                yield incomplete(f"{name} is missing, and {older.name} has it")
 
 
-def _free(path: Path) -> Path:
-    aside = path.with_name(f"{path.name}.{_ASIDE}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.{_ASIDE}-{number}")
-    return aside
-
-
-def _head(path: Path) -> str:
-    """The text of a short plain file, without its blanks; nothing else is opened."""
-    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        if not os.path.isfile(f"/proc/self/fd/{handle}"):
-            raise OSError(f"{path} is no plain file")
-        with open(f"/proc/self/fd/{handle}", "rb") as file:
-            return file.read(_TRACKER_LIMIT).decode("utf-8", errors="replace").strip()
-    finally:
-        os.close(handle)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+FORMAT: Final = Format(
+    name="megatron",
+    title="Megatron-LM, Megatron-core, Megatron-Bridge",
+    find=find,
+    check=check,
+    repoint=repoint,
+    recognised_by=f"`{TRACKER}`, `{BRIDGE_TRACKER}` or directories `iter_NNNNNNN`",
+    complete_when="torch_dist: `metadata.json`, `common.pt` (from 0.19 on an item of the index) and"
+    " what DCP needs; torch_dcp and fsdp_dtensor: what DCP needs; legacy: the files of every rank,"
+    " each of them whole",
+    loads=f"what `{BRIDGE_TRACKER}` names, else `{TRACKER}`",
+    not_detected="as DCP; legacy: a file of another step",
+)

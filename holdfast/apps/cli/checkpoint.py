@@ -1,30 +1,88 @@
-"""``holdfast checkpoint``: what a job can go on from."""
+"""``holdfast checkpoint``: what a job can resume from."""
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
-from holdfast.adapters.checkpoints.megatron import Examined, claim, examine, repair
+from holdfast.adapters.checkpoints.attempt_claim import claim
+from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.table import ROWS
 from holdfast.adapters.slurm.attempts import attempt_in, job_in
 from holdfast.apps.cli.examples import examples
-from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
+from holdfast.apps.cli.output import (
+    LISTS,
+    RESULTS,
+    Column,
+    age,
+    dry_run_option,
+    is_document,
+    output_option,
+    print_document,
+    print_rows,
+)
 from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.engine.checkpoint_guard import Guarded, guard, inspect, verify_all
+from holdfast.engine.checkpoint_wording import sentences
+from holdfast.model.checkpoints import Checkpoint, Depth
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_QUIET: Final = timedelta(minutes=1)
+"""A rank that writes a checkpoint changes a file of it more often than that."""
+
+_CODES: Final = {
+    Outcome.EMPTY: ExitCode.OK,
+    Outcome.RESUME: ExitCode.OK,
+    Outcome.START_OVER: ExitCode.STARTS_OVER,
+}
+
+
+def _format_option(command: F) -> F:
+    names = [row.name for row in ROWS]
+    return click.option(
+        "--format",
+        "format_name",
+        type=click.Choice(names),
+        help="Checkpoint format; recognised by content if omitted.",
+    )(command)
+
+
+def _depth_option(command: F) -> F:
+    return click.option(
+        "--depth",
+        type=click.Choice([depth.value for depth in Depth]),
+        default=Depth.SIZES.value,
+        show_default=True,
+        help="Compare names and sizes, or also checksums, which reads every byte.",
+    )(command)
 
 
 @click.group(cls=WholeGroup)
 def checkpoint() -> None:
-    """Verify the checkpoints of a job before it goes on from them."""
+    """Verify checkpoints before a job resumes from them."""
 
 
 @examples(
     "holdfast checkpoint verify /fsx/llama/checkpoints",
-    "holdfast checkpoint verify /fsx/llama/checkpoints --dry-run",
+    "holdfast checkpoint verify /fsx/llama/checkpoints --depth hashes --dry-run",
 )
 @checkpoint.command("verify")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Tell what would be done, and change nothing.")
+@_depth_option
+@_format_option
+@dry_run_option
+@click.option(
+    "--job-stopped",
+    is_flag=True,
+    help="Also act on a checkpoint that changed within the last minute: no rank is running.",
+)
 @click.option(
     "--attempt",
     type=click.IntRange(min=0),
@@ -32,48 +90,128 @@ def checkpoint() -> None:
     help="Number of the attempt that begins; fails if a later one has begun.",
 )
 @output_option(*RESULTS)
-def verify(*, directory: Path, dry_run: bool, attempt: int | None, output: str) -> int:
-    """Find the newest complete checkpoint in DIRECTORY, and let Megatron load that.
+def verify(
+    *,
+    directory: Path,
+    depth: str,
+    format_name: str | None,
+    dry_run: bool,
+    job_stopped: bool,
+    attempt: int | None,
+    output: str,
+) -> int:
+    """Find the newest complete checkpoint in DIRECTORY and make the framework load it.
 
-    DIRECTORY is what Megatron's --save names. If the last save was cut off,
-    latest_checkpointed_iteration.txt is set back, and newer iterations are renamed to
-    iter_NNNNNNN.incomplete. Call it while no rank of the job runs.
+    A tracker or link is set to that checkpoint, and newer ones that are incomplete or damaged are
+    moved to DIRECTORY.set-aside. Nothing is deleted. Run it while no rank of the job is running.
+
+    Exits with 0 if a complete checkpoint is loaded or there is none yet, with 4 if only a first
+    save is there that was cut off, and with 1 if a person has to decide.
     """
+    store = CheckpointDirectory(directory, format_name)
     if attempt is not None and not dry_run and directory.is_dir():
-        claim(directory, attempt, job_in(os.environ))
-    found = examine(directory)
-    if not dry_run:
-        repair(found)
+        store.survey()
+        claim(store.attempt_file, attempt, job_in(os.environ))
+    is_stopped = job_stopped or attempt is not None or bool(job_in(os.environ))
+    quiet_since = None if is_stopped else datetime.now(UTC) - _QUIET
+    look = inspect if dry_run else guard
+    found = look(store, Depth(depth), quiet_since)
+    code = _CODES.get(found.choice.outcome, ExitCode.FAILED)
     if is_document(output):
-        print_document(
-            {
-                "directory": str(directory),
-                "iteration": found.newest,
-                "tracker": found.said,
-                "set_back": found.is_set_back,
-                "aside": [path.name for path in found.aside],
-                "problems": {str(number): why for number, why in found.problems.items()},
-                "dry_run": dry_run,
-            },
-            output,
-        )
+        print_document(_document(found, is_dry_run=dry_run), output)
     else:
-        for line in _told(found, is_done=not dry_run):
-            click.echo(line)
-    return ExitCode.OK
+        for line in sentences(found):
+            click.echo(line, err=code is ExitCode.FAILED)
+    return code
 
 
-def _told(found: Examined, *, is_done: bool) -> list[str]:
-    if found.newest is None and not found.aside:
-        what = f"tracker says {found.said}" if found.said else "no checkpoint yet"
-        return [f"{found.folder}: {what}"]
-    lines = [f"{found.folder}: iteration {number}: {why}" for number, why in found.problems.items()]
-    newest = "no iteration" if found.newest is None else f"iteration {found.newest}"
-    if found.is_set_back:
-        verb = "was" if is_done else "would be"
-        before = "nothing" if found.said is None else repr(found.said)
-        lines.append(f"{found.folder}: the tracker {verb} set back from {before} to {newest}")
-    if found.aside:
-        verb = "renamed" if is_done else "would be renamed"
-        lines.append(f"{found.folder}: {verb}: {', '.join(path.name for path in found.aside)}")
-    return [*lines, f"{found.folder}: {newest} is complete, and is what is loaded"]
+def _document(found: Guarded, *, is_dry_run: bool) -> dict[str, object]:
+    choice, before = found.choice, found.before
+    resume = choice.resume
+    return {
+        "directory": before.folder,
+        "format": before.format,
+        "outcome": choice.outcome.value,
+        "checkpoint": resume.name if resume is not None else None,
+        "step": resume.step if resume is not None else None,
+        "depth": resume.depth if resume is not None else None,
+        "tracker": before.pointer.text or None,
+        "set_back": choice.repoint,
+        "aside": [one.name for one in choice.aside],
+        "moved_to": list(found.moved),
+        "problems": {one.name: one.problems for one in before.checkpoints if one.problems},
+        "dry_run": is_dry_run,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A line of ``holdfast checkpoint list``."""
+
+    name: str
+    step: int | None
+    format: str
+    state: str
+    depth: str
+    is_loaded: bool
+    size: int
+    changed_at: datetime
+    problems: tuple[str, ...]
+
+
+_COLUMNS: Final = (
+    Column[_Row](title="name", cell=lambda row: row.name),
+    Column[_Row](title="step", cell=lambda row: row.step),
+    Column[_Row](title="format", cell=lambda row: row.format, wide=True),
+    Column[_Row](title="state", cell=lambda row: row.state),
+    Column[_Row](title="loaded", cell=lambda row: "yes" if row.is_loaded else ""),
+    Column[_Row](title="size", cell=lambda row: _size(row.size)),
+    Column[_Row](title="age", cell=lambda row: age(row.changed_at, datetime.now(UTC))),
+    Column[_Row](title="problem", cell=lambda row: "; ".join(row.problems[:1]), minor=True),
+)
+
+
+@examples("holdfast checkpoint list /fsx/llama/checkpoints --depth hashes")
+@checkpoint.command("list")
+@click.argument("directory", type=click.Path(path_type=Path))
+@_depth_option
+@_format_option
+@output_option(*LISTS)
+def list_(*, directory: Path, depth: str, format_name: str | None, output: str) -> int:
+    """List the checkpoints in DIRECTORY, newest first, and what verification finds.
+
+    LOADED marks the checkpoint that the framework would load now. Nothing is changed.
+    """
+    survey = verify_all(CheckpointDirectory(directory, format_name), Depth(depth))
+    loaded = survey.loaded
+    rows = [_row(one, survey.format, is_loaded=one is loaded) for one in survey.checkpoints]
+    empty = f"{directory}: no checkpoint yet"
+    if survey.others:
+        empty = (
+            f"{directory}: {', '.join(survey.others[:3])}: no checkpoint of a known format; name it"
+            " with --format, or the directory that holds the checkpoints"
+        )
+    print_rows(rows, _COLUMNS, output=output, empty=empty)
+    return ExitCode.FAILED if survey.others else ExitCode.OK
+
+
+def _row(one: Checkpoint, form: str, *, is_loaded: bool) -> _Row:
+    return _Row(
+        name=one.name,
+        step=one.step,
+        format=form,
+        state=one.state.value,
+        depth=one.depth.value if one.depth is not None else "",
+        is_loaded=is_loaded,
+        size=one.size,
+        changed_at=one.changed_at,
+        problems=one.problems,
+    )
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
 
-from holdfast.adapters.checkpoints.megatron import iteration
+from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.slurm.cluster import SlurmCluster, Surroundings
 from holdfast.adapters.slurm.jobs import JobSurroundings, SlurmJobs
@@ -80,7 +80,7 @@ def _job_surroundings(around: Surroundings, cluster: SlurmCluster) -> JobSurroun
         changed=around.changed,
         may_act=around.may_act,
         nodes=cluster,
-        step_of=iteration,
+        step_of=latest_step,
     )
 
 

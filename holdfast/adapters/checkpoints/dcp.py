@@ -1,0 +1,247 @@
+"""PyTorch Distributed Checkpoint (DCP).
+
+A directory holds ``__{rank}_{n}.distcp`` files, each a row of small ``torch.save`` archives, and
+the index ``.metadata``, which is written last and names the file, offset and length of every item.
+With ``use_collectives=False`` each rank has an index of its own, ``__{rank}.metadata``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import (
+    CannotJudge,
+    Format,
+    Found,
+    Names,
+    candidate,
+    damaged,
+    incomplete,
+)
+from holdfast.adapters.checkpoints.pickles import (
+    SIZE_LIMIT,
+    Built,
+    NotReadable,
+    Pairs,
+    TooLarge,
+    load,
+)
+from holdfast.adapters.checkpoints.plain_files import Entry, Window, listed, opened, read_bytes
+from holdfast.adapters.checkpoints.safetensors_file import window_problems as safetensors_problems
+from holdfast.adapters.checkpoints.torch_file import ZIP_START, window_problems
+from holdfast.model.checkpoints import Depth, Problem
+
+INDEX: Final = ".metadata"
+SHARD: Final = ".distcp"
+_OWN_INDEX: Final = re.compile(r"__(\d{1,9})\.metadata")
+_SHARD_NAME: Final = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
+_STEP: Final = re.compile(r"(\d{1,15})(?!.*\d)")
+
+CLOCK_SKEW: Final = timedelta(seconds=60)
+"""How much later than the index a file may seem to be written: its node has another clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One item in a file."""
+
+    key: str
+    offset: int
+    length: int
+    is_transformed: bool
+    """Compressed or encrypted, so that its bytes say nothing by themselves."""
+
+
+@dataclass(slots=True)
+class Index:
+    """What the index of a checkpoint says."""
+
+    files: dict[str, list[Slice]] = field(default_factory=dict)
+
+    def has_key(self, prefix: str) -> bool:
+        """Whether an item has a name that begins so."""
+        return any(one.key.startswith(prefix) for row in self.files.values() for one in row)
+
+
+def is_dcp(names: Names) -> bool:
+    """Whether a directory with these entries is a DCP checkpoint, or a part of one."""
+    return INDEX in names or any(
+        entry.is_file and (name.endswith(SHARD) or _OWN_INDEX.fullmatch(name))
+        for name, entry in names.items()
+    )
+
+
+def has_index(names: Names) -> bool:
+    """Whether the save of a checkpoint with these entries ended."""
+    return INDEX in names or any(_OWN_INDEX.fullmatch(name) for name in names)
+
+
+def directory_problems(folder: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+    """What is wrong with a directory of DCP files; see ``Check``."""
+    indexes = _indexes(names)
+    if not indexes:
+        yield incomplete(f"{INDEX}, which is written last, is missing")
+        return
+    index = read_index(folder, names)
+    if isinstance(index, Problem):
+        yield index
+        return
+    wrong = list(_size_problems(names, index))
+    yield from wrong or _mixed_steps(names, index, max(one.changed_at for one in indexes))
+    yield from _missing_ranks(names, indexes)
+    if depth is Depth.HASHES:
+        for name, slices in index.files.items():
+            if name in names:
+                yield from _slice_problems(folder / name, name, slices)
+
+
+def read_index(folder: Path, names: Names) -> Index | Problem:
+    """The index of a checkpoint, or why there is none.
+
+    Raises:
+        OSError: it cannot be read.
+        CannotJudge: it is too large.
+
+    """
+    index = Index()
+    for entry in _indexes(names):
+        if entry.size > SIZE_LIMIT:
+            raise CannotJudge(f"{entry.name} is larger than {SIZE_LIMIT >> 20} MiB")
+        try:
+            value = load(read_bytes(folder / entry.name, SIZE_LIMIT)).value
+        except TooLarge as error:
+            raise CannotJudge(f"{entry.name}: {error}") from error
+        except NotReadable as error:
+            return damaged(f"{entry.name} cannot be read: {error}")
+        state = value.state if isinstance(value, Built) else None
+        rows = state.get("storage_data") if isinstance(state, Pairs) else None
+        if not isinstance(rows, Pairs) or not _filled(index, rows):
+            return damaged(f"{entry.name} is not an index of PyTorch DCP")
+    return index
+
+
+def _indexes(names: Names) -> list[Entry]:
+    if INDEX in names:
+        return [names[INDEX]]
+    return [entry for name, entry in names.items() if _OWN_INDEX.fullmatch(name)]
+
+
+def _filled(index: Index, rows: Pairs) -> bool:
+    """Add the rows of ``storage_data``; whether all of them could be read."""
+    for key, value in rows:
+        state = value.state if isinstance(value, Built) else None
+        own = key.state if isinstance(key, Built) else None
+        if not isinstance(state, Pairs):
+            return False
+        name, offset, length = (state.get(one) for one in ("relative_path", "offset", "length"))
+        if not isinstance(name, str) or not isinstance(offset, int) or not isinstance(length, int):
+            return False
+        if offset < 0 or length < 0 or name.startswith("/") or ".." in name.split("/"):
+            return False
+        fqn = own.get("fqn") if isinstance(own, Pairs) else ""
+        one = Slice(str(fqn), offset, length, bool(state.get("transform_descriptors")))
+        index.files.setdefault(name, []).append(one)
+    return True
+
+
+def _size_problems(names: Names, index: Index) -> Iterator[Problem]:
+    for name, slices in sorted(index.files.items()):
+        wanted = max(one.offset + one.length for one in slices)
+        entry = names.get(name)
+        if entry is None or not entry.is_file:
+            yield damaged(f"{name} is missing")
+        elif entry.size != wanted:
+            yield damaged(f"{name} has {entry.size} bytes instead of {wanted}")
+
+
+def _mixed_steps(names: Names, index: Index, written_at: float) -> Iterator[Problem]:
+    """A save into the directory of an earlier one, cut off, leaves files of both with right sizes.
+
+    Where all files are newer than the index, they were copied: then times say nothing.
+    """
+    limit = written_at + CLOCK_SKEW.total_seconds()
+    times = {name: names[name].changed_at for name in index.files if name in names}
+    late = sorted(name for name, changed_at in times.items() if changed_at > limit)
+    if late and len(late) < len(times):
+        yield damaged(
+            f"{late[0]} was written after {INDEX}: a later save into this directory was cut off, or"
+            " files were copied without their times"
+        )
+
+
+def _missing_ranks(names: Names, indexes: list[Entry]) -> Iterator[Problem]:
+    """Where each rank has an index: ranks count from 0, and one with a file has an index."""
+    ranks = {int(found[1]) for one in indexes if (found := _OWN_INDEX.fullmatch(one.name))}
+    if ranks:
+        wrote = {int(found[1]) for name in names if (found := _SHARD_NAME.fullmatch(name))}
+        count = max(ranks | wrote) + 1
+        if len(ranks) < count:
+            missing = next(rank for rank in range(count) if rank not in ranks)
+            yield incomplete(f"__{missing}.metadata is missing")
+
+
+def _slice_problems(path: Path, name: str, slices: list[Slice]) -> Iterator[Problem]:
+    with opened(path) as window:
+        for one in sorted(slices, key=lambda one: one.offset):
+            part = window.part(one.offset, one.length)
+            if part.size != one.length:
+                continue  # its size was reported
+            if why := next(_bytes_problems(part, one), None):
+                yield damaged(f"{name}: {one.key} at {one.offset} {why}")
+
+
+def _bytes_problems(part: Window, one: Slice) -> Iterator[str]:
+    if one.is_transformed or one.length == 0:
+        return
+    if part.read(8, 1) == b"{" and part.read(0, len(ZIP_START)) != ZIP_START:
+        yield from safetensors_problems(part)  # SerializationFormat.SAFETENSORS
+    else:
+        yield from window_problems(part, Depth.HASHES)
+
+
+def find_dcp(folder: Path, names: Names) -> Found | None:
+    """Directories of a run, each a checkpoint; or the directory itself."""
+    if is_dcp(names):
+        own = Entry(
+            name=".", path=folder, is_dir=True, is_file=False, is_link=False, size=0,
+            changed_at=max(entry.changed_at for entry in names.values()),
+        )  # fmt: skip
+        return Found(checkpoints=(candidate(own, step_in(folder.name), is_ended=has_index(names)),))
+    found = [
+        candidate(entry, step_in(entry.name), is_ended=has_index(inside))
+        for entry in names.values()
+        if entry.is_dir and not entry.is_link and is_dcp(inside := listed(entry.path))
+    ]
+    found.sort(
+        key=lambda one: (one.step if one.step is not None else -1, one.changed_at), reverse=True
+    )
+    return Found(checkpoints=tuple(found)) if found else None
+
+
+def step_in(name: str) -> int | None:
+    """The last number in a name."""
+    found = _STEP.search(name)
+    return int(found[1]) if found else None
+
+
+def check_dcp(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
+    """See ``Check``."""
+    yield from directory_problems(path, listed(path), depth)
+
+
+FORMAT: Final = Format(
+    name="dcp",
+    title="PyTorch Distributed Checkpoint",
+    find=find_dcp,
+    check=check_dcp,
+    recognised_by="`.metadata` or `__R_N.distcp`, in DIRECTORY or in directories within",
+    complete_when="`.metadata` is there, names files that are there and as long as it says, and was"
+    " written after them",
+    loads="what the script chooses; taken to be the highest number in a name, then the newest",
+    not_detected="a file of another step with the same layout, if its time is old; a changed byte"
+    " in `.metadata` that leaves a valid index; where each rank has an index, all files of the last"
+    " rank missing",
+)

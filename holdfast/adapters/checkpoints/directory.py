@@ -1,0 +1,203 @@
+"""A directory of checkpoints of any known format, as a ``CheckpointStore``."""
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE
+from holdfast.adapters.checkpoints.contract import CannotJudge, Format, Found, Names
+from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
+from holdfast.adapters.checkpoints.table import FORMATS, ROWS
+from holdfast.kit.files import sync_directory
+from holdfast.model.checkpoints import (
+    Checkpoint,
+    CheckpointState,
+    Depth,
+    PointerKind,
+    Problem,
+    Survey,
+)
+from holdfast.model.errors import BackendError, ConfigError
+
+ASIDE: Final = ".set-aside"
+"""End of the name of the directory beside a directory of checkpoints, to which they are moved."""
+
+INSIDE: Final = ".holdfast-set-aside"
+"""The same within it, where nothing can be put beside it: it is where a volume is mounted."""
+
+_PROBLEMS: Final = 20
+"""Of one checkpoint that are kept."""
+
+_NOT_HERE: Final = frozenset((errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS))
+
+_SIDE_NAMES: Final = frozenset(
+    ("logs", "runs", "tensorboard", "wandb", "mlruns", "lightning_logs", "profiles", "journal")
+)
+_SIDE_SUFFIXES: Final = frozenset(
+    (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".md", ".py")
+)
+
+
+class CheckpointDirectory:
+    """One directory. ``survey`` comes first: the other calls are about what it has found.
+
+    Args:
+        folder: the directory; it need not exist.
+        format_name: of a format of ``table``; None to recognise it by content.
+
+    Raises:
+        ConfigError: there is no such format.
+
+    """
+
+    def __init__(self, folder: Path, format_name: str | None = None) -> None:
+        if format_name is not None and format_name not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise ConfigError(f"--format {format_name}: there is no such format; known: {known}")
+        self._folder = folder
+        self._rows = ROWS if format_name is None else (FORMATS[format_name],)
+        self._row: Format | None = None
+        self._found: dict[str, Checkpoint] = {}
+
+    def survey(self) -> Survey:
+        """See ``CheckpointStore.survey``."""
+        row, found, names = self._read()
+        self._row = row
+        self._found = {one.name: one for one in found.checkpoints} if found is not None else {}
+        if row is None or found is None:
+            others = tuple(sorted(entry.name for entry in names.values() if not _is_side(entry)))
+            return Survey(folder=str(self._folder.absolute()), format="", others=others)
+        return Survey(
+            folder=str(self._folder.absolute()),
+            format=row.name,
+            checkpoints=found.checkpoints,
+            pointer=found.pointer,
+        )
+
+    def verify(self, name: str, depth: Depth, older: str | None) -> Checkpoint:
+        """See ``CheckpointStore.verify``."""
+        row, one = self._row, self._found[name]
+        if row is None:
+            raise BackendError(f"{self._folder} has no checkpoint of a known format")
+        path = self._folder / name
+        size, changed_at = tree_size(path)
+        one = replace(one, size=size, changed_at=changed_at, depth=depth)
+        previous = self._folder / older if older is not None else None
+        problems: list[Problem] = []
+        try:
+            for problem in row.check(path, depth, previous):
+                problems.append(problem)
+                if len(problems) >= _PROBLEMS:
+                    break
+        except CannotJudge as error:
+            return replace(one, state=CheckpointState.UNKNOWN, problems=(str(error),))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            problems.append(Problem(text=f"{error.filename or path} is missing or is no file"))
+        except OSError as error:
+            if error.errno is None:  # a FIFO, a device, or a link to one
+                problems.append(Problem(text=str(error)))
+            else:
+                raise BackendError(f"{path} cannot be read: {error}") from error
+        return replace(
+            one, state=_state(problems), problems=tuple(problem.text for problem in problems)
+        )
+
+    def apply(self, resume: str | None, aside: Sequence[str]) -> Sequence[str]:
+        """See ``CheckpointStore.apply``."""
+        row = self._row
+        if row is None:
+            raise BackendError(f"{self._folder} has no checkpoint of a known format")
+        moved = []
+        try:
+            if resume is not None and row.repoint is not None:
+                row.repoint(self._folder, resume)
+            for name in aside:
+                with suppress(FileNotFoundError):  # somebody else did it
+                    moved.append(str(self._moved(name, row)))
+        except OSError as error:
+            raise BackendError(f"{self._folder} cannot be repaired: {error}") from error
+        return moved
+
+    @property
+    def attempt_file(self) -> Path:
+        """Where the attempt that works with the directory is noted; see ``attempt_claim``."""
+        if self._row is not None and self._row.is_strict:
+            return self._folder.with_name(f".{self._folder.name}{ATTEMPT_FILE}")
+        return self._folder / ATTEMPT_FILE
+
+    def _read(self) -> tuple[Format | None, Found | None, Names]:
+        try:
+            names = listed(self._folder)
+            for row in self._rows:
+                found = row.find(self._folder, names)
+                if found is not None:
+                    return row, found, names
+        except OSError as error:
+            raise BackendError(f"{self._folder} cannot be read: {error}") from error
+        return None, None, names
+
+    def _moved(self, name: str, row: Format) -> Path:
+        """Move a checkpoint out of the directory, on the same file system."""
+        folder = self._folder.resolve()
+        homes = [
+            folder.with_name(folder.name + ASIDE),
+            *([] if row.is_strict else [folder / INSIDE]),
+        ]
+        for home in homes:
+            try:
+                home.mkdir(exist_ok=True)
+                target = _free(home / name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(self._folder / name, target)
+                sync_directory(home)
+            except OSError as error:
+                if error.errno not in _NOT_HERE or home == homes[-1]:
+                    raise
+                continue
+            return target
+        raise OSError(errno.EXDEV, f"nothing can be moved beside {folder}")
+
+
+def latest_step(folder: Path) -> int | None:
+    """The step of the checkpoint that the framework will load; None if none is known.
+
+    Cheap, and nothing is verified. The directory may be anybody's: nothing but plain files is read.
+    """
+    try:
+        survey = CheckpointDirectory(folder).survey()
+    except BackendError:
+        return None
+    if survey.pointer.kind is not PointerKind.NONE:
+        return survey.pointer.step
+    return next((one.step for one in survey.checkpoints if one.is_ended), None)
+
+
+def _state(problems: Sequence[Problem]) -> CheckpointState:
+    states = {problem.state for problem in problems}
+    for state in (CheckpointState.DAMAGED, CheckpointState.INCOMPLETE):
+        if state in states:
+            return state
+    return CheckpointState.COMPLETE
+
+
+def _is_side(entry: Entry) -> bool:
+    """Whether an entry is one of those that lie beside checkpoints, such as logs."""
+    return (
+        entry.name.startswith(".")
+        or entry.name in _SIDE_NAMES
+        or entry.name.startswith("events.out.tfevents")
+        or (entry.is_file and (entry.size == 0 or Path(entry.name).suffix in _SIDE_SUFFIXES))
+        or (entry.is_dir and not any(os.scandir(entry.path)))
+    )
+
+
+def _free(path: Path) -> Path:
+    free, number = path, 1
+    while os.path.lexists(free):
+        number += 1
+        free = path.with_name(f"{path.name}.{number}")
+    return free

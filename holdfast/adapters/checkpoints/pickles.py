@@ -1,0 +1,338 @@
+"""Reads pickles as data: nothing is imported and nothing is called.
+
+What a pickle would import is a ``Global``, what it would call or construct is a ``Built``. A dict
+is ``Pairs``, since keys may be anything. Only the binary opcodes of protocols 2 to 5 are known, as
+torch writes no others. https://docs.python.org/3/library/pickletools.html has the list.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+SIZE_LIMIT: Final = 1 << 26
+"""Bytes of a pickle that is read: the index of a checkpoint of a trillion parameters has 25 MB."""
+
+_STEP_LIMIT: Final = 24_000_000
+"""Opcodes, each of which may make an object of some 60 bytes. An index has one for three bytes."""
+
+_LONG_LIMIT: Final = 64
+
+
+class NotReadable(Exception):
+    """The bytes are no pickle, are cut off, or use what torch does not write."""
+
+
+class TooLarge(NotReadable):
+    """The pickle has more opcodes than are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A class or function by name."""
+
+    module: str
+    name: str
+
+
+@dataclass(slots=True)
+class Built:
+    """What a call would have returned."""
+
+    kind: object
+    """What would have been called, mostly a ``Global``."""
+
+    args: object
+    state: object = None
+    pairs: "Pairs | None" = None
+    """What was set on it by key, as on an ``OrderedDict``."""
+
+    @property
+    def name(self) -> str:
+        """Name of the class, without its module."""
+        return self.kind.name if isinstance(self.kind, Global) else ""
+
+
+class Pairs(list[tuple[object, object]]):
+    """A dict, as pairs in the order in which they were set."""
+
+    __slots__ = ()
+
+    def get(self, key: str) -> object:
+        """The last value of that key; None if there is none."""
+        return next((value for one, value in reversed(self) if one == key), None)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A pickle that was read."""
+
+    value: object
+    end: int
+    """Offset of the byte after it."""
+
+    ids: list[object]
+    """Its persistent IDs."""
+
+
+class _Machine:
+    """The stack machine of a pickle."""
+
+    __slots__ = ("at", "data", "ids", "marks", "memo", "stack")
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, object] = {}
+        self.ids: list[object] = []
+
+    def take(self, count: int) -> bytes:
+        begin, self.at = self.at, self.at + count
+        if self.at > len(self.data):
+            raise NotReadable("it is cut off")
+        return self.data[begin : self.at]
+
+    def size(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "little")
+
+    def marked(self) -> list[Any]:
+        begin = self.marks.pop()
+        items = self.stack[begin:]
+        del self.stack[begin:]
+        return items
+
+    def line(self) -> str:
+        end = self.data.find(b"\n", self.at, self.at + 1024)
+        if end < 0:
+            raise NotReadable("it is cut off")
+        return str(self.take(end + 1 - self.at)[:-1], "utf-8", "replace")
+
+
+_Handler = Callable[[_Machine], None]
+
+
+def load(data: bytes, start: int = 0) -> Loaded:
+    """Read the pickle that begins at ``start``.
+
+    Raises:
+        NotReadable: it is none, or is cut off; ``TooLarge`` if it has too many opcodes.
+
+    """
+    machine = _Machine(data, start)
+    handlers, steps = _HANDLERS, 0
+    try:
+        while (code := data[machine.at]) != _STOP:
+            machine.at += 1
+            handlers[code](machine)
+            steps += 1
+            if steps > _STEP_LIMIT:
+                raise TooLarge("it has too many parts to be read")
+        return Loaded(machine.stack.pop(), machine.at + 1, machine.ids)
+    except (IndexError, KeyError, struct.error, AttributeError, TypeError, ValueError) as error:
+        raise NotReadable("it is cut off or garbled") from error
+
+
+def _constant(value: object) -> _Handler:
+    return lambda machine: machine.stack.append(value)
+
+
+def _integer(width: int, *, signed: bool = False) -> _Handler:
+    def handle(machine: _Machine) -> None:
+        machine.stack.append(int.from_bytes(machine.take(width), "little", signed=signed))
+
+    return handle
+
+
+def _long(width: int) -> _Handler:
+    def handle(machine: _Machine) -> None:
+        count = machine.size(width)
+        if count > _LONG_LIMIT:
+            raise NotReadable("it has a number that is too long")
+        machine.stack.append(int.from_bytes(machine.take(count), "little", signed=True))
+
+    return handle
+
+
+def _text(width: int) -> _Handler:
+    def handle(machine: _Machine) -> None:
+        machine.stack.append(str(machine.take(machine.size(width)), "utf-8", "replace"))
+
+    return handle
+
+
+def _bytes(width: int) -> _Handler:
+    return lambda machine: machine.stack.append(machine.take(machine.size(width)))
+
+
+def _put(width: int) -> _Handler:
+    def handle(machine: _Machine) -> None:
+        machine.memo[machine.size(width)] = machine.stack[-1]
+
+    return handle
+
+
+def _get(width: int) -> _Handler:
+    return lambda machine: machine.stack.append(machine.memo[machine.size(width)])
+
+
+def _memoize(machine: _Machine) -> None:
+    machine.memo[len(machine.memo)] = machine.stack[-1]
+
+
+def _mark(machine: _Machine) -> None:
+    machine.marks.append(len(machine.stack))
+
+
+def _tuple(count: int) -> _Handler:
+    def handle(machine: _Machine) -> None:
+        items = tuple(machine.stack[-count:])
+        if len(items) < count:
+            raise NotReadable("it is garbled")
+        machine.stack[-count:] = [items]
+
+    return handle
+
+
+def _new(make: Callable[[], object]) -> _Handler:
+    return lambda machine: machine.stack.append(make())
+
+
+def _gather(make: Callable[[list[Any]], object]) -> _Handler:
+    return lambda machine: machine.stack.append(make(machine.marked()))
+
+
+def _pairs(items: list[Any]) -> Pairs:
+    return Pairs(zip(items[::2], items[1::2], strict=True))
+
+
+def _extend(machine: _Machine, items: list[Any]) -> None:
+    target = machine.stack[-1]
+    if not isinstance(target, Built):  # the items of other things are of no interest
+        target.extend(items)
+
+
+def _append(machine: _Machine) -> None:
+    item = machine.stack.pop()
+    _extend(machine, [item])
+
+
+def _appends(machine: _Machine) -> None:
+    items = machine.marked()
+    _extend(machine, items)
+
+
+def _set(machine: _Machine, items: list[Any]) -> None:
+    target = machine.stack[-1]
+    if isinstance(target, Built):
+        target.pairs = target.pairs if target.pairs is not None else Pairs()
+        target = target.pairs
+    target.extend(_pairs(items))
+
+
+def _setitem(machine: _Machine) -> None:
+    value, key = machine.stack.pop(), machine.stack.pop()
+    _set(machine, [key, value])
+
+
+def _setitems(machine: _Machine) -> None:
+    items = machine.marked()
+    _set(machine, items)
+
+
+def _call(machine: _Machine) -> None:
+    args, kind = machine.stack.pop(), machine.stack.pop()
+    machine.stack.append(Built(kind, args))
+
+
+def _call_named(machine: _Machine) -> None:
+    names, args, kind = machine.stack.pop(), machine.stack.pop(), machine.stack.pop()
+    machine.stack.append(Built(kind, (args, names)))
+
+
+def _build(machine: _Machine) -> None:
+    state = machine.stack.pop()
+    machine.stack[-1].state = state
+
+
+def _global(machine: _Machine) -> None:
+    machine.stack.append(Global(machine.line(), machine.line()))
+
+
+def _stack_global(machine: _Machine) -> None:
+    name, module = machine.stack.pop(), machine.stack.pop()
+    machine.stack.append(Global(str(module), str(name)))
+
+
+def _persistent(machine: _Machine) -> None:
+    one = machine.stack.pop()
+    machine.ids.append(one)
+    machine.stack.append(Built(None, one))
+
+
+def _float(machine: _Machine) -> None:
+    machine.stack.append(struct.unpack(">d", machine.take(8))[0])
+
+
+def _skip(machine: _Machine, count: int) -> None:
+    machine.take(count)
+
+
+def _pop(machine: _Machine) -> None:
+    machine.stack.pop()
+
+
+_STOP: Final = ord(".")
+_HANDLERS: Final[dict[int, _Handler]] = {
+    0x80: lambda machine: _skip(machine, 1),  # PROTO
+    0x95: lambda machine: _skip(machine, 8),  # FRAME
+    ord("N"): _constant(None),
+    0x88: _constant(True),  # noqa: FBT003 - NEWTRUE
+    0x89: _constant(False),  # noqa: FBT003 - NEWFALSE
+    ord("K"): _integer(1),
+    ord("M"): _integer(2),
+    ord("J"): _integer(4, signed=True),
+    0x8A: _long(1),
+    0x8B: _long(4),
+    ord("G"): _float,
+    0x8C: _text(1),
+    ord("X"): _text(4),
+    0x8D: _text(8),
+    ord("U"): _text(1),
+    ord("T"): _text(4),
+    ord("C"): _bytes(1),
+    ord("B"): _bytes(4),
+    0x8E: _bytes(8),
+    0x96: _bytes(8),  # BYTEARRAY8
+    ord("q"): _put(1),
+    ord("r"): _put(4),
+    0x94: _memoize,
+    ord("h"): _get(1),
+    ord("j"): _get(4),
+    ord("("): _mark,
+    ord(")"): _new(tuple),
+    ord("]"): _new(list),
+    ord("}"): _new(Pairs),
+    0x8F: _new(list),  # EMPTY_SET
+    ord("t"): _gather(tuple),
+    ord("l"): _gather(list),
+    ord("d"): _gather(_pairs),
+    0x91: _gather(list),  # FROZENSET
+    0x85: _tuple(1),
+    0x86: _tuple(2),
+    0x87: _tuple(3),
+    ord("a"): _append,
+    ord("e"): _appends,
+    0x90: _appends,  # ADDITEMS
+    ord("s"): _setitem,
+    ord("u"): _setitems,
+    ord("c"): _global,
+    0x93: _stack_global,
+    ord("R"): _call,
+    0x81: _call,  # NEWOBJ
+    0x92: _call_named,  # NEWOBJ_EX
+    ord("b"): _build,
+    ord("Q"): _persistent,
+    ord("0"): _pop,
+    ord("2"): lambda machine: machine.stack.append(machine.stack[-1]),
+}

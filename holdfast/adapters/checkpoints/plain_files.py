@@ -1,0 +1,196 @@
+"""Reads plain files in directories that may be anybody's, within bounds.
+
+Nothing but a plain file is opened: a FIFO would block, a device would never end.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+CHUNK: Final = 1 << 20
+"""Bytes read at once."""
+
+_TEXT_LIMIT: Final = 256
+
+JSON_LIMIT: Final = 1 << 24
+"""Bytes of JSON that are read; parsed, they may take 50 times as much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A range of bytes of an open file."""
+
+    handle: int
+    start: int
+    size: int
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Up to ``count`` bytes from ``offset`` of the range; fewer at its end."""
+        count = min(count, self.size - offset)
+        if offset < 0 or count <= 0:
+            return b""
+        parts = []
+        while count > 0 and (part := os.pread(self.handle, count, self.start + offset)):
+            parts.append(part)
+            offset, count = offset + len(part), count - len(part)
+        return b"".join(parts)
+
+    def part(self, offset: int, size: int) -> "Window":
+        """A range within this one, cut to it."""
+        begin = max(0, min(offset, self.size))
+        return Window(self.handle, self.start + begin, max(0, min(size, self.size - begin)))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Window]:
+    """Open a plain file.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is not a plain file")
+        yield Window(handle, 0, status.st_size)
+    finally:
+        os.close(handle)
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The content of a plain file, cut to ``limit`` bytes.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+
+    """
+    with opened(path) as window:
+        return window.read(0, limit)
+
+
+def read_text(path: Path) -> str:
+    """The first line or two of a short plain file, without blanks at the ends.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+
+    """
+    return read_bytes(path, _TEXT_LIMIT).decode("utf-8", errors="replace").strip()
+
+
+def parsed(data: bytes) -> object:
+    """A JSON document.
+
+    Raises:
+        ValueError: it is none, or is nested too deeply.
+
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def read_object(path: Path) -> dict[str, object]:
+    """The JSON object in a plain file.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+        ValueError: it is no JSON object, or larger than ``JSON_LIMIT``.
+
+    """
+    data = read_bytes(path, JSON_LIMIT + 1)
+    value = parsed(data) if len(data) <= JSON_LIMIT else None
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name in a directory."""
+
+    name: str
+    path: Path
+    is_dir: bool
+    """Of the target, if it is a link."""
+
+    is_file: bool
+    is_link: bool
+    size: int
+    changed_at: float
+    """Modification time, seconds since the epoch."""
+
+
+def listed(folder: Path) -> dict[str, Entry]:
+    """Entries of a directory by name, in alphabetical order; a link is what it points to.
+
+    A link that points nowhere is neither a file nor a directory. A directory that does not exist
+    has no entries.
+
+    Raises:
+        OSError: it cannot be read.
+
+    """
+    found = {}
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return {}
+    for name in names:
+        path = folder / name
+        try:
+            own = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        target: os.stat_result | None = own
+        if stat.S_ISLNK(own.st_mode):
+            target = _target(path)
+        mode = target.st_mode if target is not None else 0
+        shown = target if target is not None else own
+        found[name] = Entry(
+            name=name,
+            path=path,
+            is_dir=stat.S_ISDIR(mode),
+            is_file=stat.S_ISREG(mode),
+            is_link=stat.S_ISLNK(own.st_mode),
+            size=shown.st_size,
+            changed_at=shown.st_mtime,
+        )
+    return found
+
+
+def _target(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:  # a stale link, or a circle of links
+        return None
+
+
+def tree_size(path: Path, depth: int = 4) -> tuple[int, datetime]:
+    """Bytes and newest modification time of a file, or of a directory down to ``depth`` levels."""
+    size, newest = 0, 0.0
+    pending = [(path, depth)]
+    while pending:
+        one, left = pending.pop()
+        try:
+            status = os.stat(one)
+            newest = max(newest, status.st_mtime)
+            if stat.S_ISREG(status.st_mode):
+                size += status.st_size
+            elif stat.S_ISDIR(status.st_mode) and left > 0:
+                pending += [(Path(entry.path), left - 1) for entry in os.scandir(one)]
+        except OSError:  # it went away, or may not be read, which verification reports
+            continue
+    try:
+        return size, datetime.fromtimestamp(newest, UTC)
+    except (OverflowError, ValueError, OSError):
+        return size, datetime.fromtimestamp(0, UTC)

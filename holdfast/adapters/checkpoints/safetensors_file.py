@@ -1,0 +1,111 @@
+"""Verifies safetensors files: a header in JSON, and a length that follows from it.
+
+The format has no checksum: a flipped bit or a block of zeros in a tensor cannot be seen.
+https://github.com/huggingface/safetensors has the description.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.checkpoints.contract import CannotJudge
+from holdfast.adapters.checkpoints.plain_files import JSON_LIMIT, Window, opened, parsed
+
+_HEADER_LIMIT: Final = 100_000_000
+"""Bytes of a header that the library accepts; 1 MB describes some 10,000 tensors."""
+
+_BITS: Final = {
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0"), 8),
+    **dict.fromkeys(("F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("I32", "U32", "F32"), 32),
+    **dict.fromkeys(("I64", "U64", "F64", "C64"), 64),
+    "C128": 128,
+}  # fmt: skip
+"""Bits of an item."""
+
+
+class BadHeader(Exception):
+    """The header does not describe the file; the text says why."""
+
+
+def file_problems(path: Path) -> Iterator[str]:
+    """What is wrong with a safetensors file; nothing if its header and length agree.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+
+    """
+    with opened(path) as window:
+        yield from window_problems(window)
+
+
+def window_problems(window: Window) -> Iterator[str]:
+    """What is wrong with a range of bytes that is a safetensors file."""
+    try:
+        _check(window)
+    except BadHeader as error:
+        yield str(error)
+
+
+def tensor_names(path: Path) -> set[str]:
+    """Names of the tensors of a file.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+        BadHeader: it is no safetensors file.
+
+    """
+    with opened(path) as window:
+        return set(_header(window)[0])
+
+
+def _check(window: Window) -> None:
+    tensors, begin = _header(window)
+    ranges = sorted(_range(name, one) for name, one in tensors.items())
+    if ranges and ranges[0][0] != 0:
+        raise BadHeader("has a header whose tensors do not begin at 0")
+    for (_, end), (start, _) in pairwise(ranges):
+        if start != end:
+            raise BadHeader("has a header whose tensors do not follow each other")
+    wanted = begin + (ranges[-1][1] if ranges else 0)
+    if wanted != window.size:
+        raise BadHeader(f"has {window.size} bytes instead of {wanted}")
+
+
+def _header(window: Window) -> tuple[dict[str, Any], int]:
+    """Tensors by name, and the offset of the first byte after the header."""
+    if window.size == 0:
+        raise BadHeader("is empty")
+    size = int.from_bytes(window.read(0, 8), "little")
+    if window.size < 8 or size > _HEADER_LIMIT or 8 + size > window.size:
+        raise BadHeader("is cut off in its header, or is no safetensors file")
+    if size > JSON_LIMIT:
+        raise CannotJudge(f"its header is larger than {JSON_LIMIT >> 20} MiB")
+    try:
+        header = parsed(window.read(8, size))
+    except ValueError as error:
+        raise BadHeader("has a header that is not valid JSON") from error
+    if not isinstance(header, dict):
+        raise BadHeader("has a header that is no JSON object")
+    header.pop("__metadata__", None)
+    return header, 8 + size
+
+
+def _range(name: str, one: object) -> tuple[int, int]:
+    """Begin and end of a tensor, relative to the end of the header."""
+    try:
+        bits, shape, (begin, end) = _BITS.get(one["dtype"]), one["shape"], one["data_offsets"]  # type: ignore[index]
+        items = 1
+        for length in shape:
+            items *= length
+            if not 0 <= items < 1 << 62:
+                raise ValueError(name)
+        fits = bits is None or (end - begin) * 8 == items * bits
+        if not 0 <= begin <= end < 1 << 62 or not fits:
+            raise ValueError(name)
+    except (TypeError, KeyError, ValueError) as error:
+        raise BadHeader(f"has a header that does not describe {name[:80]!r}") from error
+    return begin, end

@@ -1,0 +1,311 @@
+"""Verifies what ``torch.save`` wrote, without torch and without unpickling.
+
+Since PyTorch 1.6 that is a zip archive whose members are stored uncompressed, ``data.pkl`` and one
+``data/<key>`` for each storage among them. ``torch.load`` does not compare the CRC32 of a member
+with its bytes. The older form is five pickles, followed by the storages, without any checksum.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import CannotJudge
+from holdfast.adapters.checkpoints.pickles import (
+    SIZE_LIMIT,
+    Built,
+    Global,
+    Loaded,
+    NotReadable,
+    Pairs,
+    load,
+)
+from holdfast.adapters.checkpoints.plain_files import CHUNK, Window, opened
+from holdfast.model.checkpoints import Depth
+
+ZIP_START: Final = b"PK\x03\x04"
+_END: Final = struct.Struct("<4s4H2LH")
+_END_64: Final = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR: Final = struct.Struct("<4sLQL")
+_CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
+_FULL: Final = 0xFFFFFFFF
+"""In a field of 32 bits: the value is in the extra field, with 64 bits."""
+
+_DIRECTORY_LIMIT: Final = 1 << 26
+"""Bytes of a zip directory: a member takes some 80, and a large model has some thousand."""
+
+_LEGACY_START: Final = bytes.fromhex("80028a0a6cfc9c46f920")
+"""Protocol 2 and the first bytes of the magic number 0x1950a86a20f9469cfc6c."""
+
+_ITEM_SIZES: Final = {
+    **dict.fromkeys(
+        ("Untyped", "Byte", "Char", "Bool", "QUInt8", "QInt8", "QUInt4x2", "QUInt2x4"), 1
+    ),
+    **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
+    **dict.fromkeys(("Int", "Float", "QInt32"), 4),
+    **dict.fromkeys(("Long", "Double", "ComplexFloat"), 8),
+    "ComplexDouble": 16,
+}
+"""Bytes of an item, by the class of a storage without the word Storage."""
+
+
+class Broken(Exception):
+    """The file is not what ``torch.save`` writes; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A member of the archive."""
+
+    name: str
+    offset: int
+    """Of its bytes, from the begin of the archive."""
+
+    size: int
+    crc: int
+
+
+def file_problems(path: Path, depth: Depth) -> Iterator[str]:
+    """What is wrong with a file of ``torch.save``; nothing if it is whole.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+
+    """
+    with opened(path) as window:
+        yield from window_problems(window, depth)
+
+
+def window_problems(window: Window, depth: Depth) -> Iterator[str]:
+    """What is wrong with the bytes that ``torch.save`` wrote there."""
+    try:
+        if window.size == 0:
+            raise Broken("is empty")
+        if window.read(0, len(_LEGACY_START)) == _LEGACY_START:
+            _check_legacy(window)
+            return
+        found = records(window)
+        _check_storages(window, found)
+        if depth is Depth.HASHES:
+            _check_sums(window, found)
+    except Broken as error:
+        yield str(error)
+
+
+def is_torch_file(path: Path) -> bool:
+    """Whether a file begins as ``torch.save`` lets it begin.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+
+    """
+    with opened(path) as window:
+        head = window.read(0, len(_LEGACY_START))
+    return head.startswith(ZIP_START) or head == _LEGACY_START
+
+
+def saved_object(path: Path) -> object:
+    """The object that was saved, as ``pickles`` shows it, its tensors left out.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+        Broken: it is not what ``torch.save`` writes.
+
+    """
+    with opened(path) as window:
+        return _content(window, records(window)).value
+
+
+def saved_number(path: Path, key: str) -> int | None:
+    """The integer of a key of the dict that was saved, also as a tensor; None if there is none."""
+    value = saved_value(path, key)
+    if isinstance(value, Built) and isinstance(value.args, tuple) and value.args:
+        storage = value.args[0]
+        try:
+            own, size = _storage(storage.args if isinstance(storage, Built) else None)
+            with opened(path) as window:
+                record = records(window).get(f"data/{own}")
+                if record is None or size != record.size or size not in (4, 8):
+                    return None
+                return int.from_bytes(window.read(record.offset, size), "little", signed=True)
+        except (OSError, Broken):
+            return None
+    return value if isinstance(value, int) else None
+
+
+def saved_value(path: Path, key: str) -> object:
+    """The value of a key of the dict that was saved; None if it cannot be read."""
+    try:
+        saved = saved_object(path)
+    except (OSError, Broken):
+        return None
+    if isinstance(saved, Built) and saved.pairs is not None:
+        return saved.pairs.get(key)
+    return saved.get(key) if isinstance(saved, Pairs) else None
+
+
+def records(window: Window) -> dict[str, Record]:
+    """The members of an archive, by their names without the first folder.
+
+    Raises:
+        Broken: it has no directory, which comes last, or one that does not fit.
+
+    """
+    start, size, count = _directory(window)
+    data = window.read(start, size)
+    found: dict[str, Record] = {}
+    at = 0
+    for _ in range(count):
+        if at + _CENTRAL.size > len(data):
+            raise Broken("its zip directory is garbled")
+        record, at = _member(window, data, at, start)
+        found[record.name.partition("/")[2]] = record
+    if at != size or len(found) != count:
+        raise Broken("its zip directory is garbled")
+    return found
+
+
+def _directory(window: Window) -> tuple[int, int, int]:
+    """Offset, size and number of entries of the directory."""
+    tail = window.read(window.size - _END.size, _END.size)
+    if len(tail) < _END.size or not tail.startswith(b"PK\x05\x06"):
+        if window.read(0, len(ZIP_START)) == ZIP_START:
+            raise Broken("is cut off: its zip directory, which comes last, is missing")
+        raise Broken("is not a file of torch.save")
+    _, disk, first_disk, own_count, count, size, start, comment = _END.unpack(tail)
+    short = (disk, first_disk, own_count, count, size, start)
+    end = window.size - _END.size
+    at = end - _LOCATOR.size
+    locator = window.read(at, _LOCATOR.size) if at >= 0 else b""
+    if len(locator) == _LOCATOR.size and locator.startswith(b"PK\x06\x07"):
+        _, own_disk, end, disks = _LOCATOR.unpack(locator)
+        found = window.read(end, _END_64.size)
+        if len(found) < _END_64.size or not found.startswith(b"PK\x06\x06"):
+            raise Broken("its zip directory is garbled")
+        _, length, _, _, *wide = _END_64.unpack(found)
+        pairs = zip(short, wide, (0xFFFF,) * 4 + (_FULL,) * 2, strict=True)
+        if (
+            own_disk
+            or disks != 1
+            or length != 44
+            or any(a not in (b, full) for a, b, full in pairs)
+        ):
+            raise Broken("its zip directory is garbled")
+        disk, first_disk, own_count, count, size, start = wide
+    if disk or first_disk or own_count != count or comment or start + size != end:
+        raise Broken("its zip directory is garbled")
+    if size > _DIRECTORY_LIMIT or count * _CENTRAL.size > size:
+        raise Broken("its zip directory is garbled")
+    return start, size, count
+
+
+def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, int]:
+    """The entry of the directory at ``at``, and where the next one begins."""
+    fields = _CENTRAL.unpack_from(data, at)
+    method, crc, packed, size = fields[4], fields[7], fields[8], fields[9]
+    name_size, extra_size, comment_size, header = fields[10], fields[11], fields[12], fields[16]
+    begin = at + _CENTRAL.size
+    raw = data[begin : begin + name_size]
+    extra = data[begin + name_size : begin + name_size + extra_size]
+    size, packed, header = _widened(extra, size, packed, header)
+    name = raw.decode("utf-8", "replace")
+    if fields[0] != b"PK\x01\x02" or method != 0 or packed != size:
+        raise Broken("its zip directory is garbled")
+    local = window.read(header, _LOCAL.size)
+    if len(local) < _LOCAL.size or not local.startswith(ZIP_START):
+        raise Broken(f"its record {name} has no header")
+    own_size, own_extra = _LOCAL.unpack(local)[9:]
+    if window.read(header + _LOCAL.size, own_size) != raw:
+        raise Broken(f"its record {name} has another name in its header")
+    offset = header + _LOCAL.size + own_size + own_extra
+    if offset + size > limit:
+        raise Broken(f"its record {name} does not end within the file")
+    return Record(name, offset, size, crc), begin + name_size + extra_size + comment_size
+
+
+def _widened(extra: bytes, *values: int) -> tuple[int, ...]:
+    """Fields of 32 bits, replaced by those of 64 bits where they are full."""
+    wide: list[int] = []
+    at = 0
+    while at + 4 <= len(extra):
+        kind, size = struct.unpack_from("<2H", extra, at)
+        if kind == 1:
+            body = extra[at + 4 : at + 4 + size]
+            wide = [int.from_bytes(body[one : one + 8], "little") for one in range(0, len(body), 8)]
+        at += 4 + size
+    return tuple(wide.pop(0) if value == _FULL and wide else value for value in values)
+
+
+def _content(window: Window, found: dict[str, Record]) -> Loaded:
+    record = found.get("data.pkl")
+    if record is None:
+        raise Broken("its record data.pkl is missing")
+    if record.size > SIZE_LIMIT:
+        raise CannotJudge("its record data.pkl is too large to be read")
+    try:
+        return load(window.read(record.offset, record.size))
+    except NotReadable as error:
+        raise Broken(f"its record data.pkl cannot be read: {error}") from error
+
+
+def _check_storages(window: Window, found: dict[str, Record]) -> None:
+    """Every storage that ``data.pkl`` names has a record of its length."""
+    for one in _content(window, found).ids:
+        key, size = _storage(one)
+        record = found.get(f"data/{key}")
+        if record is None:
+            raise Broken(f"its record data/{key} is missing")
+        if size is not None and record.size != size:
+            raise Broken(f"its record data/{key} has {record.size} bytes instead of {size}")
+
+
+def _storage(one: object) -> tuple[str, int | None]:
+    """Key and bytes of the storage that a persistent ID names; None if the type is not known."""
+    if not isinstance(one, tuple) or len(one) < 5 or one[0] != "storage":
+        raise Broken("its record data.pkl refers to something that is not a storage")
+    _, kind, key, _, count = one[:5]
+    width = None
+    if isinstance(kind, Global):
+        width = _ITEM_SIZES.get(kind.name.removesuffix("Storage"))
+    known = width is not None and isinstance(count, int)
+    return str(key), count * width if known else None
+
+
+def _check_sums(window: Window, found: dict[str, Record]) -> None:
+    """The bytes of every record have its CRC32; torch writes 0 for all where it computes none."""
+    if not any(record.crc for record in found.values()):
+        return
+    for record in found.values():
+        crc = at = 0
+        while at < record.size:
+            part = window.read(record.offset + at, min(CHUNK, record.size - at))
+            if not part:
+                raise Broken(f"its record {record.name} does not end within the file")
+            crc = zlib.crc32(part, crc)
+            at += len(part)
+        if crc != record.crc:
+            raise Broken(f"the CRC32 of its record {record.name} does not match")
+
+
+def _check_legacy(window: Window) -> None:
+    """After five pickles, an 8-byte number of items and the items for each storage."""
+    data = window.read(0, SIZE_LIMIT)
+    try:
+        at, pickles = 0, []
+        for _ in range(5):
+            one = load(data, at)
+            pickles.append(one)
+            at = one.end
+    except NotReadable as error:
+        raise Broken(f"is cut off or garbled: {error}") from error
+    sizes = dict(map(_storage, pickles[3].ids))
+    keys = pickles[4].value
+    if not isinstance(keys, list) or {str(key) for key in keys} != sizes.keys():
+        raise Broken("its list of storages does not match")
+    known = [size for size in sizes.values() if size is not None]
+    wanted = at + sum(8 + size for size in known)
+    if len(known) == len(sizes) and wanted != window.size:
+        raise Broken(f"has {window.size} bytes instead of {wanted}")

@@ -1,0 +1,82 @@
+"""Verifies checkpoints before an attempt, and makes the framework load a complete one."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from holdfast.decisions.checkpoint_choice import Choice, Outcome, choose
+from holdfast.model.checkpoints import Checkpoint, Depth, Survey
+from holdfast.ports.checkpoints import CheckpointStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """What was found, decided and done."""
+
+    before: Survey
+    """As it was found, with what verification found."""
+
+    choice: Choice
+    moved: tuple[str, ...] = ()
+    """Where the checkpoints of ``choice.aside`` are now; empty after a dry run."""
+
+    is_done: bool = False
+    """Whether the changes were made, if there were any to make."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the choice asks for any change."""
+        may_act = self.choice.outcome in (Outcome.RESUME, Outcome.START_OVER)
+        return may_act and (self.choice.repoint or bool(self.choice.aside))
+
+
+def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> Guarded:
+    """Verify as many checkpoints as the decision needs; change nothing.
+
+    Raises:
+        BackendError: the directory cannot be read.
+
+    """
+    survey = store.survey()
+    while True:
+        choice = choose(survey, depth, quiet_since)
+        if choice.outcome is not Outcome.VERIFY or choice.verify is None:
+            return Guarded(before=survey, choice=choice)
+        survey = verified(store, survey, choice.verify, choice.depth)
+
+
+def verify_all(store: CheckpointStore, depth: Depth) -> Survey:
+    """Verify every checkpoint of the directory.
+
+    Raises:
+        BackendError: the directory cannot be read.
+
+    """
+    survey = store.survey()
+    for one in survey.checkpoints:
+        survey = verified(store, survey, one, depth)
+    return survey
+
+
+def guard(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> Guarded:
+    """Verify, decide, and make the framework load what was decided.
+
+    Raises:
+        BackendError: the directory cannot be read or written.
+
+    """
+    found = inspect(store, depth, quiet_since)
+    if not found.has_changes:
+        return found
+    choice = found.choice
+    resume = choice.resume.name if choice.repoint and choice.resume is not None else None
+    moved = store.apply(resume, [one.name for one in choice.aside])
+    return replace(found, moved=tuple(moved), is_done=True)
+
+
+def verified(store: CheckpointStore, survey: Survey, one: Checkpoint, depth: Depth) -> Survey:
+    """Return the survey with one more checkpoint verified."""
+    every = list(survey.checkpoints)
+    at = [each.name for each in every].index(one.name)
+    older = every[at + 1].name if at + 1 < len(every) else None
+    every[at] = store.verify(one.name, depth, older)
+    return replace(survey, checkpoints=tuple(every))

@@ -1,0 +1,107 @@
+"""What people are told about the checkpoints of a job."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.engine.checkpoint_guard import Guarded
+from holdfast.model.checkpoints import PointerKind
+
+_LISTED: Final = 3
+"""Problems of one checkpoint that a sentence names."""
+
+
+def sentences(found: Guarded) -> list[str]:
+    """What a person has to know, one line each: what is wrong, what was done, what is loaded."""
+    folder = found.before.folder
+    lines = [
+        f"{folder}: {one.name} is {one.state.value}: {_whys(one.problems)}"
+        for one in found.before.checkpoints
+        if one.problems
+    ]
+    return [
+        *lines,
+        *(f"{folder}: {line}" for line in _changes(found)),
+        f"{folder}: {_result(found)}",
+    ]
+
+
+def summary(found: Guarded) -> str | None:
+    """One sentence for a log; None if the framework loads the newest checkpoint as it is."""
+    before, choice = found.before, found.choice
+    if choice.outcome in (Outcome.EMPTY, Outcome.RESUME) and not found.has_changes:
+        return None
+    bad = next((one for one in before.checkpoints if one.problems), None)
+    why = f"{bad.name} is {bad.state.value} ({_whys(bad.problems)}); " if bad is not None else ""
+    return f"{before.folder}: {why}{'; '.join([*_changes(found), _result(found)])}"
+
+
+def _whys(problems: Sequence[str]) -> str:
+    more = len(problems) - _LISTED
+    return "; ".join(problems[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _changes(found: Guarded) -> list[str]:
+    if not found.has_changes:
+        return []
+    choice, pointer, lines = found.choice, found.before.pointer, []
+    if choice.repoint and choice.resume is not None:
+        verb = "was set" if found.is_done else "would be set"
+        was = "missing" if pointer.kind is PointerKind.ABSENT else repr(pointer.text)
+        lines.append(f"{pointer.file} (was {was}) {verb} to {choice.resume.name}")
+    if found.is_done:
+        lines += [f"moved to {where}" for where in found.moved]
+    else:
+        lines += [f"{one.name} would be moved out of the directory" for one in choice.aside]
+    return lines
+
+
+def _result(found: Guarded) -> str:
+    choice, pointer = found.choice, found.before.pointer
+    one = choice.resume
+    match choice.outcome:
+        case Outcome.EMPTY:
+            return "no checkpoint yet; the job starts from the beginning"
+        case Outcome.RESUME if one is None:
+            return f"{pointer.file} says {pointer.text!r}, which is loaded as it is"
+        case Outcome.RESUME if one is not None:
+            depth = one.depth.value if one.depth is not None else ""
+            return f"{one.name} is complete (verified by {depth}) and is the one that is loaded"
+        case Outcome.START_OVER:
+            return _start_over(found)
+        case Outcome.NONE_COMPLETE:
+            return (
+                "no checkpoint is complete; nothing was changed. Restore a copy, or move the"
+                " checkpoints and the tracker away to start from the beginning"
+            )
+        case Outcome.BUSY:
+            return (
+                "a checkpoint that is not complete was changed a moment ago, so a process may"
+                " still be writing it; nothing was changed. Run this again when no rank of the job"
+                " runs"
+            )
+        case _:
+            return _undecided(found)
+
+
+def _start_over(found: Guarded) -> str:
+    one = found.before.checkpoints[0]
+    if found.choice.aside:
+        return f"{one.name} was the first save and did not end; the job starts from the beginning"
+    return (
+        f"{one.name} looks complete, but {found.before.pointer.file}, which is written after it, is"
+        " missing; it was left alone, and the job starts from the beginning"
+    )
+
+
+def _undecided(found: Guarded) -> str:
+    one = found.choice.verify
+    if one is None:
+        return (
+            f"{', '.join(found.before.others[:_LISTED])}: no checkpoint of a known format; nothing"
+            " was changed. Name the format with --format, or the directory of the checkpoints"
+        )
+    return (
+        f"{one.name}, which would be loaded, cannot be verified; nothing was changed. Inspect it,"
+        " or move it away to resume from the one before"
+    )

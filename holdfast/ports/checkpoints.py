@@ -1,0 +1,56 @@
+"""A directory of checkpoints, as the guard before each attempt sees it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from holdfast.model.checkpoints import Checkpoint, Depth, Survey
+
+
+class CheckpointStore(Protocol):
+    """One directory of checkpoints of one framework."""
+
+    def survey(self) -> Survey:
+        """Return the checkpoints there, none of them verified, and what the framework will load.
+
+        ``Survey.format`` is empty where no format is recognised; a directory that does not exist
+        or is empty has no checkpoints and no format.
+
+        Raises:
+            BackendError: the directory cannot be read.
+
+        """
+        ...
+
+    def verify(self, name: str, depth: Depth, older: str | None) -> Checkpoint:
+        """Verify one checkpoint and change nothing.
+
+        Args:
+            name: of the checkpoint.
+            depth: how thoroughly.
+            older: the next older one, to compare names of files with; None if there is none.
+
+        Raises:
+            BackendError: the directory cannot be read.
+
+        """
+        ...
+
+    def apply(self, resume: str | None, aside: Sequence[str]) -> Sequence[str]:
+        """Make the framework load ``resume``, and move others to another directory.
+
+        The pointer is set first, durably, so that a process that is killed between two steps
+        leaves a directory of which the framework loads a complete checkpoint. Repeating it changes
+        nothing more. Nothing is deleted.
+
+        Args:
+            resume: the checkpoint that the tracker or link has to name; None leaves it as it is.
+            aside: checkpoints to move.
+
+        Returns:
+            Where each of ``aside`` is now; one that was gone before is left out.
+
+        Raises:
+            BackendError: something cannot be written.
+
+        """
+        ...

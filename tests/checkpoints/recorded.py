@@ -1,0 +1,86 @@
+"""Checkpoints that real frameworks wrote, and ways to damage them."""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.engine.checkpoint_guard import Guarded, guard
+from holdfast.model.checkpoints import Checkpoint, Depth
+
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "checkpoints"
+
+
+def unpacked(recording: str, folder: Path) -> Path:
+    """The files of a recording, with the times at which the framework wrote them."""
+    with tarfile.open(RECORDINGS / f"{recording}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def states(folder: Path, depth: Depth = Depth.SIZES) -> dict[str, str]:
+    store = CheckpointDirectory(folder)
+    every = store.survey().checkpoints
+    pairs = zip(every, [*[one.name for one in every[1:]], None], strict=True)
+    return {one.name: store.verify(one.name, depth, older).state.value for one, older in pairs}
+
+
+def verified(folder: Path, name: str, depth: Depth = Depth.SIZES) -> Checkpoint:
+    store = CheckpointDirectory(folder)
+    names = [one.name for one in store.survey().checkpoints]
+    older = names[names.index(name) + 1 :][:1]
+    return store.verify(name, depth, *(older or [None]))
+
+
+def guarded(folder: Path, depth: Depth = Depth.SIZES) -> Guarded:
+    return guard(CheckpointDirectory(folder), depth, quiet_since=None)
+
+
+def content(folder: Path) -> dict[str, bytes | str | None]:
+    return {
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else None
+        for path in folder.rglob("*")
+    }
+
+
+def keeping_times(path: Path, change: Callable[[], None]) -> None:
+    """Change a file and give it its old modification time: the content alone must show it."""
+    before = path.stat()
+    change()
+    if path.exists():
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def cuts(path: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The file cut off at several places, emptied, and gone."""
+    size = path.stat().st_size
+    for length in sorted({0, 1, 8, size // 3, size // 2, size - 64, size - 22, size - 1}):
+        if 0 <= length < size:
+            yield f"cut to {length} of {size}", lambda length=length: os.truncate(path, length)
+    yield "gone", path.unlink
+
+
+def flip(path: Path, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def zero(path: Path, at: int, count: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(count))
+
+
+def put_back(source: Path, target: Path) -> None:
+    """Copy a directory over another, times included."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, symlinks=True)

@@ -1,0 +1,126 @@
+"""``holdfast checkpoint``: what it prints, and how it ends."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from recorded import content, unpacked
+
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.main import run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return unpacked("megatron", tmp_path) / "torch_dist"
+
+
+def cut(folder: Path, step: int) -> None:
+    path = folder / f"iter_{step:07d}/__1_0.distcp"
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def test_a_dry_run_prints_what_would_be_done(folder: Path, capsys) -> None:
+    cut(folder, 300)
+    before = content(folder)
+
+    arguments = ["--dry-run", "--job-stopped", "-o", "json"]
+    assert run(["checkpoint", "verify", str(folder), *arguments]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["directory"] == str(folder)
+    assert (told["format"], told["outcome"], told["dry_run"]) == ("megatron", "resume", True)
+    assert (told["checkpoint"], told["step"], told["depth"]) == ("iter_0000200", 200, "sizes")
+    assert (told["tracker"], told["set_back"], told["aside"]) == ("300", True, ["iter_0000300"])
+    assert "bytes instead of" in told["problems"]["iter_0000300"][0]
+    assert content(folder) == before
+
+
+def test_what_was_done_is_printed(folder: Path, capsys) -> None:
+    cut(folder, 300)
+
+    assert run(["checkpoint", "verify", str(folder), "--job-stopped", "--depth", "hashes"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{folder}: iter_0000300 is damaged: __1_0.distcp has ")
+    assert lines[1:] == [
+        f"{folder}: latest_checkpointed_iteration.txt (was '300') was set to iter_0000200",
+        f"{folder}: moved to {folder}.set-aside/iter_0000300",
+        f"{folder}: iter_0000200 is complete (verified by hashes) and is the one that is loaded",
+    ]
+
+
+def test_nothing_complete_is_a_failure(folder: Path, capsys) -> None:
+    for step in (100, 200, 300):
+        cut(folder, step)
+    before = content(folder)
+
+    assert run(["checkpoint", "verify", str(folder), "--job-stopped"]) == ExitCode.FAILED
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no checkpoint is complete; nothing was changed" in err
+    assert "is the one that is loaded" not in err
+    assert content(folder) == before
+
+
+def test_a_first_save_that_was_cut_off_has_a_code_of_its_own(folder: Path, capsys) -> None:
+    shutil.rmtree(folder / "iter_0000300")
+    shutil.rmtree(folder / "iter_0000200")
+    (folder / "latest_checkpointed_iteration.txt").unlink()
+    (folder / "iter_0000100/metadata.json").unlink()
+
+    code = run(["checkpoint", "verify", str(folder), "--job-stopped"])
+
+    assert code == ExitCode.STARTS_OVER == 4
+    assert "did not end; the job starts from the beginning" in capsys.readouterr().out
+    assert run(["checkpoint", "verify", str(folder)]) == ExitCode.OK
+
+
+def test_what_changed_a_moment_ago_is_left_alone_unless_the_job_has_stopped(
+    folder: Path, capsys, monkeypatch
+) -> None:
+    cut(folder, 300)
+    before = content(folder)
+
+    assert run(["checkpoint", "verify", str(folder)]) == ExitCode.FAILED
+    assert "a process may still be writing it; nothing was changed" in capsys.readouterr().err
+    assert content(folder) == before
+
+    monkeypatch.setenv("HOLDFAST_ATTEMPT", "1")
+    assert run(["checkpoint", "verify", str(folder)]) == ExitCode.OK
+    monkeypatch.setenv("HOLDFAST_ATTEMPT", "0")
+    assert run(["checkpoint", "verify", str(folder)]) == ExitCode.FAILED
+    assert "attempt 1 of this job works with" in capsys.readouterr().err
+
+
+def test_what_is_not_recognised_is_left_alone_and_said(tmp_path: Path, capsys) -> None:
+    (tmp_path / "ocdbt.process_0").write_text("data")
+    (tmp_path / "train.log").write_text("step 1")
+
+    assert run(["checkpoint", "verify", str(tmp_path)]) == ExitCode.FAILED
+    assert "ocdbt.process_0: no checkpoint of a known format" in capsys.readouterr().err
+    assert run(["checkpoint", "list", str(tmp_path)]) == ExitCode.FAILED
+    assert run(["checkpoint", "verify", str(tmp_path), "--format", "tar"]) == ExitCode.BAD_INPUT
+
+
+def test_logs_alone_are_no_checkpoints(tmp_path: Path, capsys) -> None:
+    (tmp_path / "train.log").write_text("step 1")
+    (tmp_path / "runs").mkdir()
+
+    assert run(["checkpoint", "verify", str(tmp_path)]) == ExitCode.OK
+    assert "no checkpoint yet" in capsys.readouterr().out
+
+
+def test_the_list_shows_each_checkpoint_and_which_one_is_loaded(folder: Path, capsys) -> None:
+    cut(folder, 300)
+    before = content(folder)
+
+    assert run(["checkpoint", "list", str(folder)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["iter_0000300", "300", "damaged", "yes"]
+    assert [line.split()[2] for line in lines[2:]] == ["complete", "complete"]
+    assert content(folder) == before

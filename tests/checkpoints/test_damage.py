@@ -1,0 +1,188 @@
+"""Real checkpoints, damaged in every way: none that is damaged is chosen, none is lost."""
+
+import io
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+from recorded import content, cuts, flip, guarded, keeping_times, put_back, unpacked, verified, zero
+
+from holdfast.adapters.checkpoints.dcp import Index, read_index
+from holdfast.adapters.checkpoints.plain_files import listed
+from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.model.checkpoints import CheckpointState, Depth
+
+CASES = {
+    ("dcp", "sync"): ("step_3", "step_2"),
+    ("dcp", "async"): ("step_3", "step_2"),
+    ("dcp", "own_index"): ("step_3", "step_2"),
+    ("megatron", "torch_dist"): ("iter_0000300", "iter_0000200"),
+    ("megatron", "torch_dcp"): ("iter_0000300", "iter_0000200"),
+    ("megatron", "legacy"): ("iter_0000300", "iter_0000200"),
+    ("megatron_0_19", "torch_dist"): ("iter_0000300", "iter_0000200"),
+}
+"""Recording and its directory, to the newest checkpoint and the one before."""
+
+UNCHECKED = {"config.json", "generation_config.json", "written_by.json"}
+"""Files that hold no state of the training."""
+
+both = pytest.mark.parametrize(("case", "names"), CASES.items(), ids="-".join)
+
+
+def files_of(path: Path) -> list[Path]:
+    whole = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    return sorted(one for one in whole if one.stat().st_size and one.name not in UNCHECKED)
+
+
+@both
+def test_what_a_framework_wrote_is_complete_and_left_alone(tmp_path: Path, case, names) -> None:
+    folder = unpacked(case[0], tmp_path) / case[1]
+    before = content(folder)
+
+    for depth in Depth:
+        found = guarded(folder, depth)
+        assert found.choice.resume is not None
+        assert (found.choice.resume.name, found.choice.resume.depth) == (names[0], depth)
+        assert not found.has_changes
+    assert content(folder) == before
+
+
+@both
+def test_a_file_that_is_cut_off_or_gone_is_seen_by_its_size(tmp_path: Path, case, names) -> None:
+    folder = unpacked(case[0], tmp_path) / case[1]
+    shutil.copytree(folder / names[0], tmp_path / "good")
+    for path in files_of(folder / names[0]):
+        kinds = [what for what, _ in cuts(path)]
+        for number, what in enumerate(kinds):
+            keeping_times(path, list(cuts(path))[number][1])
+            one = verified(folder, names[0])
+            assert one.is_broken, f"{path.name} {what}"
+            assert one.problems
+            put_back(tmp_path / "good", folder / names[0])
+
+
+@both
+def test_the_newest_complete_one_is_loaded_and_the_damaged_one_kept(
+    tmp_path: Path, case, names
+) -> None:
+    folder = unpacked(case[0], tmp_path) / case[1]
+    path = files_of(folder / names[0])[-1]
+    os.truncate(path, path.stat().st_size // 2)
+    damaged = content(folder / names[0])
+
+    found = guarded(folder)
+
+    assert found.choice.outcome is Outcome.RESUME
+    assert found.choice.resume is not None
+    assert found.choice.resume.name == names[1]
+    assert [content(Path(where)) for where in found.moved] == [damaged]
+    assert not (folder / names[0]).exists()
+    after = guarded(folder)
+    assert after.before.loaded is not None
+    assert (after.before.loaded.name, after.has_changes) == (names[1], False)
+
+
+def tensors(path: Path, index: Index) -> list[object]:
+    """What torch would read of a file: the records of its archives."""
+    data = path.read_bytes()
+    slices = index.files.get(path.name)
+    parts = [data[one.offset : one.offset + one.length] for one in slices] if slices else [data]
+    found: list[object] = []
+    for part in parts:
+        try:
+            with zipfile.ZipFile(io.BytesIO(part)) as archive:
+                for info in archive.infolist():
+                    info.CRC = None  # type: ignore[assignment] - read as torch reads
+                found += [(info.filename, archive.read(info)) for info in archive.infolist()]
+        except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError):
+            return ["cannot be read"]
+    return found
+
+
+@both
+def test_a_flipped_bit_in_a_tensor_is_seen_by_its_checksum(tmp_path: Path, case, names) -> None:
+    folder = unpacked(case[0], tmp_path) / case[1]
+    newest = folder / names[0]
+    index = read_index(newest, listed(newest))
+    index = index if isinstance(index, Index) else Index()
+    for path in files_of(newest):
+        if path.suffix not in (".distcp", ".pt"):
+            continue
+        before, size = tensors(path, index), path.stat().st_size
+        for at in range(0, size, max(1, size // 24)):
+            keeping_times(path, lambda path=path, at=at: flip(path, at))
+            is_seen = verified(folder, names[0], Depth.HASHES).state is not CheckpointState.COMPLETE
+            assert is_seen or tensors(path, index) == before, f"{path.name} at {at}"
+            keeping_times(path, lambda path=path, at=at: flip(path, at))
+        assert verified(folder, names[0], Depth.HASHES).state is CheckpointState.COMPLETE
+
+
+@both
+def test_a_block_of_zeros_is_seen_by_its_checksum(tmp_path: Path, case, names) -> None:
+    folder = unpacked(case[0], tmp_path) / case[1]
+    shutil.copytree(folder / names[0], tmp_path / "good")
+    for path in files_of(folder / names[0]):
+        if path.suffix in (".distcp", ".pt"):
+            for at in (0, path.stat().st_size // 2, path.stat().st_size - 512):
+                keeping_times(path, lambda path=path, at=at: zero(path, max(0, at), 512))
+                one = verified(folder, names[0], Depth.HASHES)
+                assert one.is_broken, f"{path.name} at {at}"
+                put_back(tmp_path / "good", folder / names[0])
+
+
+@both
+def test_a_save_that_was_cut_off_before_its_end_is_not_loaded(tmp_path: Path, case, names) -> None:
+    """A newer directory with a part of the files, and nothing that names it."""
+    folder = unpacked(case[0], tmp_path) / case[1]
+    newest = folder / names[0]
+    if newest.is_file():
+        pytest.skip("one file has no parts")
+    before = content(folder)
+    parts = files_of(newest)
+    for count in range(len(parts)):
+        late = folder / names[0].replace("3", "4", 1)
+        for path in [one for one in parts if not one.name.endswith("metadata")][:count]:
+            target = late / path.relative_to(newest)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+        late.mkdir(exist_ok=True)
+
+        found = guarded(folder)
+
+        assert found.choice.resume is not None
+        assert found.choice.resume.name == names[0]
+        assert content(folder) == before or count == 0
+        shutil.rmtree(late, ignore_errors=True)
+
+
+def test_a_shard_of_another_step_is_seen_by_its_time(tmp_path: Path) -> None:
+    for case in (("dcp", "sync"), ("megatron", "torch_dist"), ("megatron_0_19", "torch_dist")):
+        folder = unpacked(case[0], tmp_path / "-".join(case)) / case[1]
+        newest, before = CASES[case]
+        shard = folder / newest / "__1_0.distcp"
+        shutil.copy(folder / before / "__1_0.distcp", shard)
+        later = (folder / newest / ".metadata").stat().st_mtime + 90
+        os.utime(shard, (later, later))
+
+        one = verified(folder, newest, Depth.HASHES)
+
+        assert one.state is CheckpointState.DAMAGED
+        assert "a later save into this directory was cut off" in one.problems[0]
+
+
+def test_a_copy_whose_files_are_all_newer_than_the_index_is_complete(tmp_path: Path) -> None:
+    folder = unpacked("dcp", tmp_path) / "sync"
+    for path in (folder / "step_3").glob("*.distcp"):
+        later = path.stat().st_mtime + 3600
+        os.utime(path, (later, later))
+
+    assert verified(folder, "step_3").state is CheckpointState.COMPLETE
+
+
+def test_a_lost_rename_of_the_index_is_a_save_that_did_not_end(tmp_path: Path) -> None:
+    folder = unpacked("dcp", tmp_path) / "sync"
+    (folder / "step_3/.metadata").rename(folder / "step_3/.metadata.tmp")
+
+    assert verified(folder, "step_3").state is CheckpointState.INCOMPLETE
