@@ -16,7 +16,7 @@ NAMESPACE: Final = "default"
 """Where Events about objects without a namespace have to be."""
 
 COMPONENT: Final = "holdfast-agent"
-"""The ``source.component`` of the Events."""
+"""The ``source.component`` of the Events, and the field manager of what is written."""
 
 _NAME_CHARS: Final = 253 - 1 - 16
 """What is left for the node in the name of an Event, beside a dot and the digest."""

@@ -50,7 +50,7 @@ NAMESPACE: Final = "default"
 """Where Events about objects without a namespace have to be."""
 
 COMPONENT: Final = "holdfast-controller"
-"""The ``source.component`` of the Events."""
+"""The ``source.component`` of the Events, and the field manager of what is written."""
 
 QUEUE: Final = 2000
 """Events that may wait; when the API server is away for longer, the newest are dropped."""

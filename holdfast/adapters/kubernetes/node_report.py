@@ -10,7 +10,7 @@ from datetime import UTC, timedelta
 from typing import Final
 
 from holdfast import __version__
-from holdfast.adapters.kubernetes.agent_events import NAMESPACE, events, fault_events
+from holdfast.adapters.kubernetes.agent_events import COMPONENT, NAMESPACE, events, fault_events
 from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
 from holdfast.adapters.kubernetes.api import Api, Patch
 from holdfast.adapters.kubernetes.api_errors import (
@@ -285,7 +285,7 @@ def open_reporter(
     api = Api(
         _server(settings),
         user_agent=f"holdfast-agent/{__version__}",
-        field_manager="holdfast-agent",
+        field_manager=COMPONENT,
         timeout=CALL_TIMEOUT,
     )
     return NodeReporter(api, node, settings=settings, patience=patience, clock=clock, say=say)

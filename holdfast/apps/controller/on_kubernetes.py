@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from holdfast import __version__
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.events import KubernetesEvents
+from holdfast.adapters.kubernetes.events import COMPONENT, KubernetesEvents
 from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.notices import JobEvents
@@ -35,10 +35,7 @@ from holdfast.model.events import Event
 from holdfast.model.nodes import NodeRecord
 from holdfast.ports.events import EventSink
 
-MANAGER: Final = "holdfast-controller"
-"""How the audit log and the objects that it writes name the controller."""
-
-_AGENT: Final = f"{MANAGER}/{__version__}"
+_AGENT: Final = f"{COMPONENT}/{__version__}"
 
 _RENEWAL_SHARE: Final = 0.4
 """Of the renew deadline for one call about the lease: two fit in, and one more begins."""
@@ -92,7 +89,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
     server = _server(config)
     limit = RateLimit(per_second=settings.requests_per_second, burst=settings.burst)
     with ExitStack() as opened:
-        api = Api(server, user_agent=_AGENT, field_manager=MANAGER, limit=limit)
+        api = Api(server, user_agent=_AGENT, field_manager=COMPONENT, limit=limit)
         opened.callback(api.close)
         events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
         election = _election(server, settings, wake)
@@ -156,7 +153,7 @@ def _server(config: ControllerConfig) -> Server:
 
 
 def _elsewhere(server: Server) -> Api:
-    return Api(server, user_agent=_AGENT, field_manager=MANAGER, timeout=_ORDER_TIME)
+    return Api(server, user_agent=_AGENT, field_manager=COMPONENT, timeout=_ORDER_TIME)
 
 
 def _election(
@@ -165,7 +162,7 @@ def _election(
     terms = settings.election
     patience = terms.renew_deadline * _RENEWAL_SHARE
     return LeaderElection(
-        Api(server, user_agent=_AGENT, field_manager=MANAGER, timeout=patience),
+        Api(server, user_agent=_AGENT, field_manager=COMPONENT, timeout=patience),
         namespace=settings.namespace,
         name=terms.lease,
         identity=f"{os.uname().nodename}_{uuid.uuid4()}",

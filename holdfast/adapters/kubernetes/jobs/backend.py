@@ -13,6 +13,7 @@ from holdfast.adapters.kubernetes.jobs.follower import KindFollower
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_hang
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.adapters.kubernetes.jobs.letting_go import let_go
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
@@ -20,7 +21,6 @@ from holdfast.adapters.kubernetes.jobs.records import (
     FAILED,
     is_restart,
     record_patch,
-    release_patch,
 )
 from holdfast.adapters.kubernetes.jobs.renewal import renew
 from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, record_of
@@ -245,7 +245,8 @@ class KubernetesJobs:
         """See ``record_of``; None, too, while it is not known what Kueue does with it."""
         state, wishes = job.state, job.wishes
         try:
-            is_asked = state.queue is not None and _is_held(wishes.record)
+            is_held = wishes.record is not None and wishes.record.phase in HELD
+            is_asked = state.queue is not None and is_held
             is_active = self._workloads.is_active(state) if is_asked else True
         except BackendError as error:
             self._failed(f"reading {state.key}", error)
@@ -336,27 +337,12 @@ class KubernetesJobs:
         is_ours = state.record is not None or state.is_marked
         if not is_ours or wishes.auto_resume or wishes.is_damaged or state.is_leaving:
             return
-        is_held = _is_held(wishes.record) and state.ending is None
         try:
-            if state.queue is not None:
-                self._release(state, wishes.record)
-                is_held = False
-            resumes = (is_held and state.is_suspended) or state.is_stranded
-            patch = release_patch(state, job.kind, resumes=resumes)
-            job.follower.learn(self._api.patch(state.path, patch))
+            job.follower.learn(let_go(self._api, self._workloads, job.kind, state, wishes.record))
         except (NotFound, Conflict):
             return  # the next round sees what has become of it
         except BackendError as error:
             self._failed(f"letting go {state.key}", error)
-
-    def _release(self, state: JobState, record: JobRecord | None) -> None:
-        """Give a job back to its queue if it was us who kept it out."""
-        if state.ending is not None or record is None:
-            return
-        if _is_held(record):
-            self._workloads.release(state)
-        elif is_restart(record):
-            self._workloads.admit(state, record.attempt)
 
     def _reject(self) -> None:
         """Tell of what cannot be used, once while it is there."""
@@ -371,10 +357,6 @@ class KubernetesJobs:
                     JobInputRejected(job=job, key=key, value=value, expected=expected)
                 )
         self._told = set(found)
-
-
-def _is_held(record: JobRecord | None) -> bool:
-    return record is not None and record.phase in HELD
 
 
 def _is_other(fresh: JobState, before: JobState) -> bool:
