@@ -1,6 +1,7 @@
 """Runs the benchmarks of this folder and prints each figure beside its goal.
 
-Exit code: 0 if every goal is met, 1 if one is missed, 2 for an unknown name.
+What was skipped is listed with the reason; `make bench ARGS=NAME` runs one benchmark.
+Exit code: 0 if every goal is met that was measured, 1 if one is missed, 2 for an unknown name.
 """
 
 import argparse
@@ -8,7 +9,7 @@ import inspect
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,17 @@ from bench.figure import Figure
 _LINE = "{:<48} {:>10} {:<6} {:>10}  {:>6}"
 
 
-def main(argv: list[str], benchmarks: Mapping[str, ModuleType]) -> int:
+@dataclass(frozen=True, slots=True)
+class Unloadable:
+    """A benchmark whose file cannot be loaded here."""
+
+    why: str
+
+
+Benchmarks = Mapping[str, ModuleType | Unloadable]
+
+
+def main(argv: list[str], benchmarks: Benchmarks) -> int:
     """Run the named benchmarks, or all that take less than minutes."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(benchmarks))
@@ -30,33 +41,61 @@ def main(argv: list[str], benchmarks: Mapping[str, ModuleType]) -> int:
         parser.error(
             f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(benchmarks)}"
         )
-    chosen = options.names or [name for name in benchmarks if not _is_by_name(benchmarks[name])]
     is_table = options.output == "table"
     if is_table:
         print(_LINE.format("FIGURE", "VALUE", "UNIT", "GOAL", "RATIO"))
     is_met = True
-    for name in chosen:
-        for figure in _run(benchmarks[name], quick=options.quick):
+    skipped = {}
+    for name in options.names or benchmarks:
+        module = benchmarks[name]
+        why = _why_skipped(module, is_named=name in options.names)
+        if why or isinstance(module, Unloadable):
+            skipped[name] = why
+            continue
+        for figure in _run(module, quick=options.quick):
             print(_table_line(figure) if is_table else _json_line(figure), flush=True)
             is_met = is_met and figure.is_met
+    for name, why in skipped.items():
+        print(f"skipped {name}: {why}" if is_table else json.dumps({"name": name, "skipped": why}))
     return 0 if is_met else 1
 
 
-def load() -> dict[str, ModuleType]:
+def load() -> dict[str, ModuleType | Unloadable]:
     """The benchmarks of this folder by name."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
-    modules = {name: import_module(f"bench.{name}") for name in names}
-    return {name: module for name, module in modules.items() if hasattr(module, "run")}
+    modules = {name: _loaded(name) for name in names}
+    return {
+        name: module
+        for name, module in modules.items()
+        if isinstance(module, Unloadable) or hasattr(module, "run")
+    }
+
+
+def _loaded(name: str) -> ModuleType | Unloadable:
+    try:
+        return import_module(f"bench.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("bench", "holdfast", "tools"):
+            raise
+        why = f"the Python package {error.name} is not installed; make bench installs it"
+        return Unloadable(why)
+
+
+def _why_skipped(module: ModuleType | Unloadable, *, is_named: bool) -> str:
+    """Why a benchmark is not run; empty if it is."""
+    if isinstance(module, Unloadable):
+        return module.why
+    only: str = getattr(module, "BY_NAME_ONLY", "")
+    if only and not is_named:
+        return f"it runs only when named: {only}"
+    lacks = getattr(module, "lacks", None)
+    return lacks() if lacks is not None else ""
 
 
 def _run(module: ModuleType, *, quick: bool) -> list[Figure]:
     can_be_quick = "quick" in inspect.signature(module.run).parameters
     figures: list[Figure] = module.run(quick=quick) if can_be_quick else module.run()
     return figures
-
-
-def _is_by_name(module: ModuleType) -> bool:
-    return getattr(module, "BY_NAME_ONLY", False)
 
 
 def _table_line(figure: Figure) -> str:

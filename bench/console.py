@@ -26,6 +26,7 @@ import uvicorn
 from playwright.sync_api import Page, sync_playwright
 from starlette.applications import Starlette
 
+from bench import needs
 from bench.agent import resident_mib
 from bench.figure import Figure
 from holdfast.adapters.local.faults import XID_TEXTS, write_kernel_line, xid_line
@@ -42,7 +43,7 @@ from holdfast.apps.fleet import NodeStatus
 from holdfast.model.jobs import JobPhase
 from holdfast.model.nodes import Phase
 
-BY_NAME_ONLY = True  # it needs Chromium
+BY_NAME_ONLY = "it takes minutes"
 
 NODES = 5000
 GROUPS = 10
@@ -86,10 +87,15 @@ _SEEN = """
 """
 
 
+def lacks() -> str:
+    """A browser, if there is none."""
+    return needs.chromium()
+
+
 def run() -> list[Figure]:
     """Open pages, watch one, break nodes."""
     with sync_playwright() as playwright:
-        found = shutil.which("chromium")
+        found = next(path for name in needs.CHROMIUM if (path := shutil.which(name)))
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=found, args=flags)
         with closing(browser):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 class Figure:
     """One measured value beside its goal.
 
-    A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that takes
-    minutes also has ``BY_NAME_ONLY = True``: then it runs only when it is named. One that can be
-    shorter takes ``quick``.
+    A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that runs only
+    when it is named has ``BY_NAME_ONLY``, which says why. One that needs more than Python has
+    ``lacks() -> str``, which returns what is missing and how to install it. One that can be shorter
+    takes ``quick``.
     """
 
     name: str

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bench import needs
 from bench.agent import resident_mib
 from bench.disturbed_run import percentile
 from bench.figure import Figure
@@ -24,6 +25,11 @@ LINES = 200
 NODE = "bench"
 HEALTH = Labels().node_health_status
 _PATH = f"/api/v1/nodes/{NODE}"
+
+
+def lacks() -> str:
+    """What of a control plane cannot be had here."""
+    return needs.control_plane()
 
 
 def run() -> list[Figure]:

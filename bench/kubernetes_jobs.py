@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from bench import needs
 from bench.agent import resident_mib
 from bench.disturbed_run import percentile
 from bench.figure import Figure
@@ -32,6 +33,11 @@ PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 PATIENCE = timedelta(minutes=2)
 GRACE_S = 300
 """Longer than the bench takes to delete the pods, which is not the controller's doing."""
+
+
+def lacks() -> str:
+    """What of a control plane cannot be had here."""
+    return needs.control_plane("kubectl")
 
 
 def run(*, quick: bool = False) -> list[Figure]:

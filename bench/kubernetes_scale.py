@@ -18,6 +18,7 @@ from statistics import median
 from threading import Event, Thread
 from typing import Any
 
+from bench import needs
 from bench.agent import resident_mib
 from bench.disturbed_run import percentile
 from bench.figure import Figure
@@ -56,6 +57,11 @@ reboot = ["true"]
 replace = ["true"]
 """
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def lacks() -> str:
+    """What of a control plane cannot be had here."""
+    return needs.control_plane("kubectl")
 
 
 def run(*, quick: bool = False) -> list[Figure]:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from bench import needs
 from bench.figure import Figure
 from holdfast.adapters.slurm.reports import Reports
 from holdfast.adapters.slurm.state import Memory, Remembered
@@ -45,6 +46,11 @@ _LINE: Final = (
     " AllocTRES=cpu=192,gres/gpu=8 CapWatts=n/a CurrentWatts=0 AveWatts=0 ExtSensorsJoules=n/s"
     " ExtSensorsWatts=0 ExtSensorsTemp=n/s"
 )
+
+
+def lacks() -> str:
+    """What of Slurm cannot be had here."""
+    return needs.slurm()
 
 
 def run(*, quick: bool = False) -> list[Figure]:

@@ -8,7 +8,7 @@ from bench.figure import Figure
 from holdfast.adapters.local.faults import kill_rank
 from holdfast.kit.processes import descendants
 
-BY_NAME_ONLY = True
+BY_NAME_ONLY = "it takes minutes; make soak"
 ROUNDS = 1000
 _WARM_UP = 20
 """Rounds after which everything that is made once has been made."""

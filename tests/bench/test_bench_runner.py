@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from bench.__main__ import load, main
+from bench.__main__ import Unloadable, load, main
 from bench.figure import Figure
 
 LATENCY = Figure(name="rank exit to decision, p99", value=25.0, unit="ms", goal=50.0)
@@ -28,16 +28,17 @@ def test_what_must_not_happen_has_no_ratio() -> None:
     assert not Figure(name="leaked processes", value=1, unit="", goal=0).is_met
 
 
-def benchmark(figure: Figure, *, by_name_only: bool = False) -> ModuleType:
+def benchmark(figure: Figure, *, by_name_only: str = "", lacks: str = "") -> ModuleType:
     module = ModuleType("benchmark")
     module.run = lambda: [figure]
     module.BY_NAME_ONLY = by_name_only
+    module.lacks = lambda: lacks
     return module
 
 
 BENCHMARKS = {
     "latency": benchmark(LATENCY),
-    "soak": benchmark(replace(LEAKS, value=1), by_name_only=True),
+    "soak": benchmark(replace(LEAKS, value=1), by_name_only="it takes minutes"),
 }
 
 
@@ -45,7 +46,9 @@ def test_a_long_benchmark_runs_only_when_it_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([], BENCHMARKS) == 0
-    assert "leaks" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "leaked" not in out
+    assert out.splitlines()[-1] == "skipped soak: it runs only when named: it takes minutes"
 
 
 def test_a_benchmark_that_can_be_quick_is_told_and_others_run_as_ever(
@@ -62,6 +65,28 @@ def test_a_benchmark_that_can_be_quick_is_told_and_others_run_as_ever(
     assert values == [1.0, 25.0, 2.0, 25.0]
 
 
+@pytest.mark.parametrize("names", [[], ["console", "other", "latency"]])
+def test_what_cannot_run_here_is_skipped_with_the_reason_and_is_no_failure(
+    capsys: pytest.CaptureFixture[str], names: list[str]
+) -> None:
+    missed = replace(LATENCY, value=99.0)
+    benchmarks = {
+        "console": benchmark(missed, lacks="Chromium is not installed: apt-get install chromium"),
+        "other": Unloadable("the Python package playwright is not installed"),
+        "latency": BENCHMARKS["latency"],
+    }
+
+    assert main(names, benchmarks) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert main([*names, "--output", "json"], benchmarks) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert len(table) == 4
+    assert table[2] == "skipped console: Chromium is not installed: apt-get install chromium"
+    assert table[3].startswith("skipped other: the Python package playwright")
+    assert [line["name"] for line in lines if "skipped" in line] == ["console", "other"]
+
+
 def test_a_missed_goal_is_marked_and_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -75,7 +100,7 @@ def test_a_missed_goal_is_marked_and_fails(
 def test_json_is_one_object_a_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main(["--output", "json"], BENCHMARKS)
+    main(["latency", "--output", "json"], BENCHMARKS)
 
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line) == {
@@ -100,4 +125,4 @@ def test_the_benchmarks_are_the_files_with_a_run() -> None:
     names = set(load())
 
     assert "soak" in names
-    assert names.isdisjoint({"figure", "disturbed_run"})
+    assert names.isdisjoint({"figure", "disturbed_run", "needs"})

@@ -1,0 +1,36 @@
+"""What benchmarks need of the machine: each function returns what is missing, or nothing."""
+
+import shutil
+from typing import Final
+
+from holdfast.model.errors import BackendError
+from holdfast.testing.control_plane import PROGRAMS
+from holdfast.testing.slurm_cluster import installed_slurm
+from tools.control_plane import CannotBuild, provide
+
+CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome")
+
+
+def chromium() -> str:
+    """A browser for the console."""
+    if any(shutil.which(name) for name in CHROMIUM):
+        return ""
+    return "Chromium is not installed: apt-get install chromium"
+
+
+def control_plane(*more: str) -> str:
+    """A Kubernetes control plane, and the programs ``more``; they are built if they can be."""
+    try:
+        provide(*PROGRAMS, *more)
+    except CannotBuild as error:
+        return str(error)
+    return ""
+
+
+def slurm() -> str:
+    """The programs of Slurm."""
+    try:
+        installed_slurm()
+    except BackendError as error:
+        return str(error)
+    return ""
