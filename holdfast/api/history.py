@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -11,6 +11,7 @@ from holdfast.api.clusters import Cluster, instance_id
 from holdfast.api.paging import page
 from holdfast.api.problems import ResourceNotFound
 from holdfast.api.sagemaker_model import Json
+from holdfast.decisions.incident_course import level_of
 from holdfast.model.cluster_words import EventLevel, ResourceType
 from holdfast.model.incidents import Incident
 
@@ -80,33 +81,67 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
         )
     groups = {one.name: one.group for one in cluster.nodes()}
     for incident in cluster.incidents():
-        for what, at, level, description in _course(incident):
-            yield Step(
-                id=str(uuid.uuid5(_SPACE, f"{incident.id}/{what}")),
-                at=at,
-                node=incident.node,
-                group=groups.get(incident.successor or incident.node, ""),
-                instance_id=instance_id(incident.provider_id),
-                level=level,
-                description=description,
-            )
+        group = groups.get(incident.back, "")
+        yield from (replace(step, group=group) for step in _steps_of(incident))
 
 
-def _course(incident: Incident) -> Iterator[tuple[str, datetime, EventLevel, str]]:
+def _steps_of(incident: Incident) -> Iterator[Step]:
+    """The steps of an incident; its group is not known here."""
     node, remedy = incident.node, incident.remedy
     what = f"{incident.reason}: {incident.message}" if incident.message else incident.reason
-    yield "detected", incident.detected_at, EventLevel.ERROR, f"{node}: {what}"
-    info = EventLevel.INFO
-    steps = (
-        ("drained", incident.drained_at, info, f"{node} was drained; {remedy} begins"),
-        ("repaired", incident.repaired_at, info, f"{node}: {remedy} is done"),
-        ("checked", incident.checked_at, info, f"{node} passed its deep health check"),
-        ("released", incident.released_at, info, f"{node} takes work again"),
-        ("vanished", incident.vanished_at, EventLevel.WARN, f"{node} is gone"),
+    level = level_of(incident.reason)
+    yield _step(incident, "detected", incident.detected_at, f"{node}: {what}", level)
+    early = (
+        ("drained", incident.drained_at, f"{node} was drained; {remedy} begins"),
+        ("vanished", incident.vanished_at, f"{node} is gone"),
     )
-    for name, at, level, description in steps:
+    for name, at, text in early:
+        level = EventLevel.WARN if name == "vanished" else EventLevel.INFO
         if at is not None:
-            yield name, at, level, description
+            yield _step(incident, name, at, text, level)
+    remarks = incident.check_remarks
+    level = EventLevel.WARN if remarks else EventLevel.INFO
+    passed = f"{incident.back} passed its deep health check" + (f"; {remarks}" if remarks else "")
+    skipped = incident.released_at if remarks and incident.checked_at is None else None
+    late = (
+        ("repaired", incident.repaired_at, _repaired(incident), EventLevel.INFO),
+        ("checked", incident.checked_at, passed, level),
+        ("check-skipped", skipped, f"The check of {incident.back} was skipped; {remarks}", level),
+        ("released", incident.released_at, f"{incident.back} is schedulable", EventLevel.INFO),
+    )
+    for name, at, text, level in late:
+        if at is not None:
+            yield _step(incident, name, at, text, level, is_back=True)
+
+
+def _repaired(incident: Incident) -> str:
+    """The end of a repair; of a replacement, with both machines: the node may keep its name."""
+    if not incident.successor_id:
+        return f"{incident.node}: {incident.remedy} is done"
+    old, new = instance_id(incident.provider_id), instance_id(incident.successor_id)
+    return f"{incident.node} ({old}) was replaced by {incident.back} ({new})"
+
+
+def _step(
+    incident: Incident,
+    name: str,
+    at: datetime,
+    description: str,
+    level: EventLevel,
+    *,
+    is_back: bool = False,
+) -> Step:
+    """A step of the faulty machine, or of the one that is there in the end."""
+    machine = incident.successor_id if is_back else ""
+    return Step(
+        id=str(uuid.uuid5(_SPACE, f"{incident.id}/{name}")),
+        at=at,
+        node=incident.back if is_back else incident.node,
+        group="",
+        instance_id=instance_id(machine or incident.provider_id),
+        level=level,
+        description=description,
+    )
 
 
 def _is_wanted(step: Step, request: Json) -> bool:

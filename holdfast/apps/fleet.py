@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
 from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.errors import HoldfastError
-from holdfast.model.health import Fault, Finding
+from holdfast.model.health import Fault, Finding, Urgency
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheckStatus, HealthStatus
 from holdfast.model.nodes import (
@@ -149,6 +150,15 @@ def incidents_by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...
         for node in {one.node, one.successor} - {""}:
             found[node] += (one.id,)
     return found
+
+
+def check_waits(node: NodeStatus) -> str:
+    """What the requested deep health check of a node waits for; empty if there is none."""
+    if not is_requested_check(node.request) or node.phase is not Phase.SCHEDULABLE:
+        return ""
+    if node.job and node.request is not None and node.request.urgency is Urgency.DEFERRED:
+        return f"waits for job {node.job}"
+    return "waits until the node is idle and max_unavailable allows it"
 
 
 class Fleet(Protocol):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -18,6 +18,9 @@ from holdfast.model.deep_checks import Level, NodeCheck, PartResult
 from holdfast.ports.clock import Clock
 
 _PLACES_OF_AWS: Final = "/opt/aws/neuron/bin:/opt/amazon/efa/bin"
+
+
+_KINDS: Final = {row.name: row.kind for row in ROWS}
 
 
 class Watcher(Protocol):
@@ -95,6 +98,6 @@ def _make(course: Course, watcher: Watcher, clock: Clock) -> Iterator[PartResult
         if isinstance(plan, Work):
             watcher.begun(name, plan, left)
             left -= plan.takes
-        result = make_part(name, plan, course.target, clock)
+        result = replace(make_part(name, plan, course.target, clock), kind=_KINDS[name])
         watcher.ended(result)
         yield result

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from holdfast.model.actions import (
     BeginCheck,
@@ -14,9 +15,26 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
+from holdfast.model.cluster_words import EventLevel
 from holdfast.model.health import Fault
 from holdfast.model.incidents import Incident, JobTouch
-from holdfast.model.nodes import Course, NodeView
+from holdfast.model.names import Reason
+from holdfast.model.nodes import Course, NodeView, Phase
+
+_PLANNED: Final = {
+    Reason.REQUESTED_REBOOT: EventLevel.INFO,
+    Reason.REQUESTED_REPLACE: EventLevel.INFO,
+    Reason.REQUESTED_DEEP_CHECK: EventLevel.INFO,
+    Reason.SCHEDULED_DEEP_CHECK: EventLevel.INFO,
+    Reason.DEEP_CHECK_PARTNER: EventLevel.INFO,
+    Reason.JOBS_KEEP_FAILING: EventLevel.WARN,
+}
+"""Work that was asked for or scheduled; of a suspicion it is not known yet whether it holds."""
+
+
+def level_of(reason: str) -> EventLevel:
+    """How grave it is that the remediation of a node begins for ``reason``."""
+    return next((level for one, level in _PLANNED.items() if one == reason), EventLevel.ERROR)
 
 
 def opened(node: NodeView, course: Course, fault: Fault | None) -> Incident:
@@ -33,11 +51,16 @@ def opened(node: NodeView, course: Course, fault: Fault | None) -> Incident:
     )
 
 
-def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
-    """The incident once ``action`` is taken.
+def advanced(incident: Incident, action: NodeAction, node: NodeView, now: datetime) -> Incident:
+    """The incident once ``action`` is taken on ``node``.
 
     A repair that did not help has not happened: what follows the next one counts.
     """
+    if (
+        isinstance(action, Rejoin | BeginCheck | Release)
+        and node.provider_id != incident.provider_id
+    ):
+        incident = replace(incident, successor_id=node.provider_id)
     match action:
         case Quarantine() | Reassign():
             return replace(
@@ -49,6 +72,7 @@ def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
                 checked_at=None,
                 released_at=None,
                 vanished_at=None,
+                check_remarks="",
             )
         case Reboot():
             return replace(incident, remedy="reboot", drained_at=incident.drained_at or now)
@@ -65,14 +89,24 @@ def advanced(incident: Incident, action: NodeAction, now: datetime) -> Incident:
         case Retire():
             return replace(incident, successor=action.successor)
         case Release():
-            return replace(
-                incident,
-                repaired_at=_repaired(incident, now),
-                checked_at=now if action.checked else incident.checked_at,
-                released_at=now,
-            )
+            return _released(incident, action, node, now)
         case _:
             return incident
+
+
+def _released(incident: Incident, action: Release, node: NodeView, now: datetime) -> Incident:
+    return replace(
+        incident,
+        repaired_at=_repaired(incident, now),
+        checked_at=now if action.checked else incident.checked_at,
+        check_remarks=_remarks(node, action) or incident.check_remarks,
+        released_at=now,
+    )
+
+
+def _remarks(node: NodeView, action: Release) -> str:
+    check = action.check or (node.check if node.record.phase is Phase.CHECKING else None)
+    return check.remarks if check is not None else ""
 
 
 def vanished(incident: Incident, now: datetime) -> Incident:

@@ -17,6 +17,7 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Fault, Remedy
 from holdfast.model.names import Condition, DeepCheck, DeepCheckStatus, HealthStatus, Reason
 from holdfast.model.nodes import (
@@ -149,7 +150,10 @@ def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
         return DeepCheckStatus.IN_PROGRESS
     if _is_failed_machine(record):
         return DeepCheckStatus.FAILED
-    return DeepCheckStatus.PASSED if record.checked_machine == node.machine else None
+    if record.checked_machine == node.machine:
+        return DeepCheckStatus.PASSED
+    last = record.checks[-1].outcome if record.checks else None
+    return DeepCheckStatus.SKIPPED if last in (Outcome.SKIPPED, Outcome.UNKNOWN) else None
 
 
 def _is_failed_machine(record: NodeRecord) -> bool:

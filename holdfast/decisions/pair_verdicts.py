@@ -3,14 +3,16 @@
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from holdfast.decisions.lifecycle import is_lent
 from holdfast.decisions.pairing import CLEARED, Localization
 from holdfast.model.actions import Quarantine, Release
+from holdfast.model.deep_checks import KindResult, Outcome, combined
 from holdfast.model.health import Fault, Remedy, Severity
-from holdfast.model.names import Condition, Reason
+from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, NodeView, PairOutcome
 
 Made = tuple[str, PairOutcome]
@@ -37,7 +39,8 @@ def verdict(
     if is_lent(node.record):
         return Release(node=node.name)
     note = _note(node.name, made, found)
-    return Release(node=node.name, checked=True, check=_result(node, made, note, now, passed=True))
+    check = _result(node, made, note, now, passed=True)
+    return Release(node=node.name, checked=check.outcome is Outcome.PASSED, check=check)
 
 
 def _accused(node: NodeView, made: Sequence[Made], belief: float, now: datetime) -> Quarantine:
@@ -56,11 +59,9 @@ def _accused(node: NodeView, made: Sequence[Made], belief: float, now: datetime)
 
 
 def _note(node: str, made: Sequence[Made], found: Localization) -> str:
-    """What is to be said of a node that is not accused; empty if it is good."""
-    if not made:
-        return "no other node of its kind could be had to test it with"
+    """What is to be said of a node that is not accused; empty if it is good, or not tested."""
     if all(test.passed is None for _, test in made):
-        return f"no test with another node said anything: {made[-1][1].detail}"
+        return ""
     ends = [other for link in found.bad_links if node in link for other in link if other != node]
     if ends:
         return f"the link to {', '.join(ends)} is bad{_last_word(made)}"
@@ -86,6 +87,11 @@ def _result(
     own = pairing.own if pairing is not None else None
     before = own or CheckResult(passed=True, ended_at=now)
     tests = [test for _, test in made]
+    others = [one for one in before.kinds if one.kind is not DeepCheck.CONNECTIVITY]
+    alone = [one for one in before.kinds if one.kind is DeepCheck.CONNECTIVITY]
+    asked = node.record.kinds or tuple(DeepCheck)
+    if own is not None and not own.kinds and DeepCheck.STRESS in asked:  # it reports no kinds
+        others = [KindResult(kind=DeepCheck.STRESS, outcome=own.outcome)]
     return CheckResult(
         passed=passed,
         ended_at=now,
@@ -93,7 +99,25 @@ def _result(
         measured={**before.measured, **_medians(test.measured for test in tests)},
         bounds={**before.bounds, **_medians(test.bounds for test in tests)},
         partners=tuple(sorted({other for other, _ in made})),
+        kinds=(*others, _connectivity(alone, made, passed=passed)),
     )
+
+
+def _connectivity(own: Sequence[KindResult], made: Sequence[Made], *, passed: bool) -> KindResult:
+    """How the connectivity of a node is judged, by what it could measure alone and with others."""
+    if not passed:
+        return KindResult(kind=DeepCheck.CONNECTIVITY, outcome=Outcome.FAILED)
+    if any(test.passed is not None for _, test in made):
+        return KindResult(kind=DeepCheck.CONNECTIVITY, outcome=Outcome.PASSED)
+    tests = KindResult(
+        kind=DeepCheck.CONNECTIVITY,
+        outcome=Outcome.UNKNOWN if made else Outcome.SKIPPED,
+        detail=f"no test with another node was conclusive: {made[-1][1].detail}"
+        if made
+        else "no other node of its group and type was available to test it with",
+    )
+    outcome = combined(one.outcome for one in (*own, tests))
+    return replace(tests, outcome=outcome)
 
 
 def _medians(measured: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.jobs import JobView
 from holdfast.model.nodes import NodeView, Phase
 
@@ -25,14 +26,17 @@ def reserved(
 def usable(
     nodes: Iterable[NodeView], job: str, policy: RemediationPolicy, now: datetime
 ) -> tuple[NodeView, ...]:
-    """Nodes that ``job`` may start on now: schedulable, no fault, no request, no other job."""
+    """Nodes that ``job`` may start on now: schedulable, no fault, no request, no other job.
+
+    A requested check that has not begun keeps nobody off: it waits for jobs.
+    """
     return tuple(
         sorted(
             (
                 node
                 for node in nodes
                 if node.record.phase is Phase.SCHEDULABLE
-                and node.request is None
+                and (node.request is None or is_requested_check(node.request))
                 and all(other == job for other in node.running_jobs)
                 and not node_faults(node, policy, now)
             ),

@@ -1,6 +1,6 @@
 """Nodes: what to do with each, and what the cluster as a whole allows."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,6 +27,8 @@ from holdfast.decisions.pair_schedule import (
 )
 from holdfast.decisions.patience import due_at, is_refused_for_good
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.requested_checks import LOOKS, is_requested_check, requested_checks
+from holdfast.decisions.taken_requests import is_request_taken, yields
 from holdfast.model.actions import (
     BeginCheck,
     Drain,
@@ -42,6 +44,7 @@ from holdfast.model.actions import (
     Retire,
     Wait,
 )
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import ClusterView, Course, NodeView, Pairing, Phase
@@ -86,8 +89,10 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     size = len(cluster.nodes) - len(waiting)
     pairs = decide_pairs(cluster.nodes, actions, policy, now, size=size, may_borrow=not is_open)
     actions += pairs.actions
-    if not is_open:
-        actions += scheduled_check(members, {action.node for action in actions}, policy, now)
+    busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
+    checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
+    actions, held = [*actions, *checks], [*held, *unbegun]
+    wake_at = _earliest(wake_at, now + LOOKS if unbegun else None)
     taken, refused = within_limits(actions, drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
@@ -95,6 +100,23 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
         held_back=tuple(sorted((*held, *refused), key=lambda item: item.node)),
         wake_at=_earliest(wake_at, pairs.wake_at, next_check_at(cluster.nodes, policy, now)),
     )
+
+
+def _planned_checks(
+    members: Sequence[NodeView],
+    busy: Collection[str],
+    policy: RemediationPolicy,
+    now: datetime,
+    size: int,
+    *,
+    is_open: bool,
+) -> tuple[list[Quarantine], list[HeldBack]]:
+    """The checks that begin now because of a request or of the schedule, and those that wait."""
+    blocked = _HELD_BY_BREAKER if is_open else ""
+    taken, waiting = requested_checks(members, busy, policy, size=size, blocked=blocked)
+    if not is_open:
+        taken += scheduled_check(members, {*busy, *(one.node for one in taken)}, policy, now)
+    return taken, waiting
 
 
 def _held_back(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> str:
@@ -141,7 +163,8 @@ def _decide_schedulable(
 ) -> NodeAction | Wait:
     if _wants(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
-    fault = _worst(node, policy, now)
+    worst = _worst_fault if is_requested_check(node.request) else _worst
+    fault = worst(node, policy, now)
     return _NOTHING if fault is None else _quarantine(node, fault, policy, now)
 
 
@@ -159,13 +182,19 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     if node.heartbeat_at is None:
         return _NOTHING
     if is_checking:
-        return _NOTHING if has_pairs(node, policy) else Release(node=node.name, checked=True)
+        return _NOTHING if has_pairs(node, policy) else _checked(node)
     if node.request is not None and wants_check:
         return BeginCheck(node=node.name, kinds=node.request.checks)
     must_check = policy.deep_check_on_start and is_checked_unasked(node.group, policy)
     if must_check and node.record.checked_machine != node.machine:
         return BeginCheck(node=node.name)
     return Release(node=node.name)
+
+
+def _checked(node: NodeView) -> Release:
+    """The release of a node whose check alone did not fail; one that was skipped is no pass."""
+    has_passed = node.check is not None and node.check.outcome is Outcome.PASSED
+    return Release(node=node.name, checked=has_passed)
 
 
 def _decide_quarantined(
@@ -256,8 +285,7 @@ def _again(course: Course, order: Reboot | Replace, now: datetime) -> NodeAction
 
 def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
     """A new request of a person goes before every fault: they may know better."""
-    course = node.record.course
-    if node.request is not None and (course is None or node.request.id != course.request_id):
+    if node.request is not None and not is_request_taken(node) and not yields(node, policy):
         asked = request_fault(node.request)
         if asked is not None:
             return asked
@@ -284,23 +312,6 @@ def _takes_over(
 
 def _still_holds(node: NodeView, course: Course, policy: RemediationPolicy, now: datetime) -> bool:
     return any(fault.reason == course.reason for fault in node_faults(node, policy, now))
-
-
-def is_request_taken(node: NodeView) -> bool:
-    """Whether the node's request is being carried out already and can be forgotten."""
-    if node.request is None:
-        return False
-    course = node.record.course
-    if course is not None and course.request_id == node.request.id:
-        return True
-    match node.record.phase:
-        case Phase.CHECKING:
-            return node.request.verb is Verb.DEEP_CHECK
-        case Phase.REBOOTING:
-            return node.request.verb is Verb.REBOOT
-        case Phase.REPLACING:
-            return node.request.verb in (Verb.REBOOT, Verb.REPLACE)
-    return False
 
 
 def _wants(node: NodeView, verb: Verb) -> bool:

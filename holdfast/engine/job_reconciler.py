@@ -10,6 +10,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
 from holdfast.decisions.suspects import suspects
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
+from holdfast.engine.repeats import Repeats
 from holdfast.model.actions import (
     ConfirmStart,
     Finish,
@@ -70,6 +71,7 @@ class JobReconciler:
     def __init__(self, ports: JobPorts, policy: ResumePolicy) -> None:
         self._ports = ports
         self._policy = policy
+        self._repeats = Repeats(ports.events)
         self._told: dict[str, str] = {}  # only so that each reason to wait is told once
         self._stopped: dict[str, int] = {}  # only so that each attempt is sent SIGTERM once
         self._suspects: set[str] = set()  # only so that each suspicion is told once
@@ -294,7 +296,7 @@ class JobReconciler:
     def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
         if isinstance(error, StorageFull):
             raise error
-        self._ports.events.emit(CallFailed(what=what, error=str(error)))
+        self._repeats.emit(CallFailed(what=what, error=str(error)), now)
         return now + AFTER_ERROR
 
 

@@ -15,11 +15,13 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.events import (
     Event,
     NodeCheckBegun,
     NodeCheckFailed,
     NodeCheckPassed,
+    NodeCheckSkipped,
     NodeDraining,
     NodePairTested,
     NodeQuarantined,
@@ -83,8 +85,10 @@ def check_ended(node: NodeView, record: NodeRecord, now: datetime) -> Event | No
     if record.checks == node.record.checks or not record.checks:
         return None
     check, took = record.checks[-1], now - node.record.phase_since
-    if check.passed:
+    if check.outcome is Outcome.PASSED:
         return NodeCheckPassed(
-            node=node.name, detail=check.detail, measured=check.measured, took=took
+            node=node.name, detail=check.remarks, measured=check.measured, took=took
         )
+    if check.passed:
+        return NodeCheckSkipped(node=node.name, detail=check.remarks, took=took)
     return NodeCheckFailed(node=node.name, detail=check.detail, measured=check.measured, took=took)

@@ -10,8 +10,10 @@ from holdfast.decisions.incident_course import advanced, opened, vanished
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
 from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
-from holdfast.decisions.remediation import decide, is_request_taken
+from holdfast.decisions.remediation import decide
+from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.node_events import check_ended, event_of
+from holdfast.engine.repeats import Repeats
 from holdfast.model.actions import (
     NodeAction,
     Plan,
@@ -25,6 +27,7 @@ from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLa
 from holdfast.model.events import (
     BreakerTripped,
     CallFailed,
+    NodeCheckWaits,
     NodeVanished,
     RepairHeldBack,
     RepairOverdue,
@@ -68,7 +71,7 @@ class NodeReconciler:
     def __init__(self, ports: NodePorts, policy: RemediationPolicy) -> None:
         self._ports = ports
         self._policy = policy
-        self._held_back: dict[str, str] = {}  # only so that each reason is told once
+        self._repeats = Repeats(ports.events)
         self._known_incidents: set[str] = set()  # only so that each is looked up once
         self._asked_for_open = False
         self._unopened: list[Incident] = []  # of the nodes marked in this round
@@ -94,7 +97,7 @@ class NodeReconciler:
         wake_times.append(self._trip(plan, now))
         wake_times.append(self._close_vanished(view, now))
         wake_times += self._take_turns(view, plan, now)
-        self._tell_held_back(plan)
+        self._report_waiting(view, plan, now)
         return min(wake_times)
 
     def _take_turns(self, view: ClusterView, plan: Plan, now: datetime) -> Iterator[datetime]:
@@ -225,7 +228,7 @@ class NodeReconciler:
     ) -> datetime:
         record = after(node, action, now)
         if node.record.course is not None:  # before the record: a course that is over has no name
-            self._advance_incident(node.record.course.incident_id, action, now)
+            self._advance_incident(node.record.course.incident_id, action, node, now)
         match action:
             case Reboot() | Replace():
                 return self._order(action, node, record, now)
@@ -296,10 +299,12 @@ class NodeReconciler:
             self._ports.cluster.put(successor.name, inherited(successor.record, node.record))
         self._ports.cluster.retire(node.name)
 
-    def _advance_incident(self, incident_id: str, action: NodeAction, now: datetime) -> None:
+    def _advance_incident(
+        self, incident_id: str, action: NodeAction, node: NodeView, now: datetime
+    ) -> None:
         incident = self._ports.incidents.get(incident_id)
         if incident is not None:
-            self._ports.incidents.put(advanced(incident, action, now))
+            self._ports.incidents.put(advanced(incident, action, node, now))
 
     def _tell_overdue(self, record: NodeRecord, node: str, now: datetime) -> None:
         """Tell if the order of ``record`` was taken and not carried out."""
@@ -308,17 +313,18 @@ class NodeReconciler:
             waited = now - course.ordered_at
             self._ports.events.emit(RepairOverdue(node=node, remedy=course.remedy, waited=waited))
 
-    def _tell_held_back(self, plan: Plan) -> None:
-        held_back = {item.node: item.why for item in plan.held_back}
-        for node, why in held_back.items():
-            if self._held_back.get(node) != why:
-                self._ports.events.emit(RepairHeldBack(node=node, why=why))
-        self._held_back = held_back
+    def _report_waiting(self, view: ClusterView, plan: Plan, now: datetime) -> None:
+        """Report what cannot begin yet, once for as long as its node waits."""
+        quarantined = {one.name for one in view.nodes if one.record.phase is Phase.QUARANTINED}
+        self._repeats.keep_nodes({*quarantined, *(one.node for one in plan.held_back)})
+        for one in plan.held_back:
+            event = NodeCheckWaits if one.is_check else RepairHeldBack
+            self._repeats.emit(event(node=one.node, why=one.why), now)
 
     def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
         if isinstance(error, StorageFull):
             raise error
-        self._ports.events.emit(CallFailed(what=what, error=str(error)))
+        self._repeats.emit(CallFailed(what=what, error=str(error)), now)
         return now + AFTER_ERROR
 
 

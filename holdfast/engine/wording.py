@@ -19,6 +19,8 @@ from holdfast.model.events import (
     NodeCheckBegun,
     NodeCheckFailed,
     NodeCheckPassed,
+    NodeCheckSkipped,
+    NodeCheckWaits,
     NodeDraining,
     NodePairTested,
     NodeQuarantined,
@@ -33,6 +35,7 @@ from holdfast.model.events import (
     RepairOverdue,
     RepairPostponed,
 )
+from holdfast.model.health import Remedy
 from holdfast.model.jobs import FailureKind
 
 _NO_CHECK = "there is no deep health check here"
@@ -52,7 +55,7 @@ def sentence(event: Event) -> str:
         case BreakerTripped(reason=reason):
             return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
         case CallFailed(what=what, error=error):
-            return f"{what} failed and is tried again: {error}"
+            return f"{what} failed and is tried again{_times(event.times)}: {error}"
     return _node_sentence(event)
 
 
@@ -72,7 +75,8 @@ def recovery(
 def _node_sentence(event: Event) -> str:
     match event:
         case NodeQuarantined() | NodeReassigned():
-            return f"{event.node} needs {event.remedy}: {event.reason}: {event.message}"
+            what = "a deep health check" if event.remedy == Remedy.NONE else event.remedy
+            return f"{event.node} needs {what}: {event.reason}: {event.message}"
         case NodeDraining(node=node):
             return f"{node} is being drained"
         case RepairOrdered(node=node, remedy=remedy):
@@ -80,7 +84,7 @@ def _node_sentence(event: Event) -> str:
         case RepairPostponed() | RepairOverdue():
             return _delay_sentence(event)
         case RepairHeldBack(node=node, why=why):
-            return f"{node}: repair held back: {why}"
+            return f"{node}: repair held back{_times(event.times)}: {why}"
         case NodeRejoined(node=node):
             return f"{node} is back and is checked"
         case NodeReplaced(node=node, successor=successor):
@@ -91,9 +95,11 @@ def _node_sentence(event: Event) -> str:
             return f"{node}: {key} is {value!r}, which is ignored: expected {expected}"
         case (
             NodeSuspected()
+            | NodeCheckWaits()
             | NodeCheckBegun()
             | NodePairTested()
             | NodeCheckPassed()
+            | NodeCheckSkipped()
             | NodeCheckFailed()
         ):
             return _check_sentence(event)
@@ -103,21 +109,36 @@ def _node_sentence(event: Event) -> str:
 
 
 def _check_sentence(
-    event: NodeSuspected | NodeCheckBegun | NodePairTested | NodeCheckPassed | NodeCheckFailed,
+    event: NodeSuspected
+    | NodeCheckWaits
+    | NodeCheckBegun
+    | NodePairTested
+    | NodeCheckPassed
+    | NodeCheckSkipped
+    | NodeCheckFailed,
 ) -> str:
     head = f"{event.node}: deep health check"
     match event:
         case NodeSuspected(evidence=evidence, is_checked=is_checked):
             then = "it is checked" if is_checked else f"look at it: {_NO_CHECK}"
             return f"{event.node} reports no fault, but {evidence}; {then}"
+        case NodeCheckWaits(node=node, why=why):
+            return f"check of {node} waits for {why}{_times(event.times)}"
         case NodeCheckBegun():
             return f"{head} started"
         case NodePairTested():
             return _pair_sentence(event)
         case NodeCheckPassed(took=took, detail=detail):
             return f"{head} passed in {format_duration(took)}" + (f": {detail}" if detail else "")
+        case NodeCheckSkipped(detail=detail):
+            return f"{head} skipped, the node was released without it: {detail}"
         case NodeCheckFailed(took=took, detail=detail):
             return f"{head} failed after {format_duration(took)}: {detail}"
+
+
+def _times(times: int) -> str:
+    """How often the same happened since it was last reported; empty for the first time."""
+    return f" ({times} times since the last report)" if times > 1 else ""
 
 
 def _pair_sentence(event: NodePairTested) -> str:

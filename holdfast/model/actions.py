@@ -122,10 +122,12 @@ NodeAction = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """A repair that is due but may not begin, and why."""
+    """A repair or a requested check that is due but may not begin, and why."""
 
     node: str
     why: str
+    is_check: bool = False
+    """Whether it is a requested check; ``why`` is then what that waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,16 @@
 """What the deep health check of one node did and found."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from holdfast.model.health import Finding
+from holdfast.model.names import DeepCheck
+
+_LONGEST_DETAIL: Final = 300
+"""Characters of the reasons for one kind: a record is an annotation of a Kubernetes node."""
 
 
 class Level(StrEnum):
@@ -34,12 +38,41 @@ class Outcome(StrEnum):
     """It was begun and says nothing: the tool hung, was killed, or its output has no end."""
 
 
+def combined(outcomes: Iterable[Outcome]) -> Outcome:
+    """Failed if one failed; passed if none did and one passed; skipped if nothing was begun.
+
+    A part that was skipped or says nothing does not condemn a node: tools are missing, hang and
+    are killed on healthy nodes as well. Nor does it speak for the node.
+    """
+    found = set(outcomes)
+    for one in (Outcome.FAILED, Outcome.PASSED, Outcome.UNKNOWN):
+        if one in found:
+            return one
+    return Outcome.SKIPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindResult:
+    """How the part of a check ended that SageMaker has a name for."""
+
+    kind: DeepCheck
+    outcome: Outcome
+    detail: str = ""
+    """Why it did not pass, or what of it was not run."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.outcome}" + (f": {self.detail}" if self.detail else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
     """How one part of the check of a node ended."""
 
     name: str
     outcome: Outcome
+    kind: DeepCheck | None = None
+    """The kind of check that it belongs to; None for a test between nodes."""
+
     detail: str = ""
     """Why it did not pass, or what else is to be said; may be empty if it passed."""
 
@@ -75,17 +108,26 @@ class NodeCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """Failed if a part failed; passed if none did and one passed.
+        """See ``combined``."""
+        return combined(part.outcome for part in self.parts)
 
-        A part that was skipped or says nothing does not condemn a node: tools are missing, hang and
-        are killed on healthy nodes as well.
-        """
-        outcomes = {part.outcome for part in self.parts}
-        if Outcome.FAILED in outcomes:
-            return Outcome.FAILED
-        if Outcome.PASSED in outcomes:
-            return Outcome.PASSED
-        return Outcome.UNKNOWN if Outcome.UNKNOWN in outcomes else Outcome.SKIPPED
+    @property
+    def kinds(self) -> tuple[KindResult, ...]:
+        """How each kind of check ended that parts were to be made of."""
+        return tuple(
+            _kind_result(kind, parts)
+            for kind in DeepCheck
+            if (parts := [part for part in self.parts if part.kind is kind])
+        )
+
+
+def _kind_result(kind: DeepCheck, parts: Sequence[PartResult]) -> KindResult:
+    outcome = combined(part.outcome for part in parts)
+    telling = [part for part in parts if part.outcome is outcome and part.detail]
+    why = (
+        [f"{part.name}: {part.detail}" for part in telling] if outcome is not Outcome.PASSED else []
+    )
+    return KindResult(kind=kind, outcome=outcome, detail="; ".join(why)[:_LONGEST_DETAIL])
 
 
 RESULT_VARIABLE: Final = "HOLDFAST_CHECK_RESULT"
@@ -116,3 +158,6 @@ class CheckSummary:
 
     outcome: Outcome | None = None
     """None if only its exit status tells."""
+
+    kinds: tuple[KindResult, ...] = ()
+    """How each kind of check ended; empty if it does not report that."""

@@ -81,6 +81,8 @@ class RepairHeldBack(Event):
     name: ClassVar[str] = "repair.held_back"
     node: str
     why: str
+    times: int = 1
+    """How often this was decided since it was last reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,19 @@ class NodeSuspected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCheckWaits(Event):
+    """A deep health check was requested and cannot begin yet."""
+
+    name: ClassVar[str] = "node.check_waits"
+    node: str
+    why: str
+    """What it waits for: ``job train-7``."""
+
+    times: int = 1
+    """As in ``RepairHeldBack``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckBegun(Event):
     """A deep health check was started."""
 
@@ -152,10 +167,22 @@ class NodeCheckPassed(Event):
     name: ClassVar[str] = "node.check_passed"
     node: str
     detail: str
-    """What else is to be said; mostly empty."""
+    """What was not run of it, and why; mostly empty."""
 
     measured: Mapping[str, float]
     """By names that end with the unit."""
+
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCheckSkipped(Event):
+    """Nothing of a deep health check could be run: it says nothing about the node."""
+
+    name: ClassVar[str] = "node.check_skipped"
+    node: str
+    detail: str
+    """What was not run, and why."""
 
     took: timedelta
 
@@ -295,3 +322,5 @@ class CallFailed(Event):
     name: ClassVar[str] = "engine.call_failed"
     what: str
     error: str
+    times: int = 1
+    """How often it failed since this was last reported."""

@@ -44,6 +44,17 @@ class Incident:
     successor: str = ""
     """The node that took over, if the machine was replaced."""
 
+    successor_id: str = ""
+    """``provider_id`` of the machine that came in place of the faulty one; empty before it did."""
+
+    check_remarks: str = ""
+    """What the deep health check did not run, and why."""
+
+    @property
+    def back(self) -> str:
+        """Name of the node that is checked and released in the end."""
+        return self.successor or self.node
+
     jobs: tuple[JobTouch, ...] = ()
 
     @property

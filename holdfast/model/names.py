@@ -179,6 +179,8 @@ class DeepCheckStatus(StrEnum):
     IN_PROGRESS = "InProgress"
     PASSED = "Passed"
     FAILED = "Failed"
+    SKIPPED = "Skipped"
+    """Not one of HyperPod's: the check could not be run, so it says nothing about the node."""
 
 
 class Condition(StrEnum):

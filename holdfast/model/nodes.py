@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from holdfast.model.deep_checks import KindResult, Outcome, combined
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request
@@ -124,6 +125,22 @@ class CheckResult:
     partners: tuple[str, ...] = ()
     """The nodes that it was tested with."""
 
+    kinds: tuple[KindResult, ...] = ()
+    """How each kind of check ended that was to be made; empty if the check does not report it."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Passed only if something was run and passed."""
+        if not self.passed:
+            return Outcome.FAILED
+        return combined(one.outcome for one in self.kinds) if self.kinds else Outcome.PASSED
+
+    @property
+    def remarks(self) -> str:
+        """What is to be said of the result: what was skipped and why; empty if all was run."""
+        notable = [str(one) for one in self.kinds if one.detail and self.passed]
+        return "; ".join([*([self.detail] if self.detail else []), *notable])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairOutcome:
@@ -201,7 +218,7 @@ class NodeView:
     running_jobs: tuple[str, ...] = ()
     is_idle: bool = False
     """Whether no job runs on it for sure; looked at only while that matters: it is due for its next
-    check, or a node of its group is to be tested with another."""
+    check, a check of it was requested, or a node of its group is to be tested with another."""
 
     check: CheckResult | None = None
     """Result of the deep health check begun in this phase, once there is one."""

@@ -17,6 +17,11 @@ class Verb(StrEnum):
     RELEASE = "release"
     """Forget the node's faults and give it back to jobs."""
 
+    @property
+    def usual_urgency(self) -> Urgency:
+        """Urgency of a request that says nothing about it: a check waits for jobs."""
+        return Urgency.DEFERRED if self is Verb.DEEP_CHECK else Urgency.IMMEDIATE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

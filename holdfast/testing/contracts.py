@@ -23,6 +23,7 @@ from holdfast.ports.incidents import IncidentStore
 from holdfast.ports.jobs import JobBackend
 from holdfast.ports.provider import NodeProvider
 from holdfast.testing.builders import NOW, a_course, a_fault, a_past_fault, a_record
+from holdfast.testing.event_laws import ReportedOnce
 
 HOUR: Final = timedelta(hours=1)
 
@@ -86,7 +87,7 @@ def view(cluster: ClusterBackend, node: str) -> NodeView:
     return next(one for one in cluster.snapshot().nodes if one.name == node)
 
 
-class ClusterContract:
+class ClusterContract(ReportedOnce):
     """``ClusterBackend``."""
 
     def test_a_record_is_read_as_it_was_stored(self, harness: ClusterHarness) -> None:

@@ -11,11 +11,13 @@ from holdfast.adapters.sim.training import SimJob, SimRank
 from holdfast.adapters.sim.world import Observer, SimNode, World
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.decisions.remediation import decide
+from holdfast.model.events import Event
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import FailureKind, JobPhase, JobRecord, Placing
 from holdfast.model.names import Condition
 from holdfast.model.nodes import Course, NodeRecord, NodeView, Phase
 from holdfast.model.requests import Verb
+from holdfast.testing.event_laws import EventLaw
 from holdfast.testing.pair_laws import judge_company, judge_pair
 from holdfast.testing.truth import (
     AWAY,
@@ -77,6 +79,12 @@ class Laws(Observer):
 
         self._reboots: dict[tuple[str, SimMachine], set[str]] = {}
         """Tokens of the reboots of one machine in one course."""
+
+        self._events = EventLaw(self._check)
+
+    def told(self, event: Event) -> None:
+        """See ``Observer.told``."""
+        self._events.told(event)
 
     # nodes
 

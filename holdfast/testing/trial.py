@@ -87,6 +87,7 @@ class TracedLaws(Laws):
     def told(self, event: Event) -> None:
         """See ``Observer.told``."""
         self._say(f"  {event}")
+        super().told(event)
 
     def controller_died(self) -> None:
         """See ``Observer.controller_died``."""

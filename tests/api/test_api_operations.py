@@ -298,6 +298,55 @@ def test_each_step_of_an_incident_is_an_event(api, lab) -> None:
         assert found["EventDetails"]["Description"] == event["Description"]
 
 
+def test_after_a_replacement_the_events_name_the_node_that_came_instead(api, lab) -> None:
+    lab.past = [
+        an_incident(
+            remedy="replace",
+            successor="gpu-9",
+            successor_id="fake/gpu-9",
+            repaired_at=NOW + MINUTE,
+            checked_at=NOW + 2 * MINUTE,
+            released_at=NOW + 3 * MINUTE,
+            check_remarks="InstanceConnectivity skipped: no other node",
+        )
+    ]
+
+    events = api.call("ListClusterEvents", ClusterName="lab")["Events"]
+
+    released, checked, repaired, detected = events
+    assert detected["InstanceId"] == instance_id("fake/gpu-0")
+    assert {one["InstanceId"] for one in events[:3]} == {instance_id("fake/gpu-9")}
+    assert released["Description"] == "gpu-9 is schedulable"
+    assert checked["Description"] == (
+        "gpu-9 passed its deep health check; InstanceConnectivity skipped: no other node"
+    )
+    assert checked["EventLevel"] == "Warn"
+    assert repaired["Description"].startswith(f"gpu-0 ({instance_id('fake/gpu-0')}) was replaced")
+
+
+def test_a_check_that_was_skipped_is_reported_as_skipped(api, lab) -> None:
+    lab.past = [an_incident(released_at=NOW + MINUTE, check_remarks="InstanceStress skipped: no")]
+
+    texts = [
+        one["Description"] for one in api.call("ListClusterEvents", ClusterName="lab")["Events"]
+    ]
+
+    assert "The check of gpu-0 was skipped; InstanceStress skipped: no" in texts
+    assert not any("passed" in text for text in texts)
+
+
+@pytest.mark.parametrize("reason", ["ReplaceRequested", "DeepHealthCheckPartner"])
+def test_planned_work_is_no_error(api, lab, reason) -> None:
+    lab.past = [an_incident(reason=reason, message="planned")]
+
+    (event,) = api.call("ListClusterEvents", ClusterName="lab")["Events"]
+    found = api.call("DescribeClusterEvent", ClusterName="lab", EventId=event["EventId"])
+
+    assert event["EventLevel"] == "Info"
+    metadata = found["EventDetails"]["EventDetails"]["EventMetadata"]
+    assert "FailureMessage" not in metadata["Instance"]
+
+
 @pytest.mark.parametrize(
     ("request_", "count"),
     [

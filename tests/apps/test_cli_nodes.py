@@ -295,7 +295,7 @@ def test_a_request_is_recorded_and_wakes_the_run(runs, command, verb, monkeypatc
     assert f"{node(2)}: {verb} requested" in asked.out
     assert list(store.requests()) == [node(2)]
     request = store.requests()[node(2)]
-    assert (request.verb, request.urgency) == (verb, Urgency.IMMEDIATE)
+    assert (request.verb, request.urgency) == (verb, verb.usual_urgency)
     assert request.requested_by == "ada"
     assert before <= request.requested_at <= datetime.now(UTC)
     assert uuid.UUID(request.id).version == 4
@@ -309,6 +309,20 @@ def test_when_idle_defers_a_request(runs, command) -> None:
     runs.call("nodes", command, "0", "--when-idle", "-y")
 
     assert store.requests()[node(1)].urgency is Urgency.DEFERRED
+
+
+def test_a_check_interrupts_jobs_only_if_it_is_told_to(runs) -> None:
+    store = runs.add("train")
+
+    asked = runs.call("nodes", "check", "0", "--now", "--dry-run")
+    runs.call("nodes", "check", "0", "--now", "-y")
+    runs.call("nodes", "check", "1", "-y")
+    shown = runs.call("nodes", "describe", "1")
+
+    assert "the job is stopped and resumes" in asked.out
+    urgencies = {name: one.urgency for name, one in store.requests().items()}
+    assert urgencies == {node(1): Urgency.IMMEDIATE, node(2): Urgency.DEFERRED}
+    assert "it waits for job train" in shown.out
 
 
 def test_a_release_does_not_wait_for_an_idle_node(runs) -> None:

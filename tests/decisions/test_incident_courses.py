@@ -2,7 +2,14 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.incident_course import advanced, opened, resumed, touched, vanished
+from holdfast.decisions.incident_course import (
+    advanced,
+    level_of,
+    opened,
+    resumed,
+    touched,
+    vanished,
+)
 from holdfast.model.actions import (
     BeginCheck,
     Drain,
@@ -14,19 +21,24 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
+from holdfast.model.cluster_words import EventLevel
+from holdfast.model.deep_checks import KindResult, Outcome
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.names import DeepCheck, Reason
+from holdfast.model.nodes import CheckResult, Phase
 from holdfast.testing.builders import LONG_AGO, NOW, a_course, a_fault, a_node
 
 LATER = NOW + timedelta(hours=1)
-INCIDENT = opened(a_node(), a_course(opened_at=NOW), a_fault(since=LONG_AGO))
+NODE = a_node()
+INCIDENT = opened(NODE, a_course(opened_at=NOW), a_fault(since=LONG_AGO))
 
 
-def grown(*actions, first=INCIDENT) -> Incident:
+def grown(*actions, first=INCIDENT, node=NODE) -> Incident:
     """The incident after these actions, the first at ``NOW``, each a minute after the last."""
     incident = first
     for minute, action in enumerate(actions):
-        incident = advanced(incident, action, NOW + timedelta(minutes=minute))
+        incident = advanced(incident, action, node, NOW + timedelta(minutes=minute))
     return incident
 
 
@@ -103,6 +115,35 @@ def test_a_deep_check_alone_repairs_nothing() -> None:
     assert (incident.checked_at, incident.released_at) == (at(2), at(2))
 
 
+def test_the_machine_that_came_instead_is_known_once_it_is_back() -> None:
+    ordered = grown(Replace(node="n", reason="R"))
+    back = grown(Rejoin(node="n"), first=ordered, node=a_node(provider_id="i-2"))
+
+    assert (ordered.successor_id, back.successor_id) == ("", "i-2")
+    assert grown(Rejoin(node="n")).successor_id == "", "a reboot keeps the machine"
+
+
+def test_what_a_check_did_not_run_is_kept_with_the_incident() -> None:
+    skipped = KindResult(
+        kind=DeepCheck.CONNECTIVITY, outcome=Outcome.SKIPPED, detail="no other node"
+    )
+    check = CheckResult(passed=True, ended_at=NOW, kinds=(skipped,))
+    checking = a_node(Phase.CHECKING, check=check)
+
+    incident = grown(Release(node="n"), node=checking)
+
+    assert incident.check_remarks == "InstanceConnectivity skipped: no other node"
+    assert incident.checked_at is None
+
+
+def test_planned_work_is_no_error_and_a_suspicion_a_warning() -> None:
+    planned = [Reason.REQUESTED_REPLACE, Reason.SCHEDULED_DEEP_CHECK, Reason.DEEP_CHECK_PARTNER]
+
+    assert [level_of(reason) for reason in planned] == [EventLevel.INFO] * 3
+    assert level_of(Reason.JOBS_KEEP_FAILING) == EventLevel.WARN
+    assert level_of(Reason.XID_REPLACE) == level_of(Reason.NODE_LOST) == EventLevel.ERROR
+
+
 def test_a_fault_that_clears_repairs_nothing() -> None:
     incident = grown(Drain(node="n"), Release(node="n"))
 
@@ -173,6 +214,7 @@ def test_an_incident_that_goes_on_has_not_ended() -> None:
     again = advanced(
         vanished(INCIDENT, NOW),
         Quarantine(node="node-1", fault=a_fault(), remedy=Remedy.REBOOT),
+        NODE,
         LATER,
     )
 

@@ -14,6 +14,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import BeginCheck, Drain, Pair, Plan, Quarantine, Rejoin, Release
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheck, DeepCheckStatus, Reason
 from holdfast.model.nodes import (
@@ -402,9 +403,10 @@ def test_two_tests_that_say_nothing_are_enough() -> None:
 
     assert begun(planned(*once)) == begun(planned(*spoke)) == {("n1", "n2")}
     actions = planned(*twice).actions
-    assert [action.check.detail for action in actions] == [
-        "no test with another node said anything: no tool"
+    assert [action.check.remarks for action in actions] == [
+        "InstanceConnectivity unknown: no test with another node was conclusive: no tool"
     ] * 2
+    assert all(action.checked for action in actions), "what they could run alone has passed"
 
 
 # company
@@ -482,7 +484,7 @@ def test_nobody_is_taken_who_could_not_be_under_a_check(limit: int) -> None:
     assert taken(plan) == ["z"] * (limit - 1)
     if limit == 1:
         (action,) = plan.actions
-        assert "no other node of its kind" in action.check.detail
+        assert "no other node of its group" in action.check.remarks
 
 
 def test_nobody_is_taken_for_a_doubt_who_could_not_be_under_a_check() -> None:
@@ -529,7 +531,24 @@ def test_a_node_alone_passes_with_a_note_after_two_minutes_of_looking_for_anothe
 
     assert isinstance(action, Release)
     assert action.checked
-    assert action.check.detail == "no other node of its kind could be had to test it with"
+    stress, connectivity = action.check.kinds
+    assert (stress.outcome, connectivity.outcome) == (Outcome.PASSED, Outcome.SKIPPED)
+    assert connectivity.detail == (
+        "no other node of its group and type was available to test it with"
+    )
+
+
+def test_a_connectivity_check_without_another_node_is_skipped_and_no_pass() -> None:
+    own = replace(OWN, kinds=())
+    alone = under_test("n1", since=NOW - SEEKS, own=own)
+    asked = replace(alone, record=replace(alone.record, kinds=(DeepCheck.CONNECTIVITY,)))
+
+    (action,) = planned(asked).actions
+
+    assert isinstance(action, Release)
+    assert not action.checked
+    assert action.check.outcome is Outcome.SKIPPED
+    assert deep_check_status(replace(asked, record=after(asked, action, NOW))) == "Skipped"
 
 
 def test_a_node_alone_waits_for_those_that_are_still_checked_alone() -> None:

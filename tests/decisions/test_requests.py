@@ -1,15 +1,19 @@
 """What people ask for."""
 
+from dataclasses import replace
+
 import pytest
 
+from holdfast.decisions.faults import request_fault
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
-from holdfast.decisions.remediation import decide_node, is_request_taken
+from holdfast.decisions.remediation import decide, decide_node
+from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.model.actions import BeginCheck, Drain, Quarantine, Reassign, Release, Replace, Wait
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.names import Condition, Reason
+from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_course, a_fault, a_node, a_request
+from holdfast.testing.builders import NOW, a_cluster, a_course, a_fault, a_node, a_request
 
 POLICY = RemediationPolicy()
 MARK_ONLY = RemediationPolicy(node_recovery=RecoveryMode.NONE)
@@ -100,10 +104,11 @@ def test_a_deferred_request_waits_for_the_jobs() -> None:
 
 
 def test_a_deep_check_of_a_node_in_service_drains_it_first() -> None:
-    action = decided(a_node(request=a_request(Verb.DEEP_CHECK)))
+    idle = a_node(is_idle=True, request=a_request(Verb.DEEP_CHECK))
+    (action,) = decide(a_cluster(idle), POLICY, NOW).actions
 
     assert isinstance(action, Quarantine)
-    assert action.remedy is Remedy.NONE
+    assert (action.remedy, action.request_id) == (Remedy.NONE, "request-1")
     course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
     assert decided(a_node(Phase.QUARANTINED, record={"course": course})) == Drain(node="node-1")
     assert decided(a_node(Phase.DRAINING, record={"course": course})) == BeginCheck(node="node-1")
@@ -190,3 +195,52 @@ def test_what_is_under_way_anyway_is_not_done_twice(phase, taken) -> None:
 
 def test_no_request_is_no_taken_request() -> None:
     assert not is_request_taken(a_node(Phase.CHECKING))
+
+
+# the same again
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+@pytest.mark.parametrize(("verb", "remedy"), ASKS_FOR_REPAIR)
+def test_a_repeated_request_changes_nothing_and_counts_as_taken(phase, verb, remedy) -> None:
+    asked = request_fault(a_request(verb))
+    course = a_course(
+        remedy, condition=Condition.REQUESTED, reason=asked.reason, request_id="request-1"
+    )
+    node = a_node(phase, record={"course": course}, request=a_request(verb, id="request-2"))
+
+    assert not isinstance(decided(node), Reassign)
+    assert is_request_taken(node)
+
+
+def test_a_request_that_is_more_urgent_than_the_one_before_is_no_repetition() -> None:
+    asked = request_fault(a_request(Verb.REBOOT))
+    course = a_course(condition=Condition.REQUESTED, reason=asked.reason, urgency=Urgency.DEFERRED)
+    node = a_node(
+        Phase.QUARANTINED, record={"course": course}, request=a_request(Verb.REBOOT, id="request-2")
+    )
+
+    assert isinstance(decided(node), Reassign)
+    assert not is_request_taken(node)
+
+
+def test_a_check_of_other_kinds_is_no_repetition() -> None:
+    asked = request_fault(a_request(Verb.DEEP_CHECK))
+    course = a_course(Remedy.NONE, condition=Condition.REQUESTED, reason=asked.reason)
+    kinds = (DeepCheck.STRESS,)
+    record = {"course": course, "kinds": kinds}
+    same = a_request(Verb.DEEP_CHECK, id="2", checks=kinds)
+    other = a_request(Verb.DEEP_CHECK, id="2", checks=(DeepCheck.CONNECTIVITY,))
+
+    assert is_request_taken(a_node(Phase.QUARANTINED, record=record, request=same))
+    assert not is_request_taken(a_node(Phase.QUARANTINED, record=record, request=other))
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+def test_a_check_that_waits_for_jobs_lets_a_repair_go_first(phase) -> None:
+    waits = a_request(Verb.DEEP_CHECK, urgency=Urgency.DEFERRED)
+    node = a_node(phase, faults=(a_fault(),), request=waits)
+
+    assert not isinstance(decided(node), Reassign)
+    assert isinstance(decided(node, MARK_ONLY), Reassign), "nothing else would ever begin"
+    assert isinstance(decided(replace(node, request=a_request(Verb.DEEP_CHECK))), Reassign)

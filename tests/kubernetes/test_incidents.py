@@ -45,6 +45,8 @@ incidents = st.builds(
     released_at=maybe,
     vanished_at=maybe,
     successor=st.text(),
+    successor_id=st.text(),
+    check_remarks=st.text(),
     jobs=st.lists(touches, max_size=2).map(tuple),
 )
 OPEN = Incident(

@@ -308,6 +308,7 @@ class DeepChecks:
             detail="" if job.passed else said.summary or job.message,
             measured=said.measured,
             bounds=said.bounds,
+            kinds=said.kinds,
         )
 
     def end_others(self, waited_for: Collection[str]) -> None:

@@ -1,9 +1,10 @@
 """The nodes of a Kubernetes cluster."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.api_errors import Json, NotFound
@@ -31,6 +32,7 @@ from holdfast.adapters.kubernetes.views import (
     record_of,
 )
 from holdfast.decisions.pair_schedule import Pool, in_need
+from holdfast.decisions.requested_checks import awaits_check
 from holdfast.model.actions import TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
@@ -39,6 +41,9 @@ from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
 from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
+
+_LOOKS: Final = 8
+"""Nodes with a requested check that are looked at in one round, whether pods are left on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,8 @@ class KubernetesCluster:
         self._memory = ClusterMemory(api, settings.namespace, changed)
         self._checks = DeepChecks(api, settings.agents_in, settings.check, changed, around.events)
         self._heartbeats = Heartbeats(api, settings.agents_in)
-        self._idle = IdleNodes(api)
+        self._idle = IdleNodes(api, looks=1)
+        self._asked = IdleNodes(api, looks=_LOOKS)
         self._upkeep = Upkeep(
             self._nodes, self._memory, self._checks, self._conventions, around.events
         )
@@ -260,21 +266,33 @@ class KubernetesCluster:
             [name for name, record in records.items() if needs_leases(copies[name].state, record)]
         )
         self._follow(copies, records)
-        due = {
-            name
-            for name, record in records.items()
-            if self._is_due(group_of(copies[name].state), record, now)
-            or (record.phase is Phase.SCHEDULABLE and _pool(copies[name].state) in needy)
-        }
-        idle = self._idle.one_of(due)
+        idle, watched = self._idle_among(copies, records, needy, now)
         for name, record in records.items():
             copy = copies[name]
             heard_at = heard(copy.state, copy.word, record, now, leased.get(name))
-            copy.view = self._view(name, copy, record, heard_at, is_idle=name == idle)
+            copy.view = self._view(name, copy, record, heard_at, is_idle=name in idle)
             views.append(copy.view)
-            if name in due or not _is_settled(copy, record):
+            if name in watched or not _is_settled(copy, record):
                 copy.view = None
         return views
+
+    def _idle_among(
+        self,
+        copies: Mapping[str, Copy],
+        records: Mapping[str, NodeRecord],
+        needy: Collection[Pool],
+        now: datetime,
+    ) -> tuple[frozenset[str], set[str]]:
+        """The nodes without pods, as far as was looked, and all of which that matters."""
+        due, asked = set(), set()
+        for name, record in records.items():
+            copy = copies[name]
+            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in needy
+            if awaits_check(record, copy.word.request):
+                asked.add(name)
+            elif is_lendable or self._is_due(group_of(copy.state), record, now):
+                due.add(name)
+        return self._idle.among(due) | self._asked.among(asked), due | asked
 
     def _is_fresh(self, view: NodeView, oldest: datetime, now: datetime) -> bool:
         """Whether a view may be used again as it is."""
@@ -301,7 +319,7 @@ class KubernetesCluster:
             copy.word,
             record,
             heard_at=heard_at,
-            jobs=self._drainer.jobs(name) if is_followed(record) else (),
+            jobs=self._drainer.jobs(name) if is_followed(record) else self._asked.pods(name),
             check=self._checks.result(name, check_id) if is_checked else None,
             pair=self._checks.pair_outcome(name, record),
             is_idle=is_idle,

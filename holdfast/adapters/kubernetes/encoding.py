@@ -255,7 +255,13 @@ def _annotated_request(
     verbs = [verb for verb in Verb if conventions.can_check or verb is not Verb.DEEP_CHECK]
     try:
         if text in frozenset(Verb):
-            request = Request(id=digest(state.uid, text), verb=Verb(text), requested_at=now)
+            verb = Verb(text)
+            request = Request(
+                id=digest(state.uid, text),
+                verb=verb,
+                requested_at=now,
+                urgency=verb.usual_urgency,
+            )
         else:
             request = parsed(Request, text)
     except ValueError:
@@ -317,6 +323,7 @@ def _labelled_check(
         verb=Verb.DEEP_CHECK,
         requested_at=now,
         requested_by=_LABEL_AUTHOR,
+        urgency=Verb.DEEP_CHECK.usual_urgency,
     )
 
 

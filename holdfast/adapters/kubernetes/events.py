@@ -5,7 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,7 +21,9 @@ from holdfast.adapters.kubernetes.api_errors import (
 from holdfast.adapters.kubernetes.encoding import digest
 from holdfast.adapters.kubernetes.node_mark import stamp
 from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.decisions.incident_course import level_of
 from holdfast.engine.wording import sentence
+from holdfast.model.cluster_words import EventLevel
 from holdfast.model.events import (
     BreakerTripped,
     Event,
@@ -29,6 +31,8 @@ from holdfast.model.events import (
     NodeCheckBegun,
     NodeCheckFailed,
     NodeCheckPassed,
+    NodeCheckSkipped,
+    NodeCheckWaits,
     NodeDraining,
     NodePairTested,
     NodeQuarantined,
@@ -93,9 +97,11 @@ KINDS: Final[Mapping[type[Event], Kind]] = {
     NodeReplaced: Kind("NodeReplaced", "Normal", "its object is removed"),
     NodeVanished: Kind("NodeVanished", "Warning", "nothing is ordered for it"),
     NodeSuspected: Kind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
+    NodeCheckWaits: Kind("DeepHealthCheckWaits", "Normal", "it begins as soon as that changes"),
     NodeCheckBegun: Kind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
     NodePairTested: Kind("DeepHealthCheckPairTested", "Normal"),
     NodeCheckPassed: Kind("DeepHealthCheckPassed", "Normal"),
+    NodeCheckSkipped: Kind("DeepHealthCheckSkipped", "Warning", "install what it lacks"),
     NodeCheckFailed: Kind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
     NodeReleased: Kind("NodeReleased", "Normal", "pods can be placed on it"),
     InputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
@@ -132,6 +138,8 @@ def node_notice(event: Event, at: datetime) -> Notice | None:
     node = getattr(event, "node", None)
     if kind is None or not node:
         return None
+    if isinstance(event, NodeQuarantined | NodeReassigned):
+        kind = kind if level_of(event.reason) is EventLevel.ERROR else replace(kind, type="Normal")
     # The uid is the name, as the kubelet and node-problem-detector have it.
     about = Owner(api_version="v1", kind="Node", namespace="", name=node, uid=node)
     words = f"{sentence(event)}; {kind.next}" if kind.next else sentence(event)

@@ -9,6 +9,8 @@ from typing import Final
 from holdfast.adapters.local.machine import Machine
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.ports import free_port
+from holdfast.model.deep_checks import KindResult, Outcome
+from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.clock import Clock
 
@@ -43,10 +45,15 @@ class LocalChecks:
             return None
         log = machine.directory.path / "check.log"
         said = _lines(log)
+        has_passed = task.exit_code == 0
+        outcome = Outcome.PASSED if has_passed else Outcome.FAILED
+        is_asked = not record.kinds or DeepCheck.STRESS in record.kinds
+        stress = KindResult(kind=DeepCheck.STRESS, outcome=outcome)
         return CheckResult(
-            passed=task.exit_code == 0,
+            kinds=(stress,) if is_asked else (),
+            passed=has_passed,
             ended_at=task.ended_at or self._clock.now(),
-            detail=said[-1] if said else f"the check ended with exit code {task.exit_code}",
+            detail="" if has_passed else said[-1] if said else f"exit code {task.exit_code}",
         )
 
     def begin_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.decisions.incident_course import level_of as level_of_reason
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import (
@@ -16,6 +17,7 @@ from holdfast.model.events import (
     JobFinished,
     JobInputRejected,
     NodeCheckFailed,
+    NodeCheckSkipped,
     NodeQuarantined,
     NodeReassigned,
     NodeReleased,
@@ -34,8 +36,6 @@ _ACTIONS: Final = {Remedy.REBOOT: "Reboot", Remedy.REPLACE: "Replace", Remedy.RE
 _ERRORS: Final = (
     BreakerTripped,
     NodeCheckFailed,
-    NodeQuarantined,
-    NodeReassigned,
     NodeVanished,
     RepairOverdue,
 )
@@ -44,6 +44,7 @@ _WARNINGS: Final = (
     CallFailed,
     InputRejected,
     JobInputRejected,
+    NodeCheckSkipped,
     RepairHeldBack,
     RepairPostponed,
 )
@@ -79,6 +80,8 @@ def envelope(event: Event, at: datetime, origin: Origin) -> dict[str, Any]:
 
 def level_of(event: Event) -> str:
     """``Info``, ``Warn`` or ``Error``."""
+    if isinstance(event, NodeQuarantined | NodeReassigned):
+        return level_of_reason(event.reason)
     has_failed = isinstance(event, JobFinished) and event.outcome == JobPhase.FAILED
     if has_failed or isinstance(event, _ERRORS):
         return "Error"

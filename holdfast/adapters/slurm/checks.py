@@ -163,6 +163,7 @@ class DeepChecks:
             detail="" if ended.status == 0 else ended.said.summary,
             measured=ended.said.measured,
             bounds=ended.said.bounds,
+            kinds=ended.said.kinds,
         )
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:

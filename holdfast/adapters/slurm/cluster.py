@@ -35,6 +35,7 @@ from holdfast.adapters.slurm.views import (
 )
 from holdfast.adapters.slurm.watch import FolderWatch, NodeWatch
 from holdfast.decisions.pair_schedule import Pool, in_need
+from holdfast.decisions.requested_checks import awaits_check
 from holdfast.model.actions import TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
@@ -150,7 +151,13 @@ class SlurmCluster:
             name: records[name] for name, one in self._known.items() if one.remembered is None
         }
         self._needy = in_need((self._pool(name), record) for name, record in records.items())
-        self._count([name for name, record in records.items() if is_followed(record)])
+        self._count(
+            [
+                name
+                for name, record in records.items()
+                if is_followed(record) or awaits_check(record, memory.requests.get(name))
+            ]
+        )
         views = [self._view(one, records[name], memory, now) for name, one in self._known.items()]
         return ClusterView(
             nodes=tuple(views),
@@ -177,7 +184,9 @@ class SlurmCluster:
             return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
         if facts is not None and facts.is_idle:
             is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._needy
-            return replace(view, is_idle=is_lendable or self._is_due(facts.partition, record, now))
+            is_asked = awaits_check(record, view.request)
+            is_due = self._is_due(facts.partition, record, now)
+            return replace(view, is_idle=is_lendable or is_asked or is_due)
         return view
 
     def _is_due(self, partition: str, record: NodeRecord, now: datetime) -> bool:

@@ -18,7 +18,9 @@ def summary_of(check: NodeCheck, summary: str) -> CheckSummary:
         for name, value in part.measured.items():
             measured[name] = min(value, measured.get(name, value))
     bounds = {name: value for part in check.parts for name, value in part.bounds.items()}
-    return CheckSummary(summary=summary, measured=measured, bounds=bounds, outcome=check.outcome)
+    return CheckSummary(
+        summary=summary, measured=measured, bounds=bounds, outcome=check.outcome, kinds=check.kinds
+    )
 
 
 def summary_text(said: CheckSummary) -> str:

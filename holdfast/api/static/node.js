@@ -16,7 +16,7 @@ export const title = "Node";
 const WISHES = {
   reboot: { word: "Reboot", sign: "reboot", isGrave: true, idle: true, about: "The node is drained and rebooted within the budget." },
   replace: { word: "Replace", sign: "replace", isGrave: true, idle: true, about: "The node is drained, and another, clean machine takes its place within the budget." },
-  "deep-check": { word: "Deep check", sign: "check", idle: true, about: "The node takes no work meanwhile. If it does not pass, it is replaced." },
+  "deep-check": { word: "Deep check", sign: "check", idle: true, afterJobs: true, about: "The node takes no jobs during the check, which respects the budget. If it does not pass, it is replaced." },
   hold: { word: "Hold", sign: "hold", why: true, about: "No repair of the node begins. Faults are found and marked as before." },
   unhold: { word: "Stop holding", sign: "play", about: "Repairs of the node may begin again." },
   release: { word: "Release", sign: "release", isGrave: true, about: "What was found on the node is forgotten, and it is given to jobs again." },
@@ -75,10 +75,11 @@ export function open(container, { parts: [fleet, name] }) {
   }
 
   function wish(act) {
-    const { word, about, isGrave, idle, why } = WISHES[act];
+    const { word, about, isGrave, idle, afterJobs, why } = WISHES[act];
     const node = JSON.parse(last);
-    const job = node.row.job && idle ? ` The job ${node.row.job} on it is stopped and goes on from its last checkpoint.` : "";
-    const whenIdle = h("input", { type: "checkbox", id: "when-idle" });
+    const stops = afterJobs ? "is stopped only if you clear the box" : "is stopped and resumes from its last checkpoint";
+    const job = node.row.job && idle ? ` The job ${node.row.job} on it ${stops}.` : "";
+    const whenIdle = h("input", { type: "checkbox", id: "when-idle", checked: Boolean(afterJobs) });
     const reason = h("input", { type: "text", id: "why", maxlength: 200, autocomplete: "off" });
     confirmed({
       title: `${word} ${shortName(name)}?`,
@@ -137,7 +138,7 @@ function course(node) {
     node.course && h("ol.course", {}, COURSE.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
     node.course && h("p", {}, h("a", { href: incidentLink(node.run, incident) }, "Its incident")),
     (wanted || at === 0) && waits(node),
-    wanted && h("p", {}, `${wanted.verb} was asked for by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago")),
+    wanted && h("p", {}, `${wanted.verb} was asked for by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago"), node.row.waits && `; it ${node.row.waits}`),
   );
 }
 
@@ -210,15 +211,23 @@ function checks(node) {
   });
   const rows = [...node.checks].reverse().map((one) => [
     dateTime(one.ended_at),
-    one.passed ? badge("healthy", "Passed") : badge("faulty", "Failed"),
+    outcome(one),
     h(
       "ul.lines",
       {},
       Object.entries(one.measured).map(([name, value]) => h("li", {}, `${measure(name)[0]} ${number(value, 2)} ${measure(name)[1]}`)),
       one.detail && h("li.detail", {}, one.detail),
+      one.kinds.map((kind) => h("li.detail", {}, `${kind.kind} ${kind.outcome}${kind.detail ? `: ${kind.detail}` : ""}`)),
     ),
   ]);
   return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured"], rows, ["moment"]));
+}
+
+/** Of a check; one of which nothing could be run is no pass. */
+function outcome(check) {
+  if (!check.passed) return badge("faulty", "Failed");
+  const hasRun = !check.kinds.length || check.kinds.some((one) => one.outcome === "passed");
+  return hasRun ? badge("healthy", "Passed") : badge("warning", "Skipped");
 }
 
 function history(node) {

@@ -13,7 +13,7 @@ from holdfast.api.clusters import Cluster, Node, instance_id
 from holdfast.apps.api.shared_fleet import AskedFleet, SharedFleet
 from holdfast.apps.cli.where import Place, Where, open_fleets
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus
+from holdfast.apps.fleet import NodeStatus, check_waits
 from holdfast.apps.runs import KnownRun
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import Happening, NodeHealth, WantedCluster
@@ -120,12 +120,16 @@ def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:
 
 
 def request_of(verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> Request:
-    """What a person wants now; of a deep health check, these kinds or all."""
+    """A request made now; of a deep health check, these kinds or all.
+
+    SageMaker's requests say nothing about urgency: a check waits for jobs, a repair does not.
+    """
     return Request(
         id=str(uuid.uuid4()),
         verb=verb,
         requested_at=SystemClock().now(),
         requested_by=person,
+        urgency=verb.usual_urgency,
         checks=tuple(checks),
     )
 
@@ -189,7 +193,13 @@ def _node(status: NodeStatus, since: datetime) -> Node:
 
 def _message(status: NodeStatus) -> str:
     if status.phase is Phase.SCHEDULABLE:
-        return f"The node is closed to jobs: {status.closed}." if status.closed else ""
+        if status.closed:
+            return f"The node is closed to jobs: {status.closed}."
+        waits = check_waits(status)
+        if waits:
+            return f"The requested deep health check {waits}."
+        remarks = status.checks[-1].remarks if status.checks else ""
+        return f"The last deep health check: {remarks}." if remarks else ""
     what = f"The node is {_SAID[status.phase]}"
     if status.course is None:
         return f"{what}."

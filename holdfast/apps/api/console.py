@@ -20,7 +20,7 @@ from holdfast.apps.api.console_rows import (
     node_story,
 )
 from holdfast.apps.cli.where import Place, Where, open_fleets, open_jobs
-from holdfast.apps.fleet import Fleet, NodeStatus, NotFound
+from holdfast.apps.fleet import Fleet, NodeStatus, NotFound, check_waits
 from holdfast.apps.goodput import goodput
 from holdfast.apps.job_fleet import Jobs, JobStatus, JobStory
 from holdfast.apps.job_status import job_status
@@ -265,7 +265,7 @@ class ConsoleSource:
         in_vain = fleet.ask(wish.node, request)
         if in_vain:
             raise InVain(in_vain)
-        waits = "" if request.verb is Verb.RELEASE else _waits_for(node, fleet.breaker())
+        waits = "" if request.verb is Verb.RELEASE else _waits_for(node, request, fleet.breaker())
         return f"{request.verb.capitalize()} of {wish.node} is requested{waits}"
 
 
@@ -279,13 +279,14 @@ def _seen_fleet(fleet: Fleet) -> SeenFleet:
     )
 
 
-def _waits_for(node: NodeStatus, breaker: Breaker) -> str:
+def _waits_for(node: NodeStatus, request: Request, breaker: Breaker) -> str:
     """What keeps a repair that a person asks for from its beginning, to be added to the answer."""
     if node.held:
         return f"; it waits, because the node is held: {node.held}"
     if breaker.tripped_at is not None:
         return "; it waits, because all repairs are stopped"
-    return ""
+    waits = check_waits(replace(node, request=request))
+    return f"; it {waits}" if waits else ""
 
 
 def tables_of(seen: Seen) -> Tables:

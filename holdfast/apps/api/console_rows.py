@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.api.console_source import Json
-from holdfast.apps.fleet import Fleet, NodeStatus
+from holdfast.apps.fleet import Fleet, NodeStatus, check_waits
 from holdfast.apps.goodput import Goodput, Stay, by_cause
 from holdfast.apps.job_fleet import JobStatus
 from holdfast.kit.serial import to_plain
@@ -76,6 +76,7 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         rank=node.rank,
         held=node.held,
         asked=node.request.verb.value if node.request is not None else "",
+        waits=check_waits(node),
     )
 
 

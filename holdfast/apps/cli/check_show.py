@@ -145,7 +145,7 @@ def _print(checks: Sequence[_Check], output: str) -> None:
 def _result(one: _Check) -> str:
     if one.result is None:
         return "in progress"
-    return "passed" if one.result.passed else "failed"
+    return str(one.result.outcome)
 
 
 def _measured(one: _Check) -> str:
@@ -171,7 +171,7 @@ def _partners(one: _Check) -> str:
 
 def _detail(one: _Check) -> str:
     if one.result is not None:
-        return one.result.detail
+        return one.result.remarks
     if one.tests is None:
         return "is checked alone"
     return f"is tested with others: {one.tests.made} tests so far, {one.tests.failed} failed"

@@ -202,6 +202,15 @@ _when_idle: Final = click.option(
 )
 
 
+_check_now: Final = click.option(
+    "--when-idle/--now",
+    "when_idle",
+    default=True,
+    show_default=True,
+    help="Wait until no job runs on the node, or stop its jobs. Both respect max_unavailable.",
+)
+
+
 _kinds: Final = click.option(
     "--check",
     "kinds",
@@ -272,12 +281,13 @@ check: Final = _command(
     Verb.DEEP_CHECK,
     """Run a deep health check on nodes.
 
-    NODE... takes no work meanwhile: a job on it is stopped and goes on elsewhere. A node that does
-    not pass is replaced.
+    The check begins once no job runs on the node, idle nodes first, and never takes more nodes out
+    of service than max_unavailable and max_checking allow. Until then jobs use the node as before.
+    With --now, jobs are stopped and resume elsewhere. A node that does not pass is replaced.
 
     Exits with 0 if all requests were accepted, 1 if none was, 3 if only some were.
     """,
-    _when_idle,
+    _check_now,
     yes_option,
     _kinds,
 )

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import click
 
-from holdfast.apps.fleet import Fleet
+from holdfast.apps.fleet import Fleet, check_waits
 from holdfast.kit.units import format_duration
 from holdfast.model.nodes import Phase
 
@@ -32,7 +32,8 @@ class Awaited:
         if node is None:
             return False
         is_pending = node.request is not None and node.request.id == self.request_id
-        now = f"{self.node}: {'not taken up yet' if is_pending else node.phase}"
+        pending = f"check {waits}" if (waits := check_waits(node)) else "not taken up yet"
+        now = f"{self.node}: {pending if is_pending else node.phase}"
         if now != self.told:
             self.told = now
             click.echo(now, err=True)

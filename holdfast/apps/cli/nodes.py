@@ -36,11 +36,10 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
 from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus, find_node
+from holdfast.apps.fleet import NodeStatus, check_waits, find_node
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, Course, PastFault, Phase
-from holdfast.model.requests import Request
 
 _NOTHING: Final = (
     "No run is going on. Start one with: holdfast run -- COMMAND. See those that ended with: "
@@ -221,7 +220,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Repair", _repair(node.course, now)
     yield "Held", node.held
     yield "Closed", node.closed
-    yield "Request", _request(node.request, now)
+    yield "Request", _request(node, now)
     yield "Incidents", ", ".join(node.incidents)
 
 
@@ -237,12 +236,13 @@ def _repair(course: Course | None, now: datetime) -> str:
     )
 
 
-def _request(request: Request | None, now: datetime) -> str:
+def _request(node: NodeStatus, now: datetime) -> str:
+    request, waits = node.request, check_waits(node)
     if request is None:
         return ""
     return (
         f"{request.verb} ({request.urgency}) asked for by {request.requested_by} "
-        f"{age(request.requested_at, now)} ago"
+        f"{age(request.requested_at, now)} ago{'; it ' if waits else ''}{waits}"
     )
 
 

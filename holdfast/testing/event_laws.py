@@ -1,0 +1,88 @@
+"""How often the same may be reported: a log in which each round writes a line helps nobody."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.kit.quota import Quota
+from holdfast.model.events import (
+    Event,
+    NodePairTested,
+    NodeReleased,
+    NodeReplaced,
+    NodeVanished,
+    RepairOrdered,
+    RepairOverdue,
+    RepairPostponed,
+)
+from holdfast.model.requests import Request, Verb
+from holdfast.ports.cluster import ClusterBackend
+from holdfast.testing.builders import NOW
+from holdfast.testing.fakes import Calls, FakeClock, FakeEvents, FakeIncidents, FakeProvider
+
+MOST: Final = 10
+"""Equal events about one node in one repair: each of its phases may be waited for anew."""
+
+_ENDS: Final = (NodeReleased, NodeReplaced, NodeVanished)
+_PACED: Final = (NodePairTested, RepairOrdered, RepairOverdue, RepairPostponed)
+"""Orders are repeated for as long as a provider refuses them, with pauses that double; of tests
+between nodes there are as many as a node has rounds."""
+
+_NUMBER: Final = re.compile(r"\d+")
+_ASKED: Final = 10
+
+
+class EventLaw:
+    """Counts equal events about each node until its repair ends."""
+
+    def __init__(self, check: Callable[[bool, str], None]) -> None:
+        self._check = check
+        self._told: dict[str, Counter[str]] = {}
+
+    def told(self, event: Event) -> None:
+        """Take an event; a node that repeats itself breaks the law."""
+        node = getattr(event, "node", "")
+        is_reminder = getattr(event, "times", 1) > 1  # after a long pause
+        if not node or is_reminder or isinstance(event, _PACED):
+            return
+        if isinstance(event, _ENDS):
+            self._told.pop(node, None)
+            return
+        counts = self._told.setdefault(node, Counter())
+        text = _NUMBER.sub("", str(event))
+        counts[text] += 1
+        self._check(counts[text] <= MOST, f"{node}: {text} was reported {counts[text]} times")
+
+
+class _Harness(Protocol):
+    cluster: ClusterBackend
+    node: str
+
+    def ask(self, request: Request) -> None: ...
+
+
+class ReportedOnce:
+    """What every platform must do for its events to be few; part of ``ClusterContract``."""
+
+    def test_a_repair_that_is_requested_again_and_again_is_reported_once(
+        self, harness: _Harness
+    ) -> None:
+        events, calls = FakeEvents(), Calls()
+        ports = NodePorts(
+            cluster=harness.cluster,
+            provider=FakeProvider(calls),
+            incidents=FakeIncidents(calls),
+            events=events,
+            clock=FakeClock(),
+        )
+        loop = NodeReconciler(ports, RemediationPolicy(max_unavailable=Quota(count=0)))
+
+        for number in range(_ASKED):
+            harness.ask(Request(id=f"r-{number}", verb=Verb.REPLACE, requested_at=NOW))
+            loop.step()
+            loop.step()
+
+        assert Counter(events.names()) == {"node.quarantined": 1, "repair.held_back": 1}
