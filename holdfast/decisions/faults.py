@@ -1,6 +1,6 @@
 """What is wrong with a node: the agent's word, its silence, a person's request."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.policy import RemediationPolicy
@@ -21,6 +21,10 @@ AWAY: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
 
 
 _COMING: Final = frozenset({Phase.JOINING, Phase.CHECKING})
+
+START_FAILED: Final = timedelta(minutes=2)
+"""For a node to join all the same after its platform has given up on it. The agent and the daemon
+of the scheduler are started by the same boot, the one a little later than the other."""
 
 
 def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tuple[Fault, ...]:
@@ -59,13 +63,7 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
     if deadline is None or now < deadline:
         return None
     if node.heartbeat_at is None and node.record.phase is Phase.JOINING:
-        return _fault(
-            Condition.NODE_LOST,
-            Reason.NODE_NEVER_JOINED,
-            Remedy.REPLACE,
-            deadline,
-            "the node's agent has not reported since the node appeared",
-        )
+        return _unjoined(node, deadline)
     return _fault(
         Condition.NODE_LOST,
         Reason.NODE_SILENT,
@@ -73,6 +71,12 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
         deadline,
         f"nothing was heard of the node's agent for {format_duration(policy.heartbeat_timeout)}",
     )
+
+
+def _unjoined(node: NodeView, since: datetime) -> Fault:
+    why = node.join_error or "the node's agent has not reported since the node appeared"
+    reason = Reason.NODE_START_FAILED if node.join_error else Reason.NODE_NEVER_JOINED
+    return _fault(Condition.NODE_LOST, reason, Remedy.REPLACE, since, why)
 
 
 def _was_lost(phase: Phase, course: Course) -> bool:
@@ -85,10 +89,10 @@ def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
         return None
     if node.heartbeat_at is not None:
         return node.heartbeat_at + policy.heartbeat_timeout
-    patience = (
-        policy.join_timeout if node.record.phase is Phase.JOINING else policy.heartbeat_timeout
-    )
-    return node.record.phase_since + patience
+    if node.record.phase is not Phase.JOINING:
+        return node.record.phase_since + policy.heartbeat_timeout
+    timeout = min(policy.join_timeout, START_FAILED) if node.join_error else policy.join_timeout
+    return node.record.phase_since + timeout
 
 
 def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:

@@ -462,6 +462,8 @@ class Reason(StrEnum):
     """A node is gone."""
     NODE_NEVER_JOINED = "NodeNeverJoined"
     """A new node never reported."""
+    NODE_START_FAILED = "NodeStartFailed"
+    """The scheduler gave up on the start of a node whose machine is up."""
     CHECK_FAILED = "DeepHealthCheckFailed"
     """A deep health check failed."""
     CHECK_NEVER_ENDED = "DeepHealthCheckTimedOut"

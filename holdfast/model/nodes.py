@@ -204,6 +204,10 @@ class NodeView:
     """When the agent was last heard in this boot; None before its first word. A backend that
     keeps this in memory reports its own start for nodes that had joined before."""
 
+    join_error: str = ""
+    """Why the platform itself has given up on the node's coming, in its own words; empty while it
+    has not."""
+
     powered_on: bool | None = None
     """What the owner of the machine says; None where nobody knows."""
 

@@ -89,11 +89,14 @@ class Machine:
         self.power_off()
         self.boot()
 
-    def renew(self) -> None:
-        """Another machine in its place, switched on."""
+    def renew(self, *, clock_is_behind: bool = False) -> None:
+        """Another machine in its place, switched on.
+
+        With ``clock_is_behind`` it tells Slurm of a boot before it was switched on.
+        """
         self.power_off()
         self._become_another()
-        self.boot()
+        self.boot(is_first=clock_is_behind)
 
     def cut_off(self) -> None:
         """Its network is gone: slurmd hears and says nothing, and ranks run on."""

@@ -105,6 +105,7 @@ def nodes(draw):
         faults=tuple(draw(st.lists(faults, max_size=2))),
         heartbeat_at=draw(st.none() | moments),
         powered_on=draw(st.sampled_from([None, True, False])),
+        join_error=draw(st.sampled_from(["", "it timed out"])),
         request=draw(st.none() | requests),
         running_jobs=draw(st.sampled_from([(), ("a",)])),
         check=draw(st.none() | st.builds(CheckResult, passed=st.booleans(), ended_at=moments)),

@@ -1,8 +1,10 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from holdfast.decisions.faults import (
+    START_FAILED,
     app_restart_since,
     check_fault,
     lost_fault,
@@ -102,6 +104,25 @@ def test_a_new_node_has_time_to_join_and_is_replaced_if_it_never_does(age, is_lo
     assert (fault is not None) is is_lost
     if fault is not None:
         assert (fault.reason, fault.remedy) == (Reason.NODE_NEVER_JOINED, Remedy.REPLACE)
+
+
+@pytest.mark.parametrize(("age", "is_lost"), [(START_FAILED - TICK, False), (START_FAILED, True)])
+def test_a_node_that_its_platform_has_given_up_is_replaced_with_the_platforms_reason(
+    age, is_lost
+) -> None:
+    record = {"phase_since": NOW - age}
+    node = a_node(Phase.JOINING, heartbeat_at=None, join_error="it timed out", record=record)
+
+    fault = lost_fault(node, POLICY, NOW)
+
+    assert (fault is not None) is is_lost
+    if fault is not None:
+        assert (fault.reason, fault.remedy) == (Reason.NODE_START_FAILED, Remedy.REPLACE)
+        assert fault.message == "it timed out"
+    heard = a_node(Phase.JOINING, join_error="it timed out", record=record)
+    assert lost_fault(heard, POLICY, NOW) is None
+    soon = replace(POLICY, join_timeout=START_FAILED - TICK)
+    assert lost_fault(node, soon, NOW) is not None
 
 
 @pytest.mark.parametrize("phase", [Phase.SCHEDULABLE, Phase.CHECKING])

@@ -24,7 +24,8 @@ from holdfast.adapters.slurm.views import (
     request_of,
 )
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.nodes import Phase
+from holdfast.model.names import Condition, Reason
+from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
 from holdfast.testing.builders import NOW, a_course, a_fault, a_record
@@ -223,6 +224,42 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
     one = known(facts(state, slurmd=slurmd), heard(at=at), before)
 
     assert heard_at(one, record, NOW, NOW) == (NOW if is_back else None)
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+@pytest.mark.parametrize("reason", [Reason.NODE_NEVER_JOINED, Reason.NODE_START_FAILED])
+def test_a_node_that_never_joined_is_heard_only_once_its_slurmd_answers(phase, reason) -> None:
+    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=reason)
+    record = NodeRecord(phase=phase, phase_since=EARLIER, course=course)
+    before = Remembered(record=record, machine="m1", slurmd="boot-1")
+    alone = known(facts("DOWN+FAIL+POWERED_DOWN", slurmd="boot-1"), heard(at=NOW), before)
+    both = known(facts("DOWN+FAIL", slurmd="boot-2"), heard(at=NOW), before)
+
+    assert heard_at(alone, record, NOW, NOW) is None
+    assert heard_at(both, record, NOW, NOW) == NOW
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "is_given_up"),
+    [
+        ("DOWN+FAIL+POWERED_DOWN+NOT_RESPONDING", "ResumeTimeout reached", True),
+        ("DOWN+FAIL+POWERED_DOWN", "holdfast: checking after X : ResumeTimeout reached", True),
+        ("DOWN+FAIL", "holdfast: checking after X : ResumeTimeout reached", False),
+        ("DOWN+FAIL+POWERED_DOWN", "Not responding", False),
+    ],
+)
+def test_slurms_own_word_on_a_start_that_failed_stays_and_reaches_the_core(
+    state, reason, is_given_up
+) -> None:
+    record = record_in(Phase.JOINING, remedy=Remedy.REPLACE)
+    one = known(facts(state, reason), heard(at=NOW))
+
+    view = node_view(one, record, Memory(), heard=None, jobs=(), now=NOW)
+
+    assert view.join_error == ("Slurm says: ResumeTimeout reached" if is_given_up else "")
+    assert one.facts is not None
+    if is_given_up:
+        assert closing_reason(one.facts, record) is None
 
 
 def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> None:

@@ -11,6 +11,10 @@ from holdfast.model.nodes import NodeView
 _COMING: Final = frozenset(("POWER_UP", "POWERING_UP", BOOTED))
 _OFF: Final = "POWERED_DOWN"
 _LEAVING: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
+_UNSURE: Final = _LEAVING | {"DOWN"}
+"""Beside ``POWERED_DOWN``: it is being switched off, or did not register in time after it was
+powered up, so that its machine may be on."""
+
 _PAUSE: Final = timedelta(seconds=5)
 
 
@@ -25,11 +29,10 @@ class SlurmPower:
 
         """
         flags = state(node)
-        if _OFF in flags:
-            if not flags & _COMING:
-                scontrol("update", f"nodename={node.name}", "state=power_up")
-            return
         if flags & _COMING:
+            return
+        if _OFF in flags and not flags & _UNSURE:
+            scontrol("update", f"nodename={node.name}", "state=power_up")
             return
         if not flags & _LEAVING:
             scontrol("update", f"nodename={node.name}", "state=power_down_force")

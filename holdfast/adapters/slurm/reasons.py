@@ -16,10 +16,13 @@ DEFERRED: Final = "(deferred)"
 _VERBS: Final = {SlurmReason.REBOOT: Verb.REBOOT, SlurmReason.REPLACE: Verb.REPLACE}
 _NOT_LETTERS: Final = re.compile(r"[^a-z]+")
 
+RESUME_TIMEOUT: Final = "ResumeTimeout reached"
+"""What slurmctld says of a node that did not register in time after it was powered up."""
+
 _SLURMS_OWN: Final = (
     "Not responding",
     "Node unexpectedly rebooted",
-    "ResumeTimeout reached",
+    RESUME_TIMEOUT,
     "reboot ",
     "gres/gpu count",
     "Low RealMemory",

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.adapters.slurm.hostlist import expand
-from holdfast.adapters.slurm.reasons import Word, word_of
+from holdfast.adapters.slurm.reasons import RESUME_TIMEOUT, Word, word_of
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """The same text in every version since 22.05."""
@@ -70,6 +70,13 @@ class NodeFacts:
         who = self.reason_set.partition("@")[0] or "Slurm"
         why = f": {self.word.text}" if self.word.text else ""
         return f"{who} set it to {'+'.join(sorted(self.state & CLOSED))} in Slurm{why}"
+
+    @property
+    def start_error(self) -> str:
+        """Why Slurm has given up on its start, in Slurm's words; empty if it has not."""
+        if self.is_heard or RESUME_TIMEOUT not in self.word.text:
+            return ""
+        return f"Slurm says: {RESUME_TIMEOUT}"
 
     @property
     def is_heard(self) -> bool:

@@ -36,6 +36,12 @@ _AT_ONCE: Final = 50
 
 _SHOWN_CHARS: Final = 100
 
+_MISSED: Final = (
+    "The agent of its machine is heard. Slurm ignores a slurmd whose machine booted before the"
+    " order to power it up: look at the node's clock. If machines take longer to boot, raise"
+    " ResumeTimeout in slurm.conf. The node is ordered anew"
+)
+
 REPORT: Final = "its report"
 ENTRY: Final = "its entry in state.db"
 _EXPECTED: Final = {
@@ -132,9 +138,14 @@ class Upkeep:
 
 
 def _unreached(known: Known) -> CallFailed:
-    address = "" if known.facts is None else known.facts.address
+    address, said = "", ""
+    if known.facts is not None:
+        address, said = known.facts.address, known.facts.start_error
+    what = f"slurmctld's search for slurmd of {known.name} at {address}"
+    if said:
+        return CallFailed(what=what, error=f"{said}. {_MISSED}")
     return CallFailed(
-        what=f"slurmctld's search for slurmd of {known.name} at {address}",
+        what=what,
         error="the agent of its machine is heard; if a new machine has another address, use a DNS"
         " name as NodeAddr, or correct slurm.conf; delete a dynamic node of Slurm 22.05, scontrol"
         f" delete nodename={known.name}, and restart its slurmd",

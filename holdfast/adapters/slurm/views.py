@@ -13,6 +13,7 @@ from holdfast.adapters.slurm.state import Memory, Remembered
 from holdfast.adapters.slurm.text import NodeFacts
 from holdfast.adapters.slurm.verdicts import faults_of, verdict_name
 from holdfast.model.health import Remedy, Urgency
+from holdfast.model.names import Reason
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 from holdfast.model.requests import Request
 
@@ -26,6 +27,7 @@ _REBOOTED: Final = "Node unexpectedly rebooted"
 _SETTLES: Final = timedelta(minutes=1)
 """For so long after its release Slurm may take a node down for the reboot of its repair."""
 
+_NEVER_CAME: Final = frozenset((Reason.NODE_NEVER_JOINED, Reason.NODE_START_FAILED))
 _MAINTENANCE: Final = frozenset(("MAINT", "MAINTENANCE"))
 _AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
 
@@ -107,11 +109,18 @@ def heard_at(
     """
     facts, heard = known.facts, known.heard
     at = None if heard is None else heard.at
-    if record.phase in _COMING:
+    if record.phase in _COMING or _never_came(record):
         return now if at is not None and _is_back(known) else None
     if facts is not None and (facts.is_heard or (facts.is_asleep and record.course is None)):
         return now
     return max((one for one in (at, answered_at) if one is not None), default=None)
+
+
+def _never_came(record: NodeRecord) -> bool:
+    """Whether a node was given up before its slurmd answered; its agent alone changes nothing."""
+    course = record.course
+    is_closed = record.phase in (Phase.QUARANTINED, Phase.DRAINING)
+    return is_closed and course is not None and course.reason in _NEVER_CAME
 
 
 def node_view(
@@ -134,6 +143,7 @@ def node_view(
         boot_id="" if report is None else report.boot_id,
         faults=() if report is None else (*report.faults, *faults_of(known.verdict, known.heard)),
         heartbeat_at=heard,
+        join_error="" if known.facts is None else known.facts.start_error,
         request=memory.requests.get(known.name) or request_of(known.facts, now),
         held=held_by(known.facts, memory.holds.get(known.name, "")),
         closed=closed_by(known.facts, record),
@@ -174,6 +184,8 @@ def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
         return None
     if facts.is_closed and facts.word.author is Author.OTHER:
         return None
+    if "FAIL" in facts.state and facts.start_error:
+        return None  # people find Slurm's own words in sinfo -R
     wanted = our_reason(record)
     is_said = facts.word.text == wanted or facts.word.text.startswith(f"{wanted} :")
     return None if "FAIL" in facts.state and is_said else wanted
