@@ -13,20 +13,21 @@ from tools.control_plane import CannotBuild, provide
 
 @pytest.fixture(scope="session")
 def helm() -> Helm:
-    return Helm(_programs("helm")["helm"])
+    return Helm(programs_of("helm")["helm"])
 
 
 @pytest.fixture(scope="session")
 def installation() -> Iterator[Installation]:
     """The plain manifests on a cluster of two nodes, with a pod of each agent."""
-    programs = _programs(*PROGRAMS, "kubectl")
+    programs = programs_of(*PROGRAMS, "kubectl")
     with ControlPlane(programs) as plane:
         installed = Installation(plane, programs["kubectl"])
         installed.install()
         yield installed
 
 
-def _programs(*names: str) -> dict[str, Path]:
+def programs_of(*names: str) -> dict[str, Path]:
+    """Programs of the control plane; skips where they cannot be built."""
     try:
         return provide(*names)
     except CannotBuild as error:

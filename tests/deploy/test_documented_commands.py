@@ -1,0 +1,140 @@
+"""Every helm and kubectl command of the documentation works as written, on a fresh cluster."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from chart import HELM_CHART
+from conftest import programs_of
+from installation import NODES, PATIENCE_S, Installation
+
+from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(?:console)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?((?:helm|kubectl) .*)$", re.MULTILINE)
+COMMENT = re.compile(r"\s{2,}#.*")
+
+PLACEHOLDERS = {
+    "NODE": NODES[0],
+    "gpu2": NODES[0],
+    "REGISTRY": "registry.example.org",
+    "mine.yaml": str(HELM_CHART / "examples" / "karpenter.yaml"),
+}
+
+OF_JOBS = {"check-a-node.md", "resume-jobs-on-kubernetes.md"}
+"""Pages whose commands are about jobs of the reader."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The commands of a page, or of those sections of it."""
+
+    page: str
+    sections: tuple[str, ...] = ()
+
+    def commands(self) -> list[str]:
+        text = (ROOT / self.page).read_text(encoding="utf-8").replace("\\\n", " ")
+        parts = re.split(r"^#{2,} (.*)$", text, flags=re.MULTILINE)
+        titles = ["", *parts[1::2]]
+        chosen = [
+            body
+            for title, body in zip(titles, parts[::2], strict=True)
+            if not self.sections or title in self.sections
+        ]
+        return [
+            COMMENT.sub("", command)
+            for body in chosen
+            for block in BLOCK.findall(body)
+            for command in COMMAND.findall(block)
+        ]
+
+
+INSTALL = "docs/howto/install-on-kubernetes.md"
+OPERATE = "docs/howto/operate-on-kubernetes.md"
+AGENT = "docs/howto/run-the-agent-on-kubernetes.md"
+CLUSTERS = {
+    "README": (Part("README.md"), Part(OPERATE), Part(AGENT)),
+    "helm": (Part(INSTALL, ("With helm", "Look before it acts", "Upgrades", "Uninstall")),),
+    "namespaces": (Part(INSTALL, ("Agents in a namespace of their own",)),),
+    "manifests": (Part(INSTALL, ("Without helm",)),),
+}
+"""What is written for one cluster, in its order."""
+
+
+@contextmanager
+def a_cluster() -> Iterator[tuple[Installation, dict[str, str]]]:
+    """A fresh one with two nodes, and the environment in which helm and kubectl find it."""
+    programs = programs_of(*PROGRAMS, "kubectl", "helm")
+    with ControlPlane(programs) as plane:
+        cluster = Installation(plane, programs["kubectl"])
+        for name in NODES:
+            cluster.add_node(name)
+        folders = {str(programs[name].parent) for name in ("kubectl", "helm")}
+        path = os.pathsep.join([*folders, os.environ["PATH"]])
+        yield cluster, {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig())}
+
+
+def written(command: str) -> str:
+    """A command as somebody types it who has replaced the placeholders."""
+    for placeholder, value in PLACEHOLDERS.items():
+        command = re.sub(rf"(?<![\w.]){re.escape(placeholder)}(?!\w)", value, command)
+    # No kubelet runs here, so that there are no logs; the pods are found the same way.
+    return command.replace("kubectl logs", "kubectl get pods").replace(" | jq", "")
+
+
+def runs(command: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", written(command)],
+        cwd=ROOT,
+        env=environment,
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_command_works_as_it_is_written(name: str, helm: object) -> None:
+    commands = [command for part in CLUSTERS[name] for command in part.commands()]
+    assert commands
+
+    with a_cluster() as (cluster, environment):
+        for command in commands:
+            if command.startswith("kubectl delete namespace"):
+                end_pods(cluster, command.split()[3])
+            done = runs(command, environment)
+            deadline = time.monotonic() + PATIENCE_S
+            while done.returncode and " get " in command and time.monotonic() < deadline:
+                time.sleep(0.5)  # a kind is served a moment after its definition
+                done = runs(command, environment)
+            assert (command, done.returncode, done.stderr) == (command, 0, done.stderr)
+            assert "Warning" not in done.stderr, command
+
+
+def end_pods(cluster: Installation, namespace: str) -> None:
+    """What kubelets do."""
+    cluster.kubectl(
+        *("delete", "pods", "--all", "--namespace", namespace),
+        *("--grace-period=0", "--force", "--wait=false"),
+    )
+
+
+def test_every_page_with_such_commands_is_run() -> None:
+    run = {part.page for parts in CLUSTERS.values() for part in parts}
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+    found = {
+        str(page.relative_to(ROOT))
+        for page in pages
+        if Part(str(page.relative_to(ROOT))).commands() and page.name not in OF_JOBS
+    }
+    sections = [one for parts in CLUSTERS.values() for part in parts for one in part.sections]
+
+    assert found == run
+    assert len(Part(INSTALL, tuple(sections)).commands()) == len(Part(INSTALL).commands())
