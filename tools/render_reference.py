@@ -67,6 +67,7 @@ def agent_config_page() -> Iterator[str]:
     yield ""
     tables = {
         "expected": agent_config.ExpectedDevices,
+        "identity": agent_config.IdentitySettings,
         "log": agent_config.LogSettings,
         "telemetry": agent_config.TelemetrySettings,
         "kubernetes": AgentKubernetes,

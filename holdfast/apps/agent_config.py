@@ -77,6 +77,27 @@ class ExpectedDevices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdentitySettings:
+    """What AWS calls the machine, for the labels of its metrics.
+
+    What is left out is read from the machine: from its firmware on EC2, and from
+    ``/opt/ml/config/resource_config.json`` below ``root`` on HyperPod.
+    """
+
+    instance_id: str | None = None
+    """Such as ``"i-0592464924bd45322"``."""
+
+    instance_group: str | None = None
+    """Name of the instance group."""
+
+    cluster: str | None = None
+    """Name of the HyperPod cluster."""
+
+    cluster_id: str | None = None
+    """Last part of the cluster's ARN."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """The JSON log lines of HyperPod's health monitoring agent."""
 
@@ -155,6 +176,7 @@ class AgentConfig:
     """The remedy for single XID codes, such as ``74 = "reboot"``, whatever the profile says."""
 
     expected: ExpectedDevices = field(default_factory=ExpectedDevices)
+    identity: IdentitySettings = field(default_factory=IdentitySettings)
     log: LogSettings = field(default_factory=LogSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     kubernetes: AgentKubernetes | None = None

@@ -21,7 +21,7 @@ from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
 from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
 from holdfast.apps.agent_config import AgentConfig, KernelSource
 from holdfast.apps.agent_detectors import chosen_detectors, is_void
-from holdfast.apps.agent_equipment import node_equipment
+from holdfast.apps.agent_equipment import identity_labels, node_equipment
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Detector
@@ -68,7 +68,9 @@ class AgentSession:
                 config, watchers, boot_id, cursors, needed=equipment.sources, resume=is_resumed
             )
             opened.callback(self.host.close)
-            metrics = AgentMetrics(node_name(config), reasons(watchers))
+            metrics = AgentMetrics(
+                node_name(config), reasons(watchers), machine=identity_labels(config)
+            )
             self._loop = AgentLoop(
                 host=CountedHost(self.host, metrics),
                 sink=FanOut(

@@ -390,12 +390,14 @@ def test_problems_are_counted_from_0_for_what_the_detectors_may_say_and_nothing_
 
 
 def test_metrics_are_served_on_the_loopback(agent: Configured) -> None:
+    agent.configure('[identity]\ncluster = "ml"')
     agent.start("--metrics", "0")
     agent.kernel_says(74)
     eventually(lambda: agent.codes() == [74])
 
     text = get(f"{url(agent)}/metrics")
 
+    assert 'cluster="ml"' in re.findall(r"^holdfast_agent_machine_info{(.*)} 1$", text, re.M)[0]
     assert url(agent).startswith("http://127.0.0.1:")
     assert 'problem_counter{reason="NvidiaGpuXidErrorPendingReplacement"} 1\n' in text
     assert (

@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.agent_config import AgentConfig, DetectorSettings
 from holdfast.apps.agent_detectors import chosen_detectors
-from holdfast.apps.agent_equipment import node_equipment
+from holdfast.apps.agent_equipment import identity_labels, node_equipment
 from holdfast.apps.agent_probe import probe
 from holdfast.apps.agent_session import AgentSession
 from holdfast.detectors.contract import LogLine, Readings
@@ -55,6 +55,17 @@ def test_the_machine_says_what_it_is(tmp_path: Path) -> None:
 )
 def test_the_driver_says_how_new_it_is(tmp_path: Path, text: str, driver: int | None) -> None:
     assert node_equipment(machine(tmp_path, driver=text), at_once=False).driver == driver
+
+
+def test_the_labels_of_a_machine_are_those_configured_else_those_it_knows(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    assert identity_labels(AgentConfig(root=tmp_path)) == {}
+
+    (folder / "board_asset_tag").write_text("i-0592464924bd45322\n", encoding="utf-8")
+    config = parse_table({"root": str(tmp_path), "identity": {"cluster": "ml"}}, AgentConfig)
+
+    assert identity_labels(config) == {"cluster": "ml", "instance_id": "i-0592464924bd45322"}
 
 
 def test_the_configuration_wins_over_the_machine(tmp_path: Path) -> None:

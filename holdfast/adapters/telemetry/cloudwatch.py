@@ -36,7 +36,7 @@ class Instance:
 
     cluster: str
     cluster_id: str
-    group: str
+    instance_group: str
     instance_id: str
 
     @property
@@ -47,7 +47,7 @@ class Instance:
     @property
     def log_stream(self) -> str:
         """As HyperPod calls it."""
-        return f"SagemakerHealthMonitoringAgent/{self.group}/{self.instance_id}"
+        return f"SagemakerHealthMonitoringAgent/{self.instance_group}/{self.instance_id}"
 
 
 class CloudWatch:
@@ -57,13 +57,19 @@ class CloudWatch:
     """
 
     def __init__(
-        self, instance: Instance, *, region: str | None = None, endpoint_url: str | None = None
+        self,
+        instance: Instance,
+        *,
+        region: str | None = None,
+        usual_region: str | None = None,
+        endpoint_url: str | None = None,
     ) -> None:
         """Speak for ``instance``.
 
         Args:
             instance: gives the names.
             region: as in boto3: that of the environment or of the profile if None.
+            usual_region: used where neither says which.
             endpoint_url: another address than that of AWS.
 
         Raises:
@@ -73,6 +79,7 @@ class CloudWatch:
         self._instance = instance
         config = Config(retries={"mode": "standard", "max_attempts": 5})
         kinds = ("logs", "cloudwatch")
+        region = region or boto3.Session().region_name or usual_region
         try:
             self._logs, self._metrics = (
                 boto3.client(kind, region_name=region, endpoint_url=endpoint_url, config=config)

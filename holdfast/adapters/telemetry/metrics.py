@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from holdfast import __version__
@@ -35,8 +35,14 @@ class AgentMetrics:
     reported. The rest is Holdfast's own.
     """
 
-    def __init__(self, node: str, reasons: Collection[str]) -> None:
-        """Count for ``node``; each of ``reasons`` is counted from 0 on."""
+    def __init__(
+        self, node: str, reasons: Collection[str], machine: Mapping[str, str] | None = None
+    ) -> None:
+        """Count for ``node``; each of ``reasons`` is counted from 0 on.
+
+        ``machine`` holds labels that identify the machine, such as ``instance_id``.
+        """
+        self._machine = dict(machine or {})
         self._lock = threading.Lock()
         self._node = node
         self._problems: Counter[str] = Counter(dict.fromkeys(reasons, 0))
@@ -98,6 +104,9 @@ class AgentMetrics:
             {labels(reason=reason, type=kind): on for (kind, reason), on in self._states.items()})
         yield family("holdfast_agent_build_info", "gauge", "Always 1.",
             {labels(version=__version__, node=self._node): 1})
+        if self._machine:
+            yield family("holdfast_agent_machine_info", "gauge", "Always 1.",
+                {labels(**self._machine): 1})
         yield family("holdfast_agent_faults", "gauge", "Faults that hold now.",
             held or one(0))
         yield family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",

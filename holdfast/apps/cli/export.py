@@ -1,7 +1,7 @@
-"""``holdfast export``: ships what an agent says to where others look for it."""
+"""``holdfast export``: ships an agent's log to other systems."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +9,13 @@ from typing import Any, Final
 
 import click
 
+from holdfast.adapters.host.identity import (
+    RESOURCE_CONFIG,
+    Identity,
+    is_on_ec2,
+    machine_identity,
+)
+from holdfast.adapters.host.instance_metadata import metadata_instance_id
 from holdfast.adapters.telemetry.log_follower import LogFollower
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import dry_run_option
@@ -23,6 +30,16 @@ FIRST_PAUSE_S: Final = 1.0
 LAST_PAUSE_S: Final = 60.0
 """A pause between two tries doubles from the first to the last."""
 
+_KNOWN: Final = "[default: read from the machine]"
+
+_SOURCES: Final = {
+    "cluster": "{file} is missing, unreadable or does not name the cluster",
+    "cluster_id": "{file} is missing, unreadable or does not give the cluster's ARN",
+    "instance_group": "{file} is missing, unreadable or does not list this instance",
+    "instance_id": "neither the firmware nor EC2's metadata service gives it",
+}
+"""The options that name an instance, with what is wrong where the machine does not know them."""
+
 
 @click.group(cls=WholeGroup)
 def export() -> None:
@@ -30,8 +47,8 @@ def export() -> None:
 
 
 @examples(
-    "holdfast export cloudwatch --log agent.log --cluster ml --cluster-id abc123 "
-    "--instance-group gpu --instance-id i-0592464924bd45322",
+    "holdfast export cloudwatch --log agent.log",
+    "holdfast export cloudwatch --log agent.log --no-lines",
     "holdfast export cloudwatch --log agent.log --cluster ml --cluster-id abc123 "
     "--instance-group gpu --instance-id i-0592464924bd45322 --dry-run",
 )
@@ -42,15 +59,20 @@ def export() -> None:
     required=True,
     help="Log file that holdfast agent --json-log writes.",
 )
-@click.option("--cluster", required=True, help="Name of the HyperPod cluster.")
-@click.option("--cluster-id", required=True, help="Cluster ID: the last part of the cluster's ARN.")
-@click.option("--instance-group", required=True, help="Name of the instance group.")
-@click.option("--instance-id", required=True, help="Instance ID, such as i-0592464924bd45322.")
-@click.option("--region", help="AWS region.  [default: from the environment or the profile]")
-@click.option("--endpoint-url", help="Endpoint URL of the AWS services.")
+@click.option("--cluster", help=f"Name of the HyperPod cluster.  {_KNOWN}")
+@click.option("--cluster-id", help=f"Cluster ID: the last part of the cluster's ARN.  {_KNOWN}")
+@click.option("--instance-group", help=f"Name of the instance group.  {_KNOWN}")
+@click.option("--instance-id", help=f"Instance ID, such as i-0592464924bd45322.  {_KNOWN}")
 @click.option(
-    "--metrics/--no-metrics", default=True, help="Publish metrics in addition to log lines."
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("/"),
+    help="Directory of the machine's /sys and /opt, such as /host in a container.  [default: /]",
 )
+@click.option("--region", help="AWS region.  [default: from the environment, else the cluster's]")
+@click.option("--endpoint-url", help="Endpoint URL of the AWS services.")
+@click.option("--lines/--no-lines", default=True, help="Export log lines.")
+@click.option("--metrics/--no-metrics", default=True, help="Publish metrics.")
 @click.option("--once", is_flag=True, help="Export the lines that are in the log now and exit.")
 @dry_run_option
 @click.option(
@@ -60,14 +82,14 @@ def export() -> None:
 )
 def cloudwatch(
     log: Path,
+    root: Path,
     position: Path | None,
     *,
+    lines: bool,
     metrics: bool,
     once: bool,
     dry_run: bool,
-    region: str | None,
-    endpoint_url: str | None,
-    **names: str,
+    **given: str | None,
 ) -> int:
     """Export an agent's log to CloudWatch.
 
@@ -75,39 +97,84 @@ def cloudwatch(
     a metric named after its reason: NeuronHasError_* in the namespace NeuronHealthCheck, all others
     in Holdfast/NodeHealth.
 
+    The cluster and the instance group are read from HyperPod's resource_config.json, the instance
+    ID from the firmware or from the instance metadata service. Without a HyperPod cluster, use
+    --no-lines to publish metrics only, or give the names.
+
     Lines that CloudWatch rejects are retried until it accepts them; none is dropped. Requires
     boto3:  pip install 'holdfast[aws]'
 
     With --once, exits with 0 if CloudWatch accepted all lines, 1 otherwise.
     """
+    if not lines and not metrics:
+        raise ConfigError("--no-lines and --no-metrics leave nothing to ship; remove one of them")
     if (once or dry_run) and not log.exists():
         raise ConfigError(f"there is no log {log}; holdfast agent --json-log {log} writes it")
     adapter = _adapter()
-    instance = adapter.Instance(
-        cluster=names["cluster"],
-        cluster_id=names["cluster_id"],
-        group=names["instance_group"],
-        instance_id=names["instance_id"],
-    )
-    position_file = position or log.with_name(f".{log.name}.cloudwatch")
+    known = machine_identity(root)
+    instance = adapter.Instance(**_names(given, known, root, is_whole=lines))
+    follower = LogFollower(log, position or log.with_name(f".{log.name}.cloudwatch"))
     if dry_run:
-        with closing(LogFollower(log, position_file)) as follower:
+        with closing(follower):
             count = len(follower.read())
-        click.echo(f"would ship {count} lines to {instance.log_group}, {instance.log_stream}")
+        place = f"{instance.log_group}, {instance.log_stream}" if lines else "metrics only"
+        click.echo(f"would ship {count} lines to {place}")
         return ExitCode.OK
-    target = adapter.CloudWatch(instance, region=region, endpoint_url=endpoint_url)
-    shipments = [target.put_lines, *([target.put_metrics] if metrics else [])]
-    with closing(LogFollower(log, position_file)) as follower:
-        while True:
-            lines = follower.read() if once else insist(follower.read)
-            for ship in shipments if lines else []:
-                _ship(ship, lines, once=once)
-            if lines:
-                follower.commit()
-            elif once:
-                return ExitCode.OK
-            else:
-                time.sleep(LOOK_S)
+    target = adapter.CloudWatch(
+        instance,
+        region=given["region"],
+        usual_region=known.region or None,
+        endpoint_url=given["endpoint_url"],
+    )
+    shipments = [
+        *([target.put_lines] if lines else []), *([target.put_metrics] if metrics else [])
+    ]  # fmt: skip
+    with closing(follower):
+        return _follow(follower, shipments, once=once)
+
+
+def _follow(
+    follower: LogFollower, shipments: Sequence[Callable[[Sequence[str]], None]], *, once: bool
+) -> int:
+    while True:
+        lines = follower.read() if once else insist(follower.read)
+        for ship in shipments if lines else []:
+            _ship(ship, lines, once=once)
+        if lines:
+            follower.commit()
+        elif once:
+            return ExitCode.OK
+        else:
+            time.sleep(LOOK_S)
+
+
+def _names(
+    given: Mapping[str, str | None], known: Identity, root: Path, *, is_whole: bool
+) -> dict[str, str]:
+    """The names of the instance: those of the options, else those that the machine knows.
+
+    Args:
+        given: by option; None where it was left out.
+        known: what the files of the machine say.
+        root: where they are.
+        is_whole: whether all are needed; metrics need the instance ID alone.
+
+    Raises:
+        ConfigError: one is needed and not known.
+
+    """
+    file = root / RESOURCE_CONFIG
+    names = {name: given[name] or getattr(known, name) for name in _SOURCES}
+    if not names["instance_id"] and is_on_ec2(root):
+        names["instance_id"] = metadata_instance_id()
+    needed = _SOURCES if is_whole else ("instance_id",)
+    if missing := [name for name in needed if not names[name]]:
+        raise ConfigError(
+            f"--{name.replace('_', '-')}: {_SOURCES[name].format(file=file)}; give this option"
+            + ("" if name == "instance_id" else ", or --no-lines to publish metrics only")
+            for name in missing
+        )
+    return names
 
 
 def _adapter() -> Any:

@@ -14,13 +14,19 @@ from moto.server import ThreadedMotoServer
 
 from holdfast.adapters.telemetry import cloudwatch
 from holdfast.adapters.telemetry.cloudwatch import CloudWatch, Instance
+from holdfast.adapters.telemetry.detection_lines import detection_lines
 from holdfast.apps.cli.export import insist
 from holdfast.apps.main import run
+from holdfast.detectors import neuron_log
+from holdfast.detectors.contract import LogLine, Profile, Readings
+from holdfast.detectors.folding import Health, fold
+from holdfast.model.conditions import node_conditions
 from holdfast.model.errors import BackendError
+from holdfast.model.report import NodeReport
 
 PATIENCE_S = 30.0
 REGION = "us-west-2"
-INSTANCE = Instance(cluster="c1", cluster_id="abc", group="workers", instance_id="i-1")
+INSTANCE = Instance(cluster="c1", cluster_id="abc", instance_group="workers", instance_id="i-1")
 GROUP = "/aws/sagemaker/Clusters/c1/abc"
 STREAM = "SagemakerHealthMonitoringAgent/workers/i-1"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -218,6 +224,109 @@ def test_metrics_may_be_left_out(aws: Aws, tmp_path: Path) -> None:
 
     assert len(aws.lines()) == 1
     assert aws.published() == set()
+
+
+RESOURCES = Path(__file__).parents[2] / "recordings" / "hyperpod" / "resource_config.json"
+ID = "i-0592464924bd45322"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The files of a machine of HyperPod."""
+    root = tmp_path / "machine"
+    for name, text in {
+        "sys/class/dmi/id/board_asset_tag": ID,
+        "opt/ml/config/resource_config.json": RESOURCES.read_text("utf-8"),
+    }.items():
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def export(aws: Aws, log: Path, *arguments: str) -> int:
+    return run(
+        ["export", "cloudwatch", "--log", str(log), "--endpoint-url", aws.url, "--once", *arguments]
+    )
+
+
+def test_a_machine_of_hyperpod_ships_under_its_own_names(
+    aws: Aws, tmp_path: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    log = tmp_path / "agent.log"
+    log.write_text(line("a") + "\n", encoding="utf-8")
+
+    assert export(aws, log, "--root", str(machine)) == 0
+
+    answer = aws.logs.get_log_events(
+        logGroupName="/aws/sagemaker/Clusters/ml-cluster/abcde01234yz",
+        logStreamName=f"SagemakerHealthMonitoringAgent/worker-group-1/{ID}",
+    )
+    assert [json.loads(one["message"])["msg"] for one in answer["events"]] == ["a"]
+
+
+def test_an_option_wins_over_what_the_machine_knows(
+    aws: Aws, tmp_path: Path, machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "agent.log"
+    log.write_text(line("a") + "\n", encoding="utf-8")
+
+    assert export(aws, log, "--root", str(machine), "--cluster", "other", "--dry-run") == 0
+
+    assert "/Clusters/other/abcde01234yz, " in capsys.readouterr().out
+
+
+def test_metrics_need_the_instance_id_alone(aws: Aws, tmp_path: Path, machine: Path) -> None:
+    (machine / "opt/ml/config/resource_config.json").unlink()
+    log = tmp_path / "agent.log"
+    log.write_text(line("a", action="replace", reason="R") + "\n", encoding="utf-8")
+
+    assert export(aws, log, "--root", str(machine), "--no-lines", "--region", REGION) == 0
+
+    assert ("Holdfast/NodeHealth", "R", 1) in aws.published()
+    assert aws.logs.describe_log_groups()["logGroups"] == []
+
+
+def test_a_name_that_is_not_known_is_asked_for_by_its_option(
+    aws: Aws, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "agent.log"
+    log.touch()
+
+    assert export(aws, log, "--root", str(tmp_path), "--cluster-id", "abc") == 2
+
+    problems = capsys.readouterr().err.splitlines()
+    assert [problem.split(":")[1].strip() for problem in problems] == [
+        "--cluster",
+        "--instance-group",
+        "--instance-id",
+    ]
+    assert f"{tmp_path}/opt/ml/config/resource_config.json" in problems[0]
+    assert export(aws, log, "--no-lines", "--no-metrics") == 2
+
+
+@pytest.mark.parametrize("action", [" action=TERMINATE_INSTANCE", ""])
+def test_a_hang_of_collectives_is_the_metric_that_aws_publishes(aws: Aws, action: str) -> None:
+    text = f"NEURON_HW_ERR=HANG_ON_COLLECTIVES instance-id={ID} nd-id=0 nc-id=0"
+    finding = LogLine(message=f"{text}{action}", observed_at=NOW)
+    findings = neuron_log.build(Profile.HYPERPOD).detect(Readings(kernel_log=(finding,)))
+    health = fold(Health(), findings)
+    report = NodeReport(
+        node="n1",
+        boot_id="b",
+        sequence=1,
+        reported_at=NOW,
+        faults=health.faults,
+        conditions=node_conditions((), health.faults, NOW),
+    )
+    aws.target().put_metrics(detection_lines(None, report))
+
+    assert {one for one in aws.published() if one[2] == 0} == {
+        ("NeuronHealthCheck", "NeuronHasError_HANG_ON_COLLECTIVES", 0)
+    }
+    assert [(one.type, one.reason) for one in report.conditions if one.status == "True"] == [
+        ("NeuronHealth", "NeuronHasError_HANG_ON_COLLECTIVES")
+    ]
 
 
 def test_what_could_not_be_shipped_is_shipped_the_next_time(
