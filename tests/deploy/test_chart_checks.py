@@ -96,3 +96,12 @@ def test_what_a_setting_needs_in_the_pod_is_asked_for(
 )
 def test_a_setting_with_what_it_needs_in_the_pod_is_taken(helm: Helm, given: list[str]) -> None:
     helm.template(given=given)
+
+
+def test_an_exporter_that_exports_nothing_is_refused(helm: Helm) -> None:
+    with pytest.raises(ChartRefused) as caught:
+        helm.template(
+            given=['agent.cloudwatch={"enabled": true, "lines": false, "metrics": false}']
+        )
+
+    assert "agent.cloudwatch: lines and metrics are both false" in str(caught.value)

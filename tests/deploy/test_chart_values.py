@@ -451,3 +451,34 @@ def test_a_sidecar_runs_beside_the_agent(helm: Helm) -> None:
     [_, sidecar] = workloads(found)["agent"]["spec"]["containers"]
 
     assert sidecar == {"name": "recovery", "image": "recovery"}
+
+
+def test_the_exporter_to_cloudwatch_reads_the_log_that_the_agent_writes(helm: Helm) -> None:
+    exported = "agent.cloudwatch.enabled=true"
+    agent, _ = configs(helm, given=(exported,))
+    pod = workloads(helm.objects(given=[exported]))["agent"]["spec"]
+    [writer, exporter] = pod["containers"]
+    [log] = [one for one in pod["volumes"] if one["name"] == "log"]
+    mounts = [
+        [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "log"]
+        for container in (writer, exporter)
+    ]
+
+    assert mounts == [[str(agent.log.file.parent)]] * 2
+    assert f"--log={agent.log.file}" in exporter["args"]
+    assert agent.log.stdout
+    assert log["emptyDir"]["sizeLimit"] == "64Mi"
+    assert configs(helm)[0].log.file is None
+    assert "cloudwatch" not in yaml.safe_dump(helm.objects())
+
+
+def test_the_exporter_to_cloudwatch_has_no_right_on_the_node_but_to_read(helm: Helm) -> None:
+    pod = workloads(helm.objects(given=["agent.cloudwatch.enabled=true"]))["agent"]["spec"]
+    [_, exporter] = pod["containers"]
+    security = exporter["securityContext"]
+    [host] = [one for one in exporter["volumeMounts"] if one["name"] == "host"]
+
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+    assert host["readOnly"] is True

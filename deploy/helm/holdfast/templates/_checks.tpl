@@ -15,6 +15,11 @@ versions: --api-versions monitoring.coreos.com/v1
 {{- if and .Values.createNamespace .Values.agent.createNamespace (eq .Values.agent.namespace .Release.Namespace) -}}
 {{- fail "createNamespace and agent.createNamespace: both make the same namespace; set one to false" -}}
 {{- end -}}
+{{- with .Values.agent.cloudwatch -}}
+{{- if and .enabled (not .lines) (not .metrics) -}}
+{{- fail "agent.cloudwatch: lines and metrics are both false, so nothing is exported; set one to true, or enabled to false" -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.controller.enabled -}}
 {{- include "holdfast.checkFiles" . -}}
 {{- include "holdfast.checkSecret" . -}}

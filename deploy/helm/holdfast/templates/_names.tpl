@@ -29,6 +29,9 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
+{{- /* The log of an agent, where the exporter beside it reads it. */ -}}
+{{- define "holdfast.agentLog" -}}/var/log/holdfast/agent.log{{- end }}
+
 {{- define "holdfast.image" -}}
 {{- with .Values.image -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}

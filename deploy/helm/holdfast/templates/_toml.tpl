@@ -26,10 +26,14 @@ value that is null is left out.
 
 {{- define "holdfast.agentToml" -}}
 {{- $kubernetes := dict "namespace" (include "holdfast.agentNamespace" .) "label_prefix" .Values.labelPrefix -}}
+{{- $log := dict "stdout" true -}}
+{{- if .Values.agent.cloudwatch.enabled -}}
+{{- $_ := set $log "file" (include "holdfast.agentLog" .) -}}
+{{- end -}}
 {{- $fixed := dict
       "root" "/host"
       "report_dir" "/run/holdfast"
-      "log" (dict "stdout" true)
+      "log" $log
       "telemetry" (dict "listen" (printf ":%v" .Values.agent.metricsPort))
       "kubernetes" $kubernetes -}}
 {{- include "holdfast.toml" (dict "path" "" "table" (mergeOverwrite (deepCopy .Values.agent.config) $fixed)) -}}
