@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from holdfast.api.clusters import Cluster, Node, cluster_id
+from holdfast.api.clusters import Cluster, Node
 from holdfast.api.identity import Key
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
@@ -19,9 +19,9 @@ class Place:
     region: str
     account: str
 
-    def arn(self, cluster: str) -> str:
-        """Of a cluster by its name."""
-        return f"arn:aws:sagemaker:{self.region}:{self.account}:cluster/{cluster_id(cluster)}"
+    def arn(self, cluster_id: str) -> str:
+        """Of a cluster by its ID."""
+        return f"arn:aws:sagemaker:{self.region}:{self.account}:cluster/{cluster_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Call:
         """
         named = self.request["ClusterName"]
         for one in self.clusters:
-            if named in (one.name, self.place.arn(one.name)):
+            if named in (one.name, self.place.arn(one.id)):
                 return one
         raise ResourceNotFound(f"Cluster with name {named} not found")
 

@@ -56,6 +56,16 @@ class Cluster(Protocol):
         """Since when it is shown."""
         ...
 
+    @property
+    def id(self) -> str:
+        """The last part of its ARN; another cluster of its name has another."""
+        ...
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it is a cluster; a plain run on this machine only answers to its name."""
+        ...
+
     def nodes(self) -> Sequence[Node]:
         """All nodes, in no order."""
         ...
@@ -86,7 +96,7 @@ class Cluster(Protocol):
 
 
 def cluster_id(name: str) -> str:
-    """The last part of a cluster's ARN, which at AWS is no name either."""
+    """The last part of the ARN of a cluster that has no unique ID: made of its name."""
     return hashlib.sha256(name.encode()).hexdigest()[:_ID_CHARS]
 
 

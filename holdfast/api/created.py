@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Protocol
 
-from holdfast.api.clusters import Node
+from holdfast.api.clusters import Node, cluster_id
 from holdfast.model.clusters import Happening, Member, WantedCluster
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
@@ -42,6 +42,16 @@ class CreatedCluster:
         return self.held.cluster.name
 
     @property
+    def id(self) -> str:
+        """See ``Cluster.id``."""
+        return self.held.cluster.uid or cluster_id(self.name)
+
+    @property
+    def is_listed(self) -> bool:
+        """See ``Cluster.is_listed``."""
+        return True
+
+    @property
     def created_at(self) -> datetime:
         """See ``Cluster.created_at``."""
         return self.held.cluster.created_at
@@ -64,8 +74,9 @@ class CreatedCluster:
         return tuple(_node(one, types.get(one.group, "")) for one in self.held.members)
 
     def incidents(self) -> Sequence[Incident]:
-        """See ``Cluster.incidents``."""
-        return self.keeper.incidents(self.name)
+        """See ``Cluster.incidents``: those of an earlier cluster of its name are not its own."""
+        found = self.keeper.incidents(self.name)
+        return [one for one in found if one.detected_at >= self.created_at]
 
     def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
         """See ``Cluster.ask``."""

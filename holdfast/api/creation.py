@@ -1,5 +1,6 @@
 """Operations that create, change and delete clusters: they write a wish down, and never act."""
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -25,6 +26,9 @@ _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
 
 _AUTOMATIC: Final = "Automatic"
 
+_UID_BYTES: Final = 6
+"""The last part of an ARN has 12 characters."""
+
 
 def create_cluster(call: Call) -> Json:
     """See ``CreateCluster``."""
@@ -34,15 +38,17 @@ def create_cluster(call: Call) -> Json:
     tags = checked_tags({}, request.get("Tags", ()))
     shared = {key: request[key] for key in _SHARED if key in request}
     repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
+    uid = secrets.token_hex(_UID_BYTES)
     cluster = WantedCluster(
         name=name,
+        uid=uid,
         created_at=call.now,
         status=ClusterStatus.CREATING,
         since=call.now,
         repairs=repairs,
         is_continuous="NodeProvisioningMode" in request,
         groups=tuple(
-            wanted_group(name, one, shared, repairs=repairs)
+            wanted_group(name, uid, one, shared, repairs=repairs)
             for one in request.get("InstanceGroups", ())
         ),
         asked=shared,
@@ -50,7 +56,7 @@ def create_cluster(call: Call) -> Json:
     refuse(maker.objections(cluster))
     telling = Telling(cluster, call.now)
     telling.cluster("Cluster {c} creation started successfully")
-    is_known = any(one.name == name for one in call.clusters)
+    is_known = any(one.name == name and one.is_listed for one in call.clusters)
     if is_known or not maker.records.create(
         cluster, telling.told, tags, call.asked("CreateCluster"), fits=within_limit(call)
     ):
@@ -59,7 +65,7 @@ def create_cluster(call: Call) -> Json:
             "name."
         )
     maker.wake(name)
-    return {"ClusterArn": call.place.arn(name)}
+    return {"ClusterArn": call.place.arn(uid)}
 
 
 def update_cluster(call: Call) -> Json:
@@ -107,7 +113,8 @@ def changed(call: Call, operation: str, make: Callable[[HeldCluster], Change], *
         ValidationException: it was not created through the API.
 
     """
-    name = call.cluster().name
+    cluster = call.cluster()
+    name = cluster.name
     answer = call.made().records.change(name, make, call.asked(operation), **more)
     if answer is None:
         if any(one.name == name and one.wanted() is None for one in call.clusters):
@@ -116,7 +123,7 @@ def changed(call: Call, operation: str, make: Callable[[HeldCluster], Change], *
             )
         raise ResourceNotFound(f"Cluster with name {name} not found")
     call.made().wake(name)
-    return {"ClusterArn": call.place.arn(name), **answer}
+    return {"ClusterArn": call.place.arn(cluster.id), **answer}
 
 
 def steady(cluster: WantedCluster, *also: ClusterStatus) -> None:
@@ -164,7 +171,9 @@ def _updated(call: Call, held: HeldCluster) -> Change:
     if "NodeRecovery" in request:
         repairs = request["NodeRecovery"] == _AUTOMATIC
     asked = {
-        one["InstanceGroupName"]: wanted_group(cluster.name, one, shared, repairs=repairs)
+        one["InstanceGroupName"]: wanted_group(
+            cluster.name, cluster.uid, one, shared, repairs=repairs
+        )
         for one in request.get("InstanceGroups", ())
     }
     goes = set(request.get("InstanceGroupsToDelete", ()))

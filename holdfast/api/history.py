@@ -26,6 +26,11 @@ class Step:
     id: str
     at: datetime
     node: str
+    """``NodeLogicalId`` of the node."""
+
+    name: str = ""
+    """Name of the node, if it is known."""
+
     group: str
     instance_id: str
     level: EventLevel
@@ -80,13 +85,21 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
             resource=one.resource,
         )
     groups = {one.name: one.group for one in cluster.nodes()}
+    known_as = _logical_ids(cluster)
     for incident in cluster.incidents():
         group = groups.get(incident.back, "")
-        yield from (replace(step, group=group) for step in _steps_of(incident))
+        for step in _steps_of(incident):
+            yield replace(step, group=group, node=known_as.get(step.instance_id, step.name))
+
+
+def _logical_ids(cluster: Cluster) -> dict[str, str]:
+    """``instance id -> NodeLogicalId`` of all nodes, also of those that are gone."""
+    told = {one.instance_id: one.logical_id for one in cluster.happenings() if one.logical_id}
+    return {**told, **{one.instance_id: one.known_as for one in cluster.nodes()}}
 
 
 def _steps_of(incident: Incident) -> Iterator[Step]:
-    """The steps of an incident; its group is not known here."""
+    """The steps of an incident; its group and the logical IDs are not known here."""
     node, remedy = incident.node, incident.remedy
     what = f"{incident.reason}: {incident.message}" if incident.message else incident.reason
     level = level_of(incident.reason)
@@ -136,7 +149,8 @@ def _step(
     return Step(
         id=str(uuid.uuid5(_SPACE, f"{incident.id}/{name}")),
         at=at,
-        node=incident.back if is_back else incident.node,
+        node="",
+        name=incident.back if is_back else incident.node,
         group="",
         instance_id=instance_id(machine or incident.provider_id),
         level=level,
@@ -150,7 +164,7 @@ def _is_wanted(step: Step, request: Json) -> bool:
         (after is None or step.at > after)
         and (before is None or step.at < before)
         and request.get("InstanceGroupName", step.group) == step.group
-        and request.get("NodeId", step.instance_id) in (step.instance_id, step.node)
+        and request.get("NodeId", step.instance_id) in (step.instance_id, step.node, step.name)
         and request.get("ResourceType", step.resource) == step.resource
     )
 
@@ -158,7 +172,7 @@ def _is_wanted(step: Step, request: Json) -> bool:
 def _event(call: Call, cluster: Cluster, step: Step) -> Json:
     return {
         "EventId": step.id,
-        "ClusterArn": call.place.arn(cluster.name),
+        "ClusterArn": call.place.arn(cluster.id),
         "ClusterName": cluster.name,
         "InstanceGroupName": step.group or None,
         "InstanceId": step.instance_id or None,

@@ -20,7 +20,7 @@ def list_clusters(call: Call) -> Json:
     """See ``ListClusters``."""
     request = call.request
     part = request.get("NameContains", "")
-    named = [one for one in call.clusters if part in one.name]
+    named = [one for one in call.clusters if one.is_listed and part in one.name]
     found = _between(named, request, lambda one: one.created_at)
     is_by_name = request.get("SortBy") == "NAME"
     shown, token = page(
@@ -83,7 +83,7 @@ def describe_cluster_node(call: Call) -> Json:
 def _summary(call: Call, cluster: Cluster) -> Json:
     wanted = cluster.wanted()
     return {
-        "ClusterArn": call.place.arn(cluster.name),
+        "ClusterArn": call.place.arn(cluster.id),
         "ClusterName": cluster.name,
         "CreationTime": cluster.created_at,
         "ClusterStatus": ClusterStatus.IN_SERVICE if wanted is None else wanted.status,

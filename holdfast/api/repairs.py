@@ -42,7 +42,7 @@ def start_health_check(call: Call) -> Json:
     ]
     if all(in_vain):
         raise ValidationException("; ".join(in_vain))
-    return {"ClusterArn": call.place.arn(cluster.name)}
+    return {"ClusterArn": call.place.arn(cluster.id)}
 
 
 def _members(nodes: Sequence[Node], wanted: Json) -> Iterator[Node]:

@@ -73,7 +73,7 @@ def _listed(tags: Mapping[str, str]) -> list[Json]:
 def _named(call: Call) -> str:
     arn = call.request["ResourceArn"]
     for one in call.clusters:
-        if call.place.arn(one.name) == arn:
+        if call.place.arn(one.id) == arn:
             return one.name
     raise ValidationException(f"There is no cluster {arn}; only clusters have tags here")
 

@@ -76,12 +76,13 @@ def _objections_to(group: Json) -> Iterator[str]:
 
 
 def wanted_group(
-    cluster: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
+    cluster: str, uid: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
 ) -> WantedGroup:
     """A group as a request describes it.
 
     Args:
         cluster: its name.
+        uid: its unique ID.
         spec: the request's words about the group.
         shared: those about the whole cluster.
         repairs: whether faults are repaired unasked.
@@ -94,6 +95,7 @@ def wanted_group(
     return WantedGroup(
         made_of=MachineGroup(
             cluster=cluster,
+            uid=uid,
             name=spec["InstanceGroupName"],
             instance_type=spec.get("InstanceType", ""),
             image=spec.get("ImageId", ""),

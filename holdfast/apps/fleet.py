@@ -161,6 +161,16 @@ def check_waits(node: NodeStatus) -> str:
     return "waits until the node is idle and max_unavailable allows it"
 
 
+@dataclass(frozen=True, slots=True)
+class JobRank:
+    """A node rank of a job."""
+
+    job: str
+    """As commands take it."""
+
+    rank: int
+
+
 class Fleet(Protocol):
     """Nodes that one Holdfast looks after: those of a run on this machine, or of a cluster.
 
@@ -182,8 +192,8 @@ class Fleet(Protocol):
         """All its nodes."""
         ...
 
-    def placement(self) -> tuple[str, ...]:
-        """The node of each rank that runs now, by node rank; empty where ranks are not known."""
+    def ranks(self) -> Mapping[str, JobRank]:
+        """``node -> rank that runs on it now``; empty where ranks are not known."""
         ...
 
     def incidents(self) -> tuple[Incident, ...]:
@@ -257,8 +267,8 @@ def _nodes(
         return [
             (fleet, name)
             for fleet in fleets
-            for rank, name in enumerate(fleet.placement())
-            if rank == int(text)
+            for name, one in fleet.ranks().items()
+            if one.rank == int(text)
         ]
     return [
         (fleet, node.name)

@@ -113,7 +113,7 @@ def goodput(job: JobStatus, now: datetime) -> Goodput | None:
     starting = sum((one.running_at - one.begun_at for one in stays), _NONE)
     stopping = sum((one.ended_at - one.failed_at for one in stays), _NONE)
     return Goodput(
-        job=job.name,
+        job=job.ref,
         begun_at=begun_at,
         ended_at=ended_at,
         productive=running - redone,

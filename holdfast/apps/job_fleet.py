@@ -67,6 +67,12 @@ class JobStatus:
     """One job. What a platform has nothing to say about is None or empty."""
 
     name: str
+    id: str = ""
+    """Unique ID of a job on this machine, never used again."""
+
+    cluster: str = ""
+    """The cluster on this machine that it runs on; empty for a plain run."""
+
     is_active: bool
     """Whether somebody looks after it now."""
 
@@ -101,6 +107,11 @@ class JobStatus:
     directory: str = ""
     checkpoint_dir: str = ""
     attempts: tuple[Attempt, ...]
+
+    @property
+    def ref(self) -> str:
+        """Names it among all others: the ID on a cluster, where names come back."""
+        return self.id if self.cluster else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The nodes of a Kubernetes cluster, as commands see them."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.views import heard, is_managed, leaving_view, node_view, record_of
 from holdfast.adapters.kubernetes.wishes import ask, hold
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus, incidents_by_node, node_status
+from holdfast.apps.fleet import JobRank, NodeStatus, incidents_by_node, node_status
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
@@ -86,9 +87,9 @@ class KubernetesFleet:
         ]
         return listed + self._leaving(memory, found, incidents)
 
-    def placement(self) -> tuple[str, ...]:
-        """See ``Fleet.placement``: the ranks of many jobs have no number in common."""
-        return ()
+    def ranks(self) -> Mapping[str, JobRank]:
+        """See ``Fleet.ranks``: the ranks of many jobs have no number in common."""
+        return {}
 
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""

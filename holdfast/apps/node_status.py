@@ -1,6 +1,7 @@
 """The nodes of a run: what it remembers, and what its machines say themselves."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from holdfast.adapters.local.faults import powered_processes
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.fleet import NodeStatus
+from holdfast.apps.fleet import JobRank, NodeStatus
 from holdfast.decisions.lifecycle import deep_check_status, health_status
 from holdfast.kit.serial import from_plain
 from holdfast.model.incidents import Incident
@@ -23,8 +24,8 @@ class RunNow:
     directory: RunDir
     store: LocalStore
     is_active: bool
-    placement: tuple[str, ...]
-    """The node of each rank that runs now, by node rank."""
+    ranks: Mapping[str, JobRank]
+    """See ``Fleet.ranks``."""
 
 
 def node_statuses(run: RunNow) -> list[NodeStatus]:
@@ -37,7 +38,6 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
     requests = run.store.requests()
     holds = run.store.holds()
     incidents = run.store.list_incidents()
-    ranks = {node: rank for rank, node in enumerate(run.placement)}
     groups = run.store.node_groups()
     return [
         _status(
@@ -52,7 +52,7 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
                 held=holds.get(name, ""),
                 replaces=replaces,
             ),
-            ranks.get(name),
+            run.ranks.get(name),
             tuple(one.id for one in incidents if _concerns(one, name, record)),
         )
         for name, (provider_id, replaces, record) in run.store.nodes().items()
@@ -60,7 +60,7 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
 
 
 def _status(
-    run: RunNow, view: NodeView, rank: int | None, incidents: tuple[str, ...]
+    run: RunNow, view: NodeView, rank: JobRank | None, incidents: tuple[str, ...]
 ) -> NodeStatus:
     directory = run.directory.node(view.name)
     is_on = "node" in powered_processes(directory)
@@ -80,8 +80,8 @@ def _status(
         phase_since=record.phase_since,
         health_status=health_status(record),
         deep_check_status=deep_check_status(view),
-        job=run.directory.name if rank is not None else "",
-        rank=rank,
+        job=rank.job if rank is not None else "",
+        rank=rank.rank if rank is not None else None,
         powered_on=is_on,
         heartbeat_at=_heartbeat_at(directory, view.boot_id),
         replaces=view.replaces,

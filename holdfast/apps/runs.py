@@ -11,8 +11,8 @@ import click
 
 from holdfast.adapters.local.layout import RunDir, runs
 from holdfast.adapters.local.lock import is_held
-from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.fleet import NodeStatus, NotFound, no_such
+from holdfast.adapters.local.store import LocalStore, Submission
+from holdfast.apps.fleet import JobRank, NodeStatus, NotFound, no_such
 from holdfast.apps.node_status import RunNow, node_statuses
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
@@ -21,6 +21,47 @@ from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
 _ON_NODES: Final = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownJob:
+    """One job of a run or a cluster, over or not."""
+
+    run: "KnownRun"
+    spec: JobSpec
+    record: JobRecord
+    cancel_requested: bool
+    submission: Submission
+
+    @property
+    def key(self) -> str:
+        """Its ``JobSpec.name``, unique in the store of its run."""
+        return self.spec.name
+
+    @property
+    def name(self) -> str:
+        """What people call it; a run and its job share their name."""
+        return self.submission.name if self.run.directory.is_cluster else self.run.name
+
+    @property
+    def id(self) -> str:
+        """Its unique ID; a job of an earlier release has its name only."""
+        return self.submission.id or self.name
+
+    @property
+    def ref(self) -> str:
+        """Names it among all that this machine knows: on a cluster, names may come back."""
+        return self.id if self.run.directory.is_cluster else self.run.name
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is managed now; a cluster outlives its jobs."""
+        return self.run.is_active and not self.record.phase.is_final
+
+    @property
+    def files(self) -> RunDir:
+        """Directory of its logs and progress."""
+        return self.run.directory.of_job(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +75,41 @@ class KnownRun:
 
     @property
     def name(self) -> str:
-        """The name of the run, and of its job."""
+        """The name of the run or of the cluster."""
         return self.directory.name
 
-    def job(self) -> tuple[JobSpec, JobRecord, bool]:
-        """Its job as in ``LocalStore.jobs``.
+    def jobs(self) -> list[KnownJob]:
+        """All its jobs, oldest first; a plain run has one."""
+        known = self.store.submissions()
+        return [
+            KnownJob(
+                run=self,
+                spec=spec,
+                record=record,
+                cancel_requested=cancel,
+                submission=known.get(key) or _unknown(self.name, record),
+            )
+            for key, (spec, record, cancel) in self.store.jobs().items()
+        ]
 
-        Raises:
-            NotFound: it is a cluster that was given none yet.
-
-        """
-        for job in self.store.jobs().values():
-            return job
-        raise NotFound(
-            f"the cluster {self.name} has no job yet; start one with: holdfast run --cluster "
-            f"{self.name} -- COMMAND"
-        )
+    def recent_jobs(self) -> list[KnownJob]:
+        """Those that are not over; if there are none, the last one."""
+        jobs = self.jobs()
+        return [one for one in jobs if not one.record.phase.is_final] or jobs[-1:]
 
     @property
     def has_job(self) -> bool:
         """Whether there is a job, over or not."""
         return bool(self.store.jobs())
 
-    def placement(self) -> tuple[str, ...]:
-        """The node of each rank that runs now, by node rank; empty while none does."""
-        if not self.has_job:
-            return ()
-        _, record, _ = self.job()
-        return record.placement if self.is_active and record.phase in _ON_NODES else ()
+    def ranks(self) -> dict[str, JobRank]:
+        """See ``Fleet.ranks``."""
+        return {
+            node: JobRank(job.ref, rank)
+            for job in (self.recent_jobs() if self.is_active else ())
+            if job.record.phase in _ON_NODES
+            for rank, node in enumerate(job.record.placement)
+        }
 
     def nodes(self) -> list[NodeStatus]:
         """See ``Fleet.nodes``."""
@@ -69,7 +117,7 @@ class KnownRun:
             directory=self.directory,
             store=self.store,
             is_active=self.is_active,
-            placement=self.placement(),
+            ranks=self.ranks(),
         )
         return node_statuses(now)
 
@@ -110,11 +158,11 @@ class KnownRun:
         """See ``Fleet.shown_ranks``."""
         if not self.is_active:
             return "the run has ended"
-        count = len(self.placement())
+        count = len(self.ranks())
         if not self.has_job:
             return "the cluster has no job"
         if count == 0:
-            return f"the job is {self.job()[1].phase}"
+            return f"the job is {self.recent_jobs()[-1].record.phase}"
         return f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
 
     def wake(self) -> None:
@@ -124,19 +172,25 @@ class KnownRun:
 
 @contextlib.contextmanager
 def open_runs(
-    home: Path, name: str | None = None, *, ended: bool = False
+    home: Path, name: str | None = None, *, ended: bool = False, deleted: bool = False
 ) -> Iterator[list[KnownRun]]:
-    """Open the run called ``name``; without a name all that go on and, if ``ended``, all others.
+    """Open the run or cluster called ``name``; without a name all that are active and others.
 
-    Among several runs, one whose state cannot be read is left out with a word on standard error. A
-    run in its first moment, before its job is submitted, is not there yet.
+    Among several runs, one whose state cannot be read is left out with a message on standard error.
+    A run in its first moment, before its job is submitted, is not there yet.
+
+    Args:
+        home: where runs lie.
+        name: of one of them; all if left out.
+        ended: whether to open runs that have ended, too.
+        deleted: whether to open deleted clusters, too.
 
     Raises:
         NotFound: there is no run of that name.
         BackendError: the state of the run of that name cannot be read.
 
     """
-    known = list(runs(home))
+    known = list(runs(home, deleted=deleted))
     with contextlib.ExitStack() as stack:
         opened = []
         for run in known:
@@ -156,14 +210,31 @@ def open_runs(
         yield opened
 
 
-def find_run(job: str, known: Sequence[KnownRun]) -> KnownRun:
-    """The run whose job is called so.
+def find_job(text: str, known: Sequence[KnownRun]) -> KnownJob:
+    """The job that a person means by its ID or its name.
+
+    A name means the active job of that name, or else the last one.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is none, or several active jobs have the name.
 
     """
-    for run in known:
-        if run.name == job:
-            return run
-    raise NotFound(no_such("job", job, [run.name for run in known if run.has_job]))
+    jobs = [job for run in known for job in run.jobs()]
+    for job in jobs:
+        if job.id == text:
+            return job
+    named = [job for job in jobs if text in (job.name, job.ref)]
+    active = [job for job in named if job.is_active]
+    if len(active) > 1:
+        refs = ", ".join(job.ref for job in active)
+        raise NotFound(f"{text!r} is ambiguous ({refs}); use the ID of the job")
+    if not named:
+        raise NotFound(no_such("job", text, list(dict.fromkeys(job.ref for job in jobs))))
+    return (active or sorted(named, key=lambda one: one.submission.started_at))[-1]
+
+
+def _unknown(name: str, record: JobRecord) -> Submission:
+    """What is known of how a job was submitted where nothing was noted."""
+    return Submission(
+        name=name, command=(), pid=0, started_at=record.phase_since, checkpoint_dir=""
+    )

@@ -14,7 +14,7 @@ from holdfast.adapters.slurm.state import FILE, SlurmStore
 from holdfast.adapters.slurm.text import JobFacts
 from holdfast.adapters.slurm.views import heard_at, known_nodes, node_view, record_of
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus, incidents_by_node, node_status
+from holdfast.apps.fleet import JobRank, NodeStatus, incidents_by_node, node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
@@ -101,9 +101,9 @@ class SlurmFleet:
                 found[node].append(job)
         return found
 
-    def placement(self) -> tuple[str, ...]:
-        """See ``Fleet.placement``: the ranks of many jobs have no number in common."""
-        return ()
+    def ranks(self) -> Mapping[str, JobRank]:
+        """See ``Fleet.ranks``: the ranks of many jobs have no number in common."""
+        return {}
 
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""

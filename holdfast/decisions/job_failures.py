@@ -33,6 +33,9 @@ def _node_failure(
 ) -> Failure | None:
     if node is None:
         return hardware(job, now, Reason.NODE_LOST, name, f"{name} has left the cluster")
+    if node.leaving:
+        removed = hardware(job, now, Reason.NODE_REMOVED, name, f"{name}: {node.leaving}")
+        return replace(removed, kind=FailureKind.REQUESTED)
     for fault in node_faults(node, policy, now):
         if fault.urgency is Urgency.IMMEDIATE:
             return hardware(job, now, fault.reason, name, fault.message)

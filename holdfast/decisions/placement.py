@@ -26,9 +26,10 @@ def reserved(
 def usable(
     nodes: Iterable[NodeView], job: str, policy: RemediationPolicy, now: datetime
 ) -> tuple[NodeView, ...]:
-    """Nodes that ``job`` may start on now: schedulable, no fault, no request, no other job.
+    """Nodes that ``job`` may start on now.
 
-    A requested check that has not begun keeps nobody off: it waits for jobs.
+    Schedulable and not leaving, without a fault, a request or another job. A requested check that
+    has not begun keeps nobody off: it waits for jobs.
     """
     return tuple(
         sorted(
@@ -37,6 +38,7 @@ def usable(
                 for node in nodes
                 if node.record.phase is Phase.SCHEDULABLE
                 and (node.request is None or is_requested_check(node.request))
+                and not node.leaving
                 and all(other == job for other in node.running_jobs)
                 and not node_faults(node, policy, now)
             ),

@@ -133,6 +133,19 @@ def bury(spare: Collection[int]) -> None:
                     os.waitpid(int(entry), os.WNOHANG)
 
 
+def bury_all(timeout_s: float = 5.0) -> bool:
+    """Wait until this process has no children any more; whether it has none."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if not ended:
+            time.sleep(_POLL_S)
+    return False
+
+
 def kill_marked(variable: str, values: Collection[str]) -> int:
     """SIGKILL to every process whose environment began with ``variable`` set to one of ``values``.
 

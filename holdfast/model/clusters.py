@@ -31,6 +31,9 @@ class MachineGroup:
 
     cluster: str
     name: str
+    uid: str = ""
+    """That of its cluster: see ``WantedCluster.uid``."""
+
     instance_type: str = ""
     """As SageMaker calls it, e.g. ``ml.p5.48xlarge``; empty if it is not fixed."""
 
@@ -198,6 +201,10 @@ class WantedCluster:
     """A cluster that somebody asked for."""
 
     name: str
+    uid: str = ""
+    """Unique among all clusters that there ever were, 12 lower-case letters and digits; empty for
+    a cluster of an earlier release."""
+
     created_at: datetime
     status: ClusterStatus
     since: datetime

@@ -486,6 +486,8 @@ class Reason(StrEnum):
     """A process of a job ended with an error."""
     RANK_EVICTED = "RankEvicted"
     """A process of a job was made to leave its node."""
+    NODE_REMOVED = "NodeRemoved"
+    """A node of a job is removed or shut down on request."""
     JOB_HUNG = "JobHung"
     """A job made no progress."""
     LAUNCH_FAILED = "LaunchFailed"

@@ -212,6 +212,9 @@ class NodeView:
     """What the owner of the machine says; None where nobody knows."""
 
     request: Request | None = None
+    leaving: str = ""
+    """Why it is being removed or shut down on request; empty if it is not."""
+
     held: str = ""
     """Why a person wants no repair to begin on the node now; empty if nobody does."""
 

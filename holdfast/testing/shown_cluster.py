@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from holdfast.api.clusters import Node, instance_id
+from holdfast.api.clusters import Node, cluster_id, instance_id
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import Happening, WantedCluster
 from holdfast.model.errors import BackendError
@@ -30,6 +30,14 @@ class ShownCluster:
 
     is_away: bool = False
     """Whether nothing can be read or written."""
+
+    is_listed: bool = True
+    """See ``Cluster.is_listed``."""
+
+    @property
+    def id(self) -> str:
+        """See ``Cluster.id``."""
+        return cluster_id(self.name)
 
     def add(self, name: str, launched_at: datetime, group: str = "workers") -> Node:
         """A node that works."""

@@ -18,6 +18,7 @@ from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import MachineState, NodeHealth
+from holdfast.model.incidents import Incident
 from holdfast.model.requests import Verb
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
@@ -54,6 +55,7 @@ class FakeNodes:
     sick: dict[str, NodeHealth] = field(default_factory=dict)
     renewed: list[str] = field(default_factory=list)
     asked: list[tuple[str, Verb]] = field(default_factory=list)
+    past: list[Incident] = field(default_factory=list)
     meanwhile: Callable[[], object] = lambda: None
 
     def health(self, cluster):
@@ -82,7 +84,7 @@ class FakeNodes:
         return sum(one.state is not MachineState.LEAVING for one in self.groups.members[key])
 
     def incidents(self, cluster):
-        return ()
+        return tuple(self.past)
 
     def ask(self, cluster, node, verb, person, checks=()):
         self.asked.append((node, verb))
@@ -164,7 +166,10 @@ class Lab(Api):
     def create(self, *groups: dict[str, Any], name: str = "lab", **more: Any) -> None:
         wanted = list(groups) or [group()]
         made = self.call("CreateCluster", ClusterName=name, InstanceGroups=wanted, **more)
-        assert made["ClusterArn"] == PLACE.arn(name)
+        assert made["ClusterArn"] == self.arn(name)
+
+    def arn(self, name: str = "lab") -> str:
+        return self.call("DescribeCluster", ClusterName=name)["ClusterArn"]
 
     @contextlib.contextmanager
     def _opened(self):

@@ -8,7 +8,7 @@ from api_calls import ADA, BOB, MODEL, PLACE, Api, signed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.api.clusters import instance_id
+from holdfast.api.clusters import cluster_id, instance_id
 from holdfast.api.operations import OPERATIONS
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.incidents import Incident
@@ -42,7 +42,7 @@ def test_clusters_are_listed_and_described(api) -> None:
     described = api.call("DescribeCluster", ClusterName="lab")
 
     assert [one["ClusterName"] for one in listed] == ["lab", "other"]
-    assert described["ClusterArn"] == listed[0]["ClusterArn"] == PLACE.arn("lab")
+    assert described["ClusterArn"] == listed[0]["ClusterArn"] == PLACE.arn(cluster_id("lab"))
     assert (described["ClusterStatus"], described["CreationTime"]) == ("InService", NOW)
     groups = {one["InstanceGroupName"]: one for one in described["InstanceGroups"]}
     assert {name: one["CurrentCount"] for name, one in groups.items()} == {
@@ -68,8 +68,17 @@ def test_clusters_are_sorted_and_chosen(api, request_, names) -> None:
     assert [one["ClusterName"] for one in listed] == names
 
 
+def test_a_plain_run_answers_to_its_name_and_is_no_cluster(lab, api) -> None:
+    lab.is_listed = False
+
+    listed = api.call("ListClusters")["ClusterSummaries"]
+
+    assert [one["ClusterName"] for one in listed] == ["other"]
+    assert api.call("DescribeCluster", ClusterName="lab")["ClusterName"] == "lab"
+
+
 def test_a_cluster_goes_by_its_name_and_by_its_arn(api) -> None:
-    by_arn = api.call("DescribeCluster", ClusterName=PLACE.arn("lab"))
+    by_arn = api.call("DescribeCluster", ClusterName=PLACE.arn(cluster_id("lab")))
 
     assert by_arn["ClusterName"] == "lab"
     assert api.refused("DescribeCluster", ClusterName="nowhere")[0] == "ResourceNotFound"
@@ -250,7 +259,7 @@ def test_a_key_for_reading_changes_nothing(api, lab, operation) -> None:
         "DeepHealthCheckConfigurations": [wanted],
         "NodeIds": [lab.members[0].instance_id],
         "NodesToAdd": [{"InstanceGroupName": "workers", "IncrementTargetCountBy": 1}],
-        "ResourceArn": PLACE.arn("lab"),
+        "ResourceArn": PLACE.arn(cluster_id("lab")),
         "Tags": [tag],
         "TagKeys": ["team"],
     }

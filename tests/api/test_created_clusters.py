@@ -1,15 +1,18 @@
 """Clusters that the API creates, from the request to the nodes, with machines in memory."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from api_calls import BOB, PLACE
 from created_calls import ROLE, Lab, group
 
+from holdfast.api.clusters import cluster_id
 from holdfast.engine.cluster_reconciler import Pace
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
+from holdfast.model.incidents import Incident
 from holdfast.ports.cluster_records import Asked
 from holdfast.testing.shown_cluster import ShownCluster
 
@@ -68,6 +71,57 @@ def test_each_step_of_a_creation_is_an_event(lab) -> None:
     assert metadata == {"Instance": {"NodeLogicalId": node["NodeLogicalId"]}}
 
 
+def test_a_node_has_one_logical_id_in_lists_and_in_all_events_also_when_it_is_gone(lab) -> None:
+    lab.create(group("gpu", 1))
+    lab.settle()
+    [node] = lab.listed()
+    lab.nodes.past = [an_incident(node, lab)]
+
+    def told() -> set[str]:
+        found = lab.call("ListClusterEvents", ClusterName="lab", NodeId=node["InstanceId"])
+        ids = [one["EventId"] for one in found["Events"]]
+        assert len(ids) > 2
+        described = [
+            lab.call("DescribeClusterEvent", ClusterName="lab", EventId=one)["EventDetails"]
+            for one in ids
+        ]
+        return {
+            one["EventDetails"]["EventMetadata"]["Instance"]["NodeLogicalId"] for one in described
+        }
+
+    assert told() == {node["NodeLogicalId"]}
+    lab.groups.remove("lab/gpu", [node["InstanceId"]])
+    lab.settle()
+    assert node["InstanceId"] not in {one["InstanceId"] for one in lab.listed()}
+    assert told() == {node["NodeLogicalId"]}
+
+
+def test_incidents_from_before_a_cluster_was_created_are_not_its_own(lab) -> None:
+    lab.create(group("gpu", 1))
+    lab.settle()
+    [node] = lab.listed()
+    late = an_incident(node, lab)
+    lab.nodes.past = [replace(late, id="early", detected_at=late.detected_at - timedelta(days=1))]
+    assert not any("Xid74" in one for one in lab.events())
+
+    lab.nodes.past.append(late)
+    assert any("Xid74" in one for one in lab.events())
+
+
+def an_incident(node: dict, lab: Lab) -> Incident:
+    now = lab.late.now()
+    return Incident(
+        id="i1",
+        node=node["PrivateDnsHostname"],
+        provider_id=node["InstanceId"],
+        reason="Xid74",
+        remedy="reboot",
+        message="NVLink",
+        detected_at=now,
+        quarantined_at=now,
+    )
+
+
 def test_a_name_is_taken_once(lab) -> None:
     lab.clusters.append(ShownCluster("other", lab.late.now()))
     lab.create()
@@ -80,8 +134,9 @@ def test_a_name_is_taken_once(lab) -> None:
 def test_a_deleted_cluster_leaves_nothing_and_its_name_is_free(lab) -> None:
     lab.create(Tags=[{"Key": "team", "Value": "a"}])
     lab.settle()
+    arn = lab.arn()
     for _ in range(2):
-        assert lab.call("DeleteCluster", ClusterName="lab")["ClusterArn"] == PLACE.arn("lab")
+        assert lab.call("DeleteCluster", ClusterName="lab")["ClusterArn"] == arn
         assert lab.status() == "Deleting"
     lab.settle()
 
@@ -90,7 +145,8 @@ def test_a_deleted_cluster_leaves_nothing_and_its_name_is_free(lab) -> None:
     lab.create()
     lab.settle()
     assert lab.status() == "InService"
-    assert lab.call("ListTags", ResourceArn=PLACE.arn("lab"))["Tags"] == []
+    assert lab.arn() != arn
+    assert lab.call("ListTags", ResourceArn=lab.arn())["Tags"] == []
     assert lab.events()[0] == "Cluster lab creation started successfully"
 
 
@@ -293,7 +349,7 @@ def test_an_owner_that_is_away_is_asked_again_later(lab, call, error) -> None:
 
 def test_tags_are_added_listed_and_deleted(lab) -> None:
     lab.create(Tags=[{"Key": "team", "Value": "a"}])
-    arn = PLACE.arn("lab")
+    arn = lab.arn()
     lab.call("AddTags", ResourceArn=arn, Tags=[{"Key": "team", "Value": "b"},
                                                {"Key": "cost", "Value": "1"}])  # fmt: skip
     assert lab.call("ListTags", ResourceArn=arn)["Tags"] == [
@@ -307,10 +363,10 @@ def test_tags_are_added_listed_and_deleted(lab) -> None:
 
 def test_only_clusters_have_tags(lab) -> None:
     lab.clusters.append(ShownCluster("other", lab.late.now()))
-    for arn in (PLACE.arn("nowhere"), PLACE.arn("other")):
+    for arn in (PLACE.arn("0123456789ab"), PLACE.arn(cluster_id("other"))):
         refused = lab.refused("AddTags", ResourceArn=arn, Tags=[{"Key": "a", "Value": "b"}])
         assert refused[0] == "ValidationException"
-    assert lab.call("ListTags", ResourceArn=PLACE.arn("other"))["Tags"] == []
+    assert lab.call("ListTags", ResourceArn=PLACE.arn(cluster_id("other")))["Tags"] == []
 
 
 def test_a_cluster_that_somebody_else_made_is_not_changed(lab) -> None:

@@ -98,7 +98,9 @@ def test_an_interrupted_job_says_how_it_can_go_on(runs) -> None:
 
     told = runs.call("jobs", "describe", "train").out
 
-    assert "holdfast run --name train --nodes 2 -- python train.py --lr '1e-3; echo'" in told
+    assert (
+        "holdfast run --name train --resume --nodes 2 -- python train.py --lr '1e-3; echo'" in told
+    )
 
 
 def test_describe_tells_of_every_attempt_why_it_ended_and_what_it_lost(runs) -> None:

@@ -127,7 +127,7 @@ def test_the_launch_guide_runs_on_one_machine(home, scripts, tmp_path) -> None:
                "--output", "json", "--", sys.executable, "-c", TRAINING]  # fmt: skip
         with subprocess.Popen(job, stdout=subprocess.PIPE, text=True) as run:
             broken = next(one for one in until_placed() if one["rank"] == 1)
-            until((home / "clusters/ml-cluster/checkpoints/step-0").exists)
+            until(lambda: list(home.glob("clusters/ml-cluster/jobs/*/checkpoints/step-0")))
             injected = holdfast("inject", "xid", "79", "--node", broken["name"])
             assert injected.returncode == 0, injected.stderr
             until(lambda: broken["provider_id"] not in cluster.nodes())

@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import held
 from holdfast.adapters.local.machine import node_name
-from holdfast.adapters.local.store import LocalStore, RunRecord
+from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.main import run as run_process
 from holdfast.kit.processes import start_time
 from holdfast.kit.serial import to_plain
@@ -122,13 +122,13 @@ class WrittenRuns:
         if is_active:
             self._locks.enter_context(held(run))
         store = self._stores.enter_context(contextlib.closing(LocalStore(run.state, create=True)))
-        store.describe_run(
-            RunRecord(
-                command=tuple(COMMAND),
-                pid=os.getpid(),
-                started_at=started_at,
-                checkpoint_dir=str(run.checkpoints),
-            )
+        submission = Submission(
+            id=f"{name}-0123abcd",
+            name=name,
+            command=tuple(COMMAND),
+            pid=os.getpid(),
+            started_at=started_at,
+            checkpoint_dir=str(run.checkpoints),
         )
         fields = {
             "phase": JobPhase.RUNNING,
@@ -139,7 +139,7 @@ class WrittenRuns:
             **job,
         }
         spec = JobSpec(name=name, nodes=max(1, len(ranks)))
-        store.add_job(spec, JobRecord(**fields))
+        store.add_job(spec, JobRecord(**fields), submission)
         for number in nodes:
             record = NodeRecord(
                 phase=Phase.SCHEDULABLE, phase_since=NOW - timedelta(days=5, minutes=9)

@@ -256,6 +256,18 @@ def test_a_node_that_a_person_wants_spends_nobodys_budget() -> None:
     assert (failure.kind, failure.reason) == (REQUESTED, Reason.REQUESTED_REBOOT)
 
 
+@pytest.mark.parametrize("phase", [JobPhase.STARTING, JobPhase.RUNNING])
+@pytest.mark.parametrize("faults", [(), (a_fault(),)])
+def test_a_node_that_is_removed_on_request_spends_nobodys_budget(phase, faults) -> None:
+    nodes = with_node(leaving="removed from the cluster on request", faults=faults)
+
+    stop = decided(a_job(phase), nodes)
+
+    assert isinstance(stop, StopAttempt)
+    assert (stop.failure.kind, stop.failure.reason) == (REQUESTED, Reason.NODE_REMOVED)
+    assert stop.failure.node == "node-2"
+
+
 def test_a_fault_on_a_node_that_a_person_wants_is_a_failure_of_hardware() -> None:
     course = a_course(condition=Condition.REQUESTED, reason=Reason.REQUESTED_REBOOT)
     nodes = with_node(phase=Phase.DRAINING, faults=(a_fault(),), record={"course": course})

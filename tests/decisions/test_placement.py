@@ -39,6 +39,7 @@ def test_jobs_start_on_schedulable_nodes_only(phase) -> None:
         {"heartbeat_at": None, "record": {"phase_since": NOW - timedelta(hours=1)}},
         {"powered_on": False},
         {"request": a_request(Verb.REBOOT)},
+        {"leaving": "removed on request"},
         {"running_jobs": ("other",)},
         {"running_jobs": ("job-1", "other")},
     ],

@@ -162,16 +162,22 @@ def test_a_reader_that_reads_no_more_holds_up_no_restart_and_misses_nothing(run)
     ]
 
 
-def test_an_earlier_run_of_the_name_is_kept_and_its_checkpoints_are_used(run):
+def test_a_run_of_an_earlier_name_uses_its_checkpoints_only_where_that_is_asked(run):
     script = (
         'cat "$HOLDFAST_CHECKPOINT_DIR/x" 2>/dev/null; echo saved > "$HOLDFAST_CHECKPOINT_DIR/x"'
     )
 
     run.run("--", "bash", "-c", script)
-    ended = run.run("--", "bash", "-c", script)
+    fresh = run.run("--", "bash", "-c", script)
+    resumed = run.run("--resume", "--", "bash", "-c", script)
 
-    assert "rank 0 | saved" in ended.stdout
-    assert (run.home / "runs" / "job.1" / "state.db").exists()
+    assert "rank 0 | saved" not in fresh.stdout
+    kept = run.home / "runs" / "job.1"
+    assert f"those of the earlier job job are in {kept}/checkpoints" in fresh.stderr
+    assert "rank 0 | saved" in resumed.stdout
+    assert (kept / "state.db").exists()
+    listed = json.loads(run.holdfast("jobs", "list", "--output", "json").stdout)
+    assert len({one["id"] for one in listed}) == 3
 
 
 def test_a_job_that_changes_its_directory_finds_its_checkpoints_below_a_relative_home(

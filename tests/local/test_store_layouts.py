@@ -1,11 +1,15 @@
 import contextlib
 import sqlite3
+from datetime import UTC, datetime
 
 import pytest
 
 from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.store import LocalStore
 from holdfast.model.errors import BackendError
+from holdfast.model.jobs import JobRecord, JobSpec
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -22,7 +26,21 @@ def change(path, *statements) -> None:
     db.close()
 
 
+COMMAND = """
+INSERT INTO run VALUES ('{"command": ["python", "train.py"], "pid": 7, "checkpoint_dir": "/ckpt",
+"started_at": "2026-01-02T03:04:05+00:00"}')
+"""
+
+THIRD = (
+    "ALTER TABLE jobs DROP COLUMN submission",
+    "DROP TABLE cluster",
+    "CREATE TABLE run (body TEXT NOT NULL)",
+    "PRAGMA user_version = 3",
+)
+"""What makes the fourth layout the third one."""
+
 SECOND = (
+    *THIRD,
     "ALTER TABLE nodes DROP COLUMN instance_group",
     "ALTER TABLE nodes DROP COLUMN launched_at",
     "DROP TABLE groups",
@@ -31,6 +49,20 @@ SECOND = (
     "PRAGMA user_version = 2",
 )
 """What makes the third layout the second one."""
+
+
+def test_the_job_of_the_third_layout_keeps_its_command_and_checkpoints(path) -> None:
+    spec, record = JobSpec(name="llm", nodes=2), JobRecord(phase="failed", phase_since=NOW)
+    with contextlib.closing(LocalStore(path)) as store:
+        store.add_job(spec, record)
+    change(path, *THIRD, COMMAND)
+
+    with contextlib.closing(LocalStore(path)) as store:
+        assert store.jobs() == {"llm": (spec, record, False)}
+        submission = store.submissions()["llm"]
+        assert (submission.command, submission.checkpoint_dir) == (("python", "train.py"), "/ckpt")
+        assert submission.id == ""
+        assert store.uid() is None
 
 
 def test_a_run_of_the_second_layout_is_read_and_has_no_groups(path) -> None:

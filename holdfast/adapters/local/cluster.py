@@ -26,6 +26,9 @@ _STALLED: Final = 4
 """Polls that were missed after which we, not the agents, must have been away (suspended)."""
 
 
+_REMOVED: Final = "removed from the cluster on request"
+
+
 @dataclass(slots=True)
 class _Heartbeat:
     text: str
@@ -44,6 +47,8 @@ class LocalCluster:
         self._clock = clock
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._polled_at: datetime | None = None
+        self.stopping = ""
+        """Why all nodes are being shut down; empty while they are not."""
 
     def snapshot(self) -> ClusterView:
         """See ``ClusterBackend.snapshot``."""
@@ -52,6 +57,7 @@ class LocalCluster:
         holds = self._store.holds()
         running = self._running_jobs()
         groups = self._store.node_groups()
+        leaving = self._store.leaving()
         views = []
         for name, (provider_id, replaces, record) in self._store.nodes().items():
             machine = self._machines.get(name)
@@ -69,6 +75,7 @@ class LocalCluster:
                     heartbeat_at=heartbeat.seen_at if heartbeat is not None else None,
                     powered_on=None if machine is None else _powered_on(machine),
                     request=requests.get(name),
+                    leaving=_REMOVED if name in leaving else self.stopping,
                     held=holds.get(name, ""),
                     running_jobs=running.get(name, ()),
                     is_idle=record.phase is Phase.SCHEDULABLE and name not in running,
@@ -143,10 +150,10 @@ class LocalCluster:
         self._store.add_offender(provider_id)
 
     def _running_jobs(self) -> dict[str, tuple[str, ...]]:
-        """The job on each node; on one machine a node has at most one."""
+        """The job on each node, which has one at most."""
         return {
             node: (name,)
-            for name, (_, record, _) in self._store.jobs().items()
+            for name, (_, record, _) in self._store.active_jobs().items()
             if record.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING)
             for node in record.placement
         }

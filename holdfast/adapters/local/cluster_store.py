@@ -1,13 +1,13 @@
-"""The state of a cluster that is there without its job: what is wanted of it, besides."""
+"""The state of a cluster that outlives its jobs: its identity, its groups, and its jobs."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from holdfast.adapters.local.store import LocalStore, RunRecord
+from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
@@ -54,12 +54,40 @@ class JobLaunch:
     hang_timeout_s: float | None = None
 
 
-class JobGoesOn(BackendError):
-    """A cluster on this machine runs one job at a time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """How many nodes of a cluster active jobs take."""
+
+    total: int
+    """The sum of the counts of all groups."""
+
+    jobs: Mapping[str, int]
+    """``JobSpec.name`` of each active job ``->`` the nodes that it needs."""
+
+    @property
+    def free(self) -> int:
+        """The nodes left for another job."""
+        return self.total - sum(self.jobs.values())
+
+
+class TooFewNodes(BackendError):
+    """Active jobs leave too few nodes of a cluster for another job."""
+
+    def __init__(self, occupancy: Occupancy) -> None:
+        super().__init__(f"{occupancy.free} of {occupancy.total} nodes are free")
+        self.occupancy = occupancy
+
+
+class CheckpointsInUse(BackendError):
+    """An active job, named by the message, uses the checkpoint directory."""
 
 
 class ClusterStore(LocalStore):
-    """``LocalStore`` with instance groups, and with jobs that come one after the other."""
+    """``LocalStore`` with an identity, instance groups, and jobs that share the nodes."""
+
+    def put_uid(self, uid: str) -> None:
+        """Write the unique ID of the cluster, once and for all."""
+        self._write("INSERT INTO cluster SELECT ? WHERE NOT EXISTS (SELECT 1 FROM cluster)", uid)
 
     def groups(self) -> dict[str, LocalGroup]:
         """``name -> group``."""
@@ -88,10 +116,6 @@ class ClusterStore(LocalStore):
                 "ORDER BY launched_at, name LIMIT -1 OFFSET ?2",
                 group, count,
             )  # fmt: skip
-
-    def leaving(self) -> frozenset[str]:
-        """The nodes that are to go."""
-        return frozenset(row[0] for row in self._read("SELECT node FROM leaving"))
 
     def remove_nodes(self, group: str, nodes: Sequence[str], along: Sequence[str] = ()) -> None:
         """Have nodes go; the count of their group falls by one for each that was to stay.
@@ -142,34 +166,49 @@ class ClusterStore(LocalStore):
         spec: JobSpec,
         record: JobRecord,
         launch: JobLaunch,
-        described: RunRecord,
-        put_by: Callable[[], None],
+        submission: Submission,
+        *,
+        resumes: bool = False,
     ) -> None:
-        """Hand a job over; what is known of the one before is forgotten.
+        """Hand a job over; jobs before it stay as they are.
 
         Args:
-            spec: of the job.
+            spec: of the job; its name is the ID of the job.
             record: of the job.
-            launch: what it is launched with.
-            described: for people.
-            put_by: puts the files of the one before out of the way, while no other can begin.
+            launch: how its ranks are launched.
+            submission: for people.
+            resumes: whether its checkpoint directory is that of an earlier job.
 
         Raises:
-            JobGoesOn: the one before has not ended.
+            CheckpointsInUse: it is, and an active job uses the directory.
+            TooFewNodes: other active jobs leave fewer nodes than the job needs.
+            BackendError: the cluster is being deleted.
 
         """
         with self._transaction():
-            for name, (_, before, _) in self.jobs().items():
-                if not before.phase.is_final:
-                    raise JobGoesOn(f"the job {name} goes on: it is {before.phase}")
-            put_by()
-            self._write("DELETE FROM jobs")
-            self._write("DELETE FROM launches")
-            self.add_job(spec, record)
+            if not self.groups():
+                raise BackendError("the cluster is being deleted, or its creation has failed")
+            user = self._user_of(submission.checkpoint_dir) if resumes else ""
+            if user:
+                raise CheckpointsInUse(user)
+            occupancy = self.occupancy()
+            if occupancy.jobs and spec.nodes > occupancy.free:
+                raise TooFewNodes(occupancy)
+            self.add_job(spec, record, submission)
             self._write(
                 "INSERT INTO launches VALUES (?, ?)", spec.name, json.dumps(to_plain(launch))
             )
-            self.describe_run(described)
+
+    def _user_of(self, checkpoint_dir: str) -> str:
+        """``JobSpec.name`` of an active job with that checkpoint directory; empty if none has."""
+        known, active = self.submissions(), self.active_jobs()
+        using = (one for one in active if known[one].checkpoint_dir == checkpoint_dir)
+        return next(using, "")
+
+    def occupancy(self) -> Occupancy:
+        """How many nodes active jobs take."""
+        active = {name: spec.nodes for name, (spec, _, _) in self.active_jobs().items()}
+        return Occupancy(total=sum(one.count for one in self.groups().values()), jobs=active)
 
     def job_launch(self, job: str) -> JobLaunch:
         """What a job that was handed over is launched with."""

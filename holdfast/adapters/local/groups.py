@@ -1,14 +1,16 @@
-"""Instance groups of machines that are processes on this one."""
+"""Clusters of machines that are processes on this one: their directories and instance groups."""
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from holdfast.adapters.local.cluster_store import ClusterStore, LocalMember
 from holdfast.adapters.local.first_boot import provision_of, scripts_path
-from holdfast.adapters.local.layout import RunDir, cluster_dir
-from holdfast.adapters.local.lock import is_held
+from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
+from holdfast.adapters.local.lock import guarded, is_held
 from holdfast.model.clusters import (
     GroupStage,
     LifecycleScripts,
@@ -17,8 +19,10 @@ from holdfast.model.clusters import (
     MachineState,
     WantedCluster,
 )
-from holdfast.model.errors import BackendError
+from holdfast.model.errors import BackendError, RetryLater
 from holdfast.model.nodes import Phase
+
+_STILL_DELETED: Final = timedelta(milliseconds=250)
 
 Start = Callable[[RunDir], None]
 """Has a process look after a cluster from now on; it does nothing where one does."""
@@ -53,11 +57,14 @@ class LocalMachineGroups:
         """See ``MachineGroups.ensure``."""
         run = cluster_dir(self._home, group.cluster)
         try:
-            if not run.state.exists():
-                run.create()
-                run.path.chmod(0o700)  # what jobs are launched with may hold secrets
-            with contextlib.closing(ClusterStore(run.state, create=True)) as store:
-                store.put_group(group)
+            with guarded(run):
+                _put_by_earlier(run, group.uid)
+                if not run.state.exists():
+                    run.create()
+                    run.path.chmod(0o700)  # what jobs are launched with may hold secrets
+                with contextlib.closing(ClusterStore(run.state, create=True)) as store:
+                    store.put_uid(group.uid)
+                    store.put_group(group)
         except OSError as error:
             raise BackendError(f"{run.path} cannot be made: {error}") from error
         self._wake(run)
@@ -124,6 +131,49 @@ class LocalMachineGroups:
             run.wake.touch()
         if not is_held(run):
             self._start(run)
+
+
+def archive_deleted(run: RunDir) -> None:
+    """Move a cluster out of the way that has no instance group any more.
+
+    One to which a group has come meanwhile stays.
+    """
+    with guarded(run):
+        with contextlib.closing(ClusterStore(run.state)) as store:
+            uid, is_used = store.uid() or "", bool(store.groups())
+        if not is_used:
+            _archive(run, uid)
+
+
+def _put_by_earlier(run: RunDir, uid: str) -> None:
+    """Archive another cluster of the same name whose process ended before it did so.
+
+    Raises:
+        RetryLater: that process has not ended yet.
+
+    """
+    if not run.state.is_file():
+        return
+    with contextlib.closing(ClusterStore(run.state)) as store:
+        earlier = store.uid() or ""
+    if earlier == uid:
+        return
+    if is_held(run):
+        raise RetryLater(
+            f"an earlier cluster {run.name} is still being deleted", after=_STILL_DELETED
+        )
+    _archive(run, earlier)
+
+
+def _archive(run: RunDir, uid: str) -> None:
+    home = run.path.parent.parent
+    kept = deleted_dir(home, run.name, uid).path
+    number = 1
+    while kept.exists():
+        number += 1
+        kept = deleted_dir(home, run.name, f"{uid}.{number}").path
+    kept.parent.mkdir(exist_ok=True)
+    run.path.rename(kept)
 
 
 def _objection(scripts: LifecycleScripts | None) -> str:

@@ -1,4 +1,4 @@
-"""The job of the local platform: one rank process for each node."""
+"""The jobs of the local platform: one rank process for each node."""
 
 import os
 import signal
@@ -15,6 +15,7 @@ from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.adapters.local.store import LocalStore
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
+    Ending,
     JobPhase,
     JobRecord,
     JobSpec,
@@ -45,7 +46,17 @@ class Launch:
 
 
 class LocalJobs:
-    """A ``JobBackend`` over the machines of one run."""
+    """A ``JobBackend`` over the machines of one run or cluster.
+
+    Args:
+        run: their directory.
+        machines: on which ranks run.
+        store: holds the records of jobs.
+        launch: how the ranks of a job are launched, by ``JobSpec.name``.
+        clock: the time.
+        ending: how all jobs end whose ranks are gone; None while they may run.
+
+    """
 
     def __init__(
         self,
@@ -54,21 +65,22 @@ class LocalJobs:
         store: LocalStore,
         launch: Callable[[str], Launch],
         clock: Clock,
+        ending: Callable[[], Ending | None] = lambda: None,
     ) -> None:
         self._run = run
         self._machines = machines
         self._store = store
         self._launch = launch
         self._clock = clock
-        self._advanced: tuple[datetime, Progress, datetime] | None = None
-        self._ports: dict[int, int] = {}
+        self._ending = ending
+        self._advanced: dict[str, tuple[datetime, Progress, datetime]] = {}
+        self._ports: dict[str, tuple[int, int]] = {}
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``."""
         return tuple(
             self._view(spec, record, cancel=cancel)
-            for spec, record, cancel in self._store.jobs().values()
-            if not record.phase.is_final
+            for spec, record, cancel in self._store.active_jobs().values()
         )
 
     def view(self, job: str) -> JobView:
@@ -78,7 +90,7 @@ class LocalJobs:
             KeyError: there is no such job.
 
         """
-        spec, record, cancel = self._store.jobs()[job]
+        spec, record, cancel = self._store.job(job)
         return self._view(spec, record, cancel=cancel)
 
     def put(self, job: str, record: JobRecord) -> None:
@@ -87,7 +99,7 @@ class LocalJobs:
 
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``."""
-        spec, record, _ = self._store.jobs()[job]
+        spec, record, _ = self._store.job(job)
         launch = self._launch(job)
         for rank, name in enumerate(record.placement):
             machine = self._machines.get(name)
@@ -96,19 +108,25 @@ class LocalJobs:
                     _task(job, record.attempt, rank),
                     launch.argv,
                     self._environment(spec, record, rank, launch),
-                    self._run.log(record.attempt, rank),
+                    self._run.of_job(job).log(record.attempt, rank),
                     launch.directory,
                 )
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``."""
-        for _, machine in self._launched(job, self._store.jobs()[job][1]):
+        for _, machine in self._launched(job, self._store.job(job)[1]):
             machine.signal_task(signal.SIGTERM)
 
     def kill(self, job: str) -> None:
         """See ``JobBackend.kill``."""
-        for _, machine in self._launched(job, self._store.jobs()[job][1]):
+        for _, machine in self._launched(job, self._store.job(job)[1]):
             machine.kill_task(self._clock.now())
+
+    def occupied(self) -> frozenset[str]:
+        """Nodes on which a rank of an active job runs now."""
+        return frozenset(
+            one.node for job in self.jobs() for one in job.ranks if one.exit_code is None
+        )
 
     def _launched(self, job: str, record: JobRecord) -> list[tuple[int, Machine]]:
         machines = [(rank, self._machines.get(name)) for rank, name in enumerate(record.placement)]
@@ -121,20 +139,23 @@ class LocalJobs:
         ]
 
     def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
-        progress = read_progress(self._run.progress(record.attempt))
+        progress = read_progress(self._run.of_job(spec.name).progress(record.attempt))
+        ranks = tuple(
+            RankView(
+                rank=rank,
+                node=machine.name,
+                exit_code=machine.task.exit_code,
+                ended_at=machine.task.ended_at,
+            )
+            for rank, machine in self._launched(spec.name, record)
+            if machine.task is not None
+        )
+        is_running = any(one.exit_code is None for one in ranks)
         return JobView(
             spec=spec,
             record=record,
-            ranks=tuple(
-                RankView(
-                    rank=rank,
-                    node=machine.name,
-                    exit_code=machine.task.exit_code,
-                    ended_at=machine.task.ended_at,
-                )
-                for rank, machine in self._launched(spec.name, record)
-                if machine.task is not None
-            ),
+            ranks=ranks,
+            ending=None if is_running else self._ending(),
             first_step=progress.first,
             step=progress.last,
             hung_since=self._hung_since(spec, record, progress),
@@ -147,16 +168,16 @@ class LocalJobs:
         if timeout is None or record.phase is not JobPhase.RUNNING:
             return None
         now = self._clock.now()
-        known = self._advanced
+        known = self._advanced.get(spec.name)
         if known is None or known[:2] != (record.phase_since, progress):
-            self._advanced = known = (record.phase_since, progress, now)
+            self._advanced[spec.name] = known = (record.phase_since, progress, now)
         return known[2] if now - known[2] >= timeout else None
 
     def _environment(
         self, spec: JobSpec, record: JobRecord, rank: int, launch: Launch
     ) -> Mapping[str, str]:
         """What torchrun and the Kubeflow training operator give, and our own variables."""
-        port = str(self._port(record.attempt, launch))
+        port = str(self._port(spec.name, record.attempt, launch))
         nproc = launch.nproc_per_node
         return {
             **launch.environment,
@@ -175,16 +196,17 @@ class LocalJobs:
             "HOLDFAST_NODE": record.placement[rank],
             ATTEMPT_VARIABLE: str(record.attempt),
             "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
-            "HOLDFAST_PROGRESS_FILE": str(self._run.progress(record.attempt)),
+            "HOLDFAST_PROGRESS_FILE": str(self._run.of_job(spec.name).progress(record.attempt)),
         }
 
-    def _port(self, attempt: int, launch: Launch) -> int:
+    def _port(self, job: str, attempt: int, launch: Launch) -> int:
         """One port for an attempt, however often its launch is repeated."""
         if launch.master_port is not None:
             return launch.master_port
-        if attempt not in self._ports:
-            self._ports = {attempt: free_port()}
-        return self._ports[attempt]
+        known = self._ports.get(job)
+        if known is None or known[0] != attempt:
+            self._ports[job] = known = (attempt, free_port())
+        return known[1]
 
 
 def _task(job: str, attempt: int, rank: int) -> str:

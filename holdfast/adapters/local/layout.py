@@ -3,6 +3,7 @@
 ::
 
     <home>/locks/<name>          held while the run goes on
+    <home>/locks/clusters/<name> held while a process manages the cluster
     <home>/runs/<name>/          one run: a cluster and its job
         state.db                 nodes, job, incidents, requests, events
         wake                     touched by other commands to wake the run
@@ -16,14 +17,19 @@
             agent/               report.json and heartbeat of the node's agent
             processes.json       who runs on it
         retired/<node>/          what is left of a machine that was replaced
-    <home>/clusters/<name>/      the same for a cluster that is there without its job
-        earlier/<n>/             logs of the jobs before the present one
+    <home>/clusters/<name>/      the same for a cluster, which outlives its jobs
+        jobs/<id>/               one job: checkpoints/, logs/ and progress/ as above
+    <home>/deleted/<name>-<uid>/ a cluster that was deleted, until it is pruned
 """
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+_CLUSTERS: Final = "clusters"
+_DELETED: Final = "deleted"
 
 
 def default_home() -> Path:
@@ -94,7 +100,9 @@ class RunDir:
 
     @property
     def lock(self) -> Path:
-        return self.path.parent.parent / "locks" / self.path.name
+        """A run and a cluster of one name have nothing in common."""
+        locks = self.path.parent.parent / "locks"
+        return (locks / "clusters" if self.is_cluster else locks) / self.path.name
 
     @property
     def state(self) -> Path:
@@ -127,8 +135,26 @@ class RunDir:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it is a cluster that is there without its job."""
-        return self.path.parent.name == "clusters"
+        """Whether it is a cluster, which outlives its jobs."""
+        return self.path.parent.name in (_CLUSTERS, _DELETED)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it is a cluster that was deleted."""
+        return self.path.parent.name == _DELETED
+
+    def of_job(self, job: str) -> "RunDir":
+        """Directory of the logs, progress and checkpoints of a job.
+
+        The job of a plain run, and that of a cluster of an earlier release, has the directory of
+        its run.
+
+        Args:
+            job: ``JobSpec.name``.
+
+        """
+        path = self.path / "jobs" / job
+        return RunDir(path) if path.is_dir() else self
 
     def create(self) -> None:
         """Make the directories of a new run."""
@@ -138,14 +164,23 @@ class RunDir:
 
 
 def cluster_dir(home: Path, name: str) -> RunDir:
-    """Where a cluster lies that is there without its job."""
-    return RunDir(home / "clusters" / name)
+    """Directory of a cluster."""
+    return RunDir(home / _CLUSTERS / name)
 
 
-def runs(home: Path) -> Iterator[RunDir]:
-    """All runs under ``home`` that have a state, by name; then all clusters."""
-    for root in (home / "runs", home / "clusters"):
-        if root.is_dir():
-            for path in sorted(root.iterdir()):
-                if (path / "state.db").is_file():
-                    yield RunDir(path)
+def deleted_dir(home: Path, name: str, uid: str) -> RunDir:
+    """Directory of a cluster after its deletion."""
+    return RunDir(home / _DELETED / (f"{name}-{uid}" if uid else name))
+
+
+def runs(home: Path, *, deleted: bool = False) -> Iterator[RunDir]:
+    """All runs under ``home`` that have a state, by name; then clusters; then deleted ones."""
+    for root in ("runs", _CLUSTERS, *([_DELETED] if deleted else ())):
+        yield from _with_state(home / root)
+
+
+def _with_state(root: Path) -> Iterator[RunDir]:
+    if root.is_dir():
+        for path in sorted(root.iterdir()):
+            if (path / "state.db").is_file():
+                yield RunDir(path)

@@ -31,6 +31,16 @@ def held(run: RunDir) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def guarded(run: RunDir) -> Iterator[None]:
+    """Let nobody else create a cluster or move its directory meanwhile; waits for its turn."""
+    guard = run.lock.with_name(f"{run.name}.guard")
+    guard.parent.mkdir(parents=True, exist_ok=True)
+    with guard.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _locks(file: IO[bytes]) -> bool:
     for _ in range(_TRIES):
         try:

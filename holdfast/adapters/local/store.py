@@ -14,28 +14,28 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
-from holdfast.model.jobs import JobRecord, JobSpec
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.nodes import Breaker, NodeRecord
 from holdfast.model.requests import Request
 
 T = TypeVar("T")
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _SCHEMA: Final = """
-CREATE TABLE run (body TEXT NOT NULL);
 CREATE TABLE nodes (
     name TEXT PRIMARY KEY, provider_id TEXT NOT NULL, replaces TEXT NOT NULL, record TEXT NOT NULL,
     instance_group TEXT NOT NULL DEFAULT '', launched_at TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE jobs (
     name TEXT PRIMARY KEY, spec TEXT NOT NULL, record TEXT NOT NULL,
-    cancel_requested INTEGER NOT NULL DEFAULT 0
+    cancel_requested INTEGER NOT NULL DEFAULT 0, submission TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
 CREATE TABLE requests (node TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);
 CREATE TABLE breaker (body TEXT NOT NULL);
 CREATE TABLE offenders (provider_id TEXT PRIMARY KEY);
+CREATE TABLE cluster (uid TEXT NOT NULL);
 CREATE TABLE events (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL
 );
@@ -46,19 +46,28 @@ CREATE TABLE groups (name TEXT PRIMARY KEY, count INTEGER NOT NULL, body TEXT NO
 CREATE TABLE leaving (node TEXT PRIMARY KEY);
 CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL);
 """
-"""What only a cluster has that is there without its job."""
+"""What only a cluster has that outlives its jobs."""
 
 _UPGRADES: Final = {
     1: "CREATE TABLE IF NOT EXISTS holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);",
     2: "ALTER TABLE nodes ADD COLUMN instance_group TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE nodes ADD COLUMN launched_at TEXT NOT NULL DEFAULT '';" + _CLUSTER,
+    3: "ALTER TABLE jobs ADD COLUMN submission TEXT NOT NULL DEFAULT '';"
+    "UPDATE jobs SET submission = coalesce((SELECT body FROM run), '');"
+    "DROP TABLE run; CREATE TABLE cluster (uid TEXT NOT NULL);",
 }
 """What makes each earlier layout the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
-    """What a run is."""
+class Submission:
+    """How a job was submitted."""
+
+    id: str = ""
+    """Unique among all jobs that there ever were; empty for a job of an earlier release."""
+
+    name: str = ""
+    """What a person calls the job; jobs after each other may share it."""
 
     command: tuple[str, ...]
     pid: int
@@ -95,17 +104,10 @@ class LocalStore:
         """Let go of the file."""
         self._db.close()
 
-    # The run itself
-
-    def describe_run(self, run: RunRecord) -> None:
-        """Note what runs."""
-        self._write("DELETE FROM run")
-        self._write("INSERT INTO run VALUES (?)", _dump(run))
-
-    def run(self) -> RunRecord | None:
-        """What runs; None before it was noted."""
-        rows = self._read("SELECT body FROM run")
-        return _load(RunRecord, rows[0][0]) if rows else None
+    def uid(self) -> str | None:
+        """Unique ID of the cluster; None until it was written, and before this release."""
+        rows = self._read("SELECT uid FROM cluster")
+        return str(rows[0][0]) if rows else None
 
     # Nodes
 
@@ -126,6 +128,10 @@ class LocalStore:
     def node_groups(self) -> dict[str, str]:
         """``node -> instance group``; empty for the nodes of a run."""
         return dict(self._read("SELECT name, instance_group FROM nodes"))
+
+    def leaving(self) -> frozenset[str]:
+        """The nodes that are being removed on request."""
+        return frozenset(row[0] for row in self._read("SELECT node FROM leaving"))
 
     def put_node(self, name: str, record: NodeRecord) -> None:
         """Store the record of a node that was added."""
@@ -189,18 +195,43 @@ class LocalStore:
     # Jobs
 
     def jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
-        """``name -> (spec, record, whether a person asked to cancel)``."""
-        rows = self._read("SELECT name, spec, record, cancel_requested FROM jobs ORDER BY name")
-        return {
-            name: (_load(JobSpec, spec), _load(JobRecord, record), bool(cancel))
-            for name, spec, record, cancel in rows
-        }
+        """``JobSpec.name -> (spec, record, whether a person asked to cancel)``, oldest first."""
+        rows = self._read("SELECT name, spec, record, cancel_requested FROM jobs ORDER BY rowid")
+        return {row[0]: _job(*row[1:]) for row in rows}
 
-    def add_job(self, spec: JobSpec, record: JobRecord) -> None:
-        """Submit a job; one of that name stays as it is."""
+    def active_jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
+        """``jobs`` without those that have ended, however many there were."""
+        rows = self._read(
+            "SELECT name, spec, record, cancel_requested FROM jobs "
+            "WHERE json_extract(record, '$.phase') NOT IN (?, ?, ?) ORDER BY rowid",
+            *(phase for phase in JobPhase if phase.is_final),
+        )
+        return {row[0]: _job(*row[1:]) for row in rows}
+
+    def job(self, name: str) -> tuple[JobSpec, JobRecord, bool]:
+        """One of ``jobs``.
+
+        Raises:
+            KeyError: there is none of that ``JobSpec.name``.
+
+        """
+        rows = self._read("SELECT spec, record, cancel_requested FROM jobs WHERE name = ?", name)
+        if not rows:
+            raise KeyError(name)
+        return _job(*rows[0])
+
+    def submissions(self) -> dict[str, Submission]:
+        """``JobSpec.name -> how the job was submitted``, where that was noted; oldest first."""
+        rows = self._read("SELECT name, submission FROM jobs WHERE submission != '' ORDER BY rowid")
+        return {name: _load(Submission, text) for name, text in rows}
+
+    def add_job(
+        self, spec: JobSpec, record: JobRecord, submission: Submission | None = None
+    ) -> None:
+        """Submit a job; one with the same ``JobSpec.name`` is unchanged."""
         self._write(
-            "INSERT OR IGNORE INTO jobs (name, spec, record) VALUES (?, ?, ?)",
-            spec.name, _dump(spec), _dump(record),
+            "INSERT OR IGNORE INTO jobs (name, spec, record, submission) VALUES (?, ?, ?, ?)",
+            spec.name, _dump(spec), _dump(record), "" if submission is None else _dump(submission),
         )  # fmt: skip
 
     def put_job(self, name: str, record: JobRecord) -> None:
@@ -240,9 +271,21 @@ class LocalStore:
             to_plain(at), event.name, _dump(event),
         )  # fmt: skip
 
-    def events(self) -> list[dict[str, Any]]:
-        """All events, oldest first: ``at``, ``event`` and the fields of its class."""
-        rows = self._read("SELECT at, name, body FROM events ORDER BY number")
+    def event_count(self) -> int:
+        """How many events there are; none is ever removed."""
+        [(count,)] = self._read("SELECT count(*) FROM events")
+        return int(count)
+
+    def events(self, after: int = 0) -> list[dict[str, Any]]:
+        """Events, oldest first: ``at``, ``event`` and the fields of its class.
+
+        Args:
+            after: leaves out so many of the first.
+
+        """
+        rows = self._read(
+            "SELECT at, name, body FROM events WHERE number > ? ORDER BY number", after
+        )
         return [{"at": at, "event": name, **json.loads(body)} for at, name, body in rows]
 
     def _read(self, statement: str, *values: object) -> list[Any]:
@@ -277,6 +320,10 @@ def _upgraded(db: sqlite3.Connection) -> int:
         db.executescript(steps)
         version += 1
     return version
+
+
+def _job(spec: str, record: str, cancel: int) -> tuple[JobSpec, JobRecord, bool]:
+    return _load(JobSpec, spec), _load(JobRecord, record), bool(cancel)
 
 
 def _dump(value: object) -> str:

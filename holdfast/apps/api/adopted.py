@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
-from holdfast.api.clusters import Cluster, Node, instance_id
+from holdfast.api.clusters import Cluster, Node, cluster_id, instance_id
 from holdfast.apps.api.shared_fleet import AskedFleet, SharedFleet
 from holdfast.apps.cli.where import Place, Where, open_fleets
 from holdfast.apps.clock import SystemClock
@@ -59,8 +59,11 @@ _SAID: Final = {
 class AdoptedCluster:
     """A ``Cluster`` that is a fleet."""
 
-    def __init__(self, fleet: AskedFleet, name: str, since: datetime) -> None:
+    def __init__(
+        self, fleet: AskedFleet, name: str, since: datetime, *, is_listed: bool = True
+    ) -> None:
         self._fleet = fleet
+        self.is_listed = is_listed
         self._name = name
         self._since = since
         self._nodes = _Kept(lambda: [_node(one, since) for one in fleet.nodes()])
@@ -70,6 +73,11 @@ class AdoptedCluster:
     def name(self) -> str:
         """See ``Cluster.name``."""
         return self._name
+
+    @property
+    def id(self) -> str:
+        """See ``Cluster.id``."""
+        return cluster_id(self._name)
 
     @property
     def created_at(self) -> datetime:
@@ -144,7 +152,7 @@ def _runs(where: Where, since: datetime) -> Iterator[Sequence[Cluster]]:
     """The runs on this machine, which come and go."""
     with open_fleets(where) as fleets:
         yield [
-            AdoptedCluster(one, proper_name(one.name), since)
+            AdoptedCluster(one, proper_name(one.name), since, is_listed=False)
             for one in fleets
             if not (isinstance(one, KnownRun) and one.directory.is_cluster)
         ]

@@ -154,7 +154,8 @@ class ConsoleSource:
         if names != self._kept.active or now - self._kept.read_at > ENDED_S:
             self._kept = _Kept(seen=self._runs(ended=True), active=names, read_at=now)
         ended = self._kept.seen
-        jobs = [*(job for job in ended.jobs if job.name not in names), *active.jobs]
+        refs = {job.ref for job in active.jobs}
+        jobs = [*(job for job in ended.jobs if job.ref not in refs), *active.jobs]
         fleets = [*(one for one in ended.fleets if one.row["name"] not in names), *active.fleets]
         return Seen(
             fleets=fleets,
@@ -167,7 +168,8 @@ class ConsoleSource:
             with open_runs(default_home(), self._where.run, ended=ended) as known:
                 chosen = [run for run in known if ended or run.is_active]
                 fleets = [_seen_fleet(run) for run in chosen]
-                return Seen(fleets=fleets, jobs=[job_status(run) for run in chosen if run.has_job])
+                jobs = [job_status(job) for run in chosen for job in run.recent_jobs()]
+                return Seen(fleets=fleets, jobs=jobs)
         except NotFound:  # the run of that name has not begun
             return Seen()
 
@@ -208,7 +210,7 @@ class ConsoleSource:
 
     def _job(self, name: str) -> Json:
         for job in self._fresh().jobs:
-            if job.name == name:
+            if job.ref == name:
                 found = goodput(job, self._clock.now())
                 story = self._described(name)
                 return {

@@ -90,7 +90,7 @@ def node_story(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
 def job_row(job: JobStatus) -> Json:
     """A job, without its attempts."""
     return _told(
-        name=job.name,
+        name=job.ref,
         is_active=job.is_active,
         phase=job.phase,
         since=to_plain(job.phase_since),

@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from holdfast.adapters.local.layout import RunDir, cluster_dir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.api.adopted import health_of, request_of
+from holdfast.apps.run.keeper import WIND_DOWN
 from holdfast.apps.runs import KnownRun
 from holdfast.model.clusters import NodeHealth
 from holdfast.model.errors import BackendError
@@ -21,8 +23,8 @@ from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
 
-_END_S: Final = 10.0
-"""For so long a cluster's machines may take to end."""
+_END_S: Final = WIND_DOWN.total_seconds() + 10.0
+"""Seconds until the processes of a cluster are killed that were asked to end."""
 
 
 class Keepers:
@@ -41,13 +43,16 @@ class Keepers:
         if (process is not None and process.poll() is None) or is_held(run):
             return
         with (run.path / "keeper.log").open("ab") as log:
-            self._processes[run.path] = subprocess.Popen(
+            process = subprocess.Popen(
                 [
                     sys.executable, "-m", "holdfast.apps.run.keeper",
                     "--dir", str(run.path), "--parent", str(os.getpid()),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
+        self._processes[run.path] = process
+        # Nobody else waits for a process whose cluster was deleted: it would stay a zombie.
+        threading.Thread(target=process.wait, daemon=True).start()
 
     def close(self) -> None:
         """End them all, with the machines of their clusters."""

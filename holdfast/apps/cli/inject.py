@@ -19,7 +19,7 @@ from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
 from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NotFound, find_node
+from holdfast.apps.fleet import JobRank, NotFound, find_node
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.runs import KnownRun, open_runs
 from holdfast.decisions.ladder import remedy_for
@@ -85,7 +85,7 @@ class _Order:
 class _Target:
     run: KnownRun
     node: str
-    rank: int | None
+    rank: JobRank | None
 
     @property
     def directory(self) -> NodeDir:
@@ -96,7 +96,7 @@ class _Target:
         """What it means for the job that the node is lost."""
         if self.rank is None:
             return ""
-        return f" Job {self.run.name} is stopped and resumes from its last checkpoint."
+        return f" Job {self.rank.job} is stopped and resumes from its last checkpoint."
 
 
 @click.group(cls=WholeGroup)
@@ -217,7 +217,7 @@ def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
             fault=fault,
             run=target.run.name,
             node=target.node,
-            rank=target.rank,
+            rank=target.rank.rank if target.rank is not None else None,
             dry_run=order.dry_run,
             profile=config.machines.xid_profile,
             expected=_after_lines(target, lines, now, config),
@@ -320,7 +320,7 @@ def _strike(blow: _Blow, order: _Order) -> None:
             fault=blow.fault,
             run=target.run.name,
             node=target.node,
-            rank=target.rank,
+            rank=target.rank.rank if target.rank is not None else None,
             dry_run=order.dry_run,
             profile=config.machines.xid_profile,
             expected=blow.expected(config.nodes) + (target.job_resumes if blow.is_noticed else ""),
@@ -336,8 +336,7 @@ def _target(order: _Order) -> Iterator[_Target]:
         run, node = find_node(order.node, known)
         if not run.is_active:
             raise NotFound(f"run {run.name} is not active: no fault can be injected")
-        ranks = {name: rank for rank, name in enumerate(run.placement())}
-        yield _Target(run, node, ranks.get(node))
+        yield _Target(run, node, run.ranks().get(node))
 
 
 def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime, config: RunConfig) -> str:

@@ -15,7 +15,8 @@ from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.known_names import job_names
 from holdfast.apps.fleet import NotFound
-from holdfast.apps.runs import KnownRun, find_run, open_runs
+from holdfast.apps.job_status import LocalJobs
+from holdfast.apps.runs import KnownJob
 
 _PAUSE_S: Final = 0.1
 _CHUNK_BYTES: Final = 1 << 16
@@ -63,39 +64,39 @@ class _Log:
 )
 def logs(*, job: str, rank: int, attempt: int | None, follow: bool, tail: int | None) -> None:
     """Print the logs of a rank."""
-    with open_runs(default_home(), ended=True) as known:
-        run = find_run(job, known)
-        _check(run, rank, attempt, may_wait=follow and run.is_active)
-        number = attempt or max(run.job()[1].attempt, 1)
-        log = _Log(run.directory.log(number, rank))
+    with LocalJobs(default_home()).found(job) as known:
+        _check(known, rank, attempt, may_wait=follow and known.is_active)
+        number = attempt or max(known.record.attempt, 1)
+        log = _Log(known.files.log(number, rank))
         if tail is not None:
             log.skip_to_last(tail)
         if follow:
-            _follow(run, rank, number, log, is_restarted_too=attempt is None)
+            _follow(known, rank, number, log, is_restarted_too=attempt is None)
         else:
             log.print_news()
 
 
-def _check(run: KnownRun, rank: int, attempt: int | None, *, may_wait: bool) -> None:
+def _check(job: KnownJob, rank: int, attempt: int | None, *, may_wait: bool) -> None:
     """Say what there is if it is not what was asked for."""
-    spec, record, _ = run.job()
+    spec, record = job.spec, job.record
     if not 0 <= rank < spec.nodes:
-        raise NotFound(f"{run.name} has no rank {rank}; its ranks are 0 to {spec.nodes - 1}")
+        raise NotFound(f"{job.ref} has no rank {rank}; its ranks are 0 to {spec.nodes - 1}")
     if attempt is not None and not 1 <= attempt <= record.attempt:
-        raise NotFound(f"{run.name} has no attempt {attempt}; it has had {record.attempt}")
+        raise NotFound(f"{job.ref} has no attempt {attempt}; it has had {record.attempt}")
     if record.attempt == 0 and not may_wait:
-        raise NotFound(f"{run.name} has not started yet: it is {record.phase}")
+        raise NotFound(f"{job.ref} has not started yet: it is {record.phase}")
 
 
-def _follow(run: KnownRun, rank: int, attempt: int, log: _Log, *, is_restarted_too: bool) -> None:
+def _follow(job: KnownJob, rank: int, attempt: int, log: _Log, *, is_restarted_too: bool) -> None:
     while True:
-        record = run.job()[1]  # read first: what an attempt writes is written before its end
-        has_ended = record.phase.is_final or not is_held(run.directory)
+        # read first: what an attempt writes is written before its end
+        record = job.run.store.job(job.key)[1]
+        has_ended = record.phase.is_final or not is_held(job.run.directory)
         log.print_news()
         if record.attempt > attempt and is_restarted_too:
             attempt += 1
-            log = _Log(run.directory.log(attempt, rank))
-            click.echo(f"holdfast: {run.name}: attempt {attempt}", err=True)
+            log = _Log(job.files.log(attempt, rank))
+            click.echo(f"holdfast: {job.ref}: attempt {attempt}", err=True)
         elif has_ended or record.attempt > attempt:
             return
         else:

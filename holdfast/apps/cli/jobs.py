@@ -41,8 +41,8 @@ from holdfast.kit.units import format_duration
 def jobs() -> None:
     """List, describe, diagnose and cancel jobs, and read their logs.
 
-    JOB is the name of a job: on this machine the name of its run, on Kubernetes KIND/NAMESPACE/NAME
-    or a part of it that is unique.
+    JOB is the ID or the name of a job on this machine (a name means the active job, else the last
+    one), or KIND/NAMESPACE/NAME on Kubernetes or a part of it that is unique.
     """
 
 
@@ -52,17 +52,33 @@ jobs.add_command(doctor)
 
 @examples(
     "holdfast jobs list",
+    "holdfast jobs list --all --cluster ml-cluster",
     "holdfast jobs list --platform kubernetes --all-namespaces --watch",
     "holdfast jobs list --platform slurm --output json",
 )
 @jobs.command("list")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List all jobs of the clusters on this machine, also earlier ones and those of deleted "
+    "clusters.",
+)
+@click.option("--cluster", metavar="NAME", help="List the jobs of this cluster on this machine.")
 @job_options()
 @watch_option
 @output_option(*LISTS)
 def list_jobs(*, watch: bool, output: str, **values: Any) -> None:
-    """List the jobs of all runs or of a cluster, oldest first."""
+    """List the jobs of all runs and clusters, oldest first.
+
+    Of a cluster on this machine, the active jobs are listed, or else the last one.
+    """
     where = taken(values)
-    show(lambda: _read(where), lambda listing: _print(*listing, output), watch=watch)
+    show(
+        lambda: _read(where),
+        lambda listing: _print(*listing, output, with_ids=where.everything),
+        watch=watch,
+    )
 
 
 @examples(
@@ -133,10 +149,13 @@ def _read(where: Where) -> tuple[list[JobStatus], str]:
         return known.jobs(), known.none_yet
 
 
-def _print(statuses: list[JobStatus], none_yet: str, output: str) -> None:
+def _print(statuses: list[JobStatus], none_yet: str, output: str, *, with_ids: bool) -> None:
     now = SystemClock().now()
+    has_clusters = any(job.cluster for job in statuses)
     columns: list[Column[JobStatus]] = [
         Column(title="job", cell=lambda job: job.name),
+        Column(title="id", cell=lambda job: job.id, wide=not (with_ids or has_clusters)),
+        Column(title="cluster", cell=lambda job: job.cluster, wide=not has_clusters),
         Column(title="phase", cell=lambda job: job.phase),
         Column(title="nodes", cell=lambda job: job.nodes),
         Column(title="attempt", cell=lambda job: job.attempt),
@@ -187,14 +206,20 @@ def _describe(story: JobStory, output: str) -> None:
 
 def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Job", job.name
+    if job.id:
+        yield "ID", job.id
+    if job.cluster:
+        yield "Cluster", job.cluster
     if job.command:
         yield "Command", job.command
     yield "Phase", job.phase
     yield "Since", f"{age(job.phase_since, now)} ago"
     yield "Reason", job.reason or ("asked to end" if job.cancel_requested else "")
-    if job.phase == INTERRUPTED:
-        again = f"holdfast run --name {job.name} --nodes {job.nodes} -- {job.command}"
-        yield "To go on", again
+    if job.phase == INTERRUPTED and job.cluster:
+        yield "To resume", "start holdfast api again"
+    elif job.phase == INTERRUPTED:
+        again = f"holdfast run --name {job.name} --resume --nodes {job.nodes} -- {job.command}"
+        yield "To resume", again
     yield "Started", f"{age(job.started_at, now)} ago"
     yield "Nodes", job.nodes
     yield "Attempt", job.attempt

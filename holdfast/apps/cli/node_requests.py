@@ -27,7 +27,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.fleet import Fleet, NotFound, find_node, only
+from holdfast.apps.fleet import Fleet, JobRank, NotFound, find_node, only
 from holdfast.model.health import Urgency
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request, Verb
@@ -75,8 +75,8 @@ class _Options:
 class _Target:
     fleet: Fleet
     node: str
-    rank: int | None
-    """Of the rank that runs on it now."""
+    rank: JobRank | None
+    """The rank that runs on it now."""
 
 
 def _ask(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: Any) -> int:
@@ -114,14 +114,13 @@ def _targets(texts: Sequence[str], known: Sequence[Fleet]) -> tuple[list[_Target
         except NotFound as error:
             rejected[text] = str(error)
         else:
-            ranks = {name: rank for rank, name in enumerate(fleet.placement())}
-            targets[node] = _Target(fleet, node, ranks.get(node))
+            targets[node] = _Target(fleet, node, fleet.ranks().get(node))
     return list(targets.values()), rejected
 
 
 def _question(verb: Verb, targets: Sequence[_Target], options: _Options) -> str:
     names = ", ".join(target.node for target in targets)
-    jobs = sorted({target.fleet.name for target in targets if target.rank is not None})
+    jobs = sorted({target.rank.job for target in targets if target.rank is not None})
     question = f"{verb.capitalize()} {names}?"
     if jobs and not options.when_idle:
         question += f" Job {', '.join(jobs)} is stopped and resumes from its last checkpoint."
@@ -154,7 +153,7 @@ def _effect(verb: Verb, target: _Target, options: _Options) -> str:
     """What it means for the job on the node."""
     if target.rank is None or verb is Verb.RELEASE:
         return ""
-    rank = f"rank {target.rank} of job {target.fleet.name}"
+    rank = f"rank {target.rank.rank} of job {target.rank.job}"
     if options.when_idle:
         return f"; it begins when {rank} has left the node"
     return f"; {rank} runs there: the job is stopped and resumes from its last checkpoint"

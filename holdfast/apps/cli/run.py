@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from holdfast.adapters.local.layout import default_home
+from holdfast.adapters.local.layout import default_home, runs
 from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.output import Output, is_terminal, output_option, print_next
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.run.job_names import default_name
 from holdfast.apps.run.logs import Follow, RankLogs
-from holdfast.apps.run.on_cluster import check_cluster, handed_over
-from holdfast.apps.run.prepare import check, default_name
+from holdfast.apps.run.on_cluster import check_cluster, handed_over, job_name
+from holdfast.apps.run.prepare import check
 from holdfast.apps.run.settings import RunConfig, RunSettings
 from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import Summary, report_lines
@@ -58,7 +59,17 @@ Exit codes:
 @click.option(
     "--max-app-retries", default=3, show_default=True, help="Restarts for failures of the job."
 )
-@click.option("--name", help="Name of the run and its job.  [default: <script>-<n>]")
+@click.option(
+    "--name",
+    help="Name of the job, and of its run without --cluster. Each job has an ID besides, which is "
+    "never used again.  [default: <script>-<n>]",
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Start from the checkpoints of the last job of that --name; without it, each job starts "
+    "with an empty checkpoint directory.",
+)
 @click.option(
     "--config",
     "config_file",
@@ -100,6 +111,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     max_retries: int,
     max_app_retries: int,
     name: str | None,
+    resume: bool,
     config_file: Path | None,
     boot_time: timedelta | None,
     grace: timedelta,
@@ -114,20 +126,22 @@ def run(  # noqa: PLR0913 - one parameter for each option
     When a rank exits, a node falls silent or a fault is found, the job is stopped as a whole, the
     node is rebooted or replaced, and the job starts again from its last checkpoint.
     """
-    if cluster is not None and (spares or name or config_file or boot_time):
+    if cluster is not None and (spares or config_file or boot_time):
         raise click.UsageError(
-            "--cluster: its nodes are there already; leave out --spares, --name, --config and "
-            "--boot-time"
+            "--cluster: its nodes are there already; leave out --spares, --config and --boot-time"
         )
+    if resume and name is None:
+        raise click.UsageError("--resume: which job to resume is not known; add its --name")
     home = default_home()
     settings = RunSettings(
-        name=cluster or name or default_name(home, command),
+        name=name or _default_name(home, cluster, command),
         home=home,
         command=command,
         nodes=nodes,
         spares=spares,
         nproc_per_node=nproc_per_node,
         checkpoint_dir=checkpoint_dir.absolute() if checkpoint_dir is not None else None,
+        resume=resume,
         max_retries=max_retries,
         max_app_retries=max_app_retries,
         grace=grace,
@@ -160,9 +174,19 @@ def _run_on(
 ) -> tuple[Summary, int | None]:
     """The same on a cluster that is there; its nodes are shown by other commands."""
     show = Show.JSON if output == Output.JSON else Show.PLAIN
-    with handed_over(cluster, settings) as job, opened(show) as screen:
-        job.follow(screen, RankLogs(job.run, settings.nodes, follow))
+    with handed_over(cluster, settings, _say) as job, opened(show) as screen:
+        job.follow(screen, RankLogs(job.files, settings.nodes, follow))
         return job.summary(), job.stopped_by
+
+
+def _say(message: str) -> None:
+    click.echo(f"holdfast: {message}", err=True)
+
+
+def _default_name(home: Path, cluster: str | None, command: tuple[str, ...]) -> str:
+    if cluster is not None:
+        return job_name(home, cluster, command)
+    return default_name({run.name for run in runs(home)}, command)
 
 
 def _config(path: Path | None, boot_time: timedelta | None) -> RunConfig:

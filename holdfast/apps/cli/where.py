@@ -49,11 +49,16 @@ class Where:
     state_dir: Path | None = None
     namespace: str | None = None
     all_namespaces: bool = False
+    cluster: str | None = None
+    """A cluster on this machine."""
+
+    everything: bool = False
+    """Whether jobs on this machine are meant that ended before others, too."""
 
     @property
     def place(self) -> Place:
         """Where to look; the options of one place say so as well as the platform."""
-        if self.run is not None:
+        if self.run is not None or self.cluster is not None:
             return Place.LOCAL
         if self.state_dir is not None:
             return Place.SLURM
@@ -133,6 +138,14 @@ def taken(values: dict[str, Any]) -> Where:
         raise click.UsageError(
             "--run is for runs on this machine: leave out --kubeconfig, --context, --state-dir"
         )
+    is_elsewhere = is_kubernetes or where.state_dir is not None
+    if (where.cluster is not None and is_elsewhere) or (
+        where.everything and where.place is not Place.LOCAL
+    ):
+        raise click.UsageError(
+            "--all, --cluster: they are for jobs on this machine; leave them out, or the options "
+            "of the other platform"
+        )
     if is_kubernetes and where.state_dir is not None:
         raise click.UsageError(
             "--state-dir is for Slurm, --kubeconfig and --context are for Kubernetes: leave one out"
@@ -175,7 +188,8 @@ def open_jobs(where: Where) -> Iterator[Jobs]:
     jobs: Any
     match where.place:
         case Place.LOCAL:
-            jobs = import_module(_LOCAL_JOBS).LocalJobs(default_home())
+            local = import_module(_LOCAL_JOBS).LocalJobs
+            jobs = local(default_home(), where.everything, where.cluster or "")
         case Place.KUBERNETES:
             namespace = "" if where.all_namespaces else where.namespace
             connect = import_module(_KUBERNETES_JOBS).connect_jobs

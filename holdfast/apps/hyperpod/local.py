@@ -17,7 +17,7 @@ from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
-from holdfast.apps.fleet import NotFound
+from holdfast.apps.fleet import JobRank, NotFound
 from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
 from holdfast.apps.hyperpod.wish import ON_FAILURE, JobWish
 from holdfast.apps.job_fleet import JobStatus
@@ -163,13 +163,13 @@ class LocalCluster:
         """See ``HyperPodCluster.run``: in the directory of the rank's node, as a part of it."""
         job = self._one(name)
         rank = self._rank(job, pod)
-        with open_runs(self.home, name, ended=True) as [run]:
-            placement = run.placement()
-            if rank >= len(placement):
+        with LocalJobs(self.home).found(name) as known:
+            meant = JobRank(known.ref, rank)
+            node = next((one for one, has in known.run.ranks().items() if has == meant), None)
+            if node is None:
                 raise NotFound(f"{pod} does not run: {name} is {job.phase}")
-            node = placement[rank]
-            machine = next(one.provider_id for one in run.nodes() if one.name == node)
-            directory = run.directory.node(node).path
+            machine = next(one.provider_id for one in known.run.nodes() if one.name == node)
+            directory = known.run.directory.node(node).path
         said = run_command(
             command, timeout=EXEC_TIME, directory=directory, environment={MARK: machine}
         )
@@ -231,7 +231,7 @@ def _arguments(wish: JobWish) -> list[str]:
     retries = (1 if wish.max_retry is None else wish.max_retry) if wish.auto_resume else 0
     app_retries = _APP_RETRIES if wish.restart_policy in (ON_FAILURE, "Always") else 0
     return [
-        "run", "--name", wish.name, "--nodes", str(wish.nodes),
+        "run", "--name", wish.name, "--resume", "--nodes", str(wish.nodes),
         "--nproc-per-node", str(wish.tasks_per_node or 1),
         "--max-retries", str(retries), "--max-app-retries", str(app_retries),
         "--output", "json", "--", *shlex.split(wish.command), wish.entry_script, *wish.script_args,

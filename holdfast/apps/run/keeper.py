@@ -1,7 +1,7 @@
-"""A cluster on this machine that is there without its job: the process that looks after it.
+"""The process that manages one cluster on this machine: its nodes and its jobs.
 
-Its machines live and die with it. When it comes again, as after a power cut, the same machines boot
-again, and a job that ran on them goes on from its last checkpoint.
+Its machines live and die with it. When it starts again, as after a power cut, the same machines
+boot again, and jobs that ran on them resume from their last checkpoints.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import POLL, LocalCluster
 from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.first_boot import SCRIPT_TIMEOUT_S, prepare
+from holdfast.adapters.local.groups import archive_deleted
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.lock import held
@@ -32,13 +33,17 @@ from holdfast.apps.run.waiting import Waiting
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
-from holdfast.kit.processes import become_subreaper, die_with_parent
+from holdfast.kit.processes import become_subreaper, bury_all, die_with_parent
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
 from holdfast.model.events import Event
+from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
 
 _SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
+
+WIND_DOWN: Final = timedelta(seconds=20)
+"""How long jobs may take to stop when the process is asked to end, beyond which they are killed."""
 
 
 class Keeper:
@@ -53,26 +58,34 @@ class Keeper:
         self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
         checks = LocalChecks(self._machines, self._clock)
         self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
-        self._jobs = LocalJobs(run, self._machines, self._store, self._launch, self._clock)
+        self._jobs = LocalJobs(
+            run, self._machines, self._store, self._launch, self._clock, self._ending
+        )
         self._waiting = Waiting(run, self._machines, self._clock)
+        self._leaving_since: dict[str, datetime] = {}
 
-    def run(self) -> None:
-        """Look after the cluster until nothing is left of it, or a signal asks to end."""
+    def run(self) -> bool:
+        """Manage the cluster until it is deleted or a signal asks to end; whether it is deleted."""
         become_subreaper()
         self._machines.restore()
         policy = self._policy()
         nodes, jobs = self._reconcilers(policy)
         try:
             with self._waiting.signals() as woken:
-                while not self._waiting.stop_signals and self._follow():
+                while not self._waiting.stop_signals:
+                    if not self._follow():
+                        return True
                     if self._policy() != policy:
                         policy = self._policy()
                         nodes, jobs = self._reconcilers(policy)
                     boot_at = self._machines.boot_due()
                     wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
                     self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)
+                self._wind_down(jobs, woken)
+            return False
         finally:
             self._machines.shut_down()
+            bury_all()
             self._waiting.close()
             self._store.close()
 
@@ -82,9 +95,11 @@ class Keeper:
             self._store.add_event(self._clock.now(), event)
 
     def _follow(self) -> bool:
-        """Have as many machines as are wanted; whether there is anything to look after."""
+        """Have as many machines as are wanted; whether there is anything to manage."""
         for node in self._store.leaving():
-            self._cluster.retire(node)
+            if not self._is_occupied(node):
+                self._cluster.retire(node)
+                self._leaving_since.pop(node, None)
         groups, nodes = self._store.groups(), self._store.nodes()
         members = self._store.node_groups()
         for name, group in groups.items():
@@ -93,7 +108,31 @@ class Keeper:
             )
             for _ in range(group.count - seats):
                 self._machines.add(group=name)
-        return bool(groups or nodes)
+        return bool(groups or nodes or self._store.active_jobs())
+
+    def _is_occupied(self, node: str) -> bool:
+        """Whether a job is still being stopped on a node that is to go."""
+        now = self._clock.now()
+        since = self._leaving_since.setdefault(node, now)
+        return node in self._jobs.occupied() and now < since + self._config.nodes.drain_timeout
+
+    def _wind_down(self, jobs: JobReconciler, woken: int) -> None:
+        """Stop the jobs before their machines end, so that they can save and lose no retry."""
+        self._cluster.stopping = "shut down on request"
+        deadline = self._clock.now() + WIND_DOWN
+        asked = len(self._waiting.stop_signals)
+        while len(self._waiting.stop_signals) == asked:
+            wake_at = jobs.step()
+            if not self._jobs.occupied() or self._clock.now() >= deadline:
+                return
+            self._waiting.until(min(wake_at, deadline), woken)
+
+    def _ending(self) -> Ending | None:
+        """How jobs end that have no cluster to run on any more."""
+        if self._store.groups():
+            return None
+        why = f"the cluster {self._run.name} was deleted, or its creation failed"
+        return Ending(outcome=JobPhase.CANCELLED, reason=why)
 
     def _policy(self) -> LocalNodePolicy:
         """As the groups ask for; a machine with scripts may take long to join."""
@@ -177,7 +216,7 @@ class Keeper:
 
 
 def main(argv: list[str]) -> int:
-    """Look after one cluster; ends with the process that started it."""
+    """Manage one cluster; ends with the process that started it."""
     parser = argparse.ArgumentParser(prog="holdfast _keeper", description=__doc__)
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
@@ -186,7 +225,8 @@ def main(argv: list[str]) -> int:
     run = RunDir(options.dir)
     sweep(run.path.parent.parent)  # what is left of this cluster if it was killed, too
     with held(run):
-        Keeper(run, RunConfig()).run()
+        if Keeper(run, RunConfig()).run():
+            archive_deleted(run)
     return 0
 
 

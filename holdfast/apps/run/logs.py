@@ -1,10 +1,10 @@
 """Follows what the ranks print."""
 
+import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.local.layout import RunDir
@@ -25,8 +25,9 @@ class Follow(StrEnum):
 
 @dataclass(slots=True)
 class _Tail:
+    files: Callable[[], RunDir]
+    attempt: int
     rank: int
-    path: Path
     offset: int = 0
     rest: bytes = b""
     is_read: bool = False
@@ -45,22 +46,29 @@ class _Tail:
             yield self._shown(self.rest)
 
     def _chunk(self) -> bytes:
-        try:
-            with self.path.open("rb") as file:
+        for _ in range(2):  # a cluster that is deleted moves its logs once
+            path = self.files().log(self.attempt, self.rank)
+            with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(self.offset)
                 return file.read(_CHUNK_BYTES)
-        except OSError:
-            return b""
+        return b""
 
     def _shown(self, line: bytes) -> tuple[int, str]:
         return self.rank, line.decode("utf-8", "replace").rstrip("\r")
 
 
 class RankLogs:
-    """Gives each line of the followed ranks once, attempt by attempt."""
+    """Returns each line of the followed ranks once, attempt by attempt.
 
-    def __init__(self, run: RunDir, nodes: int, follow: Follow) -> None:
-        self._run = run
+    Args:
+        files: directory of the job, asked anew before each read.
+        nodes: how many ranks the job has.
+        follow: which of them are followed.
+
+    """
+
+    def __init__(self, files: Callable[[], RunDir], nodes: int, follow: Follow) -> None:
+        self._files = files
         self._ranks = {Follow.FIRST: 1, Follow.ALL: nodes, Follow.NONE: 0}[follow]
         self._attempt = 0
         self._tails: list[_Tail] = []
@@ -71,8 +79,7 @@ class RankLogs:
         if attempt != self._attempt:
             self._attempt = attempt
             self._ended.extend(self._tails)
-            logs = enumerate(self._run.log(attempt, rank) for rank in range(self._ranks))
-            self._tails = [_Tail(rank, path) for rank, path in logs]
+            self._tails = [_Tail(self._files, attempt, rank) for rank in range(self._ranks)]
         yield from self._left()
         if not self._ended:
             for tail in self._tails:

@@ -1,9 +1,11 @@
-"""A job on a cluster of this machine that is there already: handed over, then followed."""
+"""A job on a cluster of this machine: submitted, then followed."""
 
+import contextlib
 import os
+import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,43 +13,72 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from holdfast.adapters.local.cluster_store import ClusterStore, JobGoesOn, JobLaunch
-from holdfast.adapters.local.layout import RunDir, cluster_dir
+from holdfast.adapters.local.cluster_store import (
+    CheckpointsInUse,
+    ClusterStore,
+    JobLaunch,
+    Occupancy,
+    TooFewNodes,
+)
+from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
 from holdfast.adapters.local.lock import is_held
-from holdfast.adapters.local.store import RunRecord
+from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.job_status import event_told
+from holdfast.apps.run.job_names import default_name, new_job_id
 from holdfast.apps.run.logs import RankLogs
 from holdfast.apps.run.prepare import job_problems
 from holdfast.apps.run.screen import Screen
 from holdfast.apps.run.settings import RunSettings
+from holdfast.apps.run.start import tell_of_checkpoints
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
-from holdfast.model.errors import ConfigError
+from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 
 _LOOK: Final = timedelta(milliseconds=50)
 
+_UNMANAGED_LOOKS: Final = 60
+"""Looks at a cluster without a process that manages it, after which that is reported. A restart of
+``holdfast api`` takes less."""
+
 
 @dataclass(slots=True)
 class Followed:
-    """A job that a cluster runs; its name is that of the cluster."""
+    """A job that a cluster runs."""
 
     run: RunDir
+    """Directory of the cluster."""
+
+    deleted: RunDir
+    """Directory of the cluster once it is deleted."""
+
+    job: str
+    """ID of the job."""
+
     store: ClusterStore
-    events: int
-    """How many there were before it."""
+    say: Callable[[str], None]
+    """Takes what a person has to know besides."""
+
+    events: int = 0
+    """How many of the cluster were shown."""
 
     stop_signals: list[int] = field(default_factory=list)
+    unmanaged: int = 0
+    """Looks in a row without a process that manages the cluster."""
 
     def follow(self, screen: Screen, logs: RankLogs) -> None:
-        """Show the job until it has ended; a signal has it end, a second one only leaves it."""
+        """Show the job until it has ended.
+
+        A signal cancels the job; a second one, or one while no process manages the cluster, ends
+        this at once.
+        """
         earlier = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
         try:
-            while not self._show(screen, logs) and len(self.stop_signals) < 2:
-                if self.stop_signals:
-                    self.store.cancel_job(self.run.name)
-                    self.run.wake.touch()
+            while not self._show(screen, logs):
+                if self.stop_signals and self._is_left():
+                    return
+                self._look()
                 time.sleep(_LOOK.total_seconds())
         finally:
             for number, handler in earlier.items():
@@ -58,16 +89,44 @@ class Followed:
         """The first signal that asked to end, or None."""
         return self.stop_signals[0] if self.stop_signals else None
 
+    def files(self) -> RunDir:
+        """Directory of the job, wherever its cluster is now."""
+        run = self.run if self.run.of_job(self.job) != self.run else self.deleted
+        return run.of_job(self.job)
+
     def summary(self) -> Summary:
         """What the job came to."""
-        return summarize(self.store, self.run.name, directory=str(self.run.path))
+        return summarize(self.store, self.job, directory=str(self.files().path))
+
+    def _is_left(self) -> bool:
+        """Cancel the job; whether to leave it to the cluster."""
+        self.store.cancel_job(self.job)
+        with contextlib.suppress(FileNotFoundError):
+            self.run.wake.touch()
+        if is_held(self.run):
+            return len(self.stop_signals) > 1
+        self.say(
+            f"no process manages the cluster {self.run.name}; the job {self.job} is cancelled once "
+            "holdfast api is started again"
+        )
+        return True
+
+    def _look(self) -> None:
+        """Report once that nobody manages the cluster."""
+        self.unmanaged = 0 if is_held(self.run) else self.unmanaged + 1
+        if self.unmanaged == _UNMANAGED_LOOKS:
+            self.say(
+                f"no process manages the cluster {self.run.name}: holdfast api has ended; the job "
+                f"{self.job} resumes once it is started again; Ctrl-C cancels the job"
+            )
 
     def _show(self, screen: Screen, logs: RankLogs) -> bool:
         """Show the news; whether the job has ended, asked before so that nothing is missed."""
-        _, record, _ = self.store.jobs()[self.run.name]
-        for entry in self.store.events()[self.events :]:
+        _, record, _ = self.store.job(self.job)
+        for entry in self.store.events(self.events):
             self.events += 1
-            event_told(entry, screen.event)
+            if entry.get("job", self.job) == self.job:
+                event_told(entry, screen.event)
         for rank, line in logs.lines(record.attempt):
             screen.log(rank, line)
         for rank, line in logs.rest() if record.phase.is_final else ():
@@ -79,53 +138,43 @@ class Followed:
 
 
 @contextmanager
-def handed_over(cluster: str, settings: RunSettings) -> Iterator[Followed]:
-    """Give a job to a cluster.
+def handed_over(
+    cluster: str, settings: RunSettings, say: Callable[[str], None]
+) -> Iterator[Followed]:
+    """Submit a job to a cluster.
 
     Raises:
-        ConfigError: there is no such cluster, it has a job already, or the command is none.
+        ConfigError: there is no such cluster, it has too few free nodes, or the job is none.
 
     """
-    run = cluster_dir(settings.home, cluster)
     check_cluster(cluster, settings)
-    launch = JobLaunch(
-        argv=tuple(settings.command),
-        nproc_per_node=settings.nproc_per_node,
-        checkpoint_dir=str(settings.checkpoint_dir or run.checkpoints),
-        directory=str(Path.cwd()),
-        environment=dict(os.environ),
-        master_port=settings.master_port,
-        hang_timeout_s=None
-        if settings.hang_timeout is None
-        else settings.hang_timeout.total_seconds(),
-    )
-    Path(launch.checkpoint_dir).mkdir(parents=True, exist_ok=True)
-    now = SystemClock().now()
-    spec = JobSpec(
-        name=cluster,
-        nodes=settings.nodes,
-        max_retries=settings.max_retries,
-        max_app_retries=settings.max_app_retries,
-        grace=settings.grace,
-    )
-    described = RunRecord(
-        command=launch.argv,
-        pid=os.getpid(),
-        started_at=now,
-        checkpoint_dir=launch.checkpoint_dir,
-    )
+    run = cluster_dir(settings.home, cluster)
     with closing(ClusterStore(run.state)) as store:
-        events = len(store.events())
-        record = JobRecord(phase=JobPhase.WAITING, phase_since=now)
+        job = new_job_id(settings.name)
+        own = RunDir(run.path / "jobs" / job)
+        launch = _launch(settings, _checkpoints(store, settings, own))
+        (own.path / "progress").mkdir(parents=True)
+        Path(launch.checkpoint_dir).mkdir(parents=True, exist_ok=True)
+        events = store.event_count()
         try:
-            store.submit(spec, record, launch, described, lambda: _put_by(run))
-        except JobGoesOn as error:
-            raise ConfigError(
-                f"--cluster: {error}; a cluster on this machine runs one job at a time: wait for "
-                f"it, or end it with: holdfast jobs cancel {cluster}"
-            ) from error
+            _submit(store, job, launch, settings)
+        except BackendError as error:
+            shutil.rmtree(own.path)
+            raise _refusal(cluster, settings, error) from error
         run.wake.touch()
-        yield Followed(run, store, events)
+        say(f"job {job} submitted to the cluster {cluster}")
+        deleted = deleted_dir(settings.home, cluster, store.uid() or "")
+        yield Followed(run, deleted, job, store, say, events)
+
+
+def job_name(home: Path, cluster: str, command: Sequence[str]) -> str:
+    """A name for a job on a cluster that no job there has had yet."""
+    state = cluster_dir(home, cluster).state
+    if not state.is_file():
+        return default_name((), command)
+    with closing(LocalStore(state)) as store:
+        taken = {one.name for one in store.submissions().values()}
+    return default_name(taken, command)
 
 
 def check_cluster(cluster: str, settings: RunSettings) -> None:
@@ -144,20 +193,79 @@ def check_cluster(cluster: str, settings: RunSettings) -> None:
         )
     elif not is_held(run):
         problems.append(
-            f"--cluster: nobody looks after the cluster {run.name!r}: start holdfast api again"
+            f"--cluster: no process manages the cluster {run.name!r}: start holdfast api again"
         )
     if problems:
         raise ConfigError(problems)
 
 
-def _put_by(run: RunDir) -> None:
-    """Move the logs of the job before out of the way; attempts count from 1 again."""
-    number = 1
-    while (kept := run.path / "earlier" / str(number)).exists():
-        number += 1
-    for name in ("logs", "progress"):
-        old = run.path / name
-        if old.exists() and any(old.iterdir()):
-            kept.mkdir(parents=True, exist_ok=True)
-            old.rename(kept / name)
-    (run.path / "progress").mkdir(exist_ok=True)
+def _checkpoints(store: ClusterStore, settings: RunSettings, own: RunDir) -> Path:
+    """The checkpoint directory of a new job: its own, unless a person names another."""
+    if settings.checkpoint_dir is not None:
+        return settings.checkpoint_dir
+    earlier = [one for one in store.submissions().values() if one.name == settings.name]
+    if not earlier:
+        return own.checkpoints
+    last = Path(earlier[-1].checkpoint_dir)
+    if settings.resume:
+        return last
+    tell_of_checkpoints(settings.name, last)
+    return own.checkpoints
+
+
+def _launch(settings: RunSettings, checkpoints: Path) -> JobLaunch:
+    hangs = settings.hang_timeout
+    return JobLaunch(
+        argv=tuple(settings.command),
+        nproc_per_node=settings.nproc_per_node,
+        checkpoint_dir=str(checkpoints),
+        directory=str(Path.cwd()),
+        environment=dict(os.environ),
+        master_port=settings.master_port,
+        hang_timeout_s=None if hangs is None else hangs.total_seconds(),
+    )
+
+
+def _submit(store: ClusterStore, job: str, launch: JobLaunch, settings: RunSettings) -> None:
+    now = SystemClock().now()
+    spec = JobSpec(
+        name=job,
+        nodes=settings.nodes,
+        max_retries=settings.max_retries,
+        max_app_retries=settings.max_app_retries,
+        grace=settings.grace,
+    )
+    submission = Submission(
+        id=job,
+        name=settings.name,
+        command=launch.argv,
+        pid=os.getpid(),
+        started_at=now,
+        checkpoint_dir=launch.checkpoint_dir,
+    )
+    record = JobRecord(phase=JobPhase.WAITING, phase_since=now)
+    store.submit(spec, record, launch, submission, resumes=settings.resume)
+
+
+def _refusal(cluster: str, settings: RunSettings, error: BackendError) -> HoldfastError:
+    """Why a cluster did not take a job, and what to do."""
+    if isinstance(error, TooFewNodes):
+        return ConfigError(_shortage(cluster, settings, error.occupancy))
+    if isinstance(error, CheckpointsInUse):
+        return ConfigError(
+            f"--resume: the job {error} still runs and writes the checkpoints; wait for it, or "
+            f"cancel it with: holdfast jobs cancel {error}"
+        )
+    return BackendError(f"cluster {cluster}: {error}")
+
+
+def _shortage(cluster: str, settings: RunSettings, occupancy: Occupancy) -> str:
+    jobs = ", ".join(f"{job} needs {nodes}" for job, nodes in occupancy.jobs.items())
+    free = max(occupancy.free, 0)
+    fewer = f", use --nodes {free}" if free else ""
+    return (
+        f"--nodes: the job needs {settings.nodes}, and {free} of the {occupancy.total} nodes of "
+        f"the cluster {cluster} are free ({jobs}); wait for a job to end, cancel one with: "
+        f"holdfast jobs cancel JOB{fewer}, or add nodes with: holdfast clusters scale {cluster} "
+        "GROUP COUNT"
+    )

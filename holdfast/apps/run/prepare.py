@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,26 +13,17 @@ from holdfast.adapters.local.layout import RunDir, runs
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
 from holdfast.adapters.local.ports import is_free
+from holdfast.apps.run.job_names import JOB_NAME
 from holdfast.apps.run.settings import RunSettings
 from holdfast.kit.processes import kill_marked
 from holdfast.model.errors import ConfigError, StorageFull
 from holdfast.model.names import NODE_NAME_PREFIX
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MIN_FREE_BYTES: Final = 1 << 20
 """Less than this holds neither the state nor a log."""
 
 MOST_NODES: Final = 1000
 """Of a run: each is two processes or more, and 20 MiB of memory."""
-
-
-def default_name(home: Path, command: Sequence[str]) -> str:
-    """``<script>-<n>``, with the smallest n that was not used yet."""
-    scripts = [word for word in command if word.endswith(".py")] or list(command[:1])
-    stem = re.sub(r"[^A-Za-z0-9]+", "-", Path(scripts[0]).stem if scripts else "").strip("-")
-    taken = {run.name for run in runs(home)}
-    stem = stem[:50] or "run"
-    return next(name for n in range(1, len(taken) + 2) if (name := f"{stem}-{n}") not in taken)
 
 
 def check(settings: RunSettings) -> None:
@@ -67,8 +57,12 @@ def sweep(home: Path) -> int:
     return kill_marked(MARK, machines)
 
 
-def archive(run: RunDir) -> Path | None:
-    """Move an earlier run of the same name out of the way, but for its checkpoints.
+def archive(run: RunDir, *, resume: bool) -> Path | None:
+    """Move an earlier run of the same name out of the way.
+
+    Args:
+        run: the name's directory.
+        resume: whether its checkpoints stay for the run to come.
 
     Returns:
         Where it is now; None if there was none.
@@ -80,18 +74,13 @@ def archive(run: RunDir) -> Path | None:
     while (kept := run.path.with_name(f"{run.name}.{number}")).exists():
         number += 1
     run.path.rename(kept)
-    if (kept / "checkpoints").is_dir():
+    if resume and (kept / "checkpoints").is_dir():
         run.path.mkdir()
         (kept / "checkpoints").rename(run.checkpoints)
     return kept
 
 
 def _problems(settings: RunSettings) -> Iterator[str]:
-    if not _NAME.fullmatch(settings.name):
-        yield (
-            f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
-            "and '-', beginning with a letter or a digit"
-        )
     if settings.spares < 0:
         yield f"--spares: expected 0 or more, got {settings.spares}"
     if settings.nodes + max(settings.spares, 0) > MOST_NODES:
@@ -102,6 +91,13 @@ def _problems(settings: RunSettings) -> Iterator[str]:
 
 def job_problems(settings: RunSettings) -> Iterator[str]:
     """What is wrong with a job, on whichever nodes of this machine it runs."""
+    if not JOB_NAME.fullmatch(settings.name):
+        yield (
+            f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
+            "and '-', beginning with a letter or a digit"
+        )
+    if settings.resume and settings.checkpoint_dir is not None:
+        yield "--resume, --checkpoint-dir: both say where to resume from; leave one of them out"
     least = (("--nodes", settings.nodes, 1),
              ("--nproc-per-node", settings.nproc_per_node, 1),
              ("--max-retries", settings.max_retries, 0),

@@ -10,9 +10,10 @@ from holdfast.adapters.local.cluster import POLL, LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
-from holdfast.adapters.local.store import LocalStore, RunRecord
+from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.agents import agent_command
+from holdfast.apps.run.job_names import new_job_id
 from holdfast.apps.run.logs import RankLogs
 from holdfast.apps.run.reconcilers import reconcilers
 from holdfast.apps.run.screen import Moment, Screen
@@ -103,15 +104,16 @@ class Session:
             max_app_retries=settings.max_app_retries,
             grace=settings.grace,
         )
-        self._store.describe_run(
-            RunRecord(
-                command=tuple(settings.command),
-                pid=os.getpid(),
-                started_at=now,
-                checkpoint_dir=str(self._launch().checkpoint_dir),
-            )
+        submission = Submission(
+            id=new_job_id(settings.name),
+            name=settings.name,
+            command=tuple(settings.command),
+            pid=os.getpid(),
+            started_at=now,
+            checkpoint_dir=str(self._launch().checkpoint_dir),
         )
-        self._store.add_job(spec, JobRecord(phase=JobPhase.WAITING, phase_since=now))
+        record = JobRecord(phase=JobPhase.WAITING, phase_since=now)
+        self._store.add_job(spec, record, submission)
 
     def _reconcilers(self) -> tuple[NodeReconciler, JobReconciler]:
         config = self._settings.config
@@ -146,7 +148,7 @@ class Session:
         return Moment(now=self._clock.now(), cluster=self._cluster.snapshot(), job=job)
 
     def _record(self) -> JobRecord:
-        return self._store.jobs()[self._settings.name][1]
+        return self._store.job(self._settings.name)[1]
 
     def _give_up(self) -> None:
         """Close the record of a job that was not given the time to stop."""

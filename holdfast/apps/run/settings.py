@@ -83,7 +83,10 @@ class RunSettings:
     spares: int = 0
     nproc_per_node: int = 1
     checkpoint_dir: Path | None = None
-    """None for the one in the run's own directory."""
+    """None for a new directory of the job's own."""
+
+    resume: bool = False
+    """Whether to start from the checkpoints of the last job of this name."""
 
     max_retries: int = 10
     max_app_retries: int = 3

@@ -6,7 +6,10 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from importlib import import_module
+from pathlib import Path
 from typing import Final, cast
+
+import click
 
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import held
@@ -47,15 +50,27 @@ def started(
     run = RunDir(settings.home / "runs" / settings.name)
     with held(run):
         sweep(settings.home)
-        archive(run)
+        kept = archive(run, resume=settings.resume)
         run.create()
+        if kept is not None and not settings.resume and settings.checkpoint_dir is None:
+            tell_of_checkpoints(settings.name, kept / "checkpoints")
         checkpoints = settings.checkpoint_dir or run.checkpoints
         checkpoints.mkdir(parents=True, exist_ok=True)
-        session = Session(settings, run, screen, RankLogs(run, settings.nodes, follow))
+        session = Session(settings, run, screen, RankLogs(lambda: run, settings.nodes, follow))
         try:
             yield session, run
         finally:
             session.close()
+
+
+def tell_of_checkpoints(name: str, directory: Path) -> None:
+    """Report the checkpoints of an earlier job of the same name, which the new one leaves alone."""
+    if directory.is_dir() and any(directory.iterdir()):
+        click.echo(
+            f"holdfast: {name} starts without checkpoints; those of the earlier job {name} are in "
+            f"{directory}; to resume from the last job of a name, add --resume",
+            err=True,
+        )
 
 
 def exit_code(summary: Summary, stopped_by: int | None) -> ExitCode:

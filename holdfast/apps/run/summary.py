@@ -34,6 +34,9 @@ class Recovery:
 class Summary:
     """A whole run."""
 
+    id: str
+    """Unique ID of the job."""
+
     name: str
     outcome: str
     reason: str
@@ -79,22 +82,29 @@ def lost_steps(over: AttemptRecord, resumed_from: int | None) -> int | None:
     return max(0, over.last_step - resumed_from)
 
 
-def summarize(store: LocalStore, name: str, *, directory: str) -> Summary:
-    """Sum up the run whose job is ``name``."""
-    record = store.jobs()[name][1]
-    run = store.run()
-    started_at = run.started_at if run is not None else record.phase_since
+def summarize(store: LocalStore, job: str, *, directory: str) -> Summary:
+    """Sum up a job.
+
+    Args:
+        store: that has it.
+        job: its ``JobSpec.name``.
+        directory: of its logs.
+
+    """
+    record = store.job(job)[1]
+    run = store.submissions()[job]
     return Summary(
-        name=name,
+        id=run.id,
+        name=run.name,
         outcome=record.phase,
         reason=record.reason,
         attempts=record.attempt,
         hardware_retries=record.hardware_retries,
         app_retries=record.app_retries,
         step=record.attempts[-1].last_step if record.attempts else None,
-        seconds=round((record.phase_since - started_at).total_seconds(), 3),
+        seconds=round((record.phase_since - run.started_at).total_seconds(), 3),
         recoveries=recoveries(record),
-        checkpoint_dir=run.checkpoint_dir if run is not None else "",
+        checkpoint_dir=run.checkpoint_dir,
         directory=directory,
     )
 
@@ -115,7 +125,11 @@ def report_lines(summary: Summary) -> list[str]:
         f"  attempts: {summary.attempts}; retries: {summary.hardware_retries} hardware, "
         f"{summary.app_retries} application"
     )
-    lines += [f"  checkpoints: {summary.checkpoint_dir}", f"  logs: {summary.directory}/logs"]
+    lines += [
+        f"  job ID: {summary.id}",
+        f"  checkpoints: {summary.checkpoint_dir}",
+        f"  logs: {summary.directory}/logs",
+    ]
     return lines
 
 
