@@ -8,6 +8,7 @@ import click
 
 from holdfast.apps.cli.cluster_changes import CHANGES
 from holdfast.apps.cli.cluster_options import Calls, read_options
+from holdfast.apps.cli.cluster_prune import prune
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import (
     Column,
@@ -35,6 +36,7 @@ def clusters() -> None:
 
 for _change in CHANGES:
     clusters.add_command(_change)
+clusters.add_command(prune)
 
 
 def _age(at: datetime) -> str:
