@@ -63,12 +63,32 @@ def _has_left_service(node: NodeView, job: JobView) -> bool:
 
 def left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
     """The failure of an attempt whose node is not, or not any more, given to jobs."""
+    return replace(withdrawn(node, now), step=job.step)
+
+
+def withdrawn(node: NodeView, now: datetime) -> Failure:
+    """The same of an attempt of which nothing else is known."""
     course = node.record.course
     reason = course.reason if course is not None else Reason.NODE_LOST
-    failure = hardware(job, now, reason, node.name, f"{node.name} is {node.record.phase}")
-    if course is not None and course.condition == Condition.REQUESTED:
-        return replace(failure, kind=FailureKind.REQUESTED)
-    return failure
+    is_requested = course is not None and course.condition == Condition.REQUESTED
+    return Failure(
+        kind=FailureKind.REQUESTED if is_requested else FailureKind.HARDWARE,
+        reason=reason,
+        at=now,
+        node=node.name,
+        evidence=f"{node.name} is {node.record.phase}",
+    )
+
+
+def lost_with(node: str, now: datetime) -> Failure:
+    """The failure of an attempt of which nothing is known but that it has lost that node."""
+    return Failure(
+        kind=FailureKind.HARDWARE,
+        reason=Reason.NODE_LOST,
+        at=now,
+        node=node,
+        evidence=f"the job was requeued when {node} was lost",
+    )
 
 
 def explained(

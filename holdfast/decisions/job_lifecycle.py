@@ -83,6 +83,38 @@ def launched(record: JobRecord, now: datetime) -> JobRecord:
     )
 
 
+def displaced(
+    record: JobRecord, failure: Failure, placement: tuple[str, ...], started_at: datetime | None
+) -> JobRecord:
+    """The record of a job whose attempt was ended before anybody followed the job.
+
+    Args:
+        record: the record before that attempt.
+        failure: why it was ended.
+        placement: its nodes.
+        started_at: when it began; None if that is not known.
+
+    """
+    attempt = record.attempt + 1
+    over = AttemptRecord(
+        attempt=attempt,
+        placement=placement,
+        started_at=started_at or failure.at,
+        stopped_at=failure.at,
+        failure=failure,
+    )
+    return replace(
+        record,
+        phase=JobPhase.WAITING,
+        phase_since=failure.at,
+        attempt=attempt,
+        failure=failure,
+        hardware_retries=record.hardware_retries + (failure.kind is FailureKind.HARDWARE),
+        attempts=(*record.attempts, over)[-ATTEMPTS_LIMIT:],
+        reason=failure.reason,
+    )
+
+
 def _retried(job: JobView, action: Retry, now: datetime) -> JobRecord:
     failure = action.failure
     record = _with_attempt(job, failure, now)

@@ -134,6 +134,17 @@ def test_a_job_is_stopped_held_and_let_go_once_however_often_that_is_asked(port:
     assert port.found[:2] == ("RUNNING", 1)
 
 
+def test_a_job_that_has_just_asked_to_be_resumed_is_left_to_the_job_loop(port: Port) -> None:
+    new = port.slurm.submit("-N1", script="sleep 600")
+    port.until(lambda _: port.commands.batch_jobs()[new].state == "RUNNING")
+    port.jobs.jobs()
+    assert not port.jobs.stops_itself(new)
+
+    port.slurm.run("scontrol", "update", f"jobid={new}", "comment=auto-resume=1")
+
+    port.slurm.until(lambda: port.jobs.stops_itself(new))  # without another round
+
+
 def test_a_stop_that_was_lost_is_asked_for_again(port: Port) -> None:
     port.put(JobPhase.RUNNING)
     port.put(JobPhase.STOPPING)  # and the controller was killed

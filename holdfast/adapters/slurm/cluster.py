@@ -68,6 +68,9 @@ class Surroundings:
     stops_itself: Callable[[str], bool] = lambda _: False
     """Whether a job is stopped by the job loop, so that the node loop leaves it alone."""
 
+    displaces: Callable[[str, NodeView], None] = lambda _job, _node: None
+    """Is told of a job that the node loop requeues, and of the node that the job has to leave."""
+
     has_left: Callable[[str, str], bool] = lambda _job, _node: False
     """Whether a job has nothing to lose on a node that it still holds."""
 
@@ -96,6 +99,7 @@ class SlurmCluster:
         self._began = around.clock.now()
         self._first_seen: dict[str, NodeRecord] = {}
         self._known: dict[str, Known] = {}
+        self._views: dict[str, NodeView] = {}
         self._jobs: dict[str, list[JobFacts]] = {}
         self._unmoved: set[str] = set()
         self._needy: frozenset[Pool] = frozenset()
@@ -158,9 +162,11 @@ class SlurmCluster:
                 if is_followed(record) or awaits_check(record, memory.requests.get(name))
             ]
         )
-        views = [self._view(one, records[name], memory, now) for name, one in self._known.items()]
+        self._views = {
+            name: self._view(one, records[name], memory, now) for name, one in self._known.items()
+        }
         return ClusterView(
-            nodes=tuple(views),
+            nodes=tuple(self._views.values()),
             breaker=memory.breaker,
             offenders=memory.offenders,
             unreadable=memory.unreadable,
@@ -262,8 +268,11 @@ class SlurmCluster:
         for job in self._jobs.get(node, ()):
             if self._around.stops_itself(job.id):
                 continue
-            is_asked = job.state == "RUNNING" and job.id not in self._unmoved
-            if is_asked and not self._slurm.requeue(job.id):
+            if job.state != "RUNNING" or job.id in self._unmoved:
+                continue
+            view = replace(self._views[node], record=self._record(known))
+            self._around.displaces(job.id, view)
+            if not self._slurm.requeue(job.id):
                 self._unmoved.add(job.id)
 
     def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - the record has both

@@ -146,15 +146,20 @@ def is_supervised(job: BatchJob, wish: Wish) -> bool:
 
 
 def run_of(
-    job: BatchJob, wish: Wish, remembered: RememberedJob | None, now: datetime
+    job: BatchJob,
+    wish: Wish,
+    remembered: RememberedJob | None,
+    now: datetime,
+    unasked: JobRecord | None = None,
 ) -> Run | None:
     """The record of a job as things are now; None if the job is to be left alone.
 
     A job without one, and one that others have started anew since, is in an attempt that they have
     begun. One with a supervisor is the supervisor's, until that asks, or Slurm has ended it.
+    ``unasked`` is what is known of its runs before it asked to be resumed.
     """
     if remembered is None or remembered.user != job.user:
-        return _first_run(job, wish, JobRecord(phase=JobPhase.WAITING, phase_since=now), now)
+        return _first_run(job, wish, unasked, now)
     before, is_anew = remembered.record, job.restarts > remembered.restarts
     if before.phase.is_final:
         fresh = JobRecord(
@@ -283,8 +288,11 @@ def may_run(node: NodeState, machine: str) -> bool:
     return not is_other_slurmd(facts.slurmd, machine)
 
 
-def _first_run(job: BatchJob, wish: Wish, before: JobRecord, now: datetime) -> Run | None:
+def _first_run(job: BatchJob, wish: Wish, unasked: JobRecord | None, now: datetime) -> Run | None:
+    before = unasked or JobRecord(phase=JobPhase.WAITING, phase_since=now)
     if job.state in WAITING and job.restarts > 0 and job.why == _BEGIN_TIME:
+        if unasked is not None:
+            return Run(record=unasked, restarts=job.restarts)
         return Run(record=_begun(before, job, now), restarts=job.restarts - 1)  # Slurm requeued it
     return _begun_run(job, wish, before, now)
 
@@ -347,14 +355,12 @@ def _lost(case: Case, why: str) -> RankView:
     itself, is the loss of a node of which nothing else is known.
     """
     names, machines = case.names, case.machines
-    lost = next(
-        (name for name in names if _is_lost(case.nodes[name], machines.get(name, ""))), None
-    )
+    lost = next((name for name in names if is_lost(case.nodes[name], machines.get(name, ""))), None)
     bad = lost or next((name for name in names if case.nodes[name].is_closed), None)
     ask = case.wish.ask if case.wish.asks_requeue(case.run.restarts) else None
     is_put_back = case.job.state in (*WAITING, COMPLETING)
     is_requested = bad is not None and lost is None and case.nodes[bad].is_requested
-    is_lost = not is_requested and (lost is not None or ask is not None or not is_put_back)
+    has_lost = not is_requested and (lost is not None or ask is not None or not is_put_back)
     facts = case.nodes[bad].facts if is_requested and bad is not None else None
     return RankView(
         rank=0,
@@ -362,12 +368,13 @@ def _lost(case: Case, why: str) -> RankView:
         exit_code=_LOST_EXIT,
         ended_at=None if ask is None else ask.since,
         reason=why if facts is None else f"{why}; {facts.closed_by}",
-        is_lost=is_lost,
-        is_evicted=not is_lost,
+        is_lost=has_lost,
+        is_evicted=not has_lost,
     )
 
 
-def _is_lost(node: NodeState, machine: str) -> bool:
+def is_lost(node: NodeState, machine: str) -> bool:
+    """Whether a node was lost under a job; ``machine`` as in ``RememberedJob.machines``."""
     facts = node.facts
     if facts is None or not facts.is_heard:
         return True

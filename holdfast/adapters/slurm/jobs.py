@@ -25,8 +25,11 @@ from holdfast.adapters.slurm.job_watch import BUSY, JobWatch, StepOf
 from holdfast.adapters.slurm.reservations import ClusterNodes, Reservations
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.slurm.state import RememberedJob, SlurmStore
+from holdfast.adapters.slurm.unasked_runs import UnaskedRuns
+from holdfast.decisions.job_failures import withdrawn
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.nodes import NodeView
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
@@ -71,6 +74,8 @@ class SlurmJobs:
         self._upkeep = JobUpkeep(
             self._slurm, self._holds, self._reservations, store, around.clock, around.events
         )
+        self._unasked = UnaskedRuns(around.nodes.node_state)
+        self._is_busy = False
         self._cases: dict[str, Case] = {}
         self._ours: frozenset[str] = frozenset()
         self._supervised: frozenset[str] = frozenset()
@@ -85,8 +90,18 @@ class SlurmJobs:
         self._watch.stop()
 
     def stops_itself(self, job: str) -> bool:
-        """Whether the node loop is to leave a job to those who resume it."""
-        return job in self._ours
+        """Whether the node loop is to leave a job to those who resume it.
+
+        Its Comment may be newer than the last round.
+        """
+        if job in self._ours:
+            return True
+        found = self._watch.read().get(job)
+        return found is not None and self._is_wanted(found, parse(found.comment))
+
+    def displaces(self, job: str, node: NodeView) -> None:
+        """The node loop is about to requeue a job that has not asked to be resumed yet."""
+        self._unasked.note(job, withdrawn(node, self._around.clock.now()))
 
     def has_left(self, job: str, node: str) -> bool:
         """Whether a job that has a supervisor runs no step on a node that it still holds."""
@@ -100,6 +115,8 @@ class SlurmJobs:
         wishes = {name: parse(job.comment) for name, job in found.items() if job.is_batch}
         wishes = {name: one for name, one in wishes.items() if self._is_wanted(found[name], one)}
         self._ours = frozenset(wishes)
+        self._unasked.look(found, now)
+        self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
             name for name, wish in wishes.items() if is_supervised(found[name], wish)
         )
@@ -177,7 +194,8 @@ class SlurmJobs:
             if name in memory.unreadable_jobs:
                 continue
             remembered = memory.jobs.get(name)
-            run = run_of(found[name], wish, remembered, now)
+            unasked = None if remembered else self._unasked.record(found[name], now)
+            run = run_of(found[name], wish, remembered, now, unasked)
             if run is not None:
                 yield name, self._case(found[name], wish, run, remembered)
 
@@ -229,7 +247,7 @@ class SlurmJobs:
     def _pace(self) -> None:
         """Look often while something is under way, and not at all while nothing is."""
         is_quiet = all(case.run.record.phase is JobPhase.RUNNING for case in self._cases.values())
-        idle = self._settings.poll if self._ours else None
+        idle = self._settings.poll if self._ours or self._is_busy else None
         self._watch.pace(idle if is_quiet and not self._reservations.jobs else BUSY)
         folders = (case.wish.checkpoint for case in self._cases.values())
         self._watch.follow(folder for folder in folders if folder)

@@ -48,6 +48,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             may_act=lock.is_held,
             is_check_due=_due(config.nodes),
             stops_itself=lambda job: jobs.stops_itself(job),  # noqa: PLW0108 - see below
+            displaces=lambda job, node: jobs.displaces(job, node),  # noqa: PLW0108 - see below
             has_left=lambda job, node: jobs.has_left(job, node),  # noqa: PLW0108 - see below
         )
         if acts:
