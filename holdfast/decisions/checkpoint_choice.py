@@ -124,6 +124,9 @@ def _resumed(
     if (fresh := _unverified(before)) is not None:
         return fresh
     aside = tuple(each for each in before if each.is_broken)
+    foreign = next((each for each in aside if each.group != one.group), None)
+    if foreign is not None:  # moving it would let the framework start from the beginning
+        return Choice(outcome=Outcome.UNDECIDED, resume=one, verify=foreign)
     pointer = survey.pointer
     repoint = pointer.kind is not PointerKind.NONE and pointer.name != one.name
     if (aside or repoint) and _is_busy((*aside, *beyond), quiet_since):
@@ -143,7 +146,7 @@ def _nothing_complete(
         return Choice(outcome=Outcome.BUSY)
     uncommitted = survey.pointer.kind in (PointerKind.NONE, PointerKind.ABSENT)
     if uncommitted and len(every) == 1 and every[0].name != ".":
-        if every[0].state is CheckpointState.INCOMPLETE:
+        if every[0].state is CheckpointState.INCOMPLETE and not every[0].group:
             return Choice(outcome=Outcome.START_OVER, aside=every)
         if every[0].state is CheckpointState.COMPLETE:
             return Choice(outcome=Outcome.START_OVER)

@@ -101,6 +101,12 @@ def _undecided(found: Guarded) -> str:
             f"{', '.join(found.before.others[:_LISTED])}: no checkpoint of a known format; nothing"
             " was changed. Name the format with --format, or the directory of the checkpoints"
         )
+    if (other := found.choice.resume) is not None:
+        return (
+            f"{one.name} is loaded by its name, and moving it would let the job start from the"
+            f" beginning; nothing was changed. {other.name} is complete: let the job load it, or"
+            f" replace {one.name} by a copy of it"
+        )
     return (
         f"{one.name}, which would be loaded, cannot be verified; nothing was changed. Inspect it,"
         " or move it away to resume from the one before"

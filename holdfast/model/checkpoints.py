@@ -61,6 +61,10 @@ class Checkpoint:
     changed_at: datetime
     """Newest modification time of its files."""
 
+    group: str = ""
+    """Checkpoints of one group take each other's place. One of another group is not loaded instead:
+    without ``latest.pt``, a script starts from the beginning."""
+
     size: int = 0
     """Bytes of its files."""
 

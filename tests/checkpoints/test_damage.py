@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -22,8 +23,20 @@ CASES = {
     ("megatron", "torch_dcp"): ("iter_0000300", "iter_0000200"),
     ("megatron", "legacy"): ("iter_0000300", "iter_0000200"),
     ("megatron_0_19", "torch_dist"): ("iter_0000300", "iter_0000200"),
+    ("torch_save", "zip"): ("checkpoint_000300.pt", "checkpoint_000200.pt"),
+    ("torch_save", "legacy"): ("checkpoint_000300.pt", "checkpoint_000200.pt"),
+    ("hf_trainer", "one_file"): ("checkpoint-6", "checkpoint-4"),
+    ("hf_trainer", "sharded"): ("checkpoint-6", "checkpoint-4"),
+    ("accelerate", ""): ("checkpoints/checkpoint_2", "checkpoints/checkpoint_1"),
+    ("accelerate", "checkpoints"): ("checkpoint_2", "checkpoint_1"),
+    ("lightning", "sharded"): ("epoch=0-step=6.ckpt", "epoch=0-step=4.ckpt"),
+    ("deepspeed", "zero_1"): ("global_step3", "global_step2"),
+    ("deepspeed", "zero_3"): ("global_step3", "global_step2"),
 }
 """Recording and its directory, to the newest checkpoint and the one before."""
+
+SUMMED = (".distcp", ".pt", ".pth", ".bin", ".pkl")
+"""Suffixes of files with checksums."""
 
 UNCHECKED = {"config.json", "generation_config.json", "written_by.json"}
 """Files that hold no state of the training."""
@@ -52,9 +65,9 @@ def test_what_a_framework_wrote_is_complete_and_left_alone(tmp_path: Path, case,
 @both
 def test_a_file_that_is_cut_off_or_gone_is_seen_by_its_size(tmp_path: Path, case, names) -> None:
     folder = unpacked(case[0], tmp_path) / case[1]
-    shutil.copytree(folder / names[0], tmp_path / "good")
+    put_back(folder / names[0], tmp_path / "good")
     for path in files_of(folder / names[0]):
-        kinds = [what for what, _ in cuts(path)]
+        kinds = [what for what, _ in cuts(path) if what != "gone" or path != folder / names[0]]
         for number, what in enumerate(kinds):
             keeping_times(path, list(cuts(path))[number][1])
             one = verified(folder, names[0])
@@ -101,14 +114,25 @@ def tensors(path: Path, index: Index) -> list[object]:
     return found
 
 
-@both
+with_sums = pytest.mark.parametrize(
+    ("case", "names"),
+    [
+        (case, names)
+        for case, names in CASES.items()
+        if case[1] != "legacy" or case[0] != "torch_save"
+    ],
+    ids="-".join,
+)
+
+
+@with_sums
 def test_a_flipped_bit_in_a_tensor_is_seen_by_its_checksum(tmp_path: Path, case, names) -> None:
     folder = unpacked(case[0], tmp_path) / case[1]
     newest = folder / names[0]
-    index = read_index(newest, listed(newest))
+    index = read_index(newest, listed(newest)) if newest.is_dir() else None
     index = index if isinstance(index, Index) else Index()
     for path in files_of(newest):
-        if path.suffix not in (".distcp", ".pt"):
+        if path.suffix not in SUMMED:
             continue
         before, size = tensors(path, index), path.stat().st_size
         for at in range(0, size, max(1, size // 24)):
@@ -119,12 +143,12 @@ def test_a_flipped_bit_in_a_tensor_is_seen_by_its_checksum(tmp_path: Path, case,
         assert verified(folder, names[0], Depth.HASHES).state is CheckpointState.COMPLETE
 
 
-@both
+@with_sums
 def test_a_block_of_zeros_is_seen_by_its_checksum(tmp_path: Path, case, names) -> None:
     folder = unpacked(case[0], tmp_path) / case[1]
-    shutil.copytree(folder / names[0], tmp_path / "good")
+    put_back(folder / names[0], tmp_path / "good")
     for path in files_of(folder / names[0]):
-        if path.suffix in (".distcp", ".pt"):
+        if path.suffix in SUMMED:
             for at in (0, path.stat().st_size // 2, path.stat().st_size - 512):
                 keeping_times(path, lambda path=path, at=at: zero(path, max(0, at), 512))
                 one = verified(folder, names[0], Depth.HASHES)
@@ -142,7 +166,7 @@ def test_a_save_that_was_cut_off_before_its_end_is_not_loaded(tmp_path: Path, ca
     before = content(folder)
     parts = files_of(newest)
     for count in range(len(parts)):
-        late = folder / names[0].replace("3", "4", 1)
+        late = folder / re.sub(r"\d(?=\D*$)", "9", names[0])
         for path in [one for one in parts if not one.name.endswith("metadata")][:count]:
             target = late / path.relative_to(newest)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -69,12 +69,15 @@ class Format:
     """Damage that leaves no trace in the files."""
 
 
-def candidate(entry: Entry, step: int | None, *, is_ended: bool, name: str = "") -> Checkpoint:
+def candidate(
+    entry: Entry, step: int | None, *, is_ended: bool, name: str = "", group: str = ""
+) -> Checkpoint:
     """A checkpoint that was found and not verified."""
     return Checkpoint(
         name=name or entry.name,
         step=step,
         is_ended=is_ended,
+        group=group,
         changed_at=_time(entry.changed_at),
     )
 

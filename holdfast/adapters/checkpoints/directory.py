@@ -191,8 +191,15 @@ def _is_side(entry: Entry) -> bool:
         or entry.name in _SIDE_NAMES
         or entry.name.startswith("events.out.tfevents")
         or (entry.is_file and (entry.size == 0 or Path(entry.name).suffix in _SIDE_SUFFIXES))
-        or (entry.is_dir and not any(os.scandir(entry.path)))
+        or (entry.is_dir and _is_empty(entry.path))
     )
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return False
 
 
 def _free(path: Path) -> Path:

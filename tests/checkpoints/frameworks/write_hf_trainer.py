@@ -30,7 +30,7 @@ def main() -> None:
     heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
     for kind, trainer in (("one_file", Trainer), ("sharded", Sharded)):
         arguments = TrainingArguments(
-            output_dir=str(folder / kind), max_steps=6, save_steps=2, save_total_limit=3,
+            output_dir=str(folder / kind), max_steps=6, save_steps=2, save_total_limit=2,
             per_device_train_batch_size=2, use_cpu=True, report_to=[], disable_tqdm=True,
         )  # fmt: skip
         model = LlamaForCausalLM(LlamaConfig(**shape, **heads, max_position_embeddings=16))

@@ -1,0 +1,70 @@
+"""Accelerate with automatic names: ``checkpoints/checkpoint_<n>``, n counting saves.
+
+``load_state()`` takes the entry with the highest first number in its name, whatever else it says,
+and fails over an entry without a number: nothing else may be put there.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.plain_files import listed
+from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
+from holdfast.model.checkpoints import Checkpoint, Depth, Problem
+
+_NAME: Final = re.compile(r"checkpoint_(\d{1,15}).*")
+_INSIDE: Final = "checkpoints"
+_RANDOM: Final = re.compile(r"random_states_(\d{1,9})\.pkl")
+
+
+def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
+    """See ``Find``. DIRECTORY may be the project's, or ``checkpoints`` within."""
+    found = _found(names, "")
+    if found is None and _INSIDE in names and names[_INSIDE].is_dir:
+        found = _found(listed(names[_INSIDE].path), f"{_INSIDE}/")
+    return found
+
+
+def _found(names: Names, prefix: str) -> Found | None:
+    rows: list[Checkpoint] = []
+    is_ours = False
+    for entry in names.values():
+        number = _NAME.fullmatch(entry.name)
+        if number is not None and entry.is_dir:
+            is_ours = is_ours or any(_RANDOM.fullmatch(one) for one in listed(entry.path))
+            name = f"{prefix}{entry.name}"
+            rows.append(candidate(entry, int(number[1]), is_ended=True, name=name))
+    rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)
+    return Found(checkpoints=tuple(rows)) if is_ours else None
+
+
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
+    """See ``Check``."""
+    names = listed(path)
+    ranks = {int(found[1]) for name in names if (found := _RANDOM.fullmatch(name))}
+    if not ranks:
+        yield incomplete("random_states_0.pkl is missing")
+    elif len(ranks) <= max(ranks):
+        missing = next(rank for rank in range(max(ranks)) if rank not in ranks)
+        yield incomplete(f"random_states_{missing}.pkl is missing")
+    if not weights_in(names):
+        yield incomplete("it has no weights of a model")
+    yield from files_problems(path, names, depth)
+    yield from fewer_files(names, older)
+
+
+FORMAT: Final = Format(
+    name="accelerate",
+    title="Hugging Face Accelerate",
+    find=find,
+    check=check,
+    is_strict=True,
+    recognised_by="directories `checkpoint_N` with `random_states_R.pkl`",
+    complete_when="all state files are whole, those of the ranks are counted from 0, and no file is"
+    " missing that the checkpoint before has",
+    loads="the highest first number in a name",
+    not_detected="changed bytes in a safetensors file; files of the last ranks missing in the first"
+    " checkpoint",
+)

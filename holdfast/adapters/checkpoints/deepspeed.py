@@ -1,0 +1,108 @@
+"""DeepSpeed: directories of files of all ranks, and ``latest``, which names the one that is loaded.
+
+No file is written last, and ``latest`` is written before other ranks have ended their files.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.dcp import step_in
+from holdfast.adapters.checkpoints.plain_files import listed, read_text
+from holdfast.adapters.checkpoints.state_files import fewer_files
+from holdfast.adapters.checkpoints.torch_file import file_problems
+from holdfast.kit.files import write_durably
+from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
+
+_LATEST: Final = "latest"
+_UNIVERSAL: Final = "_universal"
+_RANKS: Final = re.compile(
+    r"(?P<kind>(?:bf16_|fp16_)?zero_pp_rank_(?P<data>\d{1,6})_mp_rank_(?P<model>\d{1,6})"
+    r"_(?:model|optim)_states\.pt)|mp_rank_(?P<alone>\d{1,6})_model_states\.pt"
+)
+_STATES: Final = re.compile(r".*_(?:model|optim)_states\.pt")
+
+
+def find(folder: Path, names: Names) -> Found | None:
+    """See ``Find``."""
+    rows: list[Checkpoint] = [
+        candidate(entry, step_in(entry.name), is_ended=False)
+        for entry in names.values()
+        if entry.is_dir and any(_STATES.fullmatch(name) for name in listed(entry.path))
+    ]
+    if not rows:
+        return None
+    rows.sort(
+        key=lambda one: (one.step if one.step is not None else -1, one.changed_at), reverse=True
+    )
+    return Found(checkpoints=tuple(rows), pointer=_pointer(folder, names))
+
+
+def _pointer(folder: Path, names: Names) -> Pointer:
+    if _LATEST not in names:
+        return Pointer(kind=PointerKind.ABSENT, file=_LATEST)
+    tag = read_text(folder / _LATEST)
+    if not tag or not tag.isprintable() or "/" in tag:
+        return Pointer(kind=PointerKind.UNREADABLE, file=_LATEST, text=tag[:40])
+    return Pointer(kind=PointerKind.NAMED, file=_LATEST, text=tag[:80], name=tag, step=step_in(tag))
+
+
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
+    """See ``Check``."""
+    names = listed(path)
+    yield from _missing_ranks(names)
+    for entry in names.values():
+        if entry.name.endswith(".pt") and not entry.is_dir:
+            yield from (
+                incomplete(f"{entry.name} {why}") for why in file_problems(entry.path, depth)
+            )
+    yield from fewer_files(names, older)
+
+
+def repoint(folder: Path, name: str) -> None:
+    """See ``Repoint``."""
+    universal = folder / "latest_universal"
+    if universal.exists() and (folder / f"{name}{_UNIVERSAL}").is_dir():
+        write_durably(universal, f"{name}{_UNIVERSAL}".encode())
+    write_durably(folder / _LATEST, name.encode())
+
+
+def _missing_ranks(names: Names) -> Iterator[Problem]:
+    """The ranks of each kind of file are a full rectangle: data parallel by model parallel."""
+    kinds: dict[str, set[tuple[int, int]]] = {}
+    for name in names:
+        found = _RANKS.fullmatch(name)
+        if found is not None:
+            kind = re.sub(r"rank_\d+", "rank_N", name)
+            ranks = (int(found["data"] or 0), int(found["model"] or found["alone"] or 0))
+            kinds.setdefault(kind, set()).add(ranks)
+    sizes = {
+        kind: (max(data for data, _ in ranks) + 1, max(model for _, model in ranks) + 1)
+        for kind, ranks in kinds.items()
+    }
+    models = max((model for _, model in sizes.values()), default=1)
+    datas = max((data for data, _ in sizes.values()), default=1)
+    for kind, present in sorted(kinds.items()):
+        wanted = models * (datas if "pp_rank" in kind else 1)
+        if len(present) < wanted:
+            yield incomplete(f"{wanted - len(present)} of {wanted} files {kind} are missing")
+    if not any("model_states" in kind for kind in kinds) and not any(
+        "layer_" in one for one in names
+    ):
+        yield incomplete("the files of the model are missing")
+
+
+FORMAT: Final = Format(
+    name="deepspeed",
+    title="DeepSpeed",
+    find=find,
+    check=check,
+    repoint=repoint,
+    recognised_by="directories with `*_model_states.pt` or `*_optim_states.pt`",
+    complete_when="the files of each kind are there for every rank, each of them whole, and none is"
+    " missing that the checkpoint before has",
+    loads="what `latest` names",
+    not_detected="all optimizer files missing in the first checkpoint; files of another step",
+)

@@ -1,0 +1,95 @@
+"""Verifies the files of a checkpoint that is a directory: each by what its name says it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import Names, damaged, incomplete
+from holdfast.adapters.checkpoints.dcp import directory_problems, is_dcp
+from holdfast.adapters.checkpoints.plain_files import Entry, listed, read_object
+from holdfast.adapters.checkpoints.safetensors_file import BadHeader, tensor_names
+from holdfast.adapters.checkpoints.safetensors_file import file_problems as safetensors_problems
+from holdfast.adapters.checkpoints.torch_file import file_problems
+from holdfast.model.checkpoints import Depth, Problem
+
+TORCH_SUFFIXES: Final = (".pt", ".pth", ".bin", ".pkl", ".ckpt")
+_SAFETENSORS: Final = ".safetensors"
+_INDEX_END: Final = ".index.json"
+
+
+def is_state(entry: Entry) -> bool:
+    """Whether a file holds state of the training, by its suffix."""
+    return not entry.is_dir and entry.name.endswith((*TORCH_SUFFIXES, _SAFETENSORS, _INDEX_END))
+
+
+def files_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+    """What is wrong with the state files of a directory, and with DCP directories within.
+
+    A file that is cut off is a sign that the save did not end: these formats write none last.
+    """
+    for entry in names.values():
+        if is_state(entry) and not entry.name.endswith(_INDEX_END):
+            yield from _file_problems(entry, depth)
+        elif entry.name.endswith(_INDEX_END):
+            yield from _index_problems(path, entry)
+        elif entry.is_dir and is_dcp(inside := listed(entry.path)):
+            for problem in directory_problems(entry.path, inside, depth):
+                yield Problem(text=f"{entry.name}/{problem.text}", state=problem.state)
+
+
+def fewer_files(names: Names, older: Path | None) -> Iterator[Problem]:
+    """State files that the older checkpoint has: each save writes the same ones."""
+    if older is None:
+        return
+    for entry in listed(older).values():
+        is_dir = entry.is_dir and is_dcp(listed(entry.path))
+        if (is_state(entry) or is_dir) and entry.name not in names:
+            yield incomplete(f"{entry.name} is missing, and {older.name} has it")
+
+
+def weights_in(names: Names) -> list[str]:
+    """Names of files and directories that hold the weights of a model."""
+    starts = ("model", "pytorch_model", "adapter_model", "global_step", "diffusion_pytorch_model")
+    ends = (_SAFETENSORS, ".bin")
+    return [
+        name
+        for name, entry in names.items()
+        if name.startswith(starts) and (entry.is_dir or name.endswith(ends))
+    ]
+
+
+def _file_problems(entry: Entry, depth: Depth) -> Iterator[Problem]:
+    if entry.name.endswith(_SAFETENSORS):
+        whys = safetensors_problems(entry.path)
+    else:
+        whys = file_problems(entry.path, depth)
+    yield from (incomplete(f"{entry.name} {why}") for why in whys)
+
+
+def _index_problems(path: Path, entry: Entry) -> Iterator[Problem]:
+    """The index names the file of each tensor; it is written after the files."""
+    try:
+        files = read_object(entry.path).get("weight_map")
+    except ValueError as error:
+        yield incomplete(f"{entry.name} cannot be read: {error}")
+        return
+    if not isinstance(files, dict) or not all(isinstance(one, str) for one in files.values()):
+        yield damaged(f"{entry.name} has no weight_map")
+        return
+    wanted: dict[str, set[str]] = {}
+    for tensor, name in files.items():
+        wanted.setdefault(name, set()).add(tensor)
+    for name, tensors in wanted.items():
+        if "/" in name or not (path / name).is_file():
+            yield damaged(f"{name[:80]}, which {entry.name} names, is missing")
+        elif name.endswith(_SAFETENSORS):
+            yield from _tensor_problems(path / name, tensors)
+
+
+def _tensor_problems(path: Path, tensors: set[str]) -> Iterator[Problem]:
+    try:
+        missing = tensors - tensor_names(path)
+    except BadHeader:
+        return  # was reported with the file
+    if missing:
+        yield damaged(f"{path.name} lacks {min(missing)[:80]}")

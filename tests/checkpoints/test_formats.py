@@ -1,0 +1,269 @@
+"""What is particular to one format: how it is recognised, what is loaded, how it is rolled back."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from recorded import content, guarded, states, unpacked, verified
+
+from holdfast.adapters.checkpoints.directory import CheckpointDirectory, latest_step
+from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.model.checkpoints import CheckpointState, Depth
+from holdfast.model.errors import BackendError
+
+
+def halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def chosen(folder: Path) -> str | None:
+    one = guarded(folder).choice.resume
+    return one.name if one is not None else None
+
+
+@pytest.mark.parametrize(
+    ("recording", "inside", "format_name", "step"),
+    [
+        ("dcp", "sync", "dcp", 3),
+        ("dcp", "sync/step_2", "dcp", 2),
+        ("megatron", "torch_dcp", "megatron", 300),
+        ("torch_save", "zip", "torch-save", 300),
+        ("hf_trainer", "sharded", "hf-trainer", 6),
+        ("accelerate", "", "accelerate", 2),
+        ("lightning", "files", "lightning", 6),
+        ("lightning", "sharded", "lightning", 6),
+        ("deepspeed", "zero_3", "deepspeed", 3),
+    ],
+)
+def test_formats_are_recognised_by_content(
+    tmp_path: Path, recording: str, inside: str, format_name: str, step: int
+) -> None:
+    folder = unpacked(recording, tmp_path) / inside
+
+    survey = CheckpointDirectory(folder).survey()
+
+    assert survey.format == format_name
+    assert latest_step(folder) == step
+    assert set(states(folder, Depth.HASHES).values()) == {"complete"}
+
+
+def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
+    folder = unpacked("lightning", tmp_path) / "sharded"
+
+    assert CheckpointDirectory(folder, "dcp").survey().format == "dcp"
+    assert CheckpointDirectory(folder, "megatron").survey().format == ""
+
+
+# torch.save
+
+
+def test_a_link_is_set_to_the_newest_complete_file(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    halve(folder / "checkpoint_000300.pt")
+
+    assert chosen(folder) == "checkpoint_000200.pt"
+    assert os.readlink(folder / "latest.pt") == "checkpoint_000200.pt"
+    assert (folder.parent / "zip.set-aside/checkpoint_000300.pt").is_file()
+
+
+def test_a_stale_link_is_set_anew(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    (folder / "checkpoint_000300.pt").unlink()
+
+    assert chosen(folder) == "checkpoint_000200.pt"
+    assert os.readlink(folder / "latest.pt") == "checkpoint_000200.pt"
+
+
+def test_a_link_that_somebody_has_set_back_is_obeyed(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    (folder / "latest.pt").unlink()
+    (folder / "latest.pt").symlink_to("checkpoint_000100.pt")
+    before = content(folder)
+
+    assert chosen(folder) == "checkpoint_000100.pt"
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_file_that_is_loaded_by_its_name_is_never_moved(tmp_path: Path, others: bool) -> None:
+    """Without it the script would start from the beginning."""
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    (folder / "latest.pt").unlink()
+    shutil.copy(folder / "checkpoint_000300.pt", folder / "latest.pt")
+    assert chosen(folder) == "latest.pt"
+    if not others:
+        for path in folder.glob("checkpoint_*"):
+            path.unlink()
+    halve(folder / "latest.pt")
+    before = content(folder)
+
+    outcome = guarded(folder).choice.outcome
+
+    assert outcome is (Outcome.UNDECIDED if others else Outcome.NONE_COMPLETE)
+    assert content(folder) == before
+
+
+def test_files_without_checksums_are_no_false_alarm(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "no_sums"
+
+    assert set(states(folder, Depth.HASHES).values()) == {"complete"}
+
+
+def test_several_files_of_one_step_are_not_taken_apart(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    (folder / "latest.pt").unlink()
+    shutil.copy(folder / "checkpoint_000300.pt", folder / "optimizer_000300.pt")
+
+    assert guarded(folder).choice.outcome is Outcome.UNDECIDED
+
+
+# Lightning
+
+
+def test_lightning_loads_hpc_checkpoints_first_then_last(tmp_path: Path) -> None:
+    folder = unpacked("lightning", tmp_path) / "files"
+    assert chosen(folder) == "last.ckpt"
+
+    for number in (2, 10):
+        shutil.copy(folder / "last.ckpt", folder / f"hpc_ckpt_{number}.ckpt")
+    assert chosen(folder) == "hpc_ckpt_10.ckpt"
+
+    halve(folder / "hpc_ckpt_10.ckpt")
+    assert chosen(folder) == "hpc_ckpt_2.ckpt"
+    halve(folder / "hpc_ckpt_2.ckpt")
+    before = content(folder)
+    assert guarded(folder).choice.outcome is Outcome.UNDECIDED
+    assert content(folder) == before
+
+
+def test_lightnings_last_as_a_link_is_set_to_the_newest_complete_file(tmp_path: Path) -> None:
+    folder = unpacked("lightning", tmp_path) / "files"
+    (folder / "last.ckpt").unlink()
+    (folder / "last.ckpt").symlink_to("epoch=1-step=6.ckpt")
+    halve(folder / "epoch=1-step=6.ckpt")
+
+    assert chosen(folder) == "epoch=0-step=4.ckpt"
+    assert os.readlink(folder / "last.ckpt") == "epoch=0-step=4.ckpt"
+
+
+# Hugging Face
+
+
+@pytest.mark.parametrize("kind", ["one_file", "sharded"])
+def test_the_sentinel_that_transformers_does_not_look_for_is_seen(tmp_path: Path, kind) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / kind
+    (folder / "checkpoint-6/checkpoint-is-incomplete.txt").touch()
+
+    assert verified(folder, "checkpoint-6").state is CheckpointState.INCOMPLETE
+    assert chosen(folder) == "checkpoint-4"
+
+
+def test_a_state_of_another_step_is_damage(tmp_path: Path) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "one_file"
+    shutil.copy(folder / "checkpoint-4/trainer_state.json", folder / "checkpoint-6")
+
+    one = verified(folder, "checkpoint-6")
+
+    assert (one.state, one.problems) == (
+        CheckpointState.DAMAGED,
+        ("trainer_state.json has global_step 4",),
+    )
+
+
+def test_a_tensor_that_the_index_names_has_to_be_there(tmp_path: Path) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "sharded"
+    path = folder / "checkpoint-6/model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["missing.weight"] = "model-00001-of-00002.safetensors"
+    path.write_text(json.dumps(index))
+
+    one = verified(folder, "checkpoint-6")
+
+    assert one.problems == ("model-00001-of-00002.safetensors lacks missing.weight",)
+
+
+def test_nothing_is_put_where_accelerate_looks(tmp_path: Path, monkeypatch) -> None:
+    folder = unpacked("accelerate", tmp_path / "project")
+    halve(folder / "checkpoints/checkpoint_2/optimizer.bin")
+    store = CheckpointDirectory(folder / "checkpoints")
+    store.survey()
+
+    assert chosen(folder) == "checkpoints/checkpoint_1"
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == [
+        "checkpoint_0", "checkpoint_1",
+    ]  # fmt: skip
+    assert (tmp_path / "project.set-aside/checkpoints/checkpoint_2").is_dir()
+    assert store.attempt_file.parent == folder
+
+
+# DeepSpeed
+
+
+@pytest.mark.parametrize("text", ["", "global_step9", "\0\0\0\0", "global_step3/../x"])
+def test_an_empty_or_garbled_latest_is_written_anew(tmp_path: Path, text: str) -> None:
+    folder = unpacked("deepspeed", tmp_path) / "zero_1"
+    (folder / "latest").write_text(text)
+
+    assert chosen(folder) == "global_step3"
+    assert (folder / "latest").read_text() == "global_step3"
+
+
+def test_latest_that_was_written_before_another_rank_ended_is_set_back(tmp_path: Path) -> None:
+    for stage in ("zero_1", "zero_3"):
+        folder = unpacked("deepspeed", tmp_path / stage) / stage
+        name = "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"
+        (folder / "global_step3" / name).unlink()
+
+        assert chosen(folder) == "global_step2"
+        assert (folder / "latest").read_text() == "global_step2"
+
+
+# torchtitan
+
+
+@pytest.fixture
+def titan(tmp_path: Path) -> Path:
+    """torchtitan saves by DCP into ``step-N``."""
+    source = unpacked("dcp", tmp_path / "source") / "sync"
+    for step in (1, 2, 3):
+        shutil.copytree(source / f"step_{step}", tmp_path / f"titan/step-{step}")
+    return tmp_path / "titan"
+
+
+def test_torchtitan_is_rolled_back_by_moving_away_what_it_would_take(titan: Path) -> None:
+    assert CheckpointDirectory(titan).survey().format == "torchtitan"
+    (titan / "step-3").rename(titan / "step-3.incomplete")  # which torchtitan takes for step 3
+    halve(titan / "step-3.incomplete/__1_0.distcp")
+
+    assert chosen(titan) == "step-2"
+    assert sorted(path.name for path in titan.iterdir()) == ["step-1", "step-2"]
+
+
+def test_where_nothing_can_be_moved_the_checkpoint_stays(titan: Path) -> None:
+    (titan.parent / "titan.set-aside").touch()
+    halve(titan / "step-3/__1_0.distcp")
+
+    with pytest.raises(BackendError, match="cannot be repaired"):
+        guarded(titan)
+
+    assert (titan / "step-3").is_dir()
+
+
+def test_where_a_volume_is_mounted_it_is_moved_within(titan: Path) -> None:
+    volume = titan.parent / "volume"
+    volume.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(volume)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        shutil.copytree(titan, volume, dirs_exist_ok=True)
+        halve(volume / "step-3/__1_0.distcp")
+
+        assert chosen(volume) == "step-2"
+        assert (volume / ".holdfast-set-aside/step-3").is_dir()
+        assert chosen(volume) == "step-2"
+    finally:
+        subprocess.run(["umount", str(volume)], check=True)
