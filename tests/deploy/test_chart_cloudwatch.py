@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import boto3
@@ -46,7 +47,7 @@ def machine(tmp_path: Path) -> Path:
     shared.mkdir(parents=True)
     (shared / "resource_config.json").write_text(json.dumps(config), encoding="utf-8")
     line = {
-        "ts": "2026-01-01T00:00:00.000Z",
+        "ts": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "msg": "x",
         "Event detail": {"Action": "Replace", "Reason": "NvidiaGpuXidErrorPendingReplacement"},
     }
