@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ import click
 
 from holdfast.adapters.slurm.install_plan import Choices, Role, next_steps, plan
 from holdfast.adapters.slurm.job_commands import JobCommands
+from holdfast.adapters.slurm.leftovers import restoring_commands, settings_in_use
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.slurm_doctor import doctor
 from holdfast.apps.cli.slurm_plan import plan as preview
@@ -20,7 +21,7 @@ from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm_doctor import DEFAULT_CONF
 from holdfast.apps.slurm_install import Act, Done, Installer, Manifest
-from holdfast.model.errors import BackendError
+from holdfast.model.errors import BackendError, ConfigError
 
 _CALL: Final = timedelta(seconds=15)
 _DAEMONS: Final = {"slurmctld": Role.HEAD, "slurmd": Role.COMPUTE}
@@ -135,14 +136,25 @@ def install(
 def uninstall(*, prefix: Path, dry_run: bool) -> int:
     """Remove the files that install has written on this machine.
 
-    Stop the units first. A file that was changed since is kept, and the command exits with 3.
+    Stop the units first. A file that was changed since is kept, and the command exits with 3. While
+    slurm.conf names one of the files, nothing is removed: slurmd drains each node whose Prolog is
+    missing. At the end, commands are printed for nodes that Holdfast has closed and for
+    reservations that it has made.
     """
     choices = Choices(role=Role.LOGIN, holdfast=Path(), plugstack=Path(), prefix=prefix.absolute())
     if not choices.manifest.exists():
         click.echo(f"Nothing was installed: there is no {choices.manifest}", err=True)
         return ExitCode.OK
-    installer = Installer(Manifest.read(choices.manifest), dry_run=dry_run)
-    return _code(_told(installer.uninstall(), dry_run=dry_run))
+    manifest = Manifest.read(choices.manifest)
+    if in_use := _asked(lambda commands: settings_in_use(commands, manifest.files)):
+        raise ConfigError(
+            f"slurm.conf still has {', '.join(in_use)}, so nothing was removed; take it out, run"
+            " scontrol reconfigure, and try again"
+        )
+    done = _told(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
+    for command in _asked(restoring_commands):
+        click.echo(f"next: {command}")
+    return _code(done)
 
 
 slurm.add_command(doctor)
@@ -150,6 +162,15 @@ slurm.add_command(preview)
 slurm.add_command(
     click.Command("supervise", help="Run a job step and restart it after a node fault.")
 )
+
+
+def _asked(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
+    """What Slurm says; nothing where there is no slurmctld to ask."""
+    try:
+        return list(ask(JobCommands(None, _CALL)))
+    except BackendError as error:
+        click.echo(f"holdfast: Slurm was not asked what is left in it: {error}", err=True)
+        return []
 
 
 def _told(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
