@@ -6,7 +6,7 @@ ARGS ?=
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch kubernetes slurm docs format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,12 @@ torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch`
 	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 uv
 	@echo "Installing PyTorch into $(VENV)"
 	@UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[torch]'
+
+frameworks: torch ## Lightning, Transformers, Accelerate and DeepSpeed, for tests (190 MB)
+	@echo "Installing frameworks into $(VENV)"
+	@DS_BUILD_OPS=0 UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --quiet --python $(BIN)/python \
+	    --editable '.[torch,frameworks]'
+	@$(BIN)/python tools/deepspeed_ops.py
 
 kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, built once (minutes)
 	@command -v go >/dev/null || { echo "Installing Go into $(VENV)"; \

@@ -22,6 +22,7 @@ CONFIG = """
 boot_time = "0s"
 [jobs]
 app_backoff = "0s"
+failure_margin = "0s"
 """
 """Machines boot at once and restarts pause for nothing: what is left is Holdfast's own time."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from holdfast.decisions.faults import app_restart_since, node_faults
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Urgency
-from holdfast.model.jobs import Failure, FailureKind, JobView, Placing, RankView
+from holdfast.model.jobs import Failure, FailureKind, JobView, Placing
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeView, Phase
 
@@ -154,36 +154,7 @@ def hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str)
     )
 
 
-def application_failure(job: JobView, now: datetime) -> Failure | None:
-    """Why the present attempt cannot go on with its ranks; None if it can."""
-    failed = [rank for rank in job.ranks if rank.exit_code not in (None, 0)]
-    if failed:
-        first = min(failed, key=lambda rank: (not rank.is_lost, rank.ended_at or now, rank.rank))
-        if first.is_lost:
-            return hardware(job, now, Reason.NODE_LOST, first.node, _exit_text(first))
-        if first.is_evicted:
-            evicted = hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
-            return replace(evicted, kind=FailureKind.REQUESTED)
-        return application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
-    if job.hung_since is not None:
-        since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
-        return application(job, now, job.hung_reason, "", job.hung_evidence or since)
-    return None
-
-
 def application(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
     """A failure now that spends the budget of the application."""
     failure = hardware(job, now, reason, node, evidence)
     return replace(failure, kind=FailureKind.APPLICATION)
-
-
-def _exit_text(rank: RankView) -> str:
-    code = rank.exit_code or 0
-    cause = f" ({rank.reason})" if rank.reason else ""
-    if rank.is_lost:
-        return f"node rank {rank.rank} was lost with its node{cause}"
-    if rank.is_evicted:
-        return f"node rank {rank.rank} was made to leave its node{cause}"
-    if code < 0:
-        return f"node rank {rank.rank} was ended by signal {-code}{cause}"
-    return f"node rank {rank.rank} ended with exit code {code}{cause}"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.decisions.backoff import app_backoff
 from holdfast.decisions.faults import node_faults, silent_at
 from holdfast.decisions.job_failures import (
     application,
-    application_failure,
     dated,
     explained,
     hardware,
@@ -17,6 +17,7 @@ from holdfast.decisions.job_failures import (
 )
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.decisions.rank_failures import application_failure, watched_until
 from holdfast.kit.units import format_duration
 from holdfast.model.actions import (
     ConfirmStart,
@@ -84,7 +85,9 @@ def _decide_waiting(
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
     start_after = job.record.start_after
     if start_after is not None and now < start_after:
-        return Wait(until=start_after, why="backing off after a failure of the application")
+        pause = format_duration(start_after - job.record.phase_since)
+        why = f"backing off for {pause} after repeated failures of the application"
+        return Wait(until=start_after, why=why)
     if job.spec.placing is Placing.SCHEDULER:
         return _await_room(job, nodes, policy, now)
     candidates = usable(nodes.values(), job.spec.name, policy.nodes, now)
@@ -134,8 +137,11 @@ def _decide_running(
         return StopAttempt(job=job.spec.name, failure=None)
     failure = hardware_failure(job, nodes, policy.nodes, now)
     if failure is None:
-        own = application_failure(job, now)
+        own = application_failure(job, policy.job, now)
         failure = None if own is None else explained(own, job, nodes, policy.nodes, now)
+    watched = watched_until(job, policy.job, now)
+    if watched is not None and failure is not None and failure.kind is FailureKind.APPLICATION:
+        return Wait(until=watched)
     if failure is None and not is_launched and not is_scheduled:
         failure = _launch_failure(job, nodes, policy, now)
     if failure is not None:
@@ -230,7 +236,7 @@ def _after_failure(
         return Retry(job=spec.name, failure=failure, start_after=None)
     if record.app_retries >= spec.max_app_retries:
         return _fail(job, failure, f"{spec.max_app_retries} application retries are spent")
-    pause = _backoff(record.app_retries, policy.job)
+    pause = app_backoff(record, failure, policy.job)
     return Retry(job=spec.name, failure=failure, start_after=now + pause if pause else None)
 
 
@@ -254,14 +260,6 @@ def _needs_progress(job: JobView, failure: Failure) -> bool:
     if failure.kind is FailureKind.REQUESTED:
         return False
     return failure.kind is FailureKind.APPLICATION or job.spec.needs_progress
-
-
-def _backoff(retries: int, policy: JobPolicy) -> timedelta:
-    if retries == 0:
-        return timedelta(0)
-    doublings = min(retries - 1, 30)  # more could overflow a timedelta
-    factor: int = 2**doublings
-    return min(policy.app_backoff_max, policy.app_backoff * factor)
 
 
 def _finish(job: JobView, outcome: JobPhase, reason: str) -> Finish:

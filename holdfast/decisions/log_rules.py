@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from holdfast.kit.units import format_duration
+from holdfast.decisions.hangs import Hang, HangLimits, Heard, hangs_at, silence
 from holdfast.model.names import LOG_STATE_HANGING
 
 _SHOWN_CHARS: Final = 200
@@ -60,6 +60,13 @@ class LogRule:
     fault_on_match: bool = False
     """A line that matches is a failure by itself."""
 
+    @property
+    def limits(self) -> HangLimits:
+        """How long its lines may fail to come."""
+        if self.fault_on_match:
+            return HangLimits()
+        return HangLimits(startup=self.start_cutoff, pause=self.frequency)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
@@ -67,18 +74,9 @@ class Hit:
 
     is_match: bool
     number: float | None = None
-    """The first group, if it is one."""
+    """The first group if it is one; NaN and infinity are numbers, but no progress."""
 
     is_stop: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hang:
-    """Why a job is taken for hung."""
-
-    reason: str
-    since: datetime
-    evidence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +84,11 @@ class RuleState:
     """What one attempt has printed so far, to one rule."""
 
     matched_at: datetime | None = None
+    """When the last line matched that shows progress."""
+
+    not_finite: str = ""
+    """The last line whose number is NaN or infinite, if none has shown progress since."""
+
     slow: Mapping[int, int] = field(default_factory=dict)
     """By rank, how many of its numbers were too slow, to the last one and without a break."""
 
@@ -114,20 +117,24 @@ def after_line(
         return replace(state, is_over=True)
     if not hit.is_match:
         return state
-    state = replace(state, matched_at=max(at, state.matched_at or at))
     shown = "".join(char if char.isprintable() else " " for char in line[:_SHOWN_CHARS])
     if rule.fault_on_match:
         return replace(state, hang=_hang(rule, at, f"node rank {rank} printed: {shown}"))
-    if rule.threshold is None or hit.number is None or math.isnan(hit.number):
+    is_finite = hit.number is None or math.isfinite(hit.number)
+    if is_finite:
+        state = replace(state, matched_at=max(at, state.matched_at or at), not_finite="")
+    else:
+        state = replace(state, not_finite=shown)
+    if rule.threshold is None or hit.number is None:
         return state
-    is_slow = _COMPARED[rule.comparison](hit.number, rule.threshold)
+    is_slow = not is_finite or _COMPARED[rule.comparison](hit.number, rule.threshold)
     in_a_row = state.slow.get(rank, 0) + 1 if is_slow else 0
     state = replace(state, slow={**state.slow, rank: in_a_row})
     if in_a_row < rule.data_points:
         return state
     found = (
         f"node rank {rank} printed {in_a_row} in a row that are {rule.comparison} "
-        f"{rule.threshold:g}, last: {shown}"
+        f"{rule.threshold:g} or not finite, last: {shown}"
     )
     return replace(state, hang=_hang(rule, at, found))
 
@@ -141,11 +148,9 @@ def due(rule: LogRule, state: RuleState, started_at: datetime) -> datetime | Non
         started_at: when all ranks ran.
 
     """
-    if state.is_over or state.hang is not None or rule.fault_on_match:
+    if state.is_over or state.hang is not None:
         return None
-    if state.matched_at is None:
-        return started_at + rule.start_cutoff if rule.start_cutoff is not None else None
-    return state.matched_at + rule.frequency if rule.frequency is not None else None
+    return hangs_at(rule.limits, started_at, state.matched_at)
 
 
 def first_hang(
@@ -163,26 +168,29 @@ def first_hang(
     for rule, state in judged:
         if state.hang is not None:
             return state.hang
-        at = due(rule, state, started_at)
-        if at is not None and known_until is not None and known_until >= at:
-            return _silence(rule, state, started_at)
+        found = _silence(rule, state, started_at, known_until)
+        if found is not None:
+            return found
     return None
 
 
-def _silence(rule: LogRule, state: RuleState, started_at: datetime) -> Hang:
-    if state.matched_at is None:
-        waited = format_duration(rule.start_cutoff or timedelta(0))
-        found = f"no line matched {_quoted(rule)} within {waited} of its start"
-        return _hang(rule, started_at, found)
-    waited = format_duration(rule.frequency or timedelta(0))
-    last = state.matched_at.isoformat(timespec="seconds").replace("+00:00", "Z")
-    found = f"no line matched {_quoted(rule)} for {waited}; the last one came at {last}"
-    return _hang(rule, state.matched_at, found)
-
-
-def _quoted(rule: LogRule) -> str:
-    return repr(rule.pattern[:_SHOWN_CHARS])
+def _silence(
+    rule: LogRule, state: RuleState, started_at: datetime, known_until: datetime | None
+) -> Hang | None:
+    if state.is_over:
+        return None
+    but = f" with a finite number (last: {state.not_finite})" if state.not_finite else ""
+    return silence(
+        rule.limits,
+        Heard(started_at=started_at, last_at=state.matched_at, known_until=known_until),
+        reason=_reason(rule),
+        missing=f"no line matched {rule.pattern[:_SHOWN_CHARS]!r}{but}",
+    )
 
 
 def _hang(rule: LogRule, since: datetime, evidence: str) -> Hang:
-    return Hang(reason=f"{LOG_STATE_HANGING}{rule.name}", since=since, evidence=evidence)
+    return Hang(reason=_reason(rule), since=since, evidence=evidence)
+
+
+def _reason(rule: LogRule) -> str:
+    return f"{LOG_STATE_HANGING}{rule.name}"

@@ -161,12 +161,21 @@ class JobPolicy:
     """Between the end of an attempt and the verdict on it: a kernel line may come a little after
     the crash that it explains."""
 
-    app_backoff: timedelta = timedelta(seconds=1)
+    failure_margin: timedelta = timedelta(seconds=2)
+    """After a rank has failed, how long the others run on before the attempt is stopped: if they
+    fail by themselves meanwhile, the node of the first is not to blame. Interpreters that all fail
+    at once end within a second. With 0, a job alone never accuses a node."""
+
+    app_backoff: timedelta = timedelta(seconds=10)
     """Pause before the second restart in a row for failures of the application; doubles with
-    each further one. The first restart waits for nothing."""
+    each further one. The first restart waits for nothing. As the kubelet's CrashLoopBackOff."""
 
     app_backoff_max: timedelta = timedelta(minutes=5)
     """The longest such pause; the kubelet's CrashLoopBackOff ends at 5 minutes, too."""
+
+    app_backoff_reset: timedelta = timedelta(minutes=10)
+    """An attempt that ran for so long ends the row: the next failure is the first one again. The
+    kubelet's figure."""
 
     suspect_failures: int = 3
     """Failures of applications that began on one node, and on no other, after which that node gets
@@ -178,9 +187,20 @@ class JobPolicy:
     405B: every 3 hours)."""
 
     def __post_init__(self) -> None:
-        for key in ("wait_for_nodes", "launch_timeout", "settle", "app_backoff", "app_backoff_max"):
+        for key in (
+            "wait_for_nodes",
+            "launch_timeout",
+            "settle",
+            "failure_margin",
+            "app_backoff",
+            "app_backoff_max",
+        ):
             if getattr(self, key) < timedelta(0):
                 raise ValueError(f"{key} must not be negative, got {getattr(self, key)}")
+        if self.app_backoff_reset <= timedelta(0):
+            raise ValueError(
+                f"app_backoff_reset must be longer than 0s, got {self.app_backoff_reset}"
+            )
         if self.suspect_failures < 0 or self.suspect_failures == 1:
             raise ValueError(
                 f"suspect_failures must be 0, or 2 or more, got {self.suspect_failures}"

@@ -49,10 +49,12 @@ def suspects(
 
     What counts are failures of the application whose first failing rank was on the node since it
     was last given to jobs: those before had their answer. Failures of hardware have been answered
-    by a repair. A job that died on another node, too, accuses nobody, as the fault is its own; nor
-    does one alone that had no other node beside. It takes one death at least that did not begin on
-    the node of rank 0: where all ranks die at once, by a bug, or all others wait for that one, as
-    for the launcher of an MPI job, it is rank 0 that is seen to fail first.
+    by a repair. A job whose ranks failed on several nodes, at once or one after the other, accuses
+    nobody, as the fault is its own. It takes different jobs, or one job of which the rank on the
+    node failed alone each time, with other nodes beside: where all ranks fail at once, it is chance
+    which one ends first. And it takes one death at least that did not begin on the node of rank 0:
+    where all others wait for that one, as for the launcher of an MPI job, it is rank 0 that is
+    seen to fail first.
 
     Args:
         attempts: of all jobs, each with the name of its job.
@@ -69,7 +71,8 @@ def suspects(
         node = nodes.get(name)
         if node is None or not _is_trusted(node, policy.nodes, now):
             continue
-        here = [one for one in deaths if one.failure.at > node.record.phase_since]
+        since = [one for one in deaths if one.failure.at > node.record.phase_since]
+        here = since if _are_different_jobs(since) else [one for one in since if _is_alone(one)]
         if len(here) >= needed and _stands_out(here):
             found.append(_suspect(name, here, policy, now))
     found.sort(key=lambda one: (-one.failures, one.node))
@@ -89,7 +92,8 @@ def _faithful_deaths(
             of_job[job].append(_Death(job, attempt, failure))
     by_node: defaultdict[str, list[_Death]] = defaultdict(list)
     for deaths in of_job.values():
-        if len({one.failure.node for one in deaths}) == 1:
+        is_shared = any(one.failure.is_alone is False for one in deaths)
+        if len({one.failure.node for one in deaths}) == 1 and not is_shared:
             by_node[deaths[0].failure.node] += deaths
     return by_node
 
@@ -101,17 +105,25 @@ def _accuses(failure: Failure) -> bool:
 
 
 def _stands_out(deaths: Sequence[_Death]) -> bool:
-    """Whether there were other nodes on which nobody died, or other jobs that died here."""
-    has_others = len({one.job for one in deaths}) > 1 or not any(map(_is_alone, deaths))
-    return has_others and not all(map(_may_be_rank_0, deaths))
+    """Whether not only rank 0 died here, which may be the first to fail wherever it is."""
+    return not all(map(_may_be_rank_0, deaths))
+
+
+def _are_different_jobs(deaths: Sequence[_Death]) -> bool:
+    return len({one.job for one in deaths}) > 1
 
 
 def _is_alone(death: _Death) -> bool:
-    return not set(death.attempt.placement) - {death.failure.node}
+    """Whether there were other nodes, on which the job was seen to run on."""
+    return death.failure.is_alone is True and _has_others(death)
+
+
+def _has_others(death: _Death) -> bool:
+    return bool(set(death.attempt.placement) - {death.failure.node})
 
 
 def _may_be_rank_0(death: _Death) -> bool:
-    return not _is_alone(death) and death.attempt.placement[0] == death.failure.node
+    return _has_others(death) and death.attempt.placement[0] == death.failure.node
 
 
 def _is_at_work(node: NodeView) -> bool:

@@ -30,6 +30,7 @@ from holdfast.model.events import (
     CallFailed,
     JobFinished,
     JobRetried,
+    JobUnwatched,
     JobWaits,
     NodeSuspected,
 )
@@ -197,6 +198,12 @@ class JobReconciler:
         if wait.why and self._told.get(job.spec.name) != wait.why:
             self._told[job.spec.name] = wait.why
             self._ports.events.emit(JobWaits(job=job.spec.name, why=wait.why))
+        if job.unwatched and self._told.get(job.spec.name) != job.unwatched:
+            self._told[job.spec.name] = job.unwatched
+            attempt = job.record.attempt
+            self._ports.events.emit(
+                JobUnwatched(job=job.spec.name, attempt=attempt, why=job.unwatched)
+            )
         return min(now + RESYNC, wait.until) if wait.until is not None else now + RESYNC
 
     def _launch(

@@ -15,6 +15,7 @@ from holdfast.model.events import (
     JobFinished,
     JobInputRejected,
     JobRetried,
+    JobUnwatched,
     JobWaits,
     NodeCheckBegun,
     NodeCheckFailed,
@@ -50,7 +51,7 @@ def sentence(event: Event) -> str:
     match event:
         case AttemptStarted() | AttemptStopped() | AttemptKilled():
             return _attempt_sentence(event)
-        case JobRetried() | JobWaits() | JobFinished() | JobInputRejected():
+        case JobRetried() | JobWaits() | JobUnwatched() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
         case BreakerTripped(reason=reason):
             return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
@@ -175,7 +176,9 @@ def _named(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _job_sentence(event: JobRetried | JobWaits | JobFinished | JobInputRejected) -> str:
+def _job_sentence(
+    event: JobRetried | JobWaits | JobUnwatched | JobFinished | JobInputRejected,
+) -> str:
     match event:
         case JobRetried():
             return (
@@ -183,7 +186,7 @@ def _job_sentence(event: JobRetried | JobWaits | JobFinished | JobInputRejected)
                 f"{_spent(event.hardware_retries, event.max_retries)} hardware, "
                 f"{_spent(event.app_retries, event.max_app_retries)} application"
             )
-        case JobWaits(job=job, why=why):
+        case JobWaits(job=job, why=why) | JobUnwatched(job=job, why=why):
             return f"{job}: {why}"
         case JobFinished(job=job, outcome=outcome, reason=reason):
             return f"{job} {outcome}: {reason}"

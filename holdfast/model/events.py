@@ -306,6 +306,16 @@ class JobWaits(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobUnwatched(Event):
+    """A running job is to be restarted when it hangs, but has reported no progress yet."""
+
+    name: ClassVar[str] = "job.unwatched"
+    job: str
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFinished(Event):
     """A job has ended for good."""
 

@@ -72,6 +72,10 @@ class Failure:
     incident_id: str = ""
     """The incident of the node at fault, once there is one."""
 
+    is_alone: bool | None = None
+    """Whether the rank on ``node`` was the only one that failed by itself: the others ran on for
+    ``JobPolicy.failure_margin``, or ended because of it. None where that was not observed."""
+
     @property
     def began_at(self) -> datetime:
         """When the attempt stopped working, as far as that is known."""
@@ -223,6 +227,10 @@ class JobView:
     hung_reason: str = Reason.JOB_HUNG
     hung_evidence: str = ""
     """By what it was found, for people to read; empty if only the time is known."""
+
+    unwatched: str = ""
+    """Why a hang of the running attempt would not be detected yet, for people to read; empty if it
+    would be, or if that was not asked for."""
 
     cancel_requested: bool = False
     ending: Ending | None = None

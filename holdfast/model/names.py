@@ -113,6 +113,10 @@ HEARTBEAT_FILE: Final = f"{OWN_PREFIX}/heartbeat-file"
 HEARTBEAT_TIMEOUT: Final = f"{OWN_PREFIX}/heartbeat-timeout"
 """Annotation of a job: the longest time between two touches of that file, such as ``10m``."""
 
+STARTUP_TIMEOUT: Final = f"{OWN_PREFIX}/startup-timeout"
+"""Annotation of a job: the longest time from the start of an attempt to the first touch of that
+file, such as ``1h``; without it, a job that has touched no file yet is not restarted."""
+
 HEARTBEAT_STOPPED: Final = "HeartbeatStopped"
 """The reason why a job was restarted whose file nobody touched any more."""
 

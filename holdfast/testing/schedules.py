@@ -52,12 +52,7 @@ def random_scenario(seed: int) -> Scenario:
         trainings=tuple(_training(random, number, nodes) for number in range(random.randint(0, 2))),
         happenings=_happenings(random, nodes),
         policy=random_policy(random),
-        job_policy=JobPolicy(
-            wait_for_nodes=timedelta(minutes=30),
-            launch_timeout=timedelta(minutes=2),
-            app_backoff=timedelta(seconds=10),
-            app_backoff_max=timedelta(minutes=1),
-        ),
+        job_policy=_job_policy(Random(f"jobs {seed}")),  # noqa: S311
         hardware=_hardware(random),
         mishaps=_mishaps(random),
     )
@@ -111,6 +106,18 @@ def _evictions(random: Random) -> Iterator[Evicts]:
     for _ in range(random.choice([0, 0, 1, 3])):
         at = random.choice([SPAN * random.random(), *(SPAN / 4 + edge for edge in EDGES)])
         yield Evicts(at=at, job=random.randrange(2), rank=random.randrange(8))
+
+
+def _job_policy(random: Random) -> JobPolicy:
+    return JobPolicy(
+        wait_for_nodes=timedelta(minutes=30),
+        launch_timeout=timedelta(minutes=2),
+        failure_margin=random.choice([timedelta(0), timedelta(seconds=2), timedelta(seconds=20)]),
+        app_backoff=random.choice([timedelta(0), timedelta(seconds=10), timedelta(seconds=40)]),
+        app_backoff_max=timedelta(minutes=random.choice([1, 5])),
+        app_backoff_reset=timedelta(minutes=random.choice([1, 10])),
+        suspect_failures=random.choice([0, 2, 3]),
+    )
 
 
 def random_policy(random: Random) -> RemediationPolicy:

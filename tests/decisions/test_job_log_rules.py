@@ -1,5 +1,6 @@
 """When a job hangs, by the lines it prints and does not print."""
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -162,18 +163,57 @@ def test_numbers_of_one_rank_do_not_count_for_another():
 
     assert hang(rule, numbers(rule, 1.0, rank=1, state=state), None) is None
     found = hang(rule, numbers(rule, 1.0, rank=0, state=state), None)
-    assert found.evidence == "node rank 0 printed 2 in a row that are lt 80, last: loss 0.5"
+    assert (
+        found.evidence
+        == "node rank 0 printed 2 in a row that are lt 80 or not finite, last: loss 0.5"
+    )
 
 
-@pytest.mark.parametrize("number", [None, float("nan")])
-def test_what_is_no_number_neither_counts_nor_ends_a_row(number: float | None):
+def test_what_is_no_number_neither_counts_nor_ends_a_row():
     rule = a_rule(threshold=80, comparison=Comparison.LT, data_points=2)
     state = numbers(rule, 1.0)
 
-    state = after(rule, (seconds(1), Hit(is_match=True, number=number)), state=state)
+    state = after(rule, (seconds(1), Hit(is_match=True, number=None)), state=state)
 
     assert hang(rule, state, None) is None
     assert hang(rule, numbers(rule, 1.0, state=state), None) is not None
+
+
+NOT_FINITE = st.sampled_from((math.nan, math.inf, -math.inf))
+
+
+@given(NOT_FINITE, st.sampled_from(list(Comparison)), st.floats(-1e9, 1e9))
+def test_a_number_that_is_not_finite_fails_every_threshold(number, comparison, threshold):
+    rule = a_rule(threshold=threshold, comparison=comparison, data_points=2)
+
+    assert hang(rule, numbers(rule, number), None) is None
+    assert hang(rule, numbers(rule, number, number), None).evidence.startswith("node rank 0")
+
+
+@given(st.lists(st.tuples(spans, NOT_FINITE), max_size=20), spans, spans)
+def test_a_number_that_is_not_finite_is_never_progress(steps, first, frequency):
+    rule = a_rule(start_cutoff=first, frequency=frequency)
+    lost = [(offset, Hit(is_match=True, number=number)) for offset, number in steps]
+
+    never = after(rule, *lost)
+    assert due(rule, never, START) == START + first
+    once = after(rule, (timedelta(0), Hit(is_match=True, number=0.5)), *lost)
+    assert due(rule, once, START) == START + frequency
+
+
+def test_the_evidence_of_a_job_whose_loss_is_nan_shows_that():
+    rule = a_rule(frequency=seconds(60))
+    state = after(rule, (seconds(1), Hit(is_match=True, number=0.5)))
+    state = after_line(
+        rule, state, Hit(is_match=True, number=math.nan), rank=0, line="loss: nan", at=START
+    )
+
+    assert hang(rule, state, seconds(61)).evidence == (
+        "no line matched '.*loss' with a finite number (last: loss: nan) for 1m, last at "
+        "2026-01-01T00:00:01Z"
+    )
+    state = after(rule, (seconds(2), Hit(is_match=True, number=0.4)), state=state)
+    assert "nan" not in hang(rule, state, seconds(62)).evidence
 
 
 def test_a_slow_job_is_not_a_silent_one():

@@ -104,7 +104,7 @@ def test_a_job_backs_off_and_then_starts() -> None:
     job = a_job(JobPhase.WAITING, record={"start_after": NOW})
 
     assert decided(job, now=NOW - TICK) == Wait(
-        until=NOW, why="backing off after a failure of the application"
+        until=NOW, why="backing off for 1m after repeated failures of the application"
     )
     assert isinstance(decided(job), StartAttempt)
 
@@ -570,28 +570,6 @@ def test_only_failures_of_the_application_back_off(kind) -> None:
 
     assert isinstance(choice, Retry)
     assert choice.start_after is None
-
-
-@pytest.mark.parametrize(
-    ("retries", "pause"),
-    [
-        (0, None),
-        (1, timedelta(seconds=1)),
-        (2, timedelta(seconds=2)),
-        (4, timedelta(seconds=8)),
-        (9, timedelta(seconds=256)),
-        (10, timedelta(minutes=5)),
-        (5000, timedelta(minutes=5)),
-    ],
-)
-def test_the_pause_doubles_up_to_its_limit(retries, pause) -> None:
-    job = stopping(1, 1, kind=APPLICATION, record={"app_retries": retries})
-    patient = replace(job, spec=replace(job.spec, max_app_retries=10_000))
-
-    choice = decided(patient)
-
-    assert isinstance(choice, Retry)
-    assert choice.start_after == (None if pause is None else NOW + pause)
 
 
 # progress

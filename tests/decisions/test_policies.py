@@ -32,12 +32,26 @@ def test_a_time_may_be_zero_and_not_less(key) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["wait_for_nodes", "launch_timeout", "settle", "app_backoff", "app_backoff_max"]
+    "key",
+    [
+        "wait_for_nodes",
+        "launch_timeout",
+        "settle",
+        "failure_margin",
+        "app_backoff",
+        "app_backoff_max",
+    ],
 )
 def test_a_time_of_a_job_may_be_zero_and_not_less(key) -> None:
     JobPolicy(**{"app_backoff": timedelta(0), key: timedelta(0)})
     with pytest.raises(ValueError, match=f"{key} must not be negative"):
         JobPolicy(**{key: timedelta(seconds=-1)})
+
+
+def test_a_run_that_ends_a_row_of_crashes_takes_time() -> None:
+    for span in (timedelta(0), timedelta(seconds=-1)):
+        with pytest.raises(ValueError, match="app_backoff_reset must be longer than 0s"):
+            JobPolicy(app_backoff_reset=span)
 
 
 @pytest.mark.parametrize("share", [0.0, -1.0, 100.1])

@@ -39,9 +39,10 @@ def died(
     kind: FailureKind = FailureKind.APPLICATION,
     reason: Reason = Reason.RANK_EXITED,
     placement: tuple[str, ...] = ("node-5", "node-1", "node-2", "node-3"),
+    is_alone: bool | None = True,
 ) -> tuple[str, AttemptRecord]:
     at = NOW - ago
-    failure = Failure(kind=kind, reason=reason, at=at, node=node)
+    failure = Failure(kind=kind, reason=reason, at=at, node=node, is_alone=is_alone)
     over = AttemptRecord(
         attempt=number, placement=placement, started_at=at, stopped_at=at, failure=failure
     )
@@ -106,6 +107,14 @@ def test_the_evidence_is_that_of_the_incident() -> None:
         ),
         (three(placement=("node-1",)), "the job never had another node"),
         ([*three()[:2], died(number=3, placement=("node-1",))], "nor had it the last time"),
+        (three(is_alone=False), "all ranks failed at once, and which one ends first is chance"),
+        (three(is_alone=None), "nobody saw whether other ranks failed, too"),
+        ([*three()[:2], died(number=3, is_alone=False)], "they did the last time"),
+        ([*three(), died(number=4, is_alone=False)], "they did once"),
+        (
+            [died(job=f"job-{number}", is_alone=False) for number in (1, 2, 3)],
+            "each job failed on other nodes, too",
+        ),
     ],
 )
 def test_what_accuses_nobody(attempts, why) -> None:
@@ -122,6 +131,8 @@ def test_what_accuses_nobody(attempts, why) -> None:
         [*three(), died("node-2", 4, ago=WINDOW)],
         [*three(), died("node-2", 4, kind=FailureKind.HARDWARE)],
         [*three(), died("", 4, reason=Reason.JOB_HUNG)],
+        [*three(), died(number=4, is_alone=None)],
+        [died(job=f"job-{number}", is_alone=None) for number in (1, 2, 3)],
     ],
 )
 def test_what_accuses_a_node(attempts) -> None:
@@ -210,6 +221,7 @@ deaths = st.lists(
         ago=st.sampled_from([timedelta(0), timedelta(hours=1), WINDOW, WINDOW * 2]),
         kind=st.sampled_from(list(FailureKind)),
         reason=st.sampled_from([Reason.RANK_EXITED, Reason.JOB_HUNG]),
+        is_alone=st.sampled_from([True, False, None]),
     ),
     max_size=12,
 )
@@ -219,18 +231,44 @@ deaths = st.lists(
 def test_an_accusation_rests_on_enough_failures_of_jobs_that_died_nowhere_else(attempts) -> None:
     for one in suspects(attempts, by_name(*NODES), POLICY, NOW):
         counted = [
-            (job, over.failure.node)
+            (job, over.failure)
             for job, over in attempts
             if over.failure.kind is FailureKind.APPLICATION
             and over.failure.reason == Reason.RANK_EXITED
             and over.failure.node
             and over.failure.at > NOW - WINDOW
         ]
-        witnesses = {job for job, node in counted if node == one.node}
-        elsewhere = {job for job, node in counted if node != one.node}
-        here = [job for job, node in counted if node == one.node and job not in elsewhere]
-        assert witnesses - elsewhere
-        assert len(here) == one.failures >= 3
+        elsewhere = {
+            job for job, failure in counted if failure.node != one.node or failure.is_alone is False
+        }
+        here = [
+            (job, failure)
+            for job, failure in counted
+            if failure.node == one.node and job not in elsewhere
+        ]
+        alone = [failure for _, failure in here if failure.is_alone]
+        are_different = len({job for job, _ in here}) > 1
+        assert one.failures == len(here if are_different else alone) >= 3
+
+
+@given(deaths)
+def test_one_job_accuses_no_node_on_which_it_did_not_fail_alone(attempts) -> None:
+    unseen = [
+        ("job-1", replace(over, failure=replace(over.failure, is_alone=None)))
+        for _, over in attempts
+    ]
+
+    assert accused(unseen) == []
+
+
+@given(deaths)
+def test_failures_of_several_ranks_at_once_accuse_nobody_however_many_jobs_fail(attempts) -> None:
+    shared = [
+        (job, replace(over, failure=replace(over.failure, is_alone=False)))
+        for job, over in attempts
+    ]
+
+    assert accused(shared) == []
 
 
 @given(deaths)

@@ -41,7 +41,9 @@ def died(number: int, node: str = "node-1") -> AttemptRecord:
         placement=("node-2", "node-1"),
         started_at=at,
         stopped_at=at,
-        failure=Failure(kind=FailureKind.APPLICATION, reason=exited, at=at, node=node),
+        failure=Failure(
+            kind=FailureKind.APPLICATION, reason=exited, at=at, node=node, is_alone=True
+        ),
     )
 
 

@@ -24,7 +24,7 @@ def said(message: str | None, reason: str = "Error") -> str:
         ("\n \n", ""),
         ("no heartbeat for 300 s\n", "no heartbeat for 300 s"),
         ("Traceback (most recent call last):\n  x\nRuntimeError: NaN\n\n", "RuntimeError: NaN"),
-        ("\x1b[31mred", " [31mred"),
+        ("\x1b[31mred", "[31mred"),
         ("x" * 5000, "x" * 200),
     ],
 )

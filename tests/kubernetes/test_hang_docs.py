@@ -35,7 +35,7 @@ def test_the_rules_can_be_used():
     assert rejected == ()
     assert [[(index, hit.number) for index, hit in hits] for hits in found] == [
         [],
-        [(0, None)],
+        [(0, 0.25)],
         [(1, 79.5)],
         [(2, None)],
     ]

@@ -22,7 +22,7 @@ from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
 )
 from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
 from holdfast.apps.clock import SystemClock
-from holdfast.model.names import HEARTBEAT_FILE, HEARTBEAT_TIMEOUT
+from holdfast.model.names import HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
 from holdfast.testing.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -78,10 +78,15 @@ def pods(api: Api, cluster: Cluster, ranks: Ranks) -> tuple[PodState, ...]:
 
 
 def asked(
-    api: Api, pods: Sequence[PodState], ranks: Ranks, *, since: datetime = LONG_AGO
+    api: Api,
+    pods: Sequence[PodState],
+    ranks: Ranks,
+    *,
+    since: datetime = LONG_AGO,
+    heartbeat: Heartbeat = HEARTBEAT,
 ) -> HeartbeatFile:
     """Each rank has answered once."""
-    found = HeartbeatFile(api, SystemClock(), HEARTBEAT, since)
+    found = HeartbeatFile(api, SystemClock(), heartbeat, since)
     ranks.asked.clear()
     found.ask(pods)
     until(lambda: sorted(ranks.asked) == ["p0", "p1"])
@@ -101,7 +106,7 @@ def test_a_job_hangs_when_no_rank_touches_its_file_any_more(
     assert hang.reason == "HeartbeatStopped"
     age = datetime.now(UTC) - hang.since
     assert timedelta(seconds=29) < age < timedelta(seconds=90), "of the rank that was last"
-    assert hang.evidence.startswith(f"no rank has touched {PATH} for 4s; the last one did at 20")
+    assert hang.evidence.startswith(f"no rank touched {PATH} for 4s, last at 20")
 
 
 def test_one_rank_that_gets_on_is_enough(
@@ -128,6 +133,21 @@ def test_what_an_attempt_before_has_left_is_no_heartbeat(
 
     since = datetime.now(UTC) - timedelta(seconds=30)
     assert asked(api, pods, ranks, since=since).hang() is None
+
+
+def test_a_startup_that_is_limited_is_a_hang_when_it_takes_longer(
+    api: Api, pods: tuple[PodState, ...], ranks: Ranks
+) -> None:
+    limited = replace(HEARTBEAT, startup_timeout=timedelta(minutes=1))
+    late = datetime.now(UTC) - timedelta(minutes=2)
+
+    found = asked(api, pods, ranks, since=late, heartbeat=limited).hang()
+
+    assert found is not None
+    assert (found.reason, found.since) == ("HeartbeatStopped", late)
+    assert found.evidence == f"no rank touched {PATH} within 1m of the start of the attempt"
+    early = datetime.now(UTC) - timedelta(seconds=30)
+    assert asked(api, pods, ranks, since=early, heartbeat=limited).hang() is None
 
 
 @pytest.mark.parametrize(
@@ -208,6 +228,22 @@ def test_a_file_and_a_time_can_be_asked_for(timeout: str | None, expected: timed
 
     assert found.heartbeat == Heartbeat(path="/tmp/beat", timeout=expected)
     assert found.rejected == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "rejected"),
+    [
+        ({HEARTBEAT_FILE: "/tmp/beat", STARTUP_TIMEOUT: "1h"}, []),
+        ({HEARTBEAT_FILE: "/tmp/beat", STARTUP_TIMEOUT: "soon"}, [STARTUP_TIMEOUT]),
+        ({STARTUP_TIMEOUT: "1h"}, [STARTUP_TIMEOUT]),
+    ],
+)
+def test_the_startup_can_be_limited(given: dict[str, str], rejected: list[str]) -> None:
+    found = wishes(a_state(annotations=given))
+
+    limit = found.heartbeat.startup_timeout if found.heartbeat else None
+    assert limit == (None if rejected else timedelta(hours=1))
+    assert [one.key for one in found.rejected] == rejected
 
 
 @pytest.mark.parametrize(

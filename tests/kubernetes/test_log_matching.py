@@ -1,5 +1,6 @@
 """Matching log lines with patterns of people, good and bad."""
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -32,13 +33,17 @@ def test_a_line_matches_from_its_beginning_and_may_go_on(matcher: LineMatcher):
     ]
 
 
-def test_the_first_group_is_the_number_if_the_rule_has_a_threshold(matcher: LineMatcher):
+def test_the_first_group_is_the_number_if_it_is_one(matcher: LineMatcher):
     pattern = r"loss (\S+)( \w+)?"
     (found,) = matcher.match([a_rule(pattern, threshold=1.0)], ["loss 0.5 x", "loss none"])
-    (without,) = matcher.match([a_rule(pattern)], ["loss 0.5 x"])
+    (without,) = matcher.match([a_rule(pattern)], ["loss 0.5 x", "loss none"])
+    (lost,) = matcher.match([a_rule(pattern)], ["loss nan", "loss -Infinity"])
+    (no_group,) = matcher.match([a_rule("loss")], ["loss nan"])
 
     assert found == [(0, Hit(is_match=True, number=0.5)), (1, Hit(is_match=True))]
-    assert without == [(0, Hit(is_match=True))]
+    assert without == found
+    assert [math.isfinite(hit.number) for _, hit in lost] == [False, False]
+    assert no_group == [(0, Hit(is_match=True))]
 
 
 def test_a_group_that_took_no_part_holds_no_number(matcher: LineMatcher):

@@ -24,10 +24,12 @@ class LocalRun:
         self.environment = {**os.environ, "HOLDFAST_HOME": str(home)}
         self.process: subprocess.Popen[str] | None = None
 
-    def holdfast(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
+    def holdfast(
+        self, *arguments: str, timeout: float = DEADLINE_S, **options
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "holdfast", *arguments],
-            env=self.environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+            env=self.environment, capture_output=True, text=True, timeout=timeout, check=False,
             **options,
         )  # fmt: skip
 

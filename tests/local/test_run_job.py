@@ -2,33 +2,102 @@
 
 import json
 import sys
+from datetime import timedelta
 
 import pytest
 
 PRINT_ENVIRONMENT = """
 import json, os
-names = ("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE "
-         "PET_MASTER_ADDR PET_MASTER_PORT HOLDFAST_ATTEMPT HOLDFAST_CHECKPOINT_DIR").split()
+names = ("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK "
+         "PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PET_MASTER_ADDR PET_MASTER_PORT "
+         "HOLDFAST_ATTEMPT HOLDFAST_CHECKPOINT_DIR TORCHELASTIC_ERROR_FILE").split()
 print(json.dumps({name: os.environ.get(name) for name in names}))
 """
 
 
-def test_every_rank_gets_the_environment_of_torchrun_and_of_the_kubeflow_operator(run):
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_every_node_gets_the_environment_of_torchrun_and_a_rank_only_if_it_is_one(run, nproc):
+    run.environment |= {"RANK": "7", "LOCAL_RANK": "7", "LOCAL_WORLD_SIZE": "7"}
+
     ended = run.run(
-        "--nodes", "3", "--nproc-per-node", "2", "--", sys.executable, "-c", PRINT_ENVIRONMENT
-    )
+        "--nodes", "3", "--nproc-per-node", str(nproc), "--",
+        sys.executable, "-c", PRINT_ENVIRONMENT,
+    )  # fmt: skip
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     given = [json.loads(run.dir.log(1, rank).read_text()) for rank in range(3)]
     for rank, one in enumerate(given):
-        assert one["RANK"] == one["PET_NODE_RANK"] == str(rank)
-        assert one["WORLD_SIZE"] == "6"
+        assert one["NODE_RANK"] == one["GROUP_RANK"] == one["PET_NODE_RANK"] == str(rank)
+        of_worker = (one["RANK"], one["LOCAL_RANK"], one["LOCAL_WORLD_SIZE"])
+        assert of_worker == ((str(rank), "0", "1") if nproc == 1 else (None, None, None))
+        assert one["WORLD_SIZE"] == str(3 * nproc)
         assert one["PET_NNODES"] == "3"
-        assert one["PET_NPROC_PER_NODE"] == "2"
+        assert one["PET_NPROC_PER_NODE"] == str(nproc)
         assert one["MASTER_ADDR"] == one["PET_MASTER_ADDR"] == "127.0.0.1"
         assert one["MASTER_PORT"] == one["PET_MASTER_PORT"] == given[0]["MASTER_PORT"]
         assert one["HOLDFAST_ATTEMPT"] == "1"
         assert one["HOLDFAST_CHECKPOINT_DIR"] == str(run.dir.checkpoints)
+        assert one["TORCHELASTIC_ERROR_FILE"].endswith(f"rank-{rank}.error.json")
+
+
+def test_a_command_that_is_no_launcher_is_warned_of_where_a_node_has_several_processes(run):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "train.py"]
+    several = ("--nproc-per-node", "2", "--dry-run", "--")
+
+    warned = run.run(*several, sys.executable, "train.py")
+
+    assert "started once on each node" in warned.stderr
+    assert "RANK and LOCAL_RANK are not set" in warned.stderr
+    assert run.run(*several, *launcher).stderr == ""
+    assert run.run("--dry-run", "--", sys.executable, "train.py").stderr == ""
+
+
+CRASH = """
+import os, sys, time
+attempt, rank = os.environ["HOLDFAST_ATTEMPT"], os.environ["RANK"]
+if rank == "1":
+    raise ValueError("shard 3 is \\x1b[31mdamaged")
+time.sleep(%s)
+raise RuntimeError("Connection closed by peer [127.0.0.1]:4711")
+"""
+
+
+@pytest.mark.parametrize(("pause", "is_alone"), [("0", True), ("600", True)])
+def test_the_reason_of_a_crash_is_the_exception_of_the_rank_that_failed_first(run, pause, is_alone):
+    ended = run.run(
+        "--nodes", "2", "--max-app-retries", "0", "--", sys.executable, "-c", CRASH % pause
+    )
+
+    assert ended.returncode == 1
+    reason = "node rank 1 ended with exit code 1 (ValueError: shard 3 is [31mdamaged)"
+    assert run.record().reason.endswith(reason)
+    assert reason in run.holdfast("jobs", "describe", run.name).stdout.replace("\n", " ")
+    assert run.record().failure.is_alone is is_alone
+
+
+def test_a_job_that_fails_on_all_ranks_at_once_has_not_failed_alone(run):
+    script = "import time; time.sleep(0.2); open('/nonexistent/checkpoint')"
+
+    ended = run.run("--nodes", "2", "--max-app-retries", "0", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 1
+    assert "FileNotFoundError: [Errno 2] No such file or directory" in run.record().reason
+    assert run.record().failure.is_alone is False
+
+
+def test_a_crash_loop_backs_off(run, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text('[jobs]\napp_backoff = "1s"\n', encoding="utf-8")
+
+    ended = run.run(
+        "--config", str(config), "--max-app-retries", "2", "--",
+        sys.executable, "-c", "raise SystemExit(1)",
+    )  # fmt: skip
+
+    assert ended.returncode == 1
+    _, second, third = run.record().attempts
+    assert third.started_at - second.stopped_at >= timedelta(seconds=1)
+    assert "backing off for 1s after repeated failures of the application" in ended.stdout
 
 
 def test_a_restart_gets_a_fresh_rendezvous_and_the_next_attempt_number(run):
@@ -55,13 +124,16 @@ def test_an_application_that_keeps_failing_spends_its_own_budget_and_ends_with_t
     assert run.record().hardware_retries == 0
 
 
-def test_a_job_that_fails_at_the_same_step_again_and_again_is_stopped_for_it(run):
+def test_a_job_that_fails_at_the_same_step_again_and_again_is_stopped_for_it(run, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text('[jobs]\napp_backoff = "0s"\n', encoding="utf-8")
     script = (
         "import os, sys; file = open(os.environ['HOLDFAST_PROGRESS_FILE'], 'a'); "
         "file.write('0\\n5\\n'); sys.exit(1)"
     )
 
-    ended = run.run("--max-app-retries", "9", "--", sys.executable, "-c", script)
+    options = ("--config", str(config), "--max-app-retries", "9")
+    ended = run.run(*options, "--", sys.executable, "-c", script)
 
     assert ended.returncode == 1
     assert "no progress: 3 failures in a row at step 5" in ended.stdout
@@ -105,7 +177,31 @@ def test_a_job_that_stops_reporting_steps_is_restarted_where_that_is_watched(run
     ended = run.run("--hang-timeout", "500ms", "--", sys.executable, "-c", script)
 
     assert ended.returncode == 0, ended.stdout
-    assert "JobHung" in ended.stdout
+    assert "JobHung: no new step was reported for 500ms, last at 2" in ended.stdout
+    assert "Z: step 0" in ended.stdout
+
+
+def test_a_startup_that_takes_longer_than_a_hang_is_none_and_what_is_not_watched_is_told(run):
+    script = (
+        "import os, time; time.sleep(1); "
+        "print('0\\n1', file=open(os.environ['HOLDFAST_PROGRESS_FILE'], 'a'), flush=True)"
+    )
+
+    ended = run.run("--hang-timeout", "200ms", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 0, ended.stdout
+    assert run.record().attempt == 1
+    assert ended.stdout.count("set --startup-timeout") == 1
+
+
+def test_a_startup_that_takes_longer_than_it_may_is_a_hang(run):
+    script = "import os, time; time.sleep(600 if os.environ['HOLDFAST_ATTEMPT'] == '1' else 0)"
+
+    ended = run.run("--startup-timeout", "500ms", "--", sys.executable, "-c", script)
+
+    assert ended.returncode == 0, ended.stdout
+    within = "no new step was reported within 500ms of the start of the attempt"
+    assert f"JobHung: {within}" in ended.stdout
 
 
 def test_json_output_is_one_object_a_line_and_ends_with_the_summary(run):

@@ -117,14 +117,22 @@ calls = st.lists(st.tuples(st.integers(1, 300), st.booleans()), max_size=4).map(
 mishaps = st.builds(
     Mishaps, kills=calls, failures=calls, is_deaf=st.booleans(), jobs_first=st.booleans()
 )
+pauses = st.sampled_from([timedelta(0), timedelta(seconds=2), timedelta(minutes=2)])
 scenarios = st.builds(
     Scenario,
     nodes=st.integers(2, 6),
     trainings=st.lists(trainings, max_size=1).map(tuple),
     happenings=st.lists(happenings, max_size=6).map(tuple),
     policy=policies,
-    job_policy=st.just(
-        JobPolicy(wait_for_nodes=timedelta(minutes=30), launch_timeout=timedelta(minutes=2))
+    job_policy=st.builds(
+        JobPolicy,
+        wait_for_nodes=st.just(timedelta(minutes=30)),
+        launch_timeout=st.just(timedelta(minutes=2)),
+        failure_margin=pauses,
+        app_backoff=pauses,
+        app_backoff_max=st.just(timedelta(minutes=2)),
+        app_backoff_reset=st.sampled_from([timedelta(seconds=1), timedelta(minutes=10)]),
+        suspect_failures=st.sampled_from([0, 2, 3]),
     ),
     hardware=hardware,
     mishaps=mishaps,

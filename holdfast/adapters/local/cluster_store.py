@@ -52,6 +52,7 @@ class JobLaunch:
     environment: Mapping[str, str]
     master_port: int | None = None
     hang_timeout_s: float | None = None
+    startup_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

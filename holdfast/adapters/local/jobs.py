@@ -4,15 +4,19 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import Machine
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.local.progress import Progress, read_progress
+from holdfast.adapters.local.rank_environment import Rendezvous, rank_environment
 from holdfast.adapters.local.store import LocalStore
+from holdfast.decisions.crash_text import crash_text, error_file_text
+from holdfast.decisions.hangs import HangLimits, Heard, is_unarmed, silence
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
     Ending,
@@ -22,7 +26,16 @@ from holdfast.model.jobs import (
     JobView,
     RankView,
 )
+from holdfast.model.names import Reason
 from holdfast.ports.clock import Clock
+
+_TAIL_BYTES: Final = 1 << 16
+"""Of a log that is searched for an exception: tracebacks of nine ranks, with torchrun's own."""
+
+_UNWATCHED: Final = (
+    "no step in $HOLDFAST_PROGRESS_FILE yet: --hang-timeout takes effect with the first one; to "
+    "restart a job that hangs before it, set --startup-timeout"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +48,8 @@ class Launch:
     master_port: int | None = None
     """None for a free one, another with each attempt."""
 
-    hang_timeout: timedelta | None = None
-    """Without a new step for so long, the job hangs; None if that is not watched."""
+    hang_limits: HangLimits = field(default_factory=HangLimits)
+    """How long the job may report no step."""
 
     directory: Path = field(default_factory=Path.cwd)
     """Where its ranks begin."""
@@ -75,6 +88,7 @@ class LocalJobs:
         self._ending = ending
         self._advanced: dict[str, tuple[datetime, Progress, datetime]] = {}
         self._ports: dict[str, tuple[int, int]] = {}
+        self._crashes: dict[Path, str] = {}
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``."""
@@ -139,13 +153,18 @@ class LocalJobs:
         ]
 
     def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
-        progress = read_progress(self._run.of_job(spec.name).progress(record.attempt))
+        own = self._run.of_job(spec.name)
+        progress = read_progress(own.progress(record.attempt))
+        limits = self._launch(spec.name).hang_limits
+        heard = self._heard(spec.name, record, progress)
+        hang = silence(limits, heard, reason=Reason.JOB_HUNG, missing="no new step was reported")
         ranks = tuple(
             RankView(
                 rank=rank,
                 node=machine.name,
                 exit_code=machine.task.exit_code,
                 ended_at=machine.task.ended_at,
+                reason=self._crash(own.log(record.attempt, rank), machine.task.exit_code),
             )
             for rank, machine in self._launched(spec.name, record)
             if machine.task is not None
@@ -158,45 +177,55 @@ class LocalJobs:
             ending=None if is_running else self._ending(),
             first_step=progress.first,
             step=progress.last,
-            hung_since=self._hung_since(spec, record, progress),
+            hung_since=hang.since if hang is not None else None,
+            hung_evidence=hang.evidence if hang is not None else "",
+            unwatched=_UNWATCHED if is_unarmed(limits, heard) else "",
             cancel_requested=cancel,
         )
 
-    def _hung_since(self, spec: JobSpec, record: JobRecord, progress: Progress) -> datetime | None:
-        """Since when no new step came, if that is longer than allowed."""
-        timeout = self._launch(spec.name).hang_timeout
-        if timeout is None or record.phase is not JobPhase.RUNNING:
-            return None
+    def _crash(self, log: Path, exit_code: int | None) -> str:
+        """Why a rank failed, by its log; empty while it runs. It is read once."""
+        if not exit_code:
+            self._crashes.pop(log, None)
+            return ""
+        if log not in self._crashes:
+            told = error_file_text(_tail(_error_file(log)))
+            self._crashes[log] = told or crash_text(_tail(log))
+        return self._crashes[log]
+
+    def _heard(self, job: str, record: JobRecord, progress: Progress) -> Heard:
         now = self._clock.now()
-        known = self._advanced.get(spec.name)
+        known = self._advanced.get(job)
         if known is None or known[:2] != (record.phase_since, progress):
-            self._advanced[spec.name] = known = (record.phase_since, progress, now)
-        return known[2] if now - known[2] >= timeout else None
+            self._advanced[job] = known = (record.phase_since, progress, now)
+        return Heard(
+            started_at=record.phase_since,
+            last_at=known[2] if progress.last is not None else None,
+            known_until=now if record.phase is JobPhase.RUNNING else None,
+            last=f"step {progress.last}",
+        )
 
     def _environment(
         self, spec: JobSpec, record: JobRecord, rank: int, launch: Launch
     ) -> Mapping[str, str]:
-        """What torchrun and the Kubeflow training operator give, and our own variables."""
-        port = str(self._port(spec.name, record.attempt, launch))
-        nproc = launch.nproc_per_node
+        own = self._run.of_job(spec.name)
+        node = Rendezvous(
+            node_rank=rank,
+            nodes=spec.nodes,
+            nproc_per_node=launch.nproc_per_node,
+            master_addr="127.0.0.1",
+            master_port=self._port(spec.name, record.attempt, launch),
+        )
         return {
-            **launch.environment,
+            **rank_environment(launch.environment, node),
             "PYTHONUNBUFFERED": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "WORLD_SIZE": str(spec.nodes * nproc),
-            "RANK": str(rank),
-            "PET_NNODES": str(spec.nodes),
-            "PET_NODE_RANK": str(rank),
-            "PET_NPROC_PER_NODE": str(nproc),
-            "PET_MASTER_ADDR": "127.0.0.1",
-            "PET_MASTER_PORT": port,
             "HOLDFAST_RUN": str(self._run.path),
             "HOLDFAST_JOB": spec.name,
             "HOLDFAST_NODE": record.placement[rank],
             ATTEMPT_VARIABLE: str(record.attempt),
             "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
-            "HOLDFAST_PROGRESS_FILE": str(self._run.of_job(spec.name).progress(record.attempt)),
+            "HOLDFAST_PROGRESS_FILE": str(own.progress(record.attempt)),
+            "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),
         }
 
     def _port(self, job: str, attempt: int, launch: Launch) -> int:
@@ -207,6 +236,21 @@ class LocalJobs:
         if known is None or known[0] != attempt:
             self._ports[job] = known = (attempt, free_port())
         return known[1]
+
+
+def _error_file(log: Path) -> Path:
+    """Where PyTorch's ``@record`` leaves the exception of a rank."""
+    return log.with_suffix(".error.json")
+
+
+def _tail(file: Path) -> str:
+    """The end of a file; empty if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
+            return opened.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _task(job: str, attempt: int, rank: int) -> str:

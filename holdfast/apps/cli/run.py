@@ -14,7 +14,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.job_names import default_name
 from holdfast.apps.run.logs import Follow, RankLogs
 from holdfast.apps.run.on_cluster import check_cluster, handed_over, job_name
-from holdfast.apps.run.prepare import check
+from holdfast.apps.run.prepare import check, launcher_warning
 from holdfast.apps.run.settings import RunConfig, RunSettings
 from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import Summary, report_lines
@@ -28,9 +28,11 @@ Examples:
   holdfast run --nodes 4 --nproc-per-node 2 --name llm --checkpoint-dir ckpt -- torchrun train.py
 
 \b
-COMMAND runs once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK and the PET_* variables
-that torchrun reads, HOLDFAST_ATTEMPT, HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which
-it may append the step that it goes on from, and then each step that it has done, a number a line.
+COMMAND is started once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, NODE_RANK and the
+PET_* variables that torchrun reads. With one process per node it also has RANK and LOCAL_RANK; with
+more, it has to start them itself, as torchrun does. It has HOLDFAST_ATTEMPT,
+HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which it may append the step that it resumes
+from, and then each step that it has done, one number per line.
 
 \b
 Exit codes:
@@ -47,7 +49,12 @@ Exit codes:
 )
 @click.option("--nodes", default=1, show_default=True, help="Nodes that the job needs.")
 @click.option("--spares", default=0, show_default=True, help="Nodes that stand ready beside them.")
-@click.option("--nproc-per-node", default=1, show_default=True, help="Processes on each node.")
+@click.option(
+    "--nproc-per-node",
+    default=1,
+    show_default=True,
+    help="Processes per node, which COMMAND starts.",
+)
 @click.option(
     "--checkpoint-dir",
     type=click.Path(path_type=Path),
@@ -87,7 +94,14 @@ Exit codes:
 @click.option(
     "--hang-timeout",
     type=Duration(),
-    help="Restart the job if it reports no new step for so long.  [default: not watched]",
+    help="Restart the job if it reports no new step for so long, from its first reported step on. "
+    " [default: no limit]",
+)
+@click.option(
+    "--startup-timeout",
+    type=Duration(),
+    help="Restart the job if an attempt does not report its first step within so long. "
+    " [default: no limit]",
 )
 @click.option("--master-port", type=int, help="MASTER_PORT.  [default: a free one]")
 @click.option(
@@ -116,6 +130,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     boot_time: timedelta | None,
     grace: timedelta,
     hang_timeout: timedelta | None,
+    startup_timeout: timedelta | None,
     master_port: int | None,
     logs: str,
     dry_run: bool,
@@ -146,9 +161,12 @@ def run(  # noqa: PLR0913 - one parameter for each option
         max_app_retries=max_app_retries,
         grace=grace,
         hang_timeout=hang_timeout,
+        startup_timeout=startup_timeout,
         master_port=master_port,
         config=_config(config_file, boot_time),
     )
+    if warning := launcher_warning(settings):
+        click.echo(f"warning: {warning}", err=True)
     if dry_run:
         return _check_only(settings, cluster)
     if cluster is None:

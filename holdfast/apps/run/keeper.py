@@ -30,6 +30,7 @@ from holdfast.apps.run.prepare import sweep
 from holdfast.apps.run.reconcilers import reconcilers
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.run.waiting import Waiting
+from holdfast.decisions.hangs import HangLimits
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
@@ -165,13 +166,14 @@ class Keeper:
 
     def _launch(self, job: str) -> Launch:
         asked = self._store.job_launch(job)
-        hangs = asked.hang_timeout_s
         return Launch(
             argv=asked.argv,
             nproc_per_node=asked.nproc_per_node,
             checkpoint_dir=Path(asked.checkpoint_dir),
             master_port=asked.master_port,
-            hang_timeout=None if hangs is None else timedelta(seconds=hangs),
+            hang_limits=HangLimits(
+                startup=_span(asked.startup_timeout_s), pause=_span(asked.hang_timeout_s)
+            ),
             directory=Path(asked.directory),
             environment=asked.environment,
         )
@@ -213,6 +215,10 @@ class Keeper:
                 for group in groups
             ],
         }
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def main(argv: list[str]) -> int:

@@ -177,6 +177,10 @@ def job_name(home: Path, cluster: str, command: Sequence[str]) -> str:
     return default_name(taken, command)
 
 
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
 def check_cluster(cluster: str, settings: RunSettings) -> None:
     """Find what keeps a job from being given to a cluster.
 
@@ -214,7 +218,6 @@ def _checkpoints(store: ClusterStore, settings: RunSettings, own: RunDir) -> Pat
 
 
 def _launch(settings: RunSettings, checkpoints: Path) -> JobLaunch:
-    hangs = settings.hang_timeout
     return JobLaunch(
         argv=tuple(settings.command),
         nproc_per_node=settings.nproc_per_node,
@@ -222,7 +225,8 @@ def _launch(settings: RunSettings, checkpoints: Path) -> JobLaunch:
         directory=str(Path.cwd()),
         environment=dict(os.environ),
         master_port=settings.master_port,
-        hang_timeout_s=None if hangs is None else hangs.total_seconds(),
+        hang_timeout_s=_seconds(settings.hang_timeout),
+        startup_timeout_s=_seconds(settings.startup_timeout),
     )
 
 

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +23,9 @@ from holdfast.model.names import NODE_NAME_PREFIX
 
 _MIN_FREE_BYTES: Final = 1 << 20
 """Less than this holds neither the state nor a log."""
+
+_LAUNCHERS: Final = re.compile(r"(^| )-m ?(torch\.distributed\.|accelerate|deepspeed|lightning)")
+"""Modules that start processes by themselves."""
 
 MOST_NODES: Final = 1000
 """Of a run: each is two processes or more, and 20 MiB of memory."""
@@ -105,8 +110,11 @@ def job_problems(settings: RunSettings) -> Iterator[str]:
     for option, value, minimum in least:
         if value < minimum:
             yield f"{option}: expected {minimum} or more, got {value}"
-    if settings.hang_timeout is not None and settings.hang_timeout <= timedelta(0):
-        yield "--hang-timeout: expected more than 0s; leave it out to have no hang watched for"
+    limits = (("--hang-timeout", settings.hang_timeout),
+              ("--startup-timeout", settings.startup_timeout))  # fmt: skip
+    for option, limit in limits:
+        if limit is not None and limit <= timedelta(0):
+            yield f"{option}: expected more than 0s, got {limit}; omit it for no limit"
     yield from _command_problems(settings.command)
     try:
         Path.cwd()
@@ -120,6 +128,20 @@ def job_problems(settings: RunSettings) -> Iterator[str]:
     elif port is not None and not is_free(port):
         yield f"--master-port: port {port} is taken by another program; leave the option out to \
 have a free one chosen"
+
+
+def launcher_warning(settings: RunSettings) -> str:
+    """What to say of a command that seems to start too few processes; empty if nothing."""
+    count, command = settings.nproc_per_node, settings.command
+    is_python = re.fullmatch(r"python[0-9.]*", Path(command[0]).name if command else "") is not None
+    if count == 1 or not is_python or _LAUNCHERS.search(" ".join(command[1:])):
+        return ""
+    return (
+        f"--nproc-per-node: COMMAND is started once on each node, and has to start {count} "
+        f"processes itself, as torchrun and Lightning's Trainer(devices={count}) do: RANK and "
+        f"LOCAL_RANK are not set; for a script that starts none, use: torchrun "
+        f"{shlex.join(command[1:])}"
+    )
 
 
 def _command_problems(command: Sequence[str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from holdfast.apps.run.screen import Moment, Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import Waiting
+from holdfast.decisions.hangs import HangLimits
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.kit.processes import become_subreaper
@@ -169,7 +170,7 @@ class Session:
             nproc_per_node=settings.nproc_per_node,
             checkpoint_dir=settings.checkpoint_dir or self._run.checkpoints,
             master_port=settings.master_port,
-            hang_timeout=settings.hang_timeout,
+            hang_limits=HangLimits(startup=settings.startup_timeout, pause=settings.hang_timeout),
         )
 
     def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:

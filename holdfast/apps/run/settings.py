@@ -92,5 +92,6 @@ class RunSettings:
     max_app_retries: int = 3
     grace: timedelta = timedelta(seconds=5)
     hang_timeout: timedelta | None = None
+    startup_timeout: timedelta | None = None
     master_port: int | None = None
     config: RunConfig = field(default_factory=RunConfig)

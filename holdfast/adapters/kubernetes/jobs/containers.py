@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.decisions.crash_text import crash_text, plain
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 """Annotation of a pod: the container that people mean."""
@@ -16,7 +17,6 @@ _SIGNALS: Final = range(129, 193)
 
 _GENERIC_FAILURE: Final = 1
 _SAYS_NOTHING: Final = ("Error", "Completed", None)
-_WORDS_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,6 @@ def _exit(told: Json) -> Exit:
 
 
 def _last_words(message: str) -> str:
-    """The last line of a termination message: with a traceback, it is the one that says it all."""
+    """The exception in a termination message, or else its last line."""
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")
-    return "".join(char if char.isprintable() else " " for char in last.strip()[:_WORDS_CHARS])
+    return crash_text(message) or plain(last)

@@ -18,7 +18,8 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes
-from holdfast.decisions.log_rules import Hang, LogRule
+from holdfast.decisions.hangs import Hang
+from holdfast.decisions.log_rules import LogRule
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase

@@ -11,8 +11,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.jobs.objects import PodState
 from holdfast.adapters.kubernetes.pod_exec import run_in_pod
-from holdfast.decisions.log_rules import Hang
-from holdfast.kit.units import format_duration
+from holdfast.decisions.hangs import Hang, HangLimits, Heard, silence
 from holdfast.model.errors import BackendError
 from holdfast.model.names import HEARTBEAT_STOPPED
 from holdfast.ports.clock import Clock
@@ -39,13 +38,19 @@ class Heartbeat:
 
     path: str
     timeout: timedelta
+    startup_timeout: timedelta | None = None
+    """From the start of the attempt to the first touch; None for no limit."""
+
+    @property
+    def limits(self) -> HangLimits:
+        """How long the file may stay untouched."""
+        return HangLimits(startup=self.startup_timeout, pause=self.timeout)
 
 
 class HeartbeatFile:
     """Asks the ranks of one attempt in threads of its own. The heartbeat of any counts for all.
 
-    Silence is a hang from the first heartbeat of the attempt on, and only if every rank that was
-    asked has answered.
+    Silence is a hang only if every rank that was asked has answered.
     """
 
     def __init__(self, api: Api, clock: Clock, heartbeat: Heartbeat, started_at: datetime) -> None:
@@ -89,21 +94,17 @@ class HeartbeatFile:
         ages = [answer for answer in answers if isinstance(answer, timedelta)]
         self.error = errors[0] if errors else ""
         last = now - min(ages) if ages else None
-        if last is None or last < self._started_at or errors:
-            self._hang = None
-        else:
-            self._hang = self._silence(last, now)
-
-    def _silence(self, last: datetime, now: datetime) -> Hang | None:
-        timeout = self._heartbeat.timeout
-        if now - last < timeout:
-            return None
-        at = last.isoformat(timespec="seconds").replace("+00:00", "Z")
-        evidence = (
-            f"no rank has touched {self._heartbeat.path} for {format_duration(timeout)}; "
-            f"the last one did at {at}"
+        is_earlier = last is not None and last < self._started_at  # of the attempt before
+        self._hang = silence(
+            self._heartbeat.limits,
+            Heard(
+                started_at=self._started_at,
+                last_at=None if is_earlier else last,
+                known_until=None if errors else now,
+            ),
+            reason=HEARTBEAT_STOPPED,
+            missing=f"no rank touched {self._heartbeat.path}",
         )
-        return Hang(reason=HEARTBEAT_STOPPED, since=last, evidence=evidence)
 
     def _age(self, pod: PodState) -> timedelta | str | None:
         """How old a rank's file is, None if there is none, or why that is not known."""

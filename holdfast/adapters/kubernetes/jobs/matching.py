@@ -20,7 +20,7 @@ TOO_SLOW: Final = "a regular expression that can be matched quickly; this one ta
 
 
 Rule = Mapping[str, Any]
-"""``pattern``, ``stop`` (empty for none) and ``number``: whether its first group has to be one."""
+"""``pattern``, ``stop`` (empty for none) and ``number``: whether there has to be a group for it."""
 
 
 def answer(rules: Sequence[Rule], lines: Sequence[str]) -> list[Any]:
@@ -53,7 +53,7 @@ def _hits(rule: Rule, lines: Sequence[str]) -> Any:
         match = pattern.match(line)
         is_stop = stops is not None and stops.match(line) is not None
         if match is not None or is_stop:
-            number = _number(match.group(1)) if match is not None and rule["number"] else None
+            number = _number(match.group(1)) if match is not None and pattern.groups else None
             found.append((index, match is not None, number, is_stop))
     return found
 

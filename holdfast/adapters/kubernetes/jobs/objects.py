@@ -19,6 +19,7 @@ from holdfast.model.names import (
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
     RECORD_OF,
+    STARTUP_TIMEOUT,
     Labels,
     PodPhase,
 )
@@ -128,6 +129,7 @@ class JobState:
     log_rules_from: str | None
     heartbeat_file: str | None
     heartbeat_timeout: str | None
+    startup_timeout: str | None
     controller: Controller | None
     obstacle: str | None = None
     """What it would have to be to be restarted as a whole; None if it can be, by itself."""
@@ -280,6 +282,7 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
         "log_rules_from": found.get(LOG_MONITORING_CONFIG_MAP),
         "heartbeat_file": found.get(HEARTBEAT_FILE),
         "heartbeat_timeout": found.get(HEARTBEAT_TIMEOUT),
+        "startup_timeout": found.get(STARTUP_TIMEOUT),
     }
 
 

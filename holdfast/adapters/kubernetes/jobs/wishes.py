@@ -19,6 +19,7 @@ from holdfast.model.names import (
     JOB_RECORD,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
+    STARTUP_TIMEOUT,
     Labels,
 )
 
@@ -109,23 +110,40 @@ def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[LogRul
 
 
 def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
-    path, text = state.heartbeat_file, state.heartbeat_timeout
+    path = state.heartbeat_file
+    given = {HEARTBEAT_TIMEOUT: state.heartbeat_timeout, STARTUP_TIMEOUT: state.startup_timeout}
     if path is None:
-        if text is not None:
-            rejected.append(_rejection(HEARTBEAT_TIMEOUT, text, f"a {HEARTBEAT_FILE} beside it"))
+        for key, text in given.items():
+            if text is not None:
+                rejected.append(_rejection(key, text, f"a {HEARTBEAT_FILE} beside it"))
         return None
     if not path.startswith("/") or not path.isprintable() or len(path) > _LONGEST_PATH:
         expected = f"a path from the root on, of at most {_LONGEST_PATH} characters"
         rejected.append(_rejection(HEARTBEAT_FILE, path, expected))
         return None
+    before = len(rejected)
+    timeouts = {key: _timeout(key, text, rejected) for key, text in given.items()}
+    if len(rejected) > before:
+        return None
+    return Heartbeat(
+        path=path,
+        timeout=timeouts[HEARTBEAT_TIMEOUT] or DEFAULT_TIMEOUT,
+        startup_timeout=timeouts[STARTUP_TIMEOUT],
+    )
+
+
+def _timeout(key: str, text: str | None, rejected: list[Rejection]) -> timedelta | None:
+    """None if it is not given, and if it cannot be used."""
+    if text is None:
+        return None
     shortest, longest = _TIMEOUTS
     try:
-        timeout = DEFAULT_TIMEOUT if text is None else parse_duration(text.strip())
+        timeout = parse_duration(text.strip())
         if shortest <= timeout <= longest:
-            return Heartbeat(path=path, timeout=timeout)
+            return timeout
     except ValueError:
         pass
-    rejected.append(_rejection(HEARTBEAT_TIMEOUT, text, "a duration from 1s to 7d, such as 10m"))
+    rejected.append(_rejection(key, text, "a duration from 1s to 7d, such as 10m"))
     return None
 
 

@@ -1,0 +1,91 @@
+"""Failures of ranks: which rank failed first, whether it failed alone, and why."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from holdfast.decisions.crash_text import is_peer_failure
+from holdfast.decisions.job_failures import application, hardware
+from holdfast.decisions.policy import JobPolicy
+from holdfast.model.jobs import Failure, FailureKind, JobView, RankView
+from holdfast.model.names import Reason
+
+
+def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | None:
+    """Until when the other ranks run on after one has failed; None if nothing is waited for.
+
+    Those that fail by themselves within ``failure_margin`` show that the node is not to blame, and
+    the one that fails first may only have noticed that another one is gone. A rank that was lost or
+    evicted needs no such evidence.
+    """
+    failed = _failed(job)
+    if not failed or any(rank.is_lost or rank.is_evicted for rank in failed):
+        return None
+    if all(rank.exit_code is not None or rank.is_fenced for rank in job.ranks):
+        return None
+    ends = [rank.ended_at for rank in failed if rank.ended_at is not None]
+    if not ends or min(ends) > now:
+        return None  # the clock of a node that cannot be trusted
+    until = min(ends) + policy.failure_margin
+    return until if now < until else None
+
+
+def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failure | None:
+    """Why an attempt has failed by its ranks, or hangs; None if it goes on."""
+    failed = _failed(job)
+    if failed:
+        first = _first(failed, now)
+        if first.is_lost:
+            return hardware(job, now, Reason.NODE_LOST, first.node, _exit_text(first))
+        if first.is_evicted:
+            evicted = hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
+            return replace(evicted, kind=FailureKind.REQUESTED)
+        failure = application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
+        return replace(failure, is_alone=_is_alone(first, job, policy.failure_margin))
+    if job.hung_since is not None:
+        since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
+        return application(job, now, job.hung_reason, "", job.hung_evidence or since)
+    return None
+
+
+def _failed(job: JobView) -> list[RankView]:
+    return [rank for rank in job.ranks if rank.exit_code not in (None, 0)]
+
+
+def _first(failed: Sequence[RankView], now: datetime) -> RankView:
+    """The rank whose failure explains the others."""
+    return min(
+        failed,
+        key=lambda rank: (
+            not rank.is_lost,
+            is_peer_failure(rank.reason),
+            rank.ended_at or now,
+            rank.rank,
+        ),
+    )
+
+
+def _is_alone(first: RankView, job: JobView, margin: timedelta) -> bool | None:
+    """Whether all other ranks ran on for ``margin``, or ended well, or because of the first."""
+    if margin <= timedelta(0) or first.ended_at is None or len(job.ranks) != job.spec.nodes:
+        return None
+    if is_peer_failure(first.reason):
+        return False
+    others = [rank for rank in _failed(job) if rank is not first]
+    return all(
+        is_peer_failure(rank.reason)
+        or (rank.ended_at is not None and rank.ended_at - first.ended_at >= margin)
+        for rank in others
+    )
+
+
+def _exit_text(rank: RankView) -> str:
+    code = rank.exit_code or 0
+    cause = f" ({rank.reason})" if rank.reason else ""
+    if rank.is_lost:
+        return f"node rank {rank.rank} was lost with its node{cause}"
+    if rank.is_evicted:
+        return f"node rank {rank.rank} was made to leave its node{cause}"
+    if code < 0:
+        return f"node rank {rank.rank} was ended by signal {-code}{cause}"
+    return f"node rank {rank.rank} ended with exit code {code}{cause}"
