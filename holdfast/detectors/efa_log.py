@@ -78,6 +78,7 @@ RULES: Final = (
     ),
     _absent("EFA device init failed", "EFA device init failed"),
     _absent("Device isn't ready, abort com init", "Device isn't ready, abort com init"),
+    _absent("Failed to enable MSI-X", "Failed to enable MSI-X. irq_num -28"),
     _absent("Reset indication didn't turn o", "Reset indication didn't turn on"),
 )
 

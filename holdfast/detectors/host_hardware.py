@@ -35,6 +35,7 @@ _UNCORRECTED: Final = r"(?:AER: )?(?:Multiple )?Uncorrect(?:ed|able)"
 _RECEIVED: Final = r"error (?:message )?received"
 _MANUAL: Final = "Intel SDM volume 3, IA32_MCi_STATUS"
 _AMD_MANUAL: Final = "AMD64 APM volume 2, MCi_STATUS"
+_COUNTED: Final = "what it took out of use is counted in /proc/meminfo, and judged there"
 _EDAC: Final = r"EDAC (?P<device>MC[0-9]{1,3}): "
 
 
@@ -133,6 +134,29 @@ _MEMORY: Final = (
         r"EDAC (?P<device>DEVICE[0-9]{1,3}): [CU]E: ",
         "EDAC DEVICE0: UE: cpu_l2 instance: cpu0 block: L2 count: 1 'uncorrectable error'",
         "Linux, drivers/edac/edac_device.c: caches and other parts; what to do depends on the part",
+    ),
+    _rule(
+        Reason.MEMORY_CORRUPTED,
+        "hardware memory ",
+        r"(?:mce: )?Uncorrected hardware memory error in user-access at [0-9a-f]{1,16}",
+        "mce: Uncorrected hardware memory error in user-access at 1850602400",
+        f"Linux, arch/x86/kernel/cpu/mce/core.c; {_COUNTED}",
+    ),
+    _rule(
+        Reason.MEMORY_CORRUPTED,
+        "hardware memory ",
+        r"(?:Memory failure: 0x[0-9a-f]{1,16}: |MCE(?: 0x[0-9a-f]{1,16})?: )"
+        r"(?:Sending SIGBUS to|Killing) (?P<device>[^\n]{1,64}?):[0-9]{1,10} (?:early )?due to "
+        "hardware memory corruption",
+        "Memory failure: 0x1840200: Sending SIGBUS to python:42 due to hardware memory corruption",
+        f"Linux, mm/memory-failure.c and arch/x86/mm/fault.c; {_COUNTED}",
+    ),
+    _rule(
+        Reason.MEMORY_CORRUPTED,
+        "Memory failure: ",
+        r"Memory failure: 0x[0-9a-f]{1,16}: recovery action for [^:\n]{1,60}: \w",
+        "Memory failure: 0x208900: recovery action for reserved kernel page: Failed",
+        f"Linux, mm/memory-failure.c; {_COUNTED}",
     ),
 )
 

@@ -17,7 +17,7 @@ FAMILY: Final = "infiniband"
 
 _KERNEL: Final = "Linux, drivers/net/ethernet/mellanox/mlx5"
 _ADDRESS: Final = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
-_DEVICE: Final = rf"mlx5_core (?P<device>{_ADDRESS})(?: [\w.-]{{1,15}})?: "
+_DEVICE: Final = rf"mlx5_core (?P<device>{_ADDRESS})(?: [\w.-]{{1,15}}(?: \(\w{{1,20}}\))?)?: "
 _FUNCTION: Final = rf"(?:(?:{_ADDRESS}:)?[\w.]{{1,40}}:[0-9]{{1,5}}:(?:\(pid [0-9]{{1,10}}\):)? )?"
 _PREFIX: Final = _DEVICE + _FUNCTION
 _COMMAND: Final = r"(?:cmd\[[0-9]{1,4}\]: )?\w{1,60}\(0x[0-9a-fA-F]{1,8}\) (?:Async, )?"
