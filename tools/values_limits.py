@@ -143,6 +143,19 @@ PAIRS: Final[Mapping[str, Schema]] = {
             )
         ]
     },
+    "RemediationPolicy": {
+        "allOf": [
+            _when(
+                _within("deep_check_groups", {"minItems": 1}),
+                {
+                    "anyOf": [
+                        _is("deep_check_on_start", value=True),
+                        {"required": ["deep_check_every"]},
+                    ]
+                },
+            )
+        ]
+    },
     "ProviderConfig": {
         "allOf": [
             _when(_chosen(ProviderName.WEBHOOK), {"required": ["webhook"]}),

@@ -144,6 +144,11 @@ class RemediationPolicy:
         if self.silent_remedy not in (Remedy.REBOOT, Remedy.REPLACE):
             raise ValueError(f"silent_remedy must be reboot or replace, got {self.silent_remedy}")
         _refuse_disorder(self, "provider_retry", "provider_retry_max")
+        if self.deep_check_groups and not (self.deep_check_on_start or self.deep_check_every):
+            raise ValueError(
+                "deep_check_groups needs deep_check_on_start or deep_check_every: without them no "
+                "group is checked"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,5 +83,14 @@ def test_the_first_pause_of_a_series_is_not_longer_than_its_last() -> None:
             kind(**{key: longest + timedelta(microseconds=1), f"{key}_max": longest})
 
 
+def test_groups_to_check_need_a_time_to_check_them() -> None:
+    groups = ("gpu",)
+    RemediationPolicy(deep_check_groups=groups, deep_check_on_start=True)
+    RemediationPolicy(deep_check_groups=groups, deep_check_every=timedelta(days=1))
+
+    with pytest.raises(ValueError, match="deep_check_groups needs deep_check_on_start or"):
+        RemediationPolicy(deep_check_groups=groups)
+
+
 def test_a_job_waits_long_enough_for_two_replacements() -> None:
     assert JobPolicy().wait_for_nodes >= 2 * RemediationPolicy().replace_timeout

@@ -145,6 +145,7 @@ def test_helm_takes_no_pair_of_values_that_the_process_refuses(data: st.DataObje
         {"provider": {"replace": "slurm-power"}},
         {"provider": {"cluster_api": {"context": "a"}}},
         {"nodes": {"deep_check_on_start": True}},
+        {"nodes": {"deep_check_groups": ["gpu"]}},
         {"nodes": {"deep_check_pairs": True}, "kubernetes": {"check": {"image": ""}}},
         {"nodes": {"deep_check_every": "1d"}, "kubernetes": {}},
         {"notices": {"eventbridge": {}, "source": "aws.holdfast"}},
@@ -162,6 +163,7 @@ def test_a_setting_without_what_it_needs_is_refused(config: dict[str, Any]) -> N
         {"provider": {"replace": "command", "command": {"replace": ["a"], "reboot": ["b"]}}},
         {"nodes": {"deep_check_on_start": True}, "kubernetes": {"check": {"image": "a"}}},
         {"nodes": {"deep_check_on_start": False}},
+        {"nodes": {"deep_check_groups": []}},
         {"notices": {"eventbridge": {}, "source": "holdfast"}},
     ],
 )

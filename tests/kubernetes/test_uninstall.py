@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from controlled import NAMESPACE, install
 from machines import HEALTH, REBOOT_XID, REPLACE_XID, Fleet, a_fleet
 from real_cluster import connected, until
 
+from holdfast.adapters.kubernetes.api import Api, Server
 from holdfast.adapters.kubernetes.checks import job_object
 from holdfast.adapters.kubernetes.encoding import compact
 from holdfast.adapters.kubernetes.settings import CheckSettings
@@ -202,6 +204,23 @@ def test_one_that_holdfast_knows_nothing_of_is_left_alone(
     assert (kept["labels"], kept["cordon"]) == ([HEALTH], ["cordon"])
     assert kept["taints"] == [HEALTH]
     assert "others" in fleet.cluster.kubectl("get", "configmaps", "--namespace", NAMESPACE)
+
+
+def test_leases_of_agents_in_another_namespace_go_and_those_of_others_stay(
+    fleet: Fleet, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fleet.cluster.kubectl("create", "namespace", "agents")
+    plane = fleet.cluster.plane
+    folder = "/apis/coordination.k8s.io/v1/namespaces/agents/leases"
+    server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: plane.token)
+    for name, manager in (("a", "holdfast-agent"), ("b", "somebody")):
+        with closing(Api(server, user_agent="test", field_manager=manager)) as api:
+            api.create(folder, {"metadata": {"name": name}, "spec": {"holderIdentity": "x"}})
+
+    code = uninstall(fleet, "--agent-namespace", "agents", "--yes", "--keep-incidents")
+
+    assert code == ExitCode.OK
+    assert [one["metadata"]["name"] for one in fleet.api.list(folder)] == ["b"]
 
 
 @pytest.mark.parametrize(
