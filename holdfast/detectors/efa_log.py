@@ -7,12 +7,11 @@ kernels with ``infiniband efa_0: ``, before the device is registered with ``(nul
 """
 
 import re
-from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile
-from holdfast.detectors.log_rules import LogRule, log_detector
-from holdfast.model.health import Remedy, Severity, Urgency
+from holdfast.detectors.log_rules import LogRule, log_detector, reboot
+from holdfast.model.health import Urgency
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "efa"
@@ -29,31 +28,26 @@ _PREFIX: Final = (
 
 def _silent(mark: str, text: str, begin: str = "") -> LogRule:
     """One command may time out on a busy host; a device that is broken answers none."""
-    return LogRule(
-        mark=mark,
-        pattern=rf"{_PREFIX}{re.escape(begin or mark)}",
-        example=f"efa 0000:a0:19.0 rdmap160s25: {text}",
-        condition=Condition.NETWORK,
-        reason=Reason.EFA_COMMAND_TIMEOUT,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        urgency=Urgency.DEFERRED,
+    return reboot(
+        Condition.NETWORK,
+        Reason.EFA_COMMAND_TIMEOUT,
+        mark,
+        rf"{_PREFIX}{re.escape(begin or mark)}",
+        f"efa 0000:a0:19.0 rdmap160s25: {text}",
+        f"{_DRIVER}; how often is our own judgement",
         min_count=3,
-        window=timedelta(minutes=10),
-        source=f"{_DRIVER}; how often is our own judgement",
     )
 
 
 def _absent(mark: str, text: str) -> LogRule:
-    return LogRule(
-        mark=mark,
-        pattern=rf"{_PREFIX}{re.escape(mark)}",
-        example=f"efa 0000:a0:19.0: {text}",
-        condition=Condition.NETWORK,
-        reason=Reason.EFA_INIT_FAILED,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        source=_DRIVER,
+    return reboot(
+        Condition.NETWORK,
+        Reason.EFA_INIT_FAILED,
+        mark,
+        rf"{_PREFIX}{re.escape(mark)}",
+        f"efa 0000:a0:19.0: {text}",
+        _DRIVER,
+        urgency=Urgency.IMMEDIATE,
     )
 
 

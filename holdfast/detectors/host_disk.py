@@ -4,12 +4,11 @@ A single I/O error is a notice; it becomes a fault when the kernel gives up the 
 may still work, so that it is repaired once its jobs have ended.
 """
 
-from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile
-from holdfast.detectors.log_rules import LogRule, log_detector
-from holdfast.model.health import Remedy, Severity, Urgency
+from holdfast.detectors.log_rules import log_detector, notice, reboot
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "disk"
@@ -24,47 +23,10 @@ _STATUS: Final = (
     r"[^\n()]{1,60} \("
 )
 _NVME_CORE: Final = "Linux, drivers/nvme/host/core.c; NVM Express Base Specification, status codes"
-
-
-def _fault(
-    condition: Condition,
-    reason: Reason,
-    mark: str,
-    pattern: str,
-    example: str,
-    source: str,
-    *,
-    min_count: int = 1,
-) -> LogRule:
-    return LogRule(
-        mark=mark,
-        pattern=pattern,
-        example=example,
-        condition=condition,
-        reason=reason,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        urgency=Urgency.DEFERRED,
-        min_count=min_count,
-        window=timedelta(minutes=10),
-        source=source,
-    )
-
-
-def _notice(reason: Reason, mark: str, pattern: str, example: str, source: str) -> LogRule:
-    return LogRule(
-        mark=mark,
-        pattern=pattern,
-        example=example,
-        condition=Condition.DISK,
-        reason=reason,
-        severity=Severity.WARNING,
-        source=source,
-    )
-
+_notice: Final = partial(notice, Condition.DISK)
 
 _FAULTS: Final = (
-    _fault(
+    reboot(
         Condition.DISK,
         Reason.NVME_TIMEOUT,
         " QID ",
@@ -75,7 +37,7 @@ _FAULTS: Final = (
         "own judgement",
         min_count=3,
     ),
-    _fault(
+    reboot(
         Condition.DISK,
         Reason.NVME_LOST,
         "after reset failure",
@@ -83,7 +45,7 @@ _FAULTS: Final = (
         "nvme nvme4: Disabling device after reset failure: -19",
         "Linux, drivers/nvme/host/pci.c; gpud reboots",
     ),
-    _fault(
+    reboot(
         Condition.DISK,
         Reason.NVME_LOST,
         "after probe failure",
@@ -91,7 +53,7 @@ _FAULTS: Final = (
         "nvme nvme4: Removing after probe failure status: -19",
         "Linux, drivers/nvme/host/pci.c; gpud reboots",
     ),
-    _fault(
+    reboot(
         Condition.DISK,
         Reason.RAID_FAILED,
         "Disk failure on",

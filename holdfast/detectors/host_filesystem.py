@@ -5,12 +5,12 @@ node may still work, so that it is repaired once its jobs have ended. A file sys
 administrator shut down is neither.
 """
 
+from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile
 from holdfast.detectors.host_disk import FAMILY
-from holdfast.detectors.log_rules import LogRule, log_detector
-from holdfast.model.health import Remedy, Severity, Urgency
+from holdfast.detectors.log_rules import log_detector, notice, reboot
 from holdfast.model.names import Condition, Reason
 
 _NPD: Final = "node-problem-detector, kernel-monitor.json"
@@ -23,38 +23,10 @@ _JOURNAL: Final = (
 _EXT4: Final = rf"EXT[234]-fs \({_NAME}\): "
 _XFS: Final = rf"XFS \({_NAME}\): "
 _BTRFS: Final = rf"\(device {_NAME}(?::? state \w{{1,16}})?\)"
-
-
-def _fault(
-    condition: Condition, reason: Reason, mark: str, pattern: str, example: str, source: str
-) -> LogRule:
-    return LogRule(
-        mark=mark,
-        pattern=pattern,
-        example=example,
-        condition=condition,
-        reason=reason,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        urgency=Urgency.DEFERRED,
-        source=source,
-    )
-
-
-def _notice(reason: Reason, mark: str, pattern: str, example: str, source: str) -> LogRule:
-    return LogRule(
-        mark=mark,
-        pattern=pattern,
-        example=example,
-        condition=Condition.DISK,
-        reason=reason,
-        severity=Severity.WARNING,
-        source=source,
-    )
-
+_notice: Final = partial(notice, Condition.DISK)
 
 _FAULTS: Final = (
-    _fault(
+    reboot(
         Condition.READONLY_FILESYSTEM,
         Reason.READONLY_FILESYSTEM,
         "Remounting filesystem read-only",
@@ -62,7 +34,7 @@ _FAULTS: Final = (
         "EXT4-fs (nvme0n1p1): Remounting filesystem read-only",
         f"Linux, fs/ext4/super.c; {_NPD} (FilesystemIsReadOnly)",
     ),
-    _fault(
+    reboot(
         Condition.READONLY_FILESYSTEM,
         Reason.READONLY_FILESYSTEM,
         "BTRFS",
@@ -70,7 +42,7 @@ _FAULTS: Final = (
         "BTRFS info (device nvme1n1: state EA): forced readonly",
         "Linux, fs/btrfs/messages.c: as ext4 does after an error",
     ),
-    _fault(
+    reboot(
         Condition.XFS_SHUTDOWN,
         Reason.XFS_SHUTDOWN,
         "Shutting down filesystem",
@@ -79,7 +51,7 @@ _FAULTS: Final = (
         "XFS (xvdb): Log I/O Error Detected.  Shutting down filesystem",
         f"Linux, fs/xfs/xfs_fsops.c; {_NPD} (XfsHasShutDown)",
     ),
-    _fault(
+    reboot(
         Condition.XFS_SHUTDOWN,
         Reason.XFS_SHUTDOWN,
         "has been shut down due to",

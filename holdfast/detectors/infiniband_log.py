@@ -5,12 +5,12 @@ address, then the name of a function, which older drivers put behind the address
 Healthy machines report unplugged cables and less PCIe bandwidth than possible at every boot.
 """
 
-from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile
-from holdfast.detectors.log_rules import LogRule, log_detector
-from holdfast.model.health import Remedy, Severity, Urgency
+from holdfast.detectors.log_rules import log_detector, notice, reboot
+from holdfast.model.health import Urgency
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "infiniband"
@@ -21,73 +21,39 @@ _DEVICE: Final = rf"mlx5_core (?P<device>{_ADDRESS})(?: [\w.-]{{1,15}}(?: \(\w{{
 _FUNCTION: Final = rf"(?:(?:{_ADDRESS}:)?[\w.]{{1,40}}:[0-9]{{1,5}}:(?:\(pid [0-9]{{1,10}}\):)? )?"
 _PREFIX: Final = _DEVICE + _FUNCTION
 _COMMAND: Final = r"(?:cmd\[[0-9]{1,4}\]: )?\w{1,60}\(0x[0-9a-fA-F]{1,8}\) (?:Async, )?"
-_TEN_MINUTES: Final = timedelta(minutes=10)
 _LINE: Final = "mlx5_core 0000:c1:00.0: "
 
+_notice: Final = partial(notice, Condition.NETWORK)
+"""Reported only: a reboot changes neither a cable, a slot nor the temperature."""
 
-def _fault(
-    reason: Reason,
-    mark: str,
-    pattern: str,
-    example: str,
-    source: str,
-    *,
-    min_count: int = 1,
-) -> LogRule:
-    """An adapter that needs a reboot: at once, or after the jobs if one line proves nothing."""
-    return LogRule(
-        mark=mark,
-        pattern=pattern,
-        example=example,
-        condition=Condition.NETWORK,
-        reason=reason,
-        severity=Severity.FATAL,
-        remedy=Remedy.REBOOT,
-        urgency=Urgency.IMMEDIATE if min_count == 1 else Urgency.DEFERRED,
-        min_count=min_count,
-        window=_TEN_MINUTES if min_count > 1 else timedelta(0),
-        source=source,
-    )
-
-
-def _notice(reason: Reason, mark: str, pattern: str, example: str, source: str) -> LogRule:
-    """Reported only: a reboot changes neither a cable, a slot nor the temperature."""
-    return LogRule(
-        mark=mark,
-        pattern=pattern,
-        example=example,
-        condition=Condition.NETWORK,
-        reason=reason,
-        severity=Severity.WARNING,
-        source=source,
-    )
-
+_dead: Final = partial(reboot, Condition.NETWORK, urgency=Urgency.IMMEDIATE)
+_silent: Final = partial(reboot, Condition.NETWORK, min_count=3)
+"""One timeout proves nothing; jobs may end before the reboot."""
 
 _FAULTS: Final = (
-    _fault(
+    _silent(
         Reason.MLX5_COMMAND_TIMEOUT,
         "Will cause a leak of a command resource",
         rf"{_PREFIX}{_COMMAND}timeout\. Will cause a leak of a command resource",
         f"{_LINE}wait_func:1195:(pid 1967): ENABLE_HCA(0x104) timeout. "
         "Will cause a leak of a command resource",
         f"{_KERNEL}/core/cmd.c; how often is our own judgement",
-        min_count=3,
     ),
-    _fault(
+    _dead(
         Reason.MLX5_HEALTH,
         "ealth ",
         rf"{_PREFIX}device's health compromised(?: - reached miss count|$)",
         f"{_LINE}poll_health:825:(pid 0): device's health compromised - reached miss count.",
         f"{_KERNEL}/core/health.c",
     ),
-    _fault(
+    _dead(
         Reason.MLX5_HEALTH,
         "synd 0x",
         rf"{_PREFIX}synd 0x[0-9a-fA-F]{{1,4}}: unrecoverable hardware error",
         f"{_LINE}print_health_info:458:(pid 0): synd 0x8: unrecoverable hardware error",
         f"{_KERNEL}/core/health.c",
     ),
-    _fault(
+    _dead(
         Reason.MLX5_HEALTH,
         "ealth ",
         rf"{_PREFIX}Health issue observed, unrecoverable hardware error,",
@@ -95,7 +61,7 @@ _FAULTS: Final = (
         "error, severity(3) ERROR:",
         f"{_KERNEL}/core/health.c",
     ),
-    _fault(
+    _dead(
         Reason.MLX5_HEALTH,
         "ealth ",
         rf"{_PREFIX}health recovery (?:flow aborted|failed)",
@@ -103,30 +69,27 @@ _FAULTS: Final = (
         "still not working",
         f"{_KERNEL}/core/health.c: the driver has given up the adapter",
     ),
-    _fault(
+    _silent(
         Reason.MLX5_TX_TIMEOUT,
         "NETDEV WATCHDOG",
         r"NETDEV WATCHDOG: (?P<device>[\w.-]{1,15}) \(mlx5_core\): transmit queue (?:[0-9]|timed)",
         "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 0 timed out",
         "Linux, net/sched/sch_generic.c; NVSentinel issue 1334; how often is our judgement",
-        min_count=3,
     ),
-    _fault(
+    _silent(
         Reason.MLX5_TX_TIMEOUT,
         "NETDEV WATCHDOG",
         rf"{_DEVICE}NETDEV WATCHDOG: (?:CPU: [0-9]{{1,5}}: )?transmit queue [0-9]{{1,6}} timed out",
         "mlx5_core 0000:c1:00.0 eth0: NETDEV WATCHDOG: CPU: 3: transmit queue 0 timed out 5010 ms",
         "Linux, net/sched/sch_generic.c; how often is our judgement",
-        min_count=3,
     ),
-    _fault(
+    _silent(
         Reason.MLX5_TX_TIMEOUT,
         "TX timeout ",
         rf"{_PREFIX}TX timeout detected",
         "mlx5_core 0000:c1:00.0 eth0: TX timeout detected",
         f"{_KERNEL}/core/en_main.c: at each timeout; older kernels write the watchdog's line once "
         "in a boot; how often is our judgement",
-        min_count=3,
     ),
 )
 

@@ -22,6 +22,9 @@ PCI: Final = r"(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7]
 LONGEST_DEVICE: Final = 64
 """Characters of a device's name that are kept; names of the kernel have 15 to 31."""
 
+SOON: Final = timedelta(minutes=10)
+"""Within which a message that proves nothing by itself must come again."""
+
 _ONCE: Final = timedelta(0)
 
 
@@ -51,6 +54,48 @@ class LogRule:
     window: timedelta = _ONCE
     source: str
     """Who says so: of the message and of what to do."""
+
+
+def notice(
+    condition: Condition, reason: Reason, mark: str, pattern: str, example: str, source: str
+) -> LogRule:
+    """A warning that repairs nothing."""
+    return LogRule(
+        mark=mark,
+        pattern=pattern,
+        example=example,
+        condition=condition,
+        reason=reason,
+        severity=Severity.WARNING,
+        source=source,
+    )
+
+
+def reboot(
+    condition: Condition,
+    reason: Reason,
+    mark: str,
+    pattern: str,
+    example: str,
+    source: str,
+    *,
+    urgency: Urgency = Urgency.DEFERRED,
+    min_count: int = 1,
+) -> LogRule:
+    """A fault that needs a reboot, if seen ``min_count`` times within ``SOON``."""
+    return LogRule(
+        mark=mark,
+        pattern=pattern,
+        example=example,
+        condition=condition,
+        reason=reason,
+        severity=Severity.FATAL,
+        remedy=Remedy.REBOOT,
+        urgency=urgency,
+        min_count=min_count,
+        window=SOON if min_count > 1 else _ONCE,
+        source=source,
+    )
 
 
 def log_detector(
