@@ -331,6 +331,22 @@ def test_agents_and_controllers_need_a_directory_for_reports(machine: Machine) -
     assert not machine.root.exists()
 
 
+@pytest.mark.parametrize("option", ["--report-dir", "--holdfast"])
+def test_a_relative_path_is_refused_as_units_start_elsewhere(machine: Machine, option: str) -> None:
+    refused = machine.install("compute", f"{option}=here")
+
+    assert f"{option}: here is relative; give an absolute path" in str(refused.exception)
+    assert not machine.root.exists()
+
+
+def test_a_user_who_does_not_exist_is_refused() -> None:
+    argv = ["install", "--role=head", "--report-dir=/fsx", "--user=no-such-user", "--dry-run"]
+
+    refused = CliRunner().invoke(slurm, argv, standalone_mode=False)
+
+    assert "--user: there is no user no-such-user on this machine" in str(refused.exception)
+
+
 def test_the_configurations_are_ones_that_can_be_loaded(machine: Machine) -> None:
     machine.install("head")
     machine.install("compute")

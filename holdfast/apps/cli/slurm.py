@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from pwd import getpwnam
 from typing import Any, Final
 
 import click
@@ -104,10 +105,14 @@ def install(
     Exits with 3 if a file that others wrote was kept.
     """  # noqa: D301 - click keeps the lines after it
     prefix = prefix.absolute()
+    chosen = Role(role) if role else _found_role()
+    _refuse_unusable(
+        chosen, prefix, given["user"], report_dir=given["report_dir"], holdfast=program
+    )
     choices = Choices(
-        role=Role(role) if role else _found_role(),
+        role=chosen,
         holdfast=program or _this_program(),
-        plugstack=plugstack or _found_plugstack(prefix),
+        plugstack=plugstack.absolute() if plugstack else _found_plugstack(prefix),
         prefix=prefix,
         headers=headers or _found_headers(),
         **given,
@@ -162,6 +167,22 @@ slurm.add_command(preview)
 slurm.add_command(
     click.Command("supervise", help="Run a job step and restart it after a node fault.")
 )
+
+
+def _refuse_unusable(role: Role, prefix: Path, user: str, **paths: Path | None) -> None:
+    """Refuse what the units would fail with: relative paths, and a user that does not exist."""
+    for name, path in paths.items():
+        if path is not None and not path.is_absolute():
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option}: {path} is relative; give an absolute path")
+    if role is not Role.HEAD or prefix != Path("/"):
+        return
+    try:
+        getpwnam(user)
+    except KeyError:
+        raise click.UsageError(
+            f"--user: there is no user {user} on this machine; create it, or name the SlurmUser"
+        ) from None
 
 
 def _asked(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
