@@ -127,8 +127,9 @@ def test_a_machine_is_named_by_its_instance_else_by_its_board_else_by_its_disk(
     tmp_path: Path,
 ) -> None:
     dmi = tmp_path / "sys/devices/virtual/dmi/id"
-    for folder in (dmi, tmp_path / "etc"):
+    for folder in (dmi, tmp_path / "etc", tmp_path / "sys/class/dmi"):
         folder.mkdir(parents=True)
+    (tmp_path / "sys/class/dmi/id").symlink_to("../../devices/virtual/dmi/id")
     assert machine_id(tmp_path) == ""
     (tmp_path / "etc/machine-id").write_text("disk\n")
     assert machine_id(tmp_path) == "disk"

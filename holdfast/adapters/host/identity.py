@@ -40,8 +40,7 @@ def machine_identity(root: Path) -> Identity:
 
     The cluster is known without the instance, the instance group is not.
     """
-    tag = read_small(root / "sys/class/dmi/id/board_asset_tag") or ""
-    instance_id = tag if INSTANCE_ID.fullmatch(tag) else ""
+    instance_id = firmware_instance_id(root)
     content = _read(root / RESOURCE_CONFIG)
     cluster = _mapping(content.get("ClusterConfig"))
     arn = _ARN.fullmatch(str(cluster.get("ClusterArn", "")))
@@ -52,6 +51,12 @@ def machine_identity(root: Path) -> Identity:
         cluster_id=arn["id"] if arn is not None else "",
         region=arn["region"] if arn is not None else "",
     )
+
+
+def firmware_instance_id(root: Path) -> str:
+    """The instance ID that the firmware of EC2's Nitro system gives; empty elsewhere."""
+    tag = read_small(root / "sys/class/dmi/id/board_asset_tag") or ""
+    return tag if INSTANCE_ID.fullmatch(tag) else ""
 
 
 def is_on_ec2(root: Path) -> bool:

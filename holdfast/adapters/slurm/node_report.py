@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.identity import firmware_instance_id
 from holdfast.adapters.slurm.agent_settings import AgentSlurm
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import to_plain
@@ -19,11 +20,9 @@ Say = Callable[[str], None]
 
 _RETRY_S: Final = 1.0
 _CLOSING_S: Final = 1.0
-_INSTANCE: Final = (
-    "sys/devices/virtual/dmi/id/board_asset_tag"  # Amazon EC2's instance id, on Nitro
-)
 _MACHINES: Final = ("sys/devices/virtual/dmi/id/product_uuid", "etc/machine-id")
-"""What tells a machine from the one that had its name before; the first that can be read."""
+"""What tells a machine from the one that had its name before, outside EC2: the first that can be
+read."""
 
 
 class SharedReport:
@@ -131,8 +130,7 @@ class SharedReport:
 
 def machine_id(root: Path) -> str:
     """Names the machine below ``root``; empty if nothing tells it from others."""
-    instance = _line(root / _INSTANCE)
-    if instance.startswith("i-"):
+    if instance := firmware_instance_id(root):
         return instance
     return next(filter(None, (_line(root / path) for path in _MACHINES)), "")
 
