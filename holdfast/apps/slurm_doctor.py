@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from holdfast.model.errors import BackendError
 
 _CALL: Final = timedelta(seconds=15)
 DEFAULT_CONF: Final = "/etc/slurm/slurm.conf"
+_FIRST_LINE: Final = 256  # bytes; the kernel reads no more of it
 _DEPTH: Final = 4
 """Files of plugins that include each other."""
 
@@ -82,6 +84,7 @@ def look(sources: Sources, now: datetime) -> Examined:
         plugin=plugin,
         has_option=has_option,
         has_supervisor=_has_supervisor(plugin),
+        supervisor_closed=next(filter(None, map(closed_to_others, _supervisors(plugin))), ""),
         has_munge=_has_munge(settings),
         agents=None if sources.report_dir is None else _agents(sources.report_dir, now),
         is_controlled=None if sources.state_dir is None else _is_controlled(sources.state_dir),
@@ -115,10 +118,43 @@ def _lines(path: Path, depth: int) -> Iterator[str]:
             yield " ".join(words)
 
 
-def _has_supervisor(plugin: str) -> bool:
+def _supervisors(plugin: str) -> list[str]:
     given = (word.partition("=") for word in plugin.split()[2:])
-    named = [value for key, _, value in given if key == "supervisor"]
-    return not plugin or any(os.access(value, os.X_OK) for value in named)
+    return [value for key, _, value in given if key == "supervisor"]
+
+
+def _has_supervisor(plugin: str) -> bool:
+    return not plugin or any(os.access(value, os.X_OK) for value in _supervisors(plugin))
+
+
+def closed_to_others(program: str) -> str:
+    """What keeps users who neither own it nor are in its group from running a program.
+
+    Looked at are the file, what it links to, the interpreter that its first line names, and all
+    directories on the way; not access control lists. Empty if nothing is found.
+    """
+    path = Path(program)
+    for one in (path, _interpreter(path)):
+        if one is None:
+            continue
+        for part in (*reversed(one.parents), *reversed(one.resolve().parents), one.resolve()):
+            try:
+                mode = part.stat().st_mode
+            except OSError:
+                continue  # told as a program that is missing
+            if not mode & stat.S_IXOTH:
+                return f"{part} ({stat.filemode(mode)})"
+    return ""
+
+
+def _interpreter(path: Path) -> Path | None:
+    try:
+        with path.open("rb") as file:
+            first = file.readline(_FIRST_LINE)
+    except OSError:
+        return None
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return Path(os.fsdecode(words[0])) if words else None
 
 
 def _in_conf(conf: Path | None) -> dict[str, str]:

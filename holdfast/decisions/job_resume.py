@@ -226,18 +226,26 @@ def _after_failure(
 ) -> Retry | Finish:
     if job.cancel_requested:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
+    why = gives_up(job, failure)
+    if why:
+        return _fail(job, failure, why)
+    if failure.kind is not FailureKind.APPLICATION:
+        return Retry(job=job.spec.name, failure=failure, start_after=None)
+    pause = app_backoff(job.record, failure, policy.job)
+    return Retry(job=job.spec.name, failure=failure, start_after=now + pause if pause else None)
+
+
+def gives_up(job: JobView, failure: Failure) -> str:
+    """Why a job gets no other attempt after a failure; empty if it gets one."""
     spec, record = job.spec, job.record
     stuck = failures_at_step(job, failure)
     if _needs_progress(job, failure) and stuck >= spec.same_step_limit:
-        return _fail(job, failure, f"no progress: {stuck} failures in a row at step {failure.step}")
+        return f"no progress: {stuck} failures in a row at step {failure.step}"
     if failure.kind is FailureKind.HARDWARE and record.hardware_retries >= spec.max_retries:
-        return _fail(job, failure, f"{spec.max_retries} hardware retries are spent")
-    if failure.kind is not FailureKind.APPLICATION:
-        return Retry(job=spec.name, failure=failure, start_after=None)
-    if record.app_retries >= spec.max_app_retries:
-        return _fail(job, failure, f"{spec.max_app_retries} application retries are spent")
-    pause = app_backoff(record, failure, policy.job)
-    return Retry(job=spec.name, failure=failure, start_after=now + pause if pause else None)
+        return f"{spec.max_retries} hardware retries are spent"
+    if failure.kind is FailureKind.APPLICATION and record.app_retries >= spec.max_app_retries:
+        return f"{spec.max_app_retries} application retries are spent"
+    return ""
 
 
 def failures_at_step(job: JobView, failure: Failure) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from holdfast.adapters.slurm.examined import Agent, Examined
 from holdfast.adapters.slurm.leadership import FileLock
 from holdfast.adapters.slurm.traps import TRAPS, Severity, examine
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.slurm_doctor import closed_to_others
 from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
 
 SOUND = Examined(
@@ -22,6 +24,7 @@ SOUND = Examined(
         "JobRequeue": "1",
         "MaxBatchRequeue": "11",
         "Prolog[0]": "/etc/slurm/prolog",
+        "PrologFlags": "Alloc,Contain",
         "SchedulerParameters": "permit_job_expansion,nohold_on_prolog_fail",
         "ReturnToService": "2",
         "SlurmdTimeout": "300 sec",
@@ -66,6 +69,9 @@ PLANTED: list[tuple[str, Examined]] = [
     ("plugin-does-not-load", replace(SOUND, has_option=False)),
     ("plugin-required", replace(SOUND, plugin=SOUND.plugin.replace("optional", "required"))),
     ("supervisor-missing", replace(SOUND, has_supervisor=False)),
+    ("supervisor-closed", replace(SOUND, supervisor_closed="/root (drwx------)")),
+    ("prolog-at-launch", with_settings(PrologFlags="(null)")),
+    ("prolog-at-launch", with_settings(PrologFlags="Serial", Prolog="/etc/prolog")),
     ("controller-away", replace(SOUND, is_controlled=False)),
     ("agents-missing", replace(SOUND, agents={})),
     ("agents-silent", replace(SOUND, agents={
@@ -127,6 +133,8 @@ def test_every_trap_of_the_table_is_planted_here() -> None:
         replace(SOUND, max_retries=None, plugin=f"{SOUND.plugin} --max-retries=3"),
         replace(SOUND, max_retries=3, plugin=f"{SOUND.plugin} --poll=3s --max-retries=3"),
         with_settings(SlurmdTimeout="1 sec", KillWait="0 sec"),
+        with_settings(PrologFlags="X11"),
+        with_settings(**{"Prolog[0]": "(null)", "PrologFlags": "(null)"}),
         replace(SOUND, agents={"n1": Agent(age=timedelta(), skew=-timedelta(days=1))}),
     ],
 )  # fmt: skip
@@ -151,6 +159,7 @@ SETTINGS = {
     "SchedulerParameters": "bf_interval=1,nohold_on_prolog_fail,permit_job_expansion",
     "UnkillableStepTimeout": "60",
     "MaxBatchRequeue": "20",
+    "PrologFlags": "Alloc",
 }
 
 
@@ -193,6 +202,29 @@ class Doctor:
         os.utime(path, (written, written))
 
 
+def test_who_cannot_run_a_program_is_found_on_the_way_to_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/holdfast"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    link = Path(tempfile.mkdtemp()) / "holdfast"
+    link.symlink_to(program)
+    link.parent.chmod(0o755)
+    script = link.with_name("script")
+
+    for path in (program, link):
+        assert closed_to_others(str(path)).endswith("(drwx------)")
+    script.write_text("#!/bin/sh -e\n", encoding="utf-8")
+    script.chmod(0o750)
+    assert closed_to_others(str(script)) == f"{script} (-rwxr-x---)"
+    script.chmod(0o755)
+    assert closed_to_others(str(script)) == ""
+    script.write_text(f"#!{program}\n", encoding="utf-8")
+    assert closed_to_others(str(script)).endswith("(drwx------)")
+    assert closed_to_others("/bin/sh") == ""
+    assert closed_to_others("/nowhere/holdfast") == ""
+
+
 def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
     programs: SlurmPrograms, tmp_path: Path
 ) -> None:
@@ -201,7 +233,8 @@ def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
     if programs.is_old:
         del settings["MaxBatchRequeue"]  # came later
     with SlurmCluster(programs, nodes=("node1", "node2"), settings=settings) as slurm:
-        cluster = Supervised(slurm, programs, tmp_path)
+        place = Path(tempfile.mkdtemp())
+        cluster = Supervised(slurm, programs, place)
         doctor = Doctor(cluster, tmp_path)
         code, found = doctor.examine()
         assert code == ExitCode.FAILED
@@ -217,6 +250,11 @@ def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
         lock = FileLock(doctor.state, may_take=True)
         assert lock.is_held()
         try:
+            code, found = doctor.examine()
+            assert found.keys() == {"agents-silent", "supervisor-closed"}
+            assert str(place) in found["supervisor-closed"]["found"]
+            assert code == ExitCode.FAILED
+            place.chmod(0o755)
             code, found = doctor.examine()
             assert found.keys() == {"agents-silent"}
             assert found["agents-silent"]["severity"] == Severity.WARNING
@@ -257,6 +295,6 @@ def test_a_real_cluster_with_the_defaults_is_in_the_traps_of_its_settings(
     assert found.keys() >= {
         "job-requeue", "requeue-exit", "private-nodes", "kill-wait", "slurmd-timeout",
         "unkillable-steps", "power-saving", "gpus-missing", "return-to-service",
-        "kill-on-bad-exit", "job-file-append", "prolog-holds-jobs",
+        "kill-on-bad-exit", "job-file-append", "prolog-holds-jobs", "prolog-at-launch",
     }  # fmt: skip
     assert all(one["why"] and one["change"] for one in found.values())

@@ -47,6 +47,21 @@ def test_what_is_nearly_a_request_is_known_and_asks_for_nothing(text: str, meant
 
 
 @pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Action:Destroy", True),
+        ("action: drain it", True),
+        ("Action:Replace.", True),
+        ("Action needed", False),
+        ("see Action:Destroy", False),
+        ("cabling", False),
+    ],
+)
+def test_an_action_that_nobody_knows_is_told_from_a_note(text: str, asks: bool) -> None:
+    assert (word_of(text).author, word_of(text).asks) == (Author.OTHER, asks)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Not responding",

@@ -47,6 +47,10 @@ class Examined:
     has_supervisor: bool = True
     """Whether the program that the line names can be run."""
 
+    supervisor_closed: str = ""
+    """The file or directory on the way to that program that other users cannot pass or run, with
+    its mode; empty if they can."""
+
     has_munge: bool = True
     """Whether a credential can be made and read here."""
 

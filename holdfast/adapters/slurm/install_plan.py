@@ -136,6 +136,8 @@ def next_steps(choices: Choices) -> Iterator[str]:
         name, _ = _PROLOGS[choices.role]
         setting, follow = _SETTINGS[name]
         yield f"add to slurm.conf, and {follow}: {setting}={choices.etc / name}"
+        if choices.role is Role.COMPUTE:
+            yield "add to slurm.conf: PrologFlags=Alloc, or jobs whose check fails have failed"
     if choices.role is Role.COMPUTE:
         yield "scontrol reconfigure    # slurmd reads plugstack.conf again"
     yield "holdfast slurm doctor"
@@ -172,7 +174,8 @@ report_dir = "@REPORT_DIR@"
 _PROLOG: Final = """\
 #!/bin/sh
 # Prolog of slurm.conf: checks the GPUs of a job on its nodes before it begins. With it, set
-# SchedulerParameters=nohold_on_prolog_fail, and PrologEpilogTimeout above 10 minutes.
+# PrologFlags=Alloc, SchedulerParameters=nohold_on_prolog_fail, and PrologEpilogTimeout above 10
+# minutes.
 @HOLDFAST@ check prolog --report-dir @REPORT_DIR@
 [ $? -ne 1 ]    # 1: broken; a check that cannot run at all must not drain every node
 """

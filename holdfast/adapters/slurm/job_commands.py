@@ -91,6 +91,16 @@ class JobCommands(Slurm):
         """End a job for good; one that has ended stays as it is."""
         self._try(("scancel", job), _HARMLESS)
 
+    def notify_job(self, number: str, text: str) -> None:
+        """Write a line into the output of a job that runs; one that does not run gets none.
+
+        Args:
+            number: ``BatchJob.number``; of an array's task, its id would reach another task.
+            text: what to write.
+
+        """
+        self._try(("scontrol", "notify", number, f"holdfast: {text}"), _HARMLESS)
+
     def release_job(self, job: str) -> None:
         """Let Slurm schedule a job that it has parked."""
         self._call("scontrol", "release", job)

@@ -6,8 +6,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.slurm.comment import Rejected, parse
-from holdfast.adapters.slurm.job_advice import advice
+from holdfast.adapters.slurm.comment import Rejected, noted, parse
+from holdfast.adapters.slurm.job_advice import advice, advice_message
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_holds import SOON, JobHolds
 from holdfast.adapters.slurm.job_text import WAITING, BatchJob
@@ -92,7 +92,13 @@ class JobUpkeep:
                 continue
             what = f"ending {PREFIX}{name}, which has failed"
             if self._holds.is_due(what):  # what was read may be of before the end
+                self._note(job, f"failed: {known.record.reason}")
                 self._holds.attempt(what, partial(self._slurm.cancel_job, name))
+
+    def _note(self, job: BatchJob, text: str) -> None:
+        """Let the Comment of a job say something to its owner."""
+        update = partial(self._slurm.update_job, job.id, f"comment={noted(job.comment, text)}")
+        self._holds.attempt(f"writing the Comment of {PREFIX}{job.id}", update)
 
     def _end_reservations(self, found: Mapping[str, BatchJob], cases: Mapping[str, Case]) -> None:
         for name in self._reservations.jobs:
@@ -148,6 +154,12 @@ class JobUpkeep:
             self._events.emit(_event(case.job.id, one))
         notes = tuple(f"{one.key} is {one.value!r}: expected {one.expected}" for one in found)
         self._store.put_job(case.job.id, replace(known, notes=notes or ("",)))
+        job = self._slurm.batch_jobs().get(case.job.id) if found else None  # as it is now
+        if job is not None and job.is_at_work:
+            text = advice_message(found)
+            notify = partial(self._slurm.notify_job, job.number, text)
+            self._holds.attempt(f"writing into the output of {PREFIX}{job.id}", notify)
+            self._note(job, text)
 
 
 def _event(job: str, rejected: Rejected) -> JobInputRejected:

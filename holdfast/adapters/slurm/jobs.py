@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from holdfast.adapters.slurm.comment import Wish, parse
+from holdfast.adapters.slurm.job_advice import stop_message
 from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_holds import JobHolds
 from holdfast.adapters.slurm.job_text import COMPLETING, WAITING, BatchJob
@@ -169,7 +171,13 @@ class SlurmJobs:
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``: keep its good nodes, requeue it, keep it from starting."""
-        self._holds.stop(self._known(job))
+        case = self._known(job)
+        failure = case.run.record.failure
+        if failure is not None and case.job.is_at_work:
+            view = self._view(case, self._around.clock.now())
+            notify = partial(self._slurm.notify_job, case.job.number, stop_message(view, failure))
+            self._holds.attempt(f"writing into the output of {job}", notify)
+        self._holds.stop(case)
         self._look_soon()
 
     def kill(self, job: str) -> None:

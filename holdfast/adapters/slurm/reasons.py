@@ -14,6 +14,7 @@ DEFERRED: Final = "(deferred)"
 """Ends a reason of ours where the jobs on the node run on until they end."""
 
 _VERBS: Final = {SlurmReason.REBOOT: Verb.REBOOT, SlurmReason.REPLACE: Verb.REPLACE}
+_ASKS: Final = re.compile(r"\W*action\s*:", re.IGNORECASE)
 _NOT_LETTERS: Final = re.compile(r"[^a-z]+")
 
 RESUME_TIMEOUT: Final = "ResumeTimeout reached"
@@ -63,6 +64,9 @@ class Word:
     meant: str = ""
     """What may have been meant by words that are nearly those of a request."""
 
+    asks: bool = False
+    """Whether it begins as a request does, of whatever kind."""
+
 
 def word_of(text: str) -> Word:
     """Read a reason: its leading token counts, to the letter."""
@@ -80,7 +84,8 @@ def word_of(text: str) -> Word:
         return Word(text, Author.SLURM)
     letters = _NOT_LETTERS.sub("", text.lower())
     meant = (one for one in _VERBS if letters.startswith(_NOT_LETTERS.sub("", one.lower())))
-    return Word(text, Author.OTHER, meant=next(meant, ""))
+    asks = _ASKS.match(text) is not None
+    return Word(text, Author.OTHER, meant=next(meant, ""), asks=asks)
 
 
 def our_reason(record: NodeRecord) -> str:

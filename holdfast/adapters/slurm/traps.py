@@ -3,23 +3,30 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final
 
 from holdfast.adapters.slurm.examined import Examined
-from holdfast.kit.units import format_duration
-from holdfast.model.jobs import JobSpec
+from holdfast.adapters.slurm.trap_looks import (
+    RETRIES,
+    closed_supervisor,
+    does_not_load,
+    fixed_addresses,
+    invalid_nodes,
+    lacks_plugin,
+    missing_agents,
+    other_retries,
+    silent_agents,
+    skewed_clocks,
+    trouble,
+)
 
 _NUMBER: Final = re.compile(r"\d+")
+_AT_ALLOCATION: Final = frozenset(("alloc", "contain", "nohold", "runinjob", "x11"))
+"""PrologFlags that run the Prolog when nodes are allocated; all but the first imply it."""
+
 _SHOWN: Final = 5
 """Names that are told; there may be thousands."""
-
-_SUPERVISORS_RETRIES: Final = re.compile(r" --max-retries=([0-9]{1,9})(?= |$)")
-_RETRIES: Final = JobSpec(name="", nodes=1).max_retries
-_SKEW: Final = timedelta(seconds=1)
-"""A job that is requeued is started 2 s ahead, by the clock of the controller."""
 
 
 class Severity(StrEnum):
@@ -119,6 +126,11 @@ def _prologs_hold(cluster: Examined) -> bool:
     return has and "nohold_on_prolog_fail" not in cluster.words("SchedulerParameters")
 
 
+def _prologs_at_launch(cluster: Examined) -> bool:
+    flags = {word.strip().lower() for word in cluster.words("PrologFlags")}
+    return cluster.is_set("Prolog") and not flags & _AT_ALLOCATION
+
+
 def _cred_expire(cluster: Examined) -> bool:
     words = [word for word in cluster.words("AuthInfo") if word.startswith("cred_expire=")]
     return not words or int(_NUMBER.findall(words[-1])[0] if _NUMBER.search(words[-1]) else 0) > 30
@@ -140,74 +152,12 @@ def _power_saving(cluster: Examined) -> bool:
     )
 
 
-def _fixed(cluster: Examined) -> Iterator[str]:
-    """Static nodes whose address is a number, where another machine gets another one."""
-    if not cluster.replace or cluster.replace == "slurm-power":
-        return
-    for name, node in cluster.nodes.items():
-        try:
-            address = ip_address(node.get("NodeAddr", ""))
-        except ValueError:
-            continue
-        if not address.is_loopback and "CLOUD" not in node.get("State", "").split("+"):
-            yield name
-
-
-def _invalid(cluster: Examined) -> Iterator[str]:
-    return (
-        name
-        for name, node in cluster.nodes.items()
-        if "INVALID_REG" in node.get("State", "").split("+")
-    )
-
-
-def _silent(cluster: Examined) -> Iterator[str]:
-    if cluster.agents is not None:
-        yield from cluster.nodes.keys() - cluster.agents.keys()
-
-
-def _stale(cluster: Examined) -> Iterator[str]:
-    for name, agent in (cluster.agents or {}).items():
-        if agent.age > cluster.stale_after and name in cluster.nodes:
-            yield f"{name} ({format_duration(agent.age)})"
-
-
-def _skewed(cluster: Examined) -> Iterator[str]:
-    for name, agent in (cluster.agents or {}).items():
-        if agent.skew > _SKEW:
-            yield f"{name} ({format_duration(agent.skew)})"
-
-
-def _trouble(cluster: Examined) -> Iterator[str]:
-    if cluster.trouble:
-        yield cluster.trouble
-
-
-def _lacks_plugin(cluster: Examined) -> Iterator[str]:
-    if not cluster.plugin:
-        where = cluster.settings.get("PlugStackConfig", "plugstack.conf")
-        yield f"no line for it in {where}" if cluster.has_plugstack else f"there is no {where}"
-
-
-def _does_not_load(cluster: Examined) -> Iterator[str]:
-    if cluster.plugin and not cluster.has_option:
-        yield f"srun does not know --auto-resume in spite of: {cluster.plugin}"
-
-
-def _other_retries(cluster: Examined) -> Iterator[str]:
-    """Where supervisors and the controller stop after another number of restarts."""
-    said = [int(one) for one in _SUPERVISORS_RETRIES.findall(cluster.plugin)]
-    supervisors = said[-1] if said else _RETRIES
-    if cluster.plugin and cluster.max_retries not in (None, supervisors):
-        yield f"slurm.max_retries={cluster.max_retries}, of supervisors {supervisors}"
-
-
 TRAPS: Final = (
     Trap(
         "slurmctld-away", Severity.ERROR,
         "nothing can be done with nodes or jobs",
         "systemctl restart slurmctld; SLURM_CONF must name the slurm.conf of the cluster",
-        _trouble,
+        trouble,
     ),
     Trap(
         "munge", Severity.ERROR,
@@ -218,12 +168,12 @@ TRAPS: Final = (
     Trap(
         "plugin-missing", Severity.ERROR,
         "srun, sbatch and salloc refuse --auto-resume; a Comment auto-resume=1 works without it",
-        "holdfast slurm install", _lacks_plugin,
+        "holdfast slurm install", lacks_plugin,
     ),
     Trap(
         "plugin-does-not-load", Severity.ERROR,
         "a plugin is bound to the version of Slurm for which it was compiled",
-        "install the headers of this Slurm, then: holdfast slurm install", _does_not_load,
+        "install the headers of this Slurm, then: holdfast slurm install", does_not_load,
     ),
     Trap(
         "plugin-required", Severity.WARNING,
@@ -238,11 +188,18 @@ TRAPS: Final = (
         _when("the program after supervisor= cannot be run here", lambda c: not c.has_supervisor),
     ),
     Trap(
+        "supervisor-closed", Severity.ERROR,
+        "the supervisor runs as the owner of a job, who cannot execute that program: srun"
+        " --auto-resume=1 runs without it",
+        "chmod o+x on that path, or a holdfast at a place that every user may enter, such as /opt;"
+        " and in plugstack.conf supervisor=PATH of it", closed_supervisor,
+    ),
+    Trap(
         "other-retries", Severity.WARNING,
         "supervisors do not read the controller's configuration: in the modes step, swap and resize"
         " a job that does not say max-retry itself is resumed another number of times",
         "plugstack.conf: --max-retries=N behind supervisor=..., with N as in controller.toml",
-        _other_retries,
+        other_retries,
     ),
     Trap(
         "controller-away", Severity.ERROR,
@@ -255,13 +212,13 @@ TRAPS: Final = (
         "agents-missing", Severity.ERROR,
         "the faults of these nodes are not found, and they are never repaired",
         "on each of them: holdfast slurm install --role compute; or let report_dir be shared",
-        _named("no report of", _silent),
+        _named("no report of", missing_agents),
     ),
     Trap(
         "agents-silent", Severity.WARNING,
         "a fault there is not known until the agent reports again",
         "systemctl restart holdfast-agent; the directory must be mounted there",
-        _named("the last report is old", _stale),
+        _named("the last report is old", silent_agents),
     ),
     Trap(
         "job-requeue", Severity.ERROR,
@@ -271,9 +228,9 @@ TRAPS: Final = (
     ),
     Trap(
         "max-batch-requeue", Severity.WARNING,
-        f"after so many requeues Slurm holds a job for good; {_RETRIES} are allowed to one here",
-        f"slurm.conf: MaxBatchRequeue={_RETRIES + 1} or more",
-        _setting("MaxBatchRequeue", lambda c: c.number("MaxBatchRequeue", 1000) <= _RETRIES),
+        f"after so many requeues Slurm holds a job for good; {RETRIES} are allowed to one here",
+        f"slurm.conf: MaxBatchRequeue={RETRIES + 1} or more",
+        _setting("MaxBatchRequeue", lambda c: c.number("MaxBatchRequeue", 1000) <= RETRIES),
     ),
     Trap(
         "prolog-holds-jobs", Severity.ERROR,
@@ -282,11 +239,17 @@ TRAPS: Final = (
         _setting("SchedulerParameters", _prologs_hold),
     ),
     Trap(
+        "prolog-at-launch", Severity.ERROR,
+        "the Prolog runs when a step is launched: a job whose check fails has failed, and does not"
+        " begin elsewhere",
+        "slurm.conf: PrologFlags=Alloc", _setting("PrologFlags", _prologs_at_launch),
+    ),
+    Trap(
         "clocks", Severity.WARNING,
         "a requeued job starts 2 s ahead by the clock of slurmctld; where clocks differ by more,"
         " its credential is refused and Slurm ends it",
         "run chrony or ntpd on these nodes",
-        _named("their clocks are ahead of that of the shared directory", _skewed),
+        _named("their clocks are ahead of that of the shared directory", skewed_clocks),
     ),
     Trap(
         "return-to-service", Severity.WARNING,
@@ -341,7 +304,7 @@ TRAPS: Final = (
         "gpus-missing", Severity.ERROR,
         "Slurm starts no job there, as they have fewer GPUs than slurm.conf says",
         "repair them: scontrol update node=N state=fail reason=Action:Replace",
-        _named("INVALID_REG", _invalid),
+        _named("INVALID_REG", invalid_nodes),
     ),
     Trap(
         "reboot-program", Severity.ERROR,
@@ -361,7 +324,7 @@ TRAPS: Final = (
         "fixed-addresses", Severity.WARNING,
         "srun dials the address in slurm.conf; a replacement with another one cannot be reached",
         "slurm.conf: NodeAddr=DNS name, or State=CLOUD",
-        _named("NodeAddr is a number", _fixed),
+        _named("NodeAddr is a number", fixed_addresses),
     ),
     Trap(
         "job-expansion", Severity.NOTE,

@@ -157,12 +157,14 @@ def _mistakes(
 ) -> Iterator[InputRejected]:
     words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, to the letter"
     for node in facts.values():
-        if node.word.author is Author.OTHER and node.word.meant and node.is_closed:
+        is_request = bool(node.word.meant) or node.word.asks
+        if node.word.author is Author.OTHER and is_request and node.is_closed:
+            meant = f"; if {node.word.meant} is meant, set it again" if node.word.meant else ""
             yield InputRejected(
                 node=node.name,
                 key="reason",
                 value=node.word.text[:_SHOWN_CHARS],
-                expected=f"{words}; if {node.word.meant} is meant, set it again",
+                expected=f"{words}{meant}",
             )
         elif node.word.verb is not None and node.name not in known:
             yield InputRejected(
