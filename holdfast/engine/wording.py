@@ -10,6 +10,7 @@ from holdfast.model.events import (
     AttemptStopped,
     BreakerTripped,
     CallFailed,
+    CheckpointChosen,
     Event,
     InputRejected,
     JobFinished,
@@ -51,6 +52,8 @@ def sentence(event: Event) -> str:
     match event:
         case AttemptStarted() | AttemptStopped() | AttemptKilled():
             return _attempt_sentence(event)
+        case CheckpointChosen(job=job, attempt=attempt, why=why):
+            return f"{job}: before attempt {attempt}: {why}"
         case JobRetried() | JobWaits() | JobUnwatched() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
         case BreakerTripped(reason=reason):

@@ -259,6 +259,17 @@ class AttemptStarted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointChosen(Event):
+    """The newest checkpoint is not the one that the next attempt loads, or none can be chosen."""
+
+    name: ClassVar[str] = "job.checkpoint_chosen"
+    job: str
+    attempt: int
+    why: str
+    """What is wrong with which checkpoint, what was changed, and which one is loaded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStopped(Event):
     """An attempt is being stopped."""
 

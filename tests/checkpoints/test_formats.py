@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,20 @@ def test_a_file_that_is_loaded_by_its_name_is_never_moved(tmp_path: Path, others
 
     assert outcome is (Outcome.UNDECIDED if others else Outcome.NONE_COMPLETE)
     assert content(folder) == before
+
+
+def test_a_storage_that_the_archive_lacks_is_seen(tmp_path: Path) -> None:
+    """As after a save that failed: torch ends the archive properly all the same."""
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    path = folder / "checkpoint_000300.pt"
+    with zipfile.ZipFile(path) as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in records.items():
+            if not name.endswith("data/1"):
+                archive.writestr(name, data)
+
+    assert verified(folder, path.name).problems == ("its record data/1 is missing",)
 
 
 def test_files_without_checksums_are_no_false_alarm(tmp_path: Path) -> None:
@@ -219,6 +234,20 @@ def test_latest_that_was_written_before_another_rank_ended_is_set_back(tmp_path:
 
         assert chosen(folder) == "global_step2"
         assert (folder / "latest").read_text() == "global_step2"
+
+
+def test_a_rank_without_its_files_is_seen_in_the_first_checkpoint_too(tmp_path: Path) -> None:
+    for stage, kind in (("zero_1", "optim"), ("zero_3", "model"), ("zero_3", "optim")):
+        folder = unpacked("deepspeed", tmp_path / f"{stage}-{kind}") / stage
+        for name in ("global_step1", "global_step2"):
+            shutil.rmtree(folder / name)
+        for path in (folder / "global_step3").glob(f"*rank_1_*_{kind}_states.pt"):
+            path.unlink()
+
+        one = verified(folder, "global_step3")
+
+        assert one.state is CheckpointState.INCOMPLETE
+        assert one.problems[0].startswith("1 of 2 files ")
 
 
 # torchtitan

@@ -68,6 +68,8 @@ class LocalJobs:
         launch: how the ranks of a job are launched, by ``JobSpec.name``.
         clock: the time.
         ending: how all jobs end whose ranks are gone; None while they may run.
+        prepare: is called with a job, the number of its attempt and the directory of its
+            checkpoints before the first rank of an attempt is launched.
 
     """
 
@@ -79,6 +81,7 @@ class LocalJobs:
         launch: Callable[[str], Launch],
         clock: Clock,
         ending: Callable[[], Ending | None] = lambda: None,
+        prepare: Callable[[str, int, Path], None] = lambda *_: None,
     ) -> None:
         self._run = run
         self._machines = machines
@@ -86,6 +89,7 @@ class LocalJobs:
         self._launch = launch
         self._clock = clock
         self._ending = ending
+        self._prepare = prepare
         self._advanced: dict[str, tuple[datetime, Progress, datetime]] = {}
         self._ports: dict[str, tuple[int, int]] = {}
         self._crashes: dict[Path, str] = {}
@@ -115,6 +119,8 @@ class LocalJobs:
         """See ``JobBackend.launch``."""
         spec, record, _ = self._store.job(job)
         launch = self._launch(job)
+        if not self._launched(job, record) and not self._is_shared(job, launch.checkpoint_dir):
+            self._prepare(job, record.attempt, launch.checkpoint_dir)
         for rank, name in enumerate(record.placement):
             machine = self._machines.get(name)
             if machine is not None:
@@ -125,6 +131,11 @@ class LocalJobs:
                     self._run.of_job(job).log(record.attempt, rank),
                     launch.directory,
                 )
+
+    def _is_shared(self, job: str, folder: Path) -> bool:
+        """Whether another job, which may be running, saves there too."""
+        others = (other for other in self._store.active_jobs() if other != job)
+        return any(self._launch(other).checkpoint_dir == folder for other in others)
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``."""

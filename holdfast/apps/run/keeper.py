@@ -24,6 +24,7 @@ from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.lock import held
 from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.apps import attempt_checkpoints
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.agents import agent_command
 from holdfast.apps.run.prepare import sweep
@@ -37,7 +38,7 @@ from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.kit.processes import become_subreaper, bury_all, die_with_parent
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
-from holdfast.model.events import Event
+from holdfast.model.events import CheckpointChosen, Event
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
 
@@ -60,7 +61,13 @@ class Keeper:
         checks = LocalChecks(self._machines, self._clock)
         self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
         self._jobs = LocalJobs(
-            run, self._machines, self._store, self._launch, self._clock, self._ending
+            run,
+            self._machines,
+            self._store,
+            self._launch,
+            self._clock,
+            self._ending,
+            self._prepare,
         )
         self._waiting = Waiting(run, self._machines, self._clock)
         self._leaving_since: dict[str, datetime] = {}
@@ -94,6 +101,12 @@ class Keeper:
         """Keep an event: this object is the engine's ``EventSink``."""
         with contextlib.suppress(BackendError):
             self._store.add_event(self._clock.now(), event)
+
+    def _prepare(self, job: str, attempt: int, folder: Path) -> None:
+        """Verify what the attempt resumes from."""
+        why, _ = attempt_checkpoints.prepare(folder, is_named=False)
+        if why is not None:
+            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
 
     def _follow(self) -> bool:
         """Have as many machines as are wanted; whether there is anything to manage."""

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import POLL, LocalCluster
@@ -11,6 +12,7 @@ from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore, Submission
+from holdfast.apps import attempt_checkpoints
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.agents import agent_command
 from holdfast.apps.run.job_names import new_job_id
@@ -25,7 +27,7 @@ from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import BackendError
-from holdfast.model.events import Event
+from holdfast.model.events import CheckpointChosen, Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 
 
@@ -46,7 +48,14 @@ class Session:
         checks = LocalChecks(self._machines, self._clock)
         self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
         launch = self._launch()
-        self._jobs = LocalJobs(run, self._machines, self._store, lambda _: launch, self._clock)
+        self._jobs = LocalJobs(
+            run,
+            self._machines,
+            self._store,
+            lambda _: launch,
+            self._clock,
+            prepare=self._prepare,
+        )
         self._waiting = Waiting(run, self._machines, self._clock)
 
     def run(self) -> JobRecord:
@@ -94,6 +103,14 @@ class Session:
         with contextlib.suppress(BackendError):
             self._store.add_event(at, event)
         self._screen.event(at, event)
+
+    def _prepare(self, job: str, attempt: int, folder: Path) -> None:
+        """Verify what the attempt resumes from."""
+        why, _ = attempt_checkpoints.prepare(
+            folder, is_named=self._settings.checkpoint_dir is not None
+        )
+        if why is not None:
+            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
 
     def _submit(self) -> None:
         settings = self._settings
