@@ -156,13 +156,15 @@ def test_a_block_of_zeros_is_seen_by_its_checksum(tmp_path: Path, case, names) -
                 put_back(tmp_path / "good", folder / names[0])
 
 
-@both
+@pytest.mark.parametrize(
+    ("case", "names"),
+    [(case, names) for case, names in CASES.items() if case[0] != "torch_save"],
+    ids="-".join,
+)
 def test_a_save_that_was_cut_off_before_its_end_is_not_loaded(tmp_path: Path, case, names) -> None:
     """A newer directory with a part of the files, and nothing that names it."""
     folder = unpacked(case[0], tmp_path) / case[1]
     newest = folder / names[0]
-    if newest.is_file():
-        pytest.skip("one file has no parts")
     before = content(folder)
     parts = files_of(newest)
     for count in range(len(parts)):

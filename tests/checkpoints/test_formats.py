@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-import subprocess
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -200,6 +200,29 @@ def test_a_tensor_that_the_index_names_has_to_be_there(tmp_path: Path) -> None:
     assert one.problems == ("model-00001-of-00002.safetensors lacks missing.weight",)
 
 
+@pytest.mark.parametrize(
+    ("within", "lost"),
+    [
+        (("deepspeed", "zero_3/global_step3"), "zero_pp_rank_1_mp_rank_00_model_states.pt"),
+        (("dcp", "sync/step_3"), "__1_0.distcp"),
+    ],
+)
+def test_what_deepspeed_or_fsdp_wrote_in_a_checkpoint_is_verified(
+    tmp_path: Path, within: tuple[str, str], lost: str
+) -> None:
+    """The Trainer keeps DeepSpeed's ``global_stepN`` and FSDP's ``optimizer_0`` in its own."""
+    folder = unpacked("hf_trainer", tmp_path / "hf") / "one_file"
+    inner = folder / "checkpoint-6/global_step6"
+    shutil.copytree(unpacked(within[0], tmp_path / "inner") / within[1], inner)
+    assert verified(folder, "checkpoint-6", Depth.HASHES).state is CheckpointState.COMPLETE
+
+    (inner / lost).unlink()
+
+    one = verified(folder, "checkpoint-6")
+    assert one.is_broken
+    assert one.problems[0].startswith(("global_step6/", "1 of 2"))
+
+
 def test_nothing_is_put_where_accelerate_looks(tmp_path: Path, monkeypatch) -> None:
     folder = unpacked("accelerate", tmp_path / "project")
     halve(folder / "checkpoints/checkpoint_2/optimizer.bin")
@@ -248,6 +271,9 @@ def test_a_rank_without_its_files_is_seen_in_the_first_checkpoint_too(tmp_path: 
 
         assert one.state is CheckpointState.INCOMPLETE
         assert one.problems[0].startswith("1 of 2 files ")
+        for path in (folder / "global_step3").glob(f"*_{kind}_states.pt"):
+            path.unlink()
+        assert verified(folder, "global_step3").state is CheckpointState.INCOMPLETE
 
 
 # torchtitan
@@ -281,18 +307,13 @@ def test_where_nothing_can_be_moved_the_checkpoint_stays(titan: Path) -> None:
     assert (titan / "step-3").is_dir()
 
 
-def test_where_a_volume_is_mounted_it_is_moved_within(titan: Path) -> None:
-    volume = titan.parent / "volume"
-    volume.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(volume)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        shutil.copytree(titan, volume, dirs_exist_ok=True)
-        halve(volume / "step-3/__1_0.distcp")
+def test_what_cannot_be_moved_to_another_file_system_is_moved_within(titan: Path) -> None:
+    """As where a volume is mounted at the directory of checkpoints."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        assert Path(elsewhere).stat().st_dev != titan.stat().st_dev
+        (titan.parent / "titan.set-aside").symlink_to(elsewhere)
+        halve(titan / "step-3/__1_0.distcp")
 
-        assert chosen(volume) == "step-2"
-        assert (volume / ".holdfast-set-aside/step-3").is_dir()
-        assert chosen(volume) == "step-2"
-    finally:
-        subprocess.run(["umount", str(volume)], check=True)
+        assert chosen(titan) == "step-2"
+        assert (titan / ".holdfast-set-aside/step-3").is_dir()
+        assert chosen(titan) == "step-2"

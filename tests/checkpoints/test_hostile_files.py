@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recorded import guarded, unpacked, verified
 
 from holdfast.adapters.checkpoints.pickles import Built, NotReadable, Pairs, load
-from holdfast.adapters.checkpoints.plain_files import Window
+from holdfast.adapters.checkpoints.plain_files import Window, opened
 from holdfast.adapters.checkpoints.safetensors_file import window_problems as safetensors_problems
 from holdfast.adapters.checkpoints.torch_file import window_problems
 from holdfast.model.checkpoints import CheckpointState, Depth
@@ -188,6 +188,13 @@ def test_an_index_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
 
     assert guarded(folder).choice.outcome.value == "undecided"
     assert (folder / "step_3").is_dir()
+
+
+def test_nothing_but_a_plain_file_is_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match="is not a plain file"), opened(path):
+            pass
 
 
 @pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.deepspeed import problems_within
 from holdfast.adapters.checkpoints.plain_files import listed
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
 from holdfast.model.checkpoints import Checkpoint, Depth, Problem
@@ -52,6 +53,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     if not weights_in(names):
         yield incomplete("it has no weights of a model")
     yield from files_problems(path, names, depth)
+    yield from problems_within(names, depth)
     yield from fewer_files(names, older)
 
 

@@ -5,18 +5,23 @@ No file is written last, and ``latest`` is written before other ranks have ended
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
 from holdfast.adapters.checkpoints.dcp import step_in
+from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, read_text
 from holdfast.adapters.checkpoints.state_files import fewer_files
-from holdfast.adapters.checkpoints.torch_file import file_problems
+from holdfast.adapters.checkpoints.torch_file import Broken, file_problems, saved_object
 from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 
 _LATEST: Final = "latest"
+_MOST: Final = 1 << 20
+"""Ranks that a job may have; a larger number is no number of ranks."""
+
 _UNIVERSAL: Final = "_universal"
 _RANKS: Final = re.compile(
     r"(?P<kind>(?:bf16_|fp16_)?zero_pp_rank_(?P<data>\d{1,6})_mp_rank_(?P<model>\d{1,6})"
@@ -52,13 +57,21 @@ def _pointer(folder: Path, names: Names) -> Pointer:
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     names = listed(path)
-    yield from _missing_ranks(names)
+    yield from _missing_ranks(path, names)
     for entry in names.values():
         if entry.name.endswith(".pt") and not entry.is_dir:
             yield from (
                 incomplete(f"{entry.name} {why}") for why in file_problems(entry.path, depth)
             )
     yield from fewer_files(names, older)
+
+
+def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
+    """What is wrong with DeepSpeed's directories in a checkpoint of another framework."""
+    for entry in names.values():
+        if entry.is_dir and any(_STATES.fullmatch(name) for name in listed(entry.path)):
+            for problem in check(entry.path, depth, None):
+                yield Problem(text=f"{entry.name}/{problem.text}", state=problem.state)
 
 
 def repoint(folder: Path, name: str) -> None:
@@ -69,7 +82,7 @@ def repoint(folder: Path, name: str) -> None:
     write_durably(folder / _LATEST, name.encode())
 
 
-def _missing_ranks(names: Names) -> Iterator[Problem]:
+def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
     """The ranks of each kind of file are a full rectangle: data parallel by model parallel."""
     kinds: dict[str, set[tuple[int, int]]] = {}
     for name in names:
@@ -78,20 +91,38 @@ def _missing_ranks(names: Names) -> Iterator[Problem]:
             kind = re.sub(r"rank_\d+", "rank_N", name)
             ranks = (int(found["data"] or 0), int(found["model"] or found["alone"] or 0))
             kinds.setdefault(kind, set()).add(ranks)
-    sizes = {
-        kind: (max(data for data, _ in ranks) + 1, max(model for _, model in ranks) + 1)
-        for kind, ranks in kinds.items()
-    }
-    models = max((model for _, model in sizes.values()), default=1)
-    datas = max((data for data, _ in sizes.values()), default=1)
+    datas, models, has_optimizer = _world(path, names)
+    every = [rank for ranks in kinds.values() for rank in ranks]
+    datas = max([datas, *(data + 1 for data, _ in every)])
+    models = max([models, *(model + 1 for _, model in every)])
     for kind, present in sorted(kinds.items()):
         wanted = models * (datas if "pp_rank" in kind else 1)
         if len(present) < wanted:
             yield incomplete(f"{wanted - len(present)} of {wanted} files {kind} are missing")
-    if not any("model_states" in kind for kind in kinds) and not any(
-        "layer_" in one for one in names
-    ):
+    if not any("model_states" in name for name in names):
         yield incomplete("the files of the model are missing")
+    elif has_optimizer and not any("optim_states" in name for name in names):
+        yield incomplete("the files of the optimizer are missing")
+
+
+def _world(path: Path, names: Names) -> tuple[int, int, bool]:
+    """What a file of the model says: data and model parallel ranks, and whether ZeRO is used."""
+    for name in names:
+        if _RANKS.fullmatch(name) and name.endswith("_model_states.pt"):
+            with suppress(OSError, Broken):
+                state = saved_object(path / name)
+                if isinstance(state, Pairs):
+                    sizes = (state.get(key) for key in ("dp_world_size", "mp_world_size"))
+                    data, model = (one if isinstance(one, int) else 1 for one in sizes)
+                    return min(data, _MOST), min(model, _MOST), _zero_stage(state) > 0
+    return 1, 1, False
+
+
+def _zero_stage(state: Pairs) -> int:
+    value: object = state
+    for key in ("ds_config", "zero_optimization", "stage"):
+        value = value.get(key) if isinstance(value, Pairs) else None
+    return value if isinstance(value, int) else 0
 
 
 FORMAT: Final = Format(
@@ -101,8 +132,8 @@ FORMAT: Final = Format(
     check=check,
     repoint=repoint,
     recognised_by="directories with `*_model_states.pt` or `*_optim_states.pt`",
-    complete_when="the files of each kind are there for every rank, each of them whole, and none is"
-    " missing that the checkpoint before has",
+    complete_when="the files of each kind are there for as many ranks as a file of the model says,"
+    " each of them whole, and none is missing that the checkpoint before has",
     loads="what `latest` names",
-    not_detected="all optimizer files missing in the first checkpoint; files of another step",
+    not_detected="files of another step",
 )

@@ -16,6 +16,7 @@ from holdfast.adapters.checkpoints.contract import (
     damaged,
     incomplete,
 )
+from holdfast.adapters.checkpoints.deepspeed import problems_within
 from holdfast.adapters.checkpoints.plain_files import listed, read_object
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
 from holdfast.model.checkpoints import Depth, Problem
@@ -52,6 +53,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     if not weights_in(names):
         yield incomplete("it has no weights of a model")
     yield from files_problems(path, names, depth)
+    yield from problems_within(names, depth)
     yield from fewer_files(names, older)
 
 
