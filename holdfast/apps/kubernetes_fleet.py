@@ -9,13 +9,21 @@ from pathlib import Path
 from holdfast import __version__
 from holdfast.adapters.kubernetes.api import Api
 from holdfast.adapters.kubernetes.encoding import Word, word_of
-from holdfast.adapters.kubernetes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.heartbeats import KUBELETS, Beat, Heartbeats
 from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.kubeconfig import find_server
 from holdfast.adapters.kubernetes.nodes import Conventions, NodeState, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
-from holdfast.adapters.kubernetes.views import heard, is_managed, leaving_view, node_view, record_of
+from holdfast.adapters.kubernetes.views import (
+    Heard,
+    agent_heard_at,
+    is_managed,
+    kubelet_answered_at,
+    leaving_view,
+    node_view,
+    record_of,
+)
 from holdfast.adapters.kubernetes.wishes import ask, hold
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.fleet import JobRank, NodeStatus, incidents_by_node, node_status
@@ -54,7 +62,8 @@ class KubernetesFleet:
         self._name = name
         self._api = api
         self._memory = ClusterMemory(api, namespace, lambda: None)
-        self._heartbeats = Heartbeats(api, agent_namespace)
+        self._agents = Heartbeats(api, agent_namespace)
+        self._kubelets = Heartbeats(api, KUBELETS)
         self._incidents = KubernetesIncidents(api)
         self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
 
@@ -79,10 +88,11 @@ class KubernetesFleet:
         memory = self._memory.fetch()
         found = {state.name: (state, word_of(state, self._conventions, now)) for state in states}
         managed = {name: one for name, one in found.items() if is_managed(*one)}
-        renewed = self._heartbeats.of(list(managed))
+        beats = self._agents.of(list(managed), now, at_once=managed)
+        answers = self._kubelets.of(list(managed), now, at_once=managed)
         incidents = incidents_by_node(self.incidents())
         listed = [
-            self._status(state, word, renewed[name], incidents[name], now)
+            self._status(state, word, (beats.get(name), answers.get(name)), incidents[name], now)
             for name, (state, word) in sorted(managed.items())
         ]
         return listed + self._leaving(memory, found, incidents)
@@ -129,13 +139,17 @@ class KubernetesFleet:
         self,
         state: NodeState,
         word: Word,
-        renewed_at: datetime | None,
+        beats: tuple[Beat | None, Beat | None],
         incidents: tuple[str, ...],
         now: datetime,
     ) -> NodeStatus:
         record = record_of(state, word, now)
-        heard_at = renewed_at or heard(state, word, record, now, None)
-        view = node_view(state, word, record, heard_at=heard_at)
+        agent, kubelet = beats
+        heard = Heard(
+            agent_at=agent_heard_at(state, word, record, agent, None),
+            kubelet_at=kubelet_answered_at(state, record, now, kubelet),
+        )
+        view = node_view(state, word, record, heard=heard)
         notices = word.report.notices if word.report is not None else ()
         status = node_status(view, run=self._name, notices=notices, incidents=incidents)
         return replace(

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import TripBreaker
 from holdfast.model.names import Condition
 from holdfast.model.nodes import ClusterView, NodeView
+
+_NO_FAULTS: Final = frozenset((Condition.REQUESTED, Condition.AGENT_SILENT))
+"""Conditions that say nothing about the machine. A DaemonSet that fails silences every agent at
+once; repairs of nodes that are really faulty go on meanwhile."""
 
 
 def trip(
@@ -44,8 +49,12 @@ def _turned_faulty(
     node: NodeView, policy: RemediationPolicy, since: datetime, now: datetime
 ) -> bool:
     course = node.record.course
-    if course is not None and course.condition != Condition.REQUESTED and course.opened_at > since:
+    is_faulty = course is not None and course.condition not in _NO_FAULTS
+    if course is not None and is_faulty and course.opened_at > since:
         return True
     if any(past.opened_at > since for past in node.record.history):
         return True
-    return any(fault.since > since for fault in node_faults(node, policy, now))
+    return any(
+        fault.since > since and fault.condition not in _NO_FAULTS
+        for fault in node_faults(node, policy, now)
+    )

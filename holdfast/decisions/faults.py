@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.policy import RemediationPolicy, SilentAgentAction
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
@@ -35,6 +35,9 @@ def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tup
     lost = lost_fault(node, policy, now)
     if lost is not None:
         faults.append(lost)
+    silent = agent_fault(node, policy, now)
+    if silent is not None and _counts(node, silent, policy):
+        faults.append(silent)
     return tuple(sorted(faults, key=_worst_first))
 
 
@@ -51,48 +54,103 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
             node.heartbeat_at or (now if course is None else course.opened_at),
             "the machine is powered off",
         )
-    if course is not None and node.heartbeat_at is None and _was_lost(node.record.phase, course):
+    if course is not None and _is_unheard_since_lost(node, course):
         return _fault(
             Condition.NODE_LOST,
             Reason(course.reason),
             course.remedy,
             course.opened_at,
-            "nothing was heard of the node's agent since it was lost",
+            "the node's agent has not reported since the node was lost",
         )
     deadline = silent_at(node, policy)
     if deadline is None or now < deadline:
         return None
-    if node.heartbeat_at is None and node.record.phase is Phase.JOINING:
+    if not has_joined(node) and node.record.phase is Phase.JOINING:
         return _unjoined(node, deadline)
     return _fault(
         Condition.NODE_LOST,
         Reason.NODE_SILENT,
         policy.silent_remedy,
         deadline,
-        f"nothing was heard of the node's agent for {format_duration(policy.heartbeat_timeout)}",
+        f"no heartbeat of the node for {format_duration(policy.heartbeat_timeout)}",
     )
 
 
 def _unjoined(node: NodeView, since: datetime) -> Fault:
-    why = node.join_error or "the node's agent has not reported since the node appeared"
+    is_agent = node.heartbeat_at is None
+    missing = "agent has not reported" if is_agent else "kubelet or slurmd is not ready"
+    why = node.join_error or f"the node's {missing} since the node appeared"
     reason = Reason.NODE_START_FAILED if node.join_error else Reason.NODE_NEVER_JOINED
     return _fault(Condition.NODE_LOST, reason, Remedy.REPLACE, since, why)
 
 
-def _was_lost(phase: Phase, course: Course) -> bool:
-    return phase in (Phase.QUARANTINED, Phase.DRAINING) and course.condition == Condition.NODE_LOST
+def _is_unheard_since_lost(node: NodeView, course: Course) -> bool:
+    """Whether a lost node is not proven to work: its scheduler's daemon alone is no proof."""
+    is_marked = node.record.phase in (Phase.QUARANTINED, Phase.DRAINING)
+    if not is_marked or course.condition != Condition.NODE_LOST:
+        return False
+    if node.heartbeat_at is None:
+        return True
+    return node.answered_at is not None and node.heartbeat_at <= course.opened_at
+
+
+def has_joined(node: NodeView) -> bool:
+    """Whether agent and scheduler's daemon of a node that comes have both reported in this boot."""
+    return node.heartbeat_at is not None and node.is_ready is not False
 
 
 def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
     """When the node counts as lost unless something is heard of it; None while it may be silent."""
     if node.record.phase in AWAY:
         return None
+    if node.record.phase is Phase.JOINING and not has_joined(node):
+        is_refused = bool(node.join_error)
+        timeout = min(policy.join_timeout, START_FAILED) if is_refused else policy.join_timeout
+        return node.record.phase_since + timeout
+    known = [at for at in (node.heartbeat_at, node.answered_at) if at is not None]
+    return max(known, default=node.record.phase_since) + policy.heartbeat_timeout
+
+
+def agent_silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
+    """When the agent alone counts as silent unless it reports; None where it cannot be said.
+
+    A node that has not joined yet has until ``join_timeout``; see ``silent_at``.
+    """
+    phase, since = node.record.phase, node.record.phase_since
+    if node.answered_at is None or phase in AWAY:
+        return None
+    if phase is Phase.JOINING and not has_joined(node):
+        return None
     if node.heartbeat_at is not None:
         return node.heartbeat_at + policy.heartbeat_timeout
-    if node.record.phase is not Phase.JOINING:
-        return node.record.phase_since + policy.heartbeat_timeout
-    timeout = min(policy.join_timeout, START_FAILED) if node.join_error else policy.join_timeout
-    return node.record.phase_since + timeout
+    return since + policy.heartbeat_timeout if phase is Phase.SCHEDULABLE else since
+
+
+def agent_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
+    """The fault of a node whose agent is silent while its scheduler's daemon answers."""
+    silent_since = agent_silent_at(node, policy)
+    answers_until = silent_at(node, policy)
+    if silent_since is None or answers_until is None or not silent_since <= now < answers_until:
+        return None
+    return _fault(
+        Condition.AGENT_SILENT,
+        Reason.AGENT_SILENT,
+        Remedy.NONE,
+        silent_since,
+        f"kubelet or slurmd answers, but the Holdfast agent has not reported for"
+        f" {format_duration(policy.heartbeat_timeout)}: faults of the node are not detected",
+        urgency=Urgency.DEFERRED,
+    )
+
+
+def _counts(node: NodeView, silent: Fault, policy: RemediationPolicy) -> bool:
+    """Whether the silence of an agent calls for more than a condition and an event.
+
+    A deep health check that is under way ends first: it does not need the agent.
+    """
+    if policy.silent_agent_action is SilentAgentAction.WARN:
+        return False
+    return node.record.phase is not Phase.CHECKING and not _forgiven(node, silent)
 
 
 def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:

@@ -14,9 +14,10 @@ def remedy_for(node: NodeView, fault: Fault, policy: RemediationPolicy, now: dat
 
     A reset of a GPU is carried out as a reboot of its node. A fault within the reboot window
     after a reboot, and a repeat offender's fault, are answered with a replacement. What a person
-    requests is done as requested.
+    requests is done as requested, and no repair of the machine helps a silent agent.
     """
-    if fault.condition == Condition.REQUESTED or fault.remedy is Remedy.REPLACE:
+    is_as_stated = fault.condition in (Condition.REQUESTED, Condition.AGENT_SILENT)
+    if is_as_stated or fault.remedy is Remedy.REPLACE:
         return fault.remedy
     if is_repeat_offender(node, policy, now) or _rebooted_in_vain(node, policy, now):
         return Remedy.REPLACE

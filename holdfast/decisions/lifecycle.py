@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.model.actions import (
     BeginCheck,
     Drain,
+    MarkAgent,
     NodeAction,
     Pair,
     Quarantine,
@@ -88,24 +89,35 @@ def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
             return replace(record, pairing=pairing)
         case Release():
             return _released(node, action, now)
+        case MarkAgent(silent_since=since):
+            return replace(record, agent_silent_since=since)
 
 
 def accepted(record: NodeRecord, now: datetime) -> NodeRecord:
     """The record once the provider took the order."""
     assert record.course is not None  # noqa: S101 - only courses have orders
-    return replace(record, course=replace(record.course, ordered_at=now, retry_at=None))
+    course = replace(record.course, ordered_at=now, retry_at=None, is_outcome_unknown=False)
+    return replace(record, course=course)
 
 
-def refused(record: NodeRecord, retry_at: datetime) -> NodeRecord:
-    """The record once the provider refused the order for now."""
-    assert record.course is not None  # noqa: S101 - only courses have orders
-    return replace(record, course=replace(record.course, retry_at=retry_at))
+def refused(
+    record: NodeRecord, retry_at: datetime, *, is_outcome_unknown: bool = False
+) -> NodeRecord:
+    """The record once the provider refused the order for now, or its response was lost.
+
+    An order whose response was lost once may have been carried out, whatever later tries meet.
+    """
+    course = record.course
+    assert course is not None  # noqa: S101 - only courses have orders
+    unknown = course.is_outcome_unknown or is_outcome_unknown
+    return replace(record, course=replace(course, retry_at=retry_at, is_outcome_unknown=unknown))
 
 
 def machine_gone(record: NodeRecord) -> NodeRecord:
-    """The record once the provider said that the machine to reboot does not exist."""
+    """The record once the provider said that the machine does not exist."""
     assert record.course is not None  # noqa: S101 - only courses have orders
-    return replace(record, course=replace(record.course, remedy=Remedy.REPLACE, retry_at=None))
+    course = replace(record.course, remedy=Remedy.REPLACE, retry_at=None, is_machine_gone=True)
+    return replace(record, course=course)
 
 
 def machine_ordered_on(course: Course) -> str:
@@ -116,7 +128,8 @@ def machine_ordered_on(course: Course) -> str:
 def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
     """The record of a replacement once it takes over the course of the node before it."""
     assert predecessor.course is not None  # noqa: S101 - what is replaced has a course
-    return replace(successor, course=replace(predecessor.course, replacements=0))
+    course = replace(predecessor.course, replacements=0, is_machine_gone=False)
+    return replace(successor, course=course)
 
 
 def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatus | None:
@@ -224,6 +237,7 @@ def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> Nod
             replacements=course.replacements + is_new_replacement,
             ordered_at=None,
             retry_at=None,
+            is_outcome_unknown=is_repetition and course.is_outcome_unknown,
             machine=course.machine if is_repetition else node.machine,
         ),
     )
@@ -237,11 +251,12 @@ def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
         record,
         phase=Phase.JOINING,
         phase_since=now,
-        course=replace(record.course, replacements=0),
+        course=replace(record.course, replacements=0, is_machine_gone=False),
         history=record.history if is_same else (),
         checks=record.checks if is_same else (),
         kinds=(),
         pairing=None,
+        agent_silent_since=None,
     )
 
 
@@ -279,7 +294,7 @@ def _with_check(
 def _with_past(node: NodeView, now: datetime) -> tuple[PastFault, ...]:
     """The history of the machine, which is another than the faulty one after a replacement."""
     course, history = node.record.course, node.record.history
-    if course is None or course.condition == Condition.REQUESTED:
+    if course is None or course.condition in (Condition.REQUESTED, Condition.AGENT_SILENT):
         return history
     ordered_on = machine_ordered_on(course)
     if ordered_on not in ("", node.provider_id):

@@ -28,6 +28,7 @@ def unsettled_nodes(
             or node.powered_on is False
             or record.history
             or node.is_idle
+            or record.agent_silent_since is not None
             or heard is None
             or heard <= heard_after
         ):

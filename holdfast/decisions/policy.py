@@ -16,6 +16,19 @@ class RecoveryMode(StrEnum):
     """Mark faulty nodes, repair none; requests of people are still carried out."""
 
 
+class SilentAgentAction(StrEnum):
+    """What to do about a node whose agent is silent while the scheduler's daemon on it answers."""
+
+    WARN = "warn"
+    """Set the condition and report an event; the node stays in service."""
+
+    CORDON = "cordon"
+    """Also keep new jobs off the node until its agent reports again; running jobs continue."""
+
+    DEEP_CHECK = "deep-check"
+    """As ``cordon``; once no job runs on the node, it also gets a deep health check."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationPolicy:
     """How nodes are judged and repaired."""
@@ -32,12 +45,21 @@ class RemediationPolicy:
     shorter. After that, the repair begins all the same."""
 
     heartbeat_timeout: timedelta = timedelta(seconds=40)
-    """Silence of the agent after which a node counts as lost. Kubernetes' node controller waits
-    40 s by default (50 s since 1.32)."""
+    """Silence after which a node counts as lost: of its agent and, where there is one, of the
+    scheduler's daemon (kubelet, slurmd). Kubernetes' node controller waits 40 s by default (50 s
+    since 1.32). While the daemon answers, only the agent counts as silent; see
+    ``silent_agent_action``."""
 
     silent_remedy: Remedy = Remedy.REPLACE
     """For a node that went silent or dark. A machine that does not answer may be in any state;
     only another machine is sure to help."""
+
+    silent_agent_action: SilentAgentAction = SilentAgentAction.CORDON
+    """What to do when only the agent of a node is silent for ``heartbeat_timeout``: ``warn``,
+    ``cordon`` or ``deep-check``. The running jobs continue in every case. At most
+    ``max_unavailable`` nodes in service are cordoned for it: when more agents are silent at once,
+    the installation of the agents is the likelier cause, and the other nodes only get the condition
+    and the event."""
 
     join_timeout: timedelta = timedelta(minutes=20)
     """From the phase ``joining`` to the agent's first word. Instances with many accelerators take

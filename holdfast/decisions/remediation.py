@@ -1,22 +1,34 @@
 """Nodes: what to do with each, and what the cluster as a whole allows."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from holdfast.decisions.breaker import trip
 from holdfast.decisions.budget import within_limits
 from holdfast.decisions.check_schedule import is_checked_unasked, next_check_at, scheduled_check
 from holdfast.decisions.faults import (
+    agent_fault,
+    agent_silent_at,
     check_fault,
+    has_joined,
     node_faults,
     offender_fault,
     request_fault,
     silent_at,
 )
-from holdfast.decisions.ladder import is_repeat_offender, remedy_for
-from holdfast.decisions.lifecycle import is_lent, machine_ordered_on
+from holdfast.decisions.ladder import remedy_for
+from holdfast.decisions.lifecycle import is_lent
 from holdfast.decisions.members import unsettled_nodes, waiting_successors
+from holdfast.decisions.orders import (
+    HELD_BY_MODE,
+    asks_for,
+    course_of,
+    decide_rebooting,
+    decide_replacing,
+    drain_time,
+    replacement,
+)
 from holdfast.decisions.pair_schedule import (
     Pool,
     decide_pairs,
@@ -25,9 +37,14 @@ from holdfast.decisions.pair_schedule import (
     in_need,
     pool_of,
 )
-from holdfast.decisions.patience import due_at, is_refused_for_good
-from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
 from holdfast.decisions.requested_checks import LOOKS, is_requested_check, requested_checks
+from holdfast.decisions.silent_agents import (
+    agent_mark,
+    is_agent_silent,
+    is_checked_since,
+    within_silent_limit,
+)
 from holdfast.decisions.taken_requests import is_request_taken, yields
 from holdfast.model.actions import (
     BeginCheck,
@@ -38,7 +55,6 @@ from holdfast.model.actions import (
     Quarantine,
     Reassign,
     Reboot,
-    Rejoin,
     Release,
     Replace,
     Retire,
@@ -46,12 +62,11 @@ from holdfast.model.actions import (
 )
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Fault, Remedy, Urgency
-from holdfast.model.names import Condition, Reason
+from holdfast.model.names import Condition
 from holdfast.model.nodes import ClusterView, Course, NodeView, Pairing, Phase
 from holdfast.model.requests import Verb
 
 _HELD_BY_BREAKER: Final = "the breaker is open"
-_HELD_BY_MODE: Final = "node recovery is set to None"
 _NOTHING: Final = Wait(until=None)
 
 
@@ -87,6 +102,8 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
         else:
             actions.append(choice)
     size = len(cluster.nodes) - len(waiting)
+    actions, uncordoned = within_silent_limit(actions, members, policy.max_unavailable.of(size))
+    held += uncordoned
     pairs = decide_pairs(cluster.nodes, actions, policy, now, size=size, may_borrow=not is_open)
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
@@ -140,9 +157,9 @@ def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> Nod
         case Phase.QUARANTINED | Phase.DRAINING:
             return _decide_quarantined(node, policy, now)
         case Phase.REBOOTING:
-            return _decide_rebooting(node, policy, now)
+            return decide_rebooting(node, policy, now)
         case Phase.REPLACING:
-            return _decide_replacing(node, policy, now)
+            return decide_replacing(node, policy, now)
 
 
 def _decide_member(
@@ -155,13 +172,14 @@ def _decide_member(
     returned = offender_fault(node, offenders)
     if returned is not None:
         return _quarantine(node, returned, policy, now)
-    return given_back(node, needy, policy, now) or decide_node(node, policy, now)
+    choice = given_back(node, needy, policy, now) or decide_node(node, policy, now)
+    return agent_mark(node, choice, policy, now) or choice
 
 
 def _decide_schedulable(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
-    if _wants(node, Verb.RELEASE):
+    if asks_for(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     worst = _worst_fault if is_requested_check(node.request) else _worst
     fault = worst(node, policy, now)
@@ -169,9 +187,9 @@ def _decide_schedulable(
 
 
 def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    if _wants(node, Verb.RELEASE) and node.heartbeat_at is not None:
+    if asks_for(node, Verb.RELEASE) and has_joined(node):
         return Release(node=node.name, forgive=True)
-    wants_check = _wants(node, Verb.DEEP_CHECK)
+    wants_check = asks_for(node, Verb.DEEP_CHECK)
     worst = _worst_fault if wants_check else _worst
     fault = check_fault(node, policy, now) or worst(node, policy, now)
     if fault is not None:
@@ -179,10 +197,10 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     is_checking = node.record.phase is Phase.CHECKING
     if is_checking and node.check is None and node.record.pairing is None:
         return Wait(until=node.record.phase_since + policy.deep_check_timeout)
-    if node.heartbeat_at is None:
-        return _NOTHING
     if is_checking:
-        return _NOTHING if has_pairs(node, policy) else _checked(node)
+        return _after_check(node, policy, now)
+    if not has_joined(node):
+        return _NOTHING
     if node.request is not None and wants_check:
         return BeginCheck(node=node.name, kinds=node.request.checks)
     must_check = policy.deep_check_on_start and is_checked_unasked(node.group, policy)
@@ -191,8 +209,13 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     return Release(node=node.name)
 
 
-def _checked(node: NodeView) -> Release:
-    """The release of a node whose check alone did not fail; one that was skipped is no pass."""
+def _after_check(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
+    """What to do with a node whose check alone did not fail; one that was skipped is no pass."""
+    if node.heartbeat_at is None or has_pairs(node, policy):
+        return _NOTHING
+    silent = agent_fault(node, policy, now)
+    if silent is not None and policy.silent_agent_action is not SilentAgentAction.WARN:
+        return _quarantine(node, silent, policy, now)
     has_passed = node.check is not None and node.check.outcome is Outcome.PASSED
     return Release(node=node.name, checked=has_passed)
 
@@ -200,12 +223,14 @@ def _checked(node: NodeView) -> Release:
 def _decide_quarantined(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
-    course = _course(node)
-    if _wants(node, Verb.RELEASE):
+    course = course_of(node)
+    if asks_for(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     fault = _worst(node, policy, now)
     if fault is None and not _stays_without_fault(course):
-        return _NOTHING if node.heartbeat_at is None else Release(node=node.name)
+        if node.heartbeat_at is None:
+            return _NOTHING
+        return Release(node=node.name, checked=is_checked_since(node.record))
     if fault is not None and _takes_over(node, fault, course, policy, now):
         return Reassign(
             node=node.name,
@@ -215,7 +240,7 @@ def _decide_quarantined(
         )
     if node.record.phase is Phase.QUARANTINED:
         return _begin_repair(node, course, policy)
-    deadline = node.record.phase_since + _drain_time(course, policy)
+    deadline = node.record.phase_since + drain_time(node, course, policy)
     if node.running_jobs and node.powered_on is not False and now < deadline:
         return Wait(until=deadline)
     match course.remedy:
@@ -223,64 +248,25 @@ def _decide_quarantined(
             pairing = Pairing(since=now) if is_lent(node.record) else None
             return BeginCheck(node=node.name, kinds=node.record.kinds, pairing=pairing)
         case Remedy.REPLACE:
-            return _replace(node, course.reason, policy, now)
+            return replacement(node, course.reason, policy, now)
         case _:
             return Reboot(node=node.name)
 
 
 def _begin_repair(node: NodeView, course: Course, policy: RemediationPolicy) -> NodeAction | Wait:
     if policy.node_recovery is RecoveryMode.NONE and course.condition != Condition.REQUESTED:
-        return Wait(until=None, why=_HELD_BY_MODE)
+        return Wait(until=None, why=HELD_BY_MODE)
+    if is_agent_silent(course) and not _gets_check(node, policy):
+        return Wait(until=None, why="its agent is silent; look at the agent's pod or service")
     if course.urgency is Urgency.DEFERRED and node.running_jobs:
         return Wait(until=None, why="its jobs run on; the repair begins when they end")
     return Drain(node=node.name)
 
 
-def _drain_time(course: Course, policy: RemediationPolicy) -> timedelta:
-    """A node that is not heard can hardly be told to drain, so it gets no long time for it."""
-    if course.condition == Condition.NODE_LOST:
-        return min(policy.drain_timeout, policy.heartbeat_timeout)
-    return policy.drain_timeout
-
-
-def _decide_rebooting(
-    node: NodeView, policy: RemediationPolicy, now: datetime
-) -> NodeAction | Wait:
-    course = _course(node)
-    if node.machine != course.machine and node.heartbeat_at is not None:
-        return Rejoin(node=node.name)
-    if _wants(node, Verb.REPLACE):
-        return _replace(node, Reason.REQUESTED_REPLACE, policy, now)
-    if course.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
-        deadline = due_at(node.record, policy)
-        is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
-        is_in_vain = is_automatic and is_refused_for_good(node.record, policy, now)
-        if deadline is None and not is_in_vain:
-            return _again(course, Reboot(node=node.name), now)
-        if deadline is not None and now < deadline:
-            return Wait(until=deadline)
-    if policy.node_recovery is RecoveryMode.NONE:
-        return Wait(until=None, why=f"it did not come back from its reboot; {_HELD_BY_MODE}")
-    return _replace(node, course.reason, policy, now)
-
-
-def _decide_replacing(
-    node: NodeView, policy: RemediationPolicy, now: datetime
-) -> NodeAction | Wait:
-    course = _course(node)
-    if node.provider_id != machine_ordered_on(course):
-        return Rejoin(node=node.name)
-    order = _replace(node, course.reason, policy, now)
-    deadline = due_at(node.record, policy)
-    if deadline is None:
-        return _again(course, order, now)
-    return Wait(until=deadline) if now < deadline else order
-
-
-def _again(course: Course, order: Reboot | Replace, now: datetime) -> NodeAction | Wait:
-    if course.retry_at is not None and now < course.retry_at:
-        return Wait(until=course.retry_at)
-    return order
+def _gets_check(node: NodeView, policy: RemediationPolicy) -> bool:
+    """Whether a node with a silent agent gets a deep health check, of which one is enough."""
+    is_wanted = policy.silent_agent_action is SilentAgentAction.DEEP_CHECK
+    return is_wanted and not is_checked_since(node.record)
 
 
 def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
@@ -302,6 +288,8 @@ def _takes_over(
     """Whether the course is to follow ``fault``, the worst of its node, from now on."""
     if Condition.REQUESTED in (fault.condition, course.condition):
         return fault.condition == Condition.REQUESTED  # faults that remain are answered afterwards
+    if fault.condition == Condition.AGENT_SILENT and node.record.phase is Phase.DRAINING:
+        return False  # the repair that has begun is carried out
     if not _stays_without_fault(course) and not _still_holds(node, course, policy, now):
         return True
     remedy = remedy_for(node, fault, policy, now)
@@ -312,10 +300,6 @@ def _takes_over(
 
 def _still_holds(node: NodeView, course: Course, policy: RemediationPolicy, now: datetime) -> bool:
     return any(fault.reason == course.reason for fault in node_faults(node, policy, now))
-
-
-def _wants(node: NodeView, verb: Verb) -> bool:
-    return node.request is not None and node.request.verb is verb
 
 
 def _stays_without_fault(course: Course) -> bool:
@@ -343,27 +327,10 @@ def _request_id(node: NodeView, fault: Fault) -> str:
     return node.request.id if asked and node.request is not None else ""
 
 
-def _replace(node: NodeView, reason: str, policy: RemediationPolicy, now: datetime) -> Replace:
-    return Replace(
-        node=node.name,
-        reason=reason,
-        repeat_offender=_course(node).condition != Condition.REQUESTED
-        and is_repeat_offender(node, policy, now),
-    )
-
-
-def _course(node: NodeView) -> Course:
-    if node.record.course is None:
-        raise ValueError(
-            f"{node.name} is {node.record.phase} without a course: its record is damaged"
-        )
-    return node.record.course
-
-
 def _falls_silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> datetime | None:
-    """When silence will become a fault of the node by itself; None if it is one already."""
-    at = silent_at(node, policy)
-    return at if at is not None and at > now else None
+    """When silence of the node or its agent becomes a fault; None if that has happened."""
+    times = (silent_at(node, policy), agent_silent_at(node, policy))
+    return min((at for at in times if at is not None and at > now), default=None)
 
 
 def _earliest(*times: datetime | None) -> datetime | None:

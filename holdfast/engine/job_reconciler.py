@@ -259,14 +259,16 @@ class JobReconciler:
     def _conclude(
         self, action: Retry | Finish, job: JobView, nodes: Mapping[str, NodeView], now: datetime
     ) -> None:
-        if action.failure is not None:
-            incident = self._incident_of(action.failure, nodes)
-            if incident is not None:
-                touch = _touch(job, job.record.attempt, action.failure)
-                self._ports.incidents.put(touched(incident, touch))
-                action = replace(action, failure=replace(action.failure, incident_id=incident.id))
+        failure = action.failure
+        incident = None if failure is None else self._incident_of(failure, nodes)
+        if failure is not None and incident is not None:
+            action = replace(action, failure=replace(failure, incident_id=incident.id))
         record = after_job(job, action, now)
         self._ports.jobs.put(job.spec.name, record)
+        if failure is not None and incident is not None:
+            # After the record: once that is stored, no other incident gets the blame.
+            touch = _touch(job, job.record.attempt, failure)
+            self._ports.incidents.put(touched(incident, touch))
         if record.phase is JobPhase.FAILED:
             self._ended += [(job.spec.name, one) for one in record.attempts]
         self._ports.events.emit(_verdict_event(action, job.spec, record))

@@ -5,6 +5,7 @@ from datetime import datetime
 from holdfast.model.actions import (
     BeginCheck,
     Drain,
+    MarkAgent,
     NodeAction,
     Pair,
     Quarantine,
@@ -18,6 +19,8 @@ from holdfast.model.actions import (
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.events import (
     Event,
+    NodeAgentReports,
+    NodeAgentSilent,
     NodeCheckBegun,
     NodeCheckFailed,
     NodeCheckPassed,
@@ -64,6 +67,12 @@ def event_of(action: NodeAction, node: NodeView) -> Event | None:
             return _tested(name, node.record.pairing, pairing)
         case Release():
             return NodeReleased(node=name, after=reason)
+        case MarkAgent(silent_since=since):
+            return NodeAgentReports(node=name) if since is None else _silent(name, since)
+
+
+def _silent(node: str, since: datetime) -> Event:
+    return NodeAgentSilent(node=node, since=since)
 
 
 def _tested(node: str, before: Pairing | None, after: Pairing) -> Event | None:

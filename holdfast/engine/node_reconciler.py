@@ -23,7 +23,14 @@ from holdfast.model.actions import (
     Replace,
     Retire,
 )
-from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLater, StorageFull
+from holdfast.model.errors import (
+    BackendError,
+    InProgress,
+    NodeGone,
+    ProviderError,
+    RetryLater,
+    StorageFull,
+)
 from holdfast.model.events import (
     BreakerTripped,
     CallFailed,
@@ -271,8 +278,9 @@ class NodeReconciler:
         try:
             call(node, record.course.token)
         except NodeGone:
+            record = machine_gone(record)
             if isinstance(action, Reboot):
-                cluster.put(node.name, machine_gone(record))
+                cluster.put(node.name, record)
                 return now
         except ProviderError as error:
             return self._postponed(error, node, record, now)
@@ -286,8 +294,14 @@ class NodeReconciler:
         self, error: ProviderError, node: NodeView, record: NodeRecord, now: datetime
     ) -> datetime:
         asked = error.after if isinstance(error, RetryLater) else None
-        pause = max(pause_after_refusal(record, asked, self._policy, now), AFTER_ERROR)
-        self._ports.cluster.put(node.name, refused(record, now + pause))
+        pause = pause_after_refusal(record, asked, self._policy, now)
+        if isinstance(error, InProgress):
+            pause = error.after
+        pause = max(pause, AFTER_ERROR)
+        unknown = error.is_outcome_unknown
+        self._ports.cluster.put(node.name, refused(record, now + pause, is_outcome_unknown=unknown))
+        if isinstance(error, InProgress):
+            return now + pause
         remedy = record.course.remedy if record.course is not None else ""
         self._ports.events.emit(
             RepairPostponed(node=node.name, remedy=remedy, error=str(error), retry_after=pause)

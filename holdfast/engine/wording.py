@@ -18,6 +18,8 @@ from holdfast.model.events import (
     JobRetried,
     JobUnwatched,
     JobWaits,
+    NodeAgentReports,
+    NodeAgentSilent,
     NodeCheckBegun,
     NodeCheckFailed,
     NodeCheckPassed,
@@ -56,6 +58,8 @@ def sentence(event: Event) -> str:
             return f"{job}: before attempt {attempt}: {why}"
         case JobRetried() | JobWaits() | JobUnwatched() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
+        case NodeAgentSilent() | NodeAgentReports():
+            return _agent_sentence(event)
         case BreakerTripped(reason=reason):
             return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
         case CallFailed(what=what, error=error):
@@ -149,6 +153,15 @@ def _pair_sentence(event: NodePairTested) -> str:
     how = {True: "passed", False: "failed", None: "says nothing"}[event.passed]
     why = f": {event.detail}" if event.detail else ""
     return f"the test between {event.node} and {event.partner} {how}{why}"
+
+
+def _agent_sentence(event: NodeAgentSilent | NodeAgentReports) -> str:
+    if isinstance(event, NodeAgentReports):
+        return f"{event.node}: the Holdfast agent reports again"
+    return (
+        f"{event.node}: no heartbeat of the Holdfast agent since {event.since:%Y-%m-%d %H:%M:%S %Z}"
+        f" although the node answers, so its faults are not detected; look at the agent"
+    )
 
 
 def _delay_sentence(event: RepairPostponed | RepairOverdue) -> str:

@@ -23,7 +23,11 @@ class NotTrusted(OSError):
 
 
 class NoAnswer(OSError):
-    """The other side cannot be reached, or does not speak HTTP."""
+    """The other side did not answer: no response in time, or one that is not HTTP."""
+
+
+class NotReached(NoAnswer):
+    """No connection to the other side: it has received nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,8 @@ class Receiver:
 
         Raises:
             NotTrusted: to one who is not who he claims to be.
-            NoAnswer: in vain.
+            NotReached: there is no connection.
+            NoAnswer: no response; the other side may have acted all the same.
 
         """
         connection = (
@@ -81,6 +86,7 @@ class Receiver:
         )
         path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
         try:
+            self._connect(connection)
             connection.request("POST", path, body, dict(headers))
             answer = connection.getresponse()
             return Posted(
@@ -88,12 +94,20 @@ class Receiver:
                 text=answer.read(_EXCERPT).decode("utf-8", errors="replace").strip(),
                 retry_after=answer.getheader("Retry-After", ""),
             )
-        except ssl.SSLCertVerificationError as error:
-            raise NotTrusted(error.verify_message) from error
+        except (NotTrusted, NotReached):
+            raise
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer(str(error) or type(error).__name__) from error
         finally:
             connection.close()
+
+    def _connect(self, connection: http.client.HTTPConnection) -> None:
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise NotTrusted(error.verify_message) from error
+        except OSError as error:
+            raise NotReached(str(error) or type(error).__name__) from error
 
 
 def signature(secret: bytes, at: datetime, body: bytes) -> str:

@@ -108,6 +108,15 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MarkAgent:
+    """Record and publish that the agent of a node is silent, or reports again."""
+
+    node: str
+    silent_since: datetime | None
+    """None once the agent reports again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TripBreaker:
     """Stop all repairs until a person looks."""
 
@@ -116,7 +125,17 @@ class TripBreaker:
 
 
 NodeAction = (
-    Quarantine | Reassign | Drain | Reboot | Replace | Rejoin | Retire | BeginCheck | Pair | Release
+    Quarantine
+    | Reassign
+    | Drain
+    | Reboot
+    | Replace
+    | Rejoin
+    | Retire
+    | BeginCheck
+    | Pair
+    | Release
+    | MarkAgent
 )
 
 

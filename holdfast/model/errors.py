@@ -7,6 +7,7 @@ HoldfastError
 └── ProviderError        a provider refused an action
     ├── NodeGone         the machine no longer exists; a remedy counts as done
     └── RetryLater       throttled or not ready; ``after`` says how long to wait
+        └── InProgress   the action takes more than one call, and another is due
 
 Catch ``HoldfastError`` at the edge of a process, the narrow classes anywhere else.
 """
@@ -41,6 +42,10 @@ class StorageFull(BackendError):
 class ProviderError(HoldfastError):
     """A provider refused an action, for example for want of permission."""
 
+    is_outcome_unknown: bool = False
+    """Whether the action may have been carried out all the same: its response was lost, or what it
+    is to bring about is under way without it."""
+
 
 class NodeGone(ProviderError):
     """The machine no longer exists."""
@@ -49,6 +54,11 @@ class NodeGone(ProviderError):
 class RetryLater(ProviderError):
     """The provider asks to be called again later."""
 
-    def __init__(self, message: str, *, after: timedelta) -> None:
+    def __init__(self, message: str, *, after: timedelta, is_outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.after = after
+        self.is_outcome_unknown = is_outcome_unknown
+
+
+class InProgress(RetryLater):
+    """The provider carries the action out in steps and has to be called again for the next."""

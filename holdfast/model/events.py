@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 
@@ -208,6 +208,23 @@ class NodeReleased(Event):
     node: str
     after: str
     """The reason of the course that ended; empty for a node that is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAgentSilent(Event):
+    """The agent of a node stopped reporting while the scheduler's daemon on the node answers."""
+
+    name: ClassVar[str] = "node.agent_silent"
+    node: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAgentReports(Event):
+    """The agent of a node reports again after a silence."""
+
+    name: ClassVar[str] = "node.agent_reports"
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,7 @@ class Condition(StrEnum):
     REQUESTED = "RequestedByUser"
     REPEAT_OFFENDER = "RepeatOffender"
     DEEP_CHECK = "DeepHealthCheckFailed"
+    AGENT_SILENT = "AgentSilent"
 
 
 class Reason(StrEnum):
@@ -459,7 +460,9 @@ class Reason(StrEnum):
     DETECTOR_FAILED = "DetectorFailed"
     """A detector has a bug."""
     NODE_SILENT = "NodeSilent"
-    """Nothing was heard of the agent of a node."""
+    """Neither the agent of a node nor the scheduler's daemon on it was heard."""
+    AGENT_SILENT = "AgentSilent"
+    """The scheduler's daemon on a node answers, its Holdfast agent does not."""
     NODE_POWERED_OFF = "NodePoweredOff"
     """A machine is off."""
     NODE_LOST = "NodeLost"

@@ -53,6 +53,14 @@ class Course:
     retry_at: datetime | None = None
     """Not to call the provider again before this time."""
 
+    is_outcome_unknown: bool = False
+    """Whether the present order may have been carried out although the provider did not accept it:
+    its response was lost. What is observed afterwards decides."""
+
+    is_machine_gone: bool = False
+    """Whether the provider has confirmed that the machine does not exist any more: nothing can run
+    on it, whatever its Node object and its pods say."""
+
     machine: str = ""
     """``NodeView.machine`` when the present repair was ordered: a change means it was done."""
 
@@ -102,6 +110,10 @@ class NodeRecord:
     pairing: "Pairing | None" = None
     """Its tests with other nodes; those of the last check once that is over, as they speak for the
     other ends as well."""
+
+    agent_silent_since: datetime | None = None
+    """Since when the agent counts as silent although the scheduler's daemon answers; None while
+    the agent reports."""
 
 
 HISTORY_LIMIT = 20
@@ -207,6 +219,13 @@ class NodeView:
     join_error: str = ""
     """Why the platform itself has given up on the node's coming, in its own words; empty while it
     has not."""
+
+    answered_at: datetime | None = None
+    """When the scheduler's daemon on the node (kubelet, slurmd) last answered; None where there is
+    no such daemon. It says nothing about the agent."""
+
+    is_ready: bool | None = None
+    """Whether that daemon accepts jobs; None where there is no such daemon."""
 
     powered_on: bool | None = None
     """What the owner of the machine says; None where nobody knows."""

@@ -25,6 +25,7 @@ from holdfast.testing.truth import (
     bad_faults,
     ends_jobs,
     free_nodes,
+    hides_silence,
     is_bad,
     is_lost,
     is_out,
@@ -139,6 +140,9 @@ class Laws(Observer):
             return
         policy, now = self.world.scenario.policy, self.world.now
         self._check(not is_bad(view, policy, now), f"{node.name} was released with a fault")
+        self._check(
+            view.heartbeat_at is not None, f"{node.name} was released before its agent reported"
+        )
         self._check(
             view.provider_id not in self.world.offenders
             or view.provider_id in self._released_by_person,
@@ -321,6 +325,9 @@ class Laws(Observer):
                     or is_fresh
                     or not is_bad(node, policy, now),
                     f"{node.name} stays schedulable with a fault",
+                )
+                self._check(
+                    not hides_silence(node, policy, now), f"{node.name}: its agent is silent"
                 )
                 course = node.record.course
                 self._check(

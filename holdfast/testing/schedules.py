@@ -28,7 +28,12 @@ from holdfast.adapters.sim.scenario import (
     Training,
     Vanishes,
 )
-from holdfast.decisions.policy import JobPolicy, RecoveryMode, RemediationPolicy
+from holdfast.decisions.policy import (
+    JobPolicy,
+    RecoveryMode,
+    RemediationPolicy,
+    SilentAgentAction,
+)
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import JobSpec, Placing
@@ -138,6 +143,7 @@ def random_policy(random: Random) -> RemediationPolicy:
         drain_timeout=random.choice([timedelta(0), timedelta(minutes=1)]),
         heartbeat_timeout=timedelta(seconds=40),
         silent_remedy=random.choice([Remedy.REPLACE, Remedy.REPLACE, Remedy.REBOOT]),
+        silent_agent_action=random.choice(list(SilentAgentAction)),
         join_timeout=timedelta(minutes=2),
         reboot_timeout=timedelta(minutes=2),
         reboot_window=random.choice([timedelta(0), timedelta(minutes=5), timedelta(hours=1)]),

@@ -30,15 +30,31 @@ def is_lost(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
         return False
     if node.powered_on is False:
         return True
-    if node.heartbeat_at is not None:
-        return now - node.heartbeat_at >= policy.heartbeat_timeout
     course = node.record.course
-    was_lost = course is not None and course.condition == Condition.NODE_LOST
-    if was_lost and node.record.phase in (Phase.QUARANTINED, Phase.DRAINING):
-        return True  # and it was not heard since
-    is_new = node.record.phase is Phase.JOINING
-    patience = policy.join_timeout if is_new else policy.heartbeat_timeout
-    return now - node.record.phase_since >= patience
+    is_marked = node.record.phase in (Phase.QUARANTINED, Phase.DRAINING)
+    if is_marked and course is not None and course.condition == Condition.NODE_LOST:
+        if node.heartbeat_at is None:
+            return True  # and it was not heard since
+        if node.answered_at is not None and node.heartbeat_at <= course.opened_at:
+            return True  # what answers since is not the agent
+    if node.record.phase is Phase.JOINING and not is_here(node):
+        return now - node.record.phase_since >= policy.join_timeout
+    known = [at for at in (node.heartbeat_at, node.answered_at) if at is not None]
+    return now - max(known, default=node.record.phase_since) >= policy.heartbeat_timeout
+
+
+def is_here(node: NodeView) -> bool:
+    """Whether agent and scheduler's daemon work, as far as there are any."""
+    return node.heartbeat_at is not None and node.is_ready is not False
+
+
+def hides_silence(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    """Whether a node in service is shown as healthy though only the scheduler hears of it."""
+    if node.record.phase is not Phase.SCHEDULABLE or node.record.agent_silent_since is not None:
+        return False
+    if node.answered_at is None or node.heartbeat_at is None:
+        return False
+    return now - node.heartbeat_at >= policy.heartbeat_timeout > now - node.answered_at
 
 
 def is_bad(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:

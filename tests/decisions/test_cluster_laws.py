@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import Drain, Quarantine, Reboot, Release, Replace
@@ -101,9 +101,12 @@ def nodes(draw):
             "history": tuple(draw(st.lists(pasts, max_size=3))),
             "cleared_at": draw(st.none() | moments),
             "checked_machine": draw(st.sampled_from(["", "i-1#boot-1"])),
+            "agent_silent_since": draw(st.none() | moments),
         },
         faults=tuple(draw(st.lists(faults, max_size=2))),
         heartbeat_at=draw(st.none() | moments),
+        answered_at=draw(st.none() | moments),
+        is_ready=draw(st.sampled_from([None, True, False])),
         powered_on=draw(st.sampled_from([None, True, False])),
         join_error=draw(st.sampled_from(["", "it timed out"])),
         request=draw(st.none() | requests),
@@ -129,13 +132,18 @@ def clusters(draw):
 
 
 policies = st.builds(
-    lambda mode, quota, on_start: replace(
-        POLICY, node_recovery=mode, max_unavailable=quota, deep_check_on_start=on_start
+    lambda mode, quota, on_start, silent: replace(
+        POLICY,
+        node_recovery=mode,
+        max_unavailable=quota,
+        deep_check_on_start=on_start,
+        silent_agent_action=silent,
     ),
     st.sampled_from(list(RecoveryMode)),
     st.builds(Quota, count=st.integers(0, 3))
     | st.builds(Quota, percent=st.sampled_from([0.0, 20.0, 33.4, 50.0, 100.0])),
     st.booleans(),
+    st.sampled_from(list(SilentAgentAction)),
 )
 
 

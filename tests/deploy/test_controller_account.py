@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from installation import NODES, Installation
 
-from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.api import Api, Patch
 from holdfast.adapters.kubernetes.api_errors import ApiError, Forbidden
 from holdfast.model.names import RECORD, Labels
 from holdfast.testing.control_plane import Refused
@@ -45,6 +45,8 @@ def test_a_controller_marks_cordons_and_releases_a_node(
         "annotations": {RECORD: '{"phase":"draining"}'},
     }
     controller.patch(path, {"metadata": marks, "spec": {"unschedulable": True}})
+    silent = {"type": "AgentSilent", "status": "True"}
+    controller.patch(f"{path}/status", {"status": {"conditions": [silent]}}, Patch.STRATEGIC)
     released = {"labels": {HEALTH: None}, "annotations": {RECORD: None}}
     controller.patch(path, {"metadata": released, "spec": {"unschedulable": None}})
 
@@ -202,7 +204,7 @@ def test_a_controller_cannot_create_what_is_not_its_own(
 @pytest.mark.parametrize(
     "path",
     [
-        f"/api/v1/nodes/{NODE}/status",
+        f"/api/v1/nodes/{NODE}/proxy",
         f"{NAMESPACED}/configmaps/holdfast-controller",
         f"{LEASES}/{NODE}",
         "/api/v1/namespaces/default/pods/rank-0",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from agent_lease import renew
 from real_cluster import Cluster, connected, until
 
 from holdfast.adapters.kubernetes.api import Api, Server
@@ -125,8 +126,9 @@ class Controlled:
 
     def report(self, name: str, *faults, boot_id: str | None = None) -> None:
         """The agent of a node says how it is."""
-        present = self.node(name)["status"]["nodeInfo"]["bootID"]
-        now = datetime.now(UTC)
+        node, now = self.node(name), datetime.now(UTC)
+        present = node["status"]["nodeInfo"]["bootID"]
+        renew(self.api, node, present if boot_id is None else boot_id)
         said = NodeReport(
             node=name,
             boot_id=present if boot_id is None else boot_id,

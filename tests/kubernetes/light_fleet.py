@@ -1,20 +1,26 @@
 """A fleet of a hundred machines on two cores: their agents are played, too."""
 
 import json
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from agent_lease import LEASES, renew
 from machines import Fleet, Machine
 
 from holdfast.adapters.kubernetes.api import Patch
+from holdfast.adapters.kubernetes.api_errors import NotFound
 from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import REPORT, Condition, Reason
 from holdfast.model.report import NodeReport
 from holdfast.testing.kubelet import PodServer
 
 AT_ONCE = 4
+RENEWED_EVERY_S = 10
 _REASONS = {Remedy.REPLACE: Reason.XID_REPLACE, Remedy.REBOOT: Reason.XID_REBOOT}
 _CONDITIONS = {
     Remedy.REPLACE: Condition.NVIDIA_TERMINATE,
@@ -35,6 +41,9 @@ class LightFleet(Fleet):
         self.logs: PodServer
         self.frozen: set[str] = set()
         """Groups whose new machines start no pods."""
+
+        self.silent: set[str] = set()
+        """Machines whose agents renew no lease any more."""
 
         self.boots: dict[str, str] = {}
 
@@ -76,6 +85,9 @@ class LightFleet(Fleet):
             "metadata": metadata,
             "spec": {"holderIdentity": name, "renewTime": before},
         }
+        self.silent.add(name)
+        with suppress(NotFound):
+            self.api.delete(f"{LEASES}/{name}")
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
         self.api.patch(path, lease, Patch.APPLY)
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
@@ -84,11 +96,13 @@ class LightFleet(Fleet):
 
     def _boot(self, machine: Machine, boot_id: str) -> None:
         self.boots[machine.name] = boot_id
+        self.silent.discard(machine.name)
         if machine.group in self.frozen:
             self.cluster.nodes.hang(machine.name)
         self._report(machine.name)
 
     def _report(self, name: str, *faults: Fault) -> None:
+        renew(self.api, self.api.get(f"/api/v1/nodes/{name}"), self.boots[name])
         said = NodeReport(
             node=name,
             boot_id=self.boots[name],
@@ -101,14 +115,23 @@ class LightFleet(Fleet):
 
     def _own(self) -> None:
         """Carry out several orders at once."""
+        renewed_at = time.monotonic()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while not self._over.wait(0.05):
+                if time.monotonic() - renewed_at > RENEWED_EVERY_S:
+                    renewed_at = time.monotonic()
+                    pool.submit(self._renew_all)
                 for order in self.orders:
                     machine = self.machines.get(order["node"])
                     is_new = order["token"] not in self.done
                     if is_new and machine is not None and machine.group not in self.held:
                         self.done.append(order["token"])
                         pool.submit(self._carry_out, order["action"], machine)
+
+    def _renew_all(self) -> None:
+        for name in self.machines.keys() - self.silent:
+            with suppress(BackendError, KeyError):
+                renew(self.api, self.api.get(f"/api/v1/nodes/{name}"), self.boots[name])
 
     def _command(self) -> str:
         argv = json.dumps(["sh", "-c", _ORDER, str(self.folder / "orders")])

@@ -108,6 +108,9 @@ class Fleet:
     """Tokens of the orders that were carried out."""
 
     carries_out: bool = True
+    starts_agents: bool = True
+    """Whether machines that come up have an agent."""
+
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
@@ -134,11 +137,16 @@ class Fleet:
         folder.mkdir()
         machine = Machine(name, group, folder)
         provider_id = f"aws:///us-west-2a/{instance or f'i-{uuid.uuid4().hex[:17]}'}"
-        labels = {GROUP: group, "kubernetes.io/os": "linux"}
+        labels = {"kubernetes.io/os": "linux", **({GROUP: group} if group else {})}
         node = self.cluster.nodes.join(name, labels=labels, provider_id=provider_id)
         self.machines[name] = machine
-        self._boot(machine, node.status.nodeInfo.bootID)
+        if self.starts_agents:
+            self._boot(machine, node.status.nodeInfo.bootID)
         return machine
+
+    def start_agent(self, name: str) -> None:
+        """The agent of a machine is started, as by its DaemonSet, in the boot that it is in."""
+        self._boot(self.machines[name], self.node(name)["status"]["nodeInfo"]["bootID"])
 
     def _boot(self, machine: Machine, boot_id: str) -> None:
         machine.lines = 0

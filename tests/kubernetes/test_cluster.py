@@ -386,7 +386,9 @@ def test_a_node_that_the_node_controller_has_given_up_was_heard_at_its_last_leas
     unknown = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-03T00:00:00Z"}]
     one.real.plane.request("PATCH", f"{NODES}/node-1/status", {"status": {"conditions": unknown}})
 
-    one.seen("node-1", lambda view: view.heartbeat_at == renewed)
+    view = one.seen("node-1", lambda view: view.answered_at == renewed)
+    assert view.heartbeat_at is not None
+    assert not view.is_ready
 
 
 # the whole course

@@ -74,9 +74,14 @@ def test_only_nodes_that_are_being_replaced_are_replaced() -> None:
     assert matched([new()], {"old": stays}) == {}
 
 
-def test_a_node_of_another_group_or_of_none_replaces_nobody() -> None:
+def test_a_node_of_another_group_replaces_nobody() -> None:
     assert matched([new(group="b")], {"old": leaves()}) == {}
-    assert matched([new(group="")], {"old": leaves(group="")}) == {}
+    assert matched([new(group="")], {"old": leaves()}) == {}
+    assert matched([new(group="a")], {"old": leaves(group="")}) == {}
+
+
+def test_nodes_without_a_group_label_replace_each_other() -> None:
+    assert matched([new(group="")], {"old": leaves(group="")}) == {"new": "old"}
 
 
 def test_a_node_that_has_a_record_or_a_predecessor_replaces_nobody() -> None:
@@ -176,6 +181,14 @@ def test_a_new_node_waits_for_no_order_that_it_cannot_be_the_answer_to() -> None
 def test_a_new_node_waits_neither_for_an_accepted_nor_for_a_refused_order() -> None:
     assert waits([new()], {"old": leaves()}) == set()
     assert waits([new()], {"old": leaves(ordered_at=None, retry_at=NOW)}) == set()
+
+
+def test_the_replacement_whose_order_got_no_response_is_taken_when_it_appears() -> None:
+    lost = {"old": leaves(ordered_at=None, retry_at=NOW, is_outcome_unknown=True)}
+
+    assert matched([new()], lost) == {"new": "old"}
+    assert matched([new(created=BEFORE)], lost) == {}
+    assert waits([new()], lost) == set()
 
 
 def test_a_replacement_may_come_while_its_repetition_is_refused() -> None:

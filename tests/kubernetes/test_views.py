@@ -7,12 +7,14 @@ from hypothesis import given
 from node_objects import CONVENTIONS, DEEP, LABELS, a_node_object, a_report, node_objects, state_of
 
 from holdfast.adapters.kubernetes.encoding import Word, compact, word_of
+from holdfast.adapters.kubernetes.heartbeats import Beat
 from holdfast.adapters.kubernetes.views import (
-    heard,
+    Heard,
+    agent_heard_at,
     is_fenced,
     is_followed,
     is_managed,
-    needs_leases,
+    kubelet_answered_at,
     node_view,
     record_of,
 )
@@ -32,14 +34,27 @@ def read(**changes):
     return state, word_of(state, CONVENTIONS, NOW)
 
 
+HEARD = Heard(agent_at=NOW, kubelet_at=NOW)
+
+
 def view(**changes):
     state, word = read(**changes)
-    return node_view(state, word, record_of(state, word, NOW), heard_at=NOW)
+    return node_view(state, word, record_of(state, word, NOW), heard=HEARD)
 
 
-def heard_at(phase, *, leased=LEASED, **changes):
+def beat(**changes):
+    values = {"renewed_at": LEASED, "holder": "boot-1", "heard_at": LEASED, "is_live": True}
+    return Beat(**{**values, **changes})
+
+
+def answered_at(phase, *, leased=True, **changes):
+    state, _ = read(**changes)
+    return kubelet_answered_at(state, a_record(phase), NOW, beat() if leased else None)
+
+
+def heard_at(phase, *, lease=None, since=None, **changes):
     state, word = read(**changes)
-    return heard(state, word, a_record(phase), NOW, leased)
+    return agent_heard_at(state, word, a_record(phase), lease, since)
 
 
 @given(node_objects())
@@ -47,8 +62,12 @@ def test_every_node_can_be_seen(node) -> None:
     state = state_of(node)
     word = word_of(state, CONVENTIONS, NOW)
     record = record_of(state, word, NOW)
+    heard = Heard(
+        agent_at=agent_heard_at(state, word, record, None, NOW),
+        kubelet_at=kubelet_answered_at(state, record, NOW, None),
+    )
 
-    seen = node_view(state, word, record, heard_at=heard(state, word, record, NOW, None))
+    seen = node_view(state, word, record, heard=heard)
 
     assert (seen.name, seen.provider_id, seen.record) == ("node-1", "i-1", record)
 
@@ -117,36 +136,65 @@ def test_the_kubelets_boot_counts_until_the_agent_speaks() -> None:
     assert view(boot_id="boot-7").boot_id == "boot-7"
 
 
-@pytest.mark.parametrize(
-    "phase",
-    [Phase.SCHEDULABLE, Phase.CHECKING, Phase.QUARANTINED, Phase.DRAINING, Phase.REPLACING],
-)
-def test_the_node_controllers_word_counts(phase) -> None:
-    assert heard_at(phase, ready="True") == NOW
-    assert heard_at(phase, ready="False") == NOW
-    assert heard_at(phase, ready="Unknown") == LEASED
-    assert heard_at(phase, ready="Unknown", leased=None) == SINCE
-    assert heard_at(phase, ready="", leased=None) == CREATED
+STAYING = [
+    Phase.SCHEDULABLE,
+    Phase.CHECKING,
+    Phase.QUARANTINED,
+    Phase.DRAINING,
+    Phase.REPLACING,
+]
+COMING = [Phase.JOINING, Phase.REBOOTING]
 
 
-@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.REBOOTING])
-def test_a_node_that_comes_is_heard_when_its_agent_speaks_in_this_boot(phase) -> None:
+@pytest.mark.parametrize("phase", STAYING)
+def test_a_kubelet_answers_until_the_node_controller_gives_it_up(phase) -> None:
+    assert answered_at(phase, ready="True") == NOW
+    assert answered_at(phase, ready="False") == NOW
+    assert answered_at(phase, ready="Unknown") == LEASED
+    assert answered_at(phase, ready="Unknown", leased=False) == SINCE
+    assert answered_at(phase, ready="", leased=False) == CREATED
+
+
+@pytest.mark.parametrize("phase", COMING)
+def test_the_kubelet_of_a_node_that_comes_answers_once_it_is_ready_or_not(phase) -> None:
+    assert answered_at(phase, ready="True") == NOW
+    assert answered_at(phase, ready="False") == NOW
+    assert answered_at(phase, ready="Unknown") is None
+
+
+@pytest.mark.parametrize("phase", [*STAYING, *COMING])
+@pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
+def test_a_ready_kubelet_is_no_heartbeat_of_an_agent(phase, ready) -> None:
+    assert heard_at(phase, ready=ready, since=NOW) is None
+
+
+@pytest.mark.parametrize("phase", COMING)
+def test_the_agent_of_a_node_that_comes_is_heard_when_it_reports_in_this_boot(phase) -> None:
     reported = {REPORT: a_report(boot_id="boot-1")}
 
-    assert heard_at(phase) is None
-    assert heard_at(phase, annotations=reported) == NOW
-    assert heard_at(phase, annotations=reported, boot_id="boot-2") is None
-    assert heard_at(phase, annotations=reported, ready="False") is None
-    assert heard_at(phase, annotations=reported, ready="Unknown") is None
+    assert heard_at(phase, lease=beat()) is None
+    assert heard_at(phase, annotations=reported, since=NOW) is None
+    assert heard_at(phase, annotations=reported, lease=beat()) == LEASED
+    assert heard_at(phase, annotations=reported, lease=beat(), boot_id="boot-2") is None
+    assert heard_at(phase, annotations=reported, lease=beat(holder="boot-0")) is None
+    assert heard_at(phase, annotations=reported, lease=beat(is_live=False)) is None
 
 
-def test_leases_are_needed_where_the_node_controller_has_given_up() -> None:
-    lost, _ = read(ready="Unknown")
-    well, _ = read(ready="True")
+@pytest.mark.parametrize("phase", STAYING)
+def test_an_agent_that_joined_before_us_is_heard_by_its_lease_or_since_we_began(phase) -> None:
+    reported = {REPORT: a_report(boot_id="boot-1")}
+    later = LEASED + timedelta(seconds=1)
 
-    assert needs_leases(lost, a_record())
-    assert not needs_leases(well, a_record())
-    assert not needs_leases(lost, a_record(Phase.JOINING))
+    assert heard_at(phase, annotations=reported, since=later) == later
+    assert heard_at(phase, annotations=reported, lease=beat(), since=later) == later
+    assert heard_at(phase, annotations=reported, lease=beat(heard_at=NOW), since=later) == NOW
+    assert heard_at(phase, annotations=reported, lease=beat()) == LEASED
+    assert heard_at(phase, annotations=reported) is None
+
+
+@pytest.mark.parametrize(("ready", "shown"), [("True", True), ("False", False), ("Unknown", False)])
+def test_a_node_accepts_jobs_while_its_kubelet_is_ready(ready, shown) -> None:
+    assert view(ready=ready).is_ready is shown
 
 
 @pytest.mark.parametrize(
@@ -179,6 +227,9 @@ def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
         (a_record(Phase.DRAINING), "boot-1", [IS_OFF], True),
         (a_record(Phase.REPLACING), "boot-1", [IS_OFF], True),
         (a_record(), "boot-1", [IS_OFF], False),
+        (a_record(Phase.REPLACING), "boot-1", [], False),
+        (a_record(Phase.REPLACING, course=a_course(is_machine_gone=True)), "boot-1", [], True),
+        (a_record(Phase.JOINING, course=a_course(is_machine_gone=True)), "boot-1", [], False),
         (a_record(Phase.REBOOTING), "boot-1", [], False),
         (a_record(Phase.REBOOTING), "boot-2", [], True),
     ],

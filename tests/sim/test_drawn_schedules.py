@@ -26,7 +26,12 @@ from holdfast.adapters.sim.scenario import (
     Training,
     Vanishes,
 )
-from holdfast.decisions.policy import JobPolicy, RecoveryMode, RemediationPolicy
+from holdfast.decisions.policy import (
+    JobPolicy,
+    RecoveryMode,
+    RemediationPolicy,
+    SilentAgentAction,
+)
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import JobSpec
@@ -73,6 +78,7 @@ policies = st.builds(
     max_unavailable=st.sampled_from([Quota(count=1), Quota(count=2), Quota(percent=34.0)]),
     drain_timeout=delays,
     silent_remedy=st.sampled_from([Remedy.REBOOT, Remedy.REPLACE]),
+    silent_agent_action=st.sampled_from(list(SilentAgentAction)),
     join_timeout=st.just(timedelta(minutes=2)),
     reboot_timeout=st.just(timedelta(minutes=2)),
     reboot_window=delays,

@@ -12,7 +12,7 @@ from holdfast.adapters.kubernetes.checks import DeepChecks, PairIds
 from holdfast.adapters.kubernetes.copies import Copy, NodeCopies
 from holdfast.adapters.kubernetes.drain import Drainer
 from holdfast.adapters.kubernetes.encoding import Word, asking_patch, node_patch, request_patch
-from holdfast.adapters.kubernetes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.heartbeats import KUBELETS, Beat, Heartbeats
 from holdfast.adapters.kubernetes.idleness import IdleNodes
 from holdfast.adapters.kubernetes.nodes import UNKNOWN, Conventions, NodeState
 from holdfast.adapters.kubernetes.pods import Owner
@@ -21,13 +21,14 @@ from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.succession import Leaving, is_same_machine, undecided
 from holdfast.adapters.kubernetes.upkeep import Upkeep
 from holdfast.adapters.kubernetes.views import (
+    Heard,
+    agent_heard_at,
     group_of,
-    heard,
     instance_type_of,
     is_fenced,
     is_followed,
+    kubelet_answered_at,
     leaving_view,
-    needs_leases,
     node_view,
     record_of,
 )
@@ -44,6 +45,11 @@ from holdfast.ports.events import EventSink
 
 _LOOKS: Final = 8
 """Nodes with a requested check that are looked at in one round, whether pods are left on them."""
+
+_COMING: Final = (Phase.JOINING, Phase.REBOOTING)
+
+_Beats = tuple[Beat | None, Beat | None]
+"""The leases of the agent and of the kubelet of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +94,8 @@ class KubernetesCluster:
         self._nodes = NodeCopies(api, self._conventions, settings.selector, changed)
         self._memory = ClusterMemory(api, settings.namespace, changed)
         self._checks = DeepChecks(api, settings.agents_in, settings.check, changed, around.events)
-        self._heartbeats = Heartbeats(api, settings.agents_in)
+        self._agents = Heartbeats(api, settings.agents_in)
+        self._kubelets = Heartbeats(api, KUBELETS)
         self._idle = IdleNodes(api, looks=1)
         self._asked = IdleNodes(api, looks=_LOOKS)
         self._upkeep = Upkeep(
@@ -262,15 +269,12 @@ class KubernetesCluster:
                 views.append(view)
             elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
                 records[name] = _record(copy, memory.leaving.get(name))
-        leased = self._heartbeats.of(
-            [name for name, record in records.items() if needs_leases(copies[name].state, record)]
-        )
+        beats = self._beats(copies, records, now)
         self._follow(copies, records)
         idle, watched = self._idle_among(copies, records, needy, now)
         for name, record in records.items():
             copy = copies[name]
-            heard_at = heard(copy.state, copy.word, record, now, leased.get(name))
-            copy.view = self._view(name, copy, record, heard_at, is_idle=name in idle)
+            copy.view = self._view(copy, record, beats[name], now, is_idle=name in idle)
             views.append(copy.view)
             if name in watched or not _is_settled(copy, record):
                 copy.view = None
@@ -294,6 +298,18 @@ class KubernetesCluster:
                 due.add(name)
         return self._idle.among(due) | self._asked.among(asked), due | asked
 
+    def _beats(
+        self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord], now: datetime
+    ) -> Mapping[str, _Beats]:
+        """The leases of the agents, and of the kubelets that the node controller has given up."""
+        coming = [name for name, record in records.items() if record.phase in _COMING]
+        lost = [name for name in records if copies[name].state.ready == UNKNOWN]
+        agents = self._agents.of(records, now, at_once=coming)
+        kubelets = self._kubelets.of(lost, now)
+        self._agents.forget_others(copies)
+        self._kubelets.forget_others(lost)
+        return {name: (agents.get(name), kubelets.get(name)) for name in records}
+
     def _is_fresh(self, view: NodeView, oldest: datetime, now: datetime) -> bool:
         """Whether a view may be used again as it is."""
         is_heard = view.heartbeat_at is not None and view.heartbeat_at > oldest
@@ -304,21 +320,19 @@ class KubernetesCluster:
         return is_due is not None and is_due(group, record, now)
 
     def _view(
-        self,
-        name: str,
-        copy: Copy,
-        record: NodeRecord,
-        heard_at: datetime | None,
-        *,
-        is_idle: bool,
+        self, copy: Copy, record: NodeRecord, beats: _Beats, now: datetime, *, is_idle: bool
     ) -> NodeView:
+        name, (agent, kubelet) = copy.state.name, beats
         is_checked = record.phase is Phase.CHECKING and record.pairing is None
         check_id = record.phase_since.isoformat()
         return node_view(
             copy.state,
             copy.word,
             record,
-            heard_at=heard_at,
+            heard=Heard(
+                agent_at=agent_heard_at(copy.state, copy.word, record, agent, copy.first_seen),
+                kubelet_at=kubelet_answered_at(copy.state, record, now, kubelet),
+            ),
             jobs=self._drainer.jobs(name) if is_followed(record) else self._asked.pods(name),
             check=self._checks.result(name, check_id) if is_checked else None,
             pair=self._checks.pair_outcome(name, record),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.agent_condition import agent_condition_patch, is_condition_astray
+from holdfast.adapters.kubernetes.api import Api, Patch
 from holdfast.adapters.kubernetes.api_errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.encoding import Word, strays, word_of
 from holdfast.adapters.kubernetes.nodes import Conventions, NodeState, trimmed
@@ -38,6 +39,9 @@ class Copy:
     is_managed: bool
     is_astray: bool
     """Its marks are not those of its record."""
+
+    is_condition_astray: bool
+    """Its condition does not say whether its agent is silent."""
 
     is_quiet: bool
     """Nothing about it may ever have to be put right as long as it stays as it is."""
@@ -142,6 +146,15 @@ class NodeCopies:
                 self._reflector.learn(self._api.get(path))
         raise BackendError(f"{path} changes too often to be written")
 
+    def write_condition(self, node: str, now: datetime) -> None:
+        """Make the condition of a node say whether its agent is silent, as its record does."""
+        state = self._current(node)
+        record = word_of(state, self._conventions, now).record
+        patch = None if record is None else agent_condition_patch(state, record, now)
+        if patch is not None:
+            path = f"{NODES}/{node}/status"
+            self._reflector.learn(self._api.patch(path, patch, Patch.STRATEGIC))
+
     def remove(self, node: str, uid: str) -> None:
         """Delete the object of a node, if it is still that one."""
         try:
@@ -163,6 +176,7 @@ class NodeCopies:
         is_same = before is not None and before.state.uid == state.uid
         word = word_of(state, self._conventions, now)
         is_astray = strays(state, word, self._conventions)
+        is_wrong = is_condition_astray(state, word.record)
         is_released = word.record is not None and word.record.phase is Phase.SCHEDULABLE
         is_new = state.replaces is not None or not is_released
         return Copy(
@@ -171,7 +185,8 @@ class NodeCopies:
             first_seen=before.first_seen if before is not None and is_same else now,
             is_managed=is_managed(state, word),
             is_astray=is_astray,
-            is_quiet=not (is_astray or is_new or word.rejected),
+            is_condition_astray=is_wrong,
+            is_quiet=not (is_astray or is_wrong or is_new or word.rejected),
         )
 
     def _check(self) -> None:

@@ -28,6 +28,8 @@ from holdfast.model.events import (
     BreakerTripped,
     Event,
     InputRejected,
+    NodeAgentReports,
+    NodeAgentSilent,
     NodeCheckBegun,
     NodeCheckFailed,
     NodeCheckPassed,
@@ -104,6 +106,8 @@ KINDS: Final[Mapping[type[Event], Kind]] = {
     NodeCheckSkipped: Kind("DeepHealthCheckSkipped", "Warning", "install what it lacks"),
     NodeCheckFailed: Kind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
     NodeReleased: Kind("NodeReleased", "Normal", "pods can be placed on it"),
+    NodeAgentSilent: Kind(Reason.AGENT_SILENT.value, "Warning"),
+    NodeAgentReports: Kind("AgentReports", "Normal"),
     InputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
 }
 """Those of the nodes; other events are not about an object of the cluster, and are only logged."""

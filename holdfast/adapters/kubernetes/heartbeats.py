@@ -1,8 +1,9 @@
-"""When nodes were last heard that the node controller has given up."""
+"""When nodes last renewed their leases: those of the kubelets and those of the agents."""
 
 import time
 from collections.abc import Collection, Iterator
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.api import Api
@@ -13,49 +14,93 @@ KUBELETS: Final = "kube-node-lease"
 """Namespace of the leases that kubelets renew every 10 s."""
 
 _EVERY_S: Final = 5.0
-_ONE_BY_ONE: Final = 20
+_ONE_BY_ONE: Final = 10
 """More leases than this are listed at once, which costs the same whatever their number."""
+
+_LEASE: Final = timedelta(seconds=40)
+"""Duration of the leases of kubelets and agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The lease of one node as this process knows it."""
+
+    renewed_at: datetime
+    """By the clock of the node, which may be wrong."""
+
+    holder: str
+    """Boot id of the agent, or name of the node of a kubelet."""
+
+    heard_at: datetime
+    """When this process saw the last renewal; ``renewed_at`` before it has seen one."""
+
+    is_live: bool
+    """Whether the holder is known to have worked: a renewal was seen, or the first time that the
+    lease was read it was valid."""
 
 
 class Heartbeats:
-    """Reads the leases of nodes, those of their kubelets and those of their agents."""
+    """Reads the leases of nodes in one namespace.
+
+    Nodes whose clock is wrong are judged right: what counts is when a renewal was seen.
+    """
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
-        self._namespaces = (KUBELETS, namespace)
-        self._renewed_at: dict[str, datetime | None] = {}
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._beats: dict[str, Beat | None] = {}
         self._read_at: dict[str, float] = {}
 
-    def of(self, nodes: Collection[str]) -> dict[str, datetime | None]:
-        """When each node last renewed a lease, as of at most 5 s ago; None if it has none.
+    def of(
+        self, nodes: Collection[str], now: datetime, *, at_once: Collection[str] = ()
+    ) -> dict[str, Beat]:
+        """The lease of each node that has one, as of at most 5 s ago; ``at_once`` as of now.
 
         Raises:
             BackendError: the leases could not be read.
 
         """
-        now = time.monotonic()
-        for gone in self._read_at.keys() - set(nodes):
-            del self._read_at[gone], self._renewed_at[gone]
-        stale = [name for name in nodes if now - self._read_at.get(name, -_EVERY_S) >= _EVERY_S]
-        found: dict[str, datetime | None] = dict.fromkeys(stale)
+        clock = time.monotonic()
+        stale = {
+            name
+            for name in nodes
+            if name in at_once or clock - self._read_at.get(name, -_EVERY_S) >= _EVERY_S
+        }
+        found: dict[str, Json | None] = dict.fromkeys(stale)
         for lease in self._leases(stale):
-            name = lease["metadata"]["name"]
-            renewed_at = time_of((lease.get("spec") or {}).get("renewTime"))
-            before = found.get(name)
-            if name in found and renewed_at is not None:
-                found[name] = renewed_at if before is None else max(before, renewed_at)
-        self._renewed_at |= found
-        self._read_at |= dict.fromkeys(stale, now)
-        return {name: self._renewed_at[name] for name in nodes}
+            if lease["metadata"]["name"] in stale:
+                found[lease["metadata"]["name"]] = lease.get("spec") or {}
+        for name, spec in found.items():
+            self._beats[name] = self._learned(name, spec, now)
+            self._read_at[name] = clock
+        return {name: beat for name in nodes if (beat := self._beats[name]) is not None}
+
+    def forget_others(self, nodes: Collection[str]) -> None:
+        """Forget the leases of all nodes but these."""
+        for gone in self._read_at.keys() - set(nodes):
+            del self._read_at[gone], self._beats[gone]
+
+    def _learned(self, name: str, spec: Json | None, now: datetime) -> Beat | None:
+        renewed_at = None if spec is None else time_of(spec.get("renewTime"))
+        if spec is None or renewed_at is None:
+            return None
+        holder, before = str(spec.get("holderIdentity") or ""), self._beats.get(name)
+        if before is not None and (before.renewed_at, before.holder) == (renewed_at, holder):
+            return before
+        is_first = name not in self._beats
+        return Beat(
+            renewed_at=renewed_at,
+            holder=holder,
+            heard_at=min(renewed_at, now) if is_first else now,
+            is_live=not is_first or abs(now - renewed_at) <= _LEASE,
+        )
 
     def _leases(self, nodes: Collection[str]) -> Iterator[Json]:
-        for namespace in self._namespaces if nodes else ():
-            folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-            if len(nodes) > _ONE_BY_ONE:
-                yield from self._api.list(folder)
+        if len(nodes) > _ONE_BY_ONE:
+            yield from self._api.list(self._folder)
+            return
+        for node in sorted(nodes):
+            try:
+                yield self._api.get(f"{self._folder}/{node}")
+            except NotFound:
                 continue
-            for node in nodes:
-                try:
-                    yield self._api.get(f"{folder}/{node}")
-                except NotFound:
-                    continue

@@ -40,6 +40,7 @@ _OURS: Final = frozenset(Condition) - {
     Condition.REQUESTED,
     Condition.REPEAT_OFFENDER,
     Condition.DEEP_CHECK,
+    Condition.AGENT_SILENT,
 }
 """Conditions that agents find."""
 

@@ -15,6 +15,7 @@ from holdfast.model.names import (
     REPLACES,
     REPORT,
     REQUEST,
+    Condition,
     DeepCheckStatus,
     Labels,
 )
@@ -71,6 +72,9 @@ class NodeState:
     """Status of the condition; ``Unknown`` while there is none."""
 
     ready_since: datetime
+    agent_silent: str
+    """Status of the condition that says whether the agent is silent; empty if there is none."""
+
     group: str
     """``label=value`` of the group; empty if it belongs to none."""
 
@@ -111,7 +115,8 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    ready = _condition(status.get("conditions") or (), READY)
+    conditions = status.get("conditions") or ()
+    ready = _condition(conditions, READY)
     created_at = time_of(metadata.get("creationTimestamp")) or EPOCH
     taints = tuple(tuple(sorted(taint.items())) for taint in spec.get("taints") or ())
     names = conventions.labels
@@ -125,6 +130,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
         ready=ready.get("status", UNKNOWN),
         ready_since=time_of(ready.get("lastTransitionTime")) or created_at,
+        agent_silent=_condition(conditions, Condition.AGENT_SILENT).get("status", ""),
         group=_group(labels, conventions.group_labels),
         is_control_plane=any(label in labels for label in _CONTROL_PLANE),
         is_off=any(dict(taint).get("key") in _OFF for taint in taints),
@@ -142,11 +148,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         taints=taints,
         labels={intern(key): intern(value) for key, value in labels.items()},
         address=_address(status),
-        devices={
-            intern(name): int(amount)
-            for name, amount in (status.get("allocatable") or {}).items()
-            if "/" in name and str(amount).isdecimal()
-        },
+        devices=_devices(status),
     )
 
 
@@ -156,6 +158,14 @@ def time_of(text: object) -> datetime | None:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _devices(status: Json) -> Mapping[str, int]:
+    return {
+        intern(name): int(amount)
+        for name, amount in (status.get("allocatable") or {}).items()
+        if "/" in name and str(amount).isdecimal()
+    }
 
 
 def _condition(conditions: Sequence[Json], kind: str) -> Json:

@@ -88,10 +88,12 @@ def _is_free(state: NodeState) -> bool:
 
 
 def _is_ordered(leaving: Leaving) -> bool:
+    """Whether a replacement may come: its order was accepted, or its response was lost."""
     course = leaving.record.course
     if course is None or leaving.record.phase is not Phase.REPLACING:
         return False
-    return course.ordered_at is not None or course.replacements > 1  # the first was accepted
+    was_accepted = course.ordered_at is not None or course.replacements > 1  # or the first was
+    return was_accepted or course.is_outcome_unknown
 
 
 def _is_unanswered(leaving: Leaving) -> bool:
@@ -116,4 +118,5 @@ def _is_old(state: NodeState | None, leaving: Leaving) -> bool:
 
 
 def _same_group(state: NodeState, leaving: Leaving) -> bool:
-    return bool(leaving.group) and state.group == leaving.group
+    """Whether two nodes are of one group; those without a group label form one of their own."""
+    return state.group == leaving.group

@@ -15,7 +15,7 @@ from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.succession import Leaving, successors
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected
-from holdfast.model.names import REPLACES
+from holdfast.model.names import REPLACES, Condition
 from holdfast.model.nodes import Phase
 from holdfast.ports.events import EventSink
 
@@ -69,6 +69,10 @@ class Upkeep:
         astray = [name for name, copy in copies.items() if copy.is_astray and copy.is_managed]
         for name in astray[:_AT_ONCE]:
             self._try(f"putting right the marks of {name}", partial(self._mend, name, now))
+        wrong = [name for name, copy in copies.items() if copy.is_condition_astray]
+        for name in wrong[:_AT_ONCE]:
+            what = f"setting the condition {Condition.AGENT_SILENT} of {name}"
+            self._try(what, partial(self._nodes.write_condition, name, now))
         for name, uid in memory.retired.items():
             self._try(f"removing {name}", partial(self._clear, name, uid))
         waited_for = {

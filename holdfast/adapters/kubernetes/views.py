@@ -1,19 +1,29 @@
 """From what is known of a node to what the core gets to see: pure."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.encoding import Word, boot_id, is_present
+from holdfast.adapters.kubernetes.heartbeats import Beat
 from holdfast.adapters.kubernetes.nodes import UNKNOWN, NodeState
 from holdfast.adapters.kubernetes.succession import Leaving
 from holdfast.model.health import Urgency
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
-"""Phases in which it is the agent's word in the present boot that counts."""
+"""Phases in which only an agent counts as heard that reports in the present boot."""
 
 _TRUE: Final = "True"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """When the two on a node that can be heard were heard last; None for never in this boot."""
+
+    agent_at: datetime | None
+    kubelet_at: datetime | None
 
 
 def is_managed(state: NodeState, word: Word) -> bool:
@@ -52,7 +62,7 @@ def node_view(
     word: Word,
     record: NodeRecord,
     *,
-    heard_at: datetime | None,
+    heard: Heard,
     jobs: tuple[str, ...] = (),
     check: CheckResult | None = None,
     pair: PairOutcome | None = None,
@@ -68,7 +78,9 @@ def node_view(
         instance_type=instance_type_of(state),
         boot_id=boot_id(state, word),
         faults=() if report is None else report.faults,
-        heartbeat_at=heard_at,
+        heartbeat_at=heard.agent_at,
+        answered_at=heard.kubelet_at,
+        is_ready=state.ready == _TRUE,
         powered_on=False if state.is_off else None,
         request=word.request,
         held=word.held,
@@ -85,23 +97,44 @@ def leaving_view(name: str, leaving: Leaving) -> NodeView:
     return NodeView(name=name, provider_id=leaving.provider_id, record=leaving.record)
 
 
-def needs_leases(state: NodeState, record: NodeRecord) -> bool:
-    """Whether only the leases can tell when a node was last heard."""
-    return state.ready == UNKNOWN and record.phase not in _COMING
-
-
-def heard(
-    state: NodeState, word: Word, record: NodeRecord, now: datetime, leased_at: datetime | None
+def kubelet_answered_at(
+    state: NodeState, record: NodeRecord, now: datetime, beat: Beat | None
 ) -> datetime | None:
-    """When a node was last heard; None before its first word in this boot.
+    """When the kubelet of a node last answered; None before it is ready in a boot that is new.
 
-    While the node controller says Ready or not Ready it hears the kubelet. ``leased_at`` is the
-    newest renewal of the node's leases, None if it has none.
+    While the node controller says Ready or not Ready it hears the kubelet. ``beat`` is the lease of
+    the kubelet, which only matters otherwise.
     """
+    if state.ready != UNKNOWN:
+        return now
     if record.phase in _COMING:
-        is_here = is_present(word.report, state) and state.ready == _TRUE
-        return now if is_here else None
-    return now if state.ready != UNKNOWN else leased_at or state.ready_since
+        return None
+    return state.ready_since if beat is None else beat.heard_at
+
+
+def agent_heard_at(
+    state: NodeState, word: Word, record: NodeRecord, beat: Beat | None, since: datetime | None
+) -> datetime | None:
+    """When the agent of a node was last heard; None before it reports in this boot.
+
+    Args:
+        state: the node.
+        word: what its annotations say.
+        record: its record.
+        beat: the lease of the agent.
+        since: when this process began to follow the node: an agent that reported before counts as
+            heard then. None for a process that shows nodes and decides nothing.
+
+    """
+    report = word.report
+    if record.phase in _COMING:
+        if beat is None or report is None or not is_present(report, state):
+            return None
+        return beat.heard_at if beat.is_live and beat.holder == report.boot_id else None
+    known = [] if beat is None else [beat.heard_at]
+    if report is not None and since is not None:
+        known.append(since)
+    return max(known, default=None)
 
 
 def is_followed(record: NodeRecord) -> bool:
@@ -118,6 +151,8 @@ def is_fenced(state: NodeState, word: Word, record: NodeRecord) -> bool:
     course = record.course
     if course is None:
         return False
+    if record.phase is Phase.REPLACING and course.is_machine_gone:
+        return True
     is_rebooted = record.phase is Phase.REBOOTING and _machine(state, word) != course.machine
     return state.is_off or is_rebooted
 

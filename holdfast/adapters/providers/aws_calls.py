@@ -10,7 +10,9 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectionError,  # noqa: A004 - botocore's own: an endpoint could not be reached
+    ConnectTimeoutError,
     CredentialRetrievalError,
+    EndpointConnectionError,
     HTTPClientError,
     NoCredentialsError,
     PartialCredentialsError,
@@ -34,6 +36,8 @@ CAPACITY_PAUSE: Final = timedelta(minutes=10)
 """HyperPod, too, tries about every 10 minutes while there is no capacity."""
 
 _TRIES: Final = 2  # of boto3 for one call; the engine repeats orders by itself
+
+_NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError)
 
 _EXCERPT: Final = 300  # characters; EC2 appends an encoded message of up to 10 KB to a refusal
 
@@ -139,14 +143,16 @@ class Aws:
             ProviderError: there are no credentials, or boto3 cannot make the call.
 
         """
+        is_order = not operation.startswith("describe_")
         action = f"{self._service}:{self._client.meta.method_to_api_mapping[operation]}"
         try:
             answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
         except ClientError as error:
-            raise _refusal(error, action) from error
+            raise _refusal(error, action, is_order=is_order) from error
         except (ConnectionError, HTTPClientError, ResponseParserError) as error:
             why = f"{action}: AWS does not answer: {_excerpt(str(error))}"
-            raise OwnerAway(why, after=AWAY_PAUSE) from error
+            unknown = is_order and not isinstance(error, _NOT_SENT)
+            raise OwnerAway(why, after=AWAY_PAUSE, is_outcome_unknown=unknown) from error
         except (
             NoCredentialsError,
             PartialCredentialsError,
@@ -185,7 +191,7 @@ def _excerpt(text: str) -> str:
     return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "..."
 
 
-def _refusal(error: ClientError, action: str) -> ProviderError:
+def _refusal(error: ClientError, action: str, *, is_order: bool) -> ProviderError:
     code = str(error.response["Error"].get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     told = _excerpt(f"{code}: {error.response['Error'].get('Message', '')}")
@@ -199,5 +205,5 @@ def _refusal(error: ClientError, action: str) -> ProviderError:
     if code in _BAD_CREDENTIALS:
         return AwsRefusal(f"the AWS credentials are expired or wrong: {message}", code=code)
     if status >= 500:
-        return OwnerAway(message, after=AWAY_PAUSE)
+        return OwnerAway(message, after=AWAY_PAUSE, is_outcome_unknown=is_order)
     return AwsRefusal(message, code=code)

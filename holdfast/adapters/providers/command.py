@@ -61,6 +61,8 @@ class Command:
         match status:
             case 0:
                 return
+            case _ if status < 0:
+                raise RetryLater(f"{what} (a signal)", after=_PAUSE, is_outcome_unknown=True)
             case _ if status == EX_NOHOST:
                 raise NodeGone(what)
             case _ if status == EX_TEMPFAIL:
@@ -87,9 +89,11 @@ class Command:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 seconds = f"{self._settings.timeout.total_seconds():g} s"
-                raise ProviderError(
+                raise RetryLater(
                     f"{argv[0]} did not end within {seconds} and was killed; it is to order the"
-                    " repair, not to wait for it"
+                    " repair, not to wait for it",
+                    after=_PAUSE,
+                    is_outcome_unknown=True,
                 ) from error
 
 

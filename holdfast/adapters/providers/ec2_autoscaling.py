@@ -79,6 +79,7 @@ class Ec2AutoScaling:
                 raise RetryLater(
                     f"{instance} has left, but group {group} could not launch another: {why}",
                     after=CAPACITY_PAUSE,
+                    is_outcome_unknown=True,  # the group itself goes on trying
                 )
 
     def _refuse_suspended(self, group: str, instance: str, needed: tuple[str, ...]) -> None:

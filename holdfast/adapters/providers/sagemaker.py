@@ -50,7 +50,11 @@ class SageMaker:
         refused = [one for one in entries if isinstance(one, dict)]
         mine = next((one for one in refused if one["NodeId"] == instance), None)
         if mine is None:
-            raise ProviderError(f"SageMaker did not say whether it took the order for {instance}")
+            raise RetryLater(
+                f"SageMaker did not say whether it took the order for {instance}",
+                after=AWAY_PAUSE,
+                is_outcome_unknown=True,
+            )
         return {key: str(value) for key, value in mine.items()}
 
 
@@ -67,7 +71,7 @@ def _refusal(failure: dict[str, str], instance: str, cluster: str) -> ProviderEr
         case "InstanceIdInUse" | "InvalidInstanceStatus":
             return RetryLater(message, after=_BUSY_PAUSE)
         case "InternalServerError":
-            return RetryLater(message, after=AWAY_PAUSE)
+            return RetryLater(message, after=AWAY_PAUSE, is_outcome_unknown=True)
     return ProviderError(message)
 
 

@@ -31,15 +31,16 @@ def scontrol(*arguments: str) -> str:
         ProviderError: it refused.
 
     """
+    is_order = "show" not in arguments
     try:
         done = run(("scontrol", *arguments), timeout=_TIMEOUT)
     except BackendError as error:
-        raise OwnerAway(str(error), after=_AWAY_PAUSE) from error
+        raise OwnerAway(str(error), after=_AWAY_PAUSE, is_outcome_unknown=is_order) from error
     if not done.status:
         return done.output
     said = f"scontrol {' '.join(arguments)}: {' '.join((done.errors or done.output).split())}"
     if any(one in said for one in _AWAY):
-        raise OwnerAway(said, after=_AWAY_PAUSE)
+        raise OwnerAway(said, after=_AWAY_PAUSE, is_outcome_unknown=is_order)
     if "Invalid node name" in said or "not found" in said:
         raise NodeGone(said)
     if any(one in said for one in _DENIED):

@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.adapters.providers.slurm_calls import BOOTED, scontrol, state
-from holdfast.model.errors import RetryLater
+from holdfast.model.errors import InProgress
 from holdfast.model.nodes import NodeView
 
 _COMING: Final = frozenset(("POWER_UP", "POWERING_UP", BOOTED))
@@ -25,7 +25,7 @@ class SlurmPower:
         """Take the next step towards another machine.
 
         Raises:
-            RetryLater: the node is on its way down.
+            InProgress: the node is on its way down.
 
         """
         flags = state(node)
@@ -36,7 +36,7 @@ class SlurmPower:
             return
         if not flags & _LEAVING:
             scontrol("update", f"nodename={node.name}", "state=power_down_force")
-        raise RetryLater(
+        raise InProgress(
             f"Slurm is switching {node.name} off; it is switched on again after that", after=_PAUSE
         )
 

@@ -5,6 +5,8 @@ The receiver takes an order and does not wait until it is done. It answers
 - 2xx, or 409 for an order that it had taken before: accepted;
 - 410: the machine does not exist any more;
 - 429 or 503: later, after ``Retry-After``;
+- 500, 502, 504, or nothing in time: perhaps carried out, perhaps not. The order is repeated with
+  the same token, and a machine that appears meanwhile is taken for its result;
 - anything else: refused, with the reason in the body.
 """
 
@@ -16,9 +18,20 @@ from urllib.parse import quote
 
 from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.adapters.providers.settings import ProviderConfig, WebhookSettings
-from holdfast.kit.posting import NoAnswer, NotTrusted, Posted, Receiver, pause_of, signature
+from holdfast.kit.posting import (
+    NoAnswer,
+    NotReached,
+    NotTrusted,
+    Posted,
+    Receiver,
+    pause_of,
+    signature,
+)
 from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
+
+_UNCERTAIN: Final = (500, 502, 504)
+"""Answers of a receiver that failed at some point, or of a gateway before it."""
 
 _PAUSE: Final = timedelta(seconds=30)
 """Where the receiver names none."""
@@ -72,6 +85,8 @@ class Webhook:
                 raise RetryLater(
                     told, after=pause_of(answer.retry_after, datetime.now(UTC), _PAUSE)
                 )
+            case status if status in _UNCERTAIN:
+                raise RetryLater(told, after=_PAUSE, is_outcome_unknown=True)
             case status if 300 <= status < 400:
                 raise ProviderError(f"{told}; redirects are refused: set provider.webhook.url")
             case status if not 200 <= status < 300:
@@ -87,7 +102,9 @@ class Webhook:
             ) from error
         except NoAnswer as error:
             raise OwnerAway(
-                f"{self._receiver.host} does not answer: {error}", after=_PAUSE
+                f"{self._receiver.host} does not answer: {error}",
+                after=_PAUSE,
+                is_outcome_unknown=not isinstance(error, NotReached),
             ) from error
 
     def _secret(self) -> bytes:

@@ -95,6 +95,7 @@ def cluster_view(world: World) -> ClusterView:
 def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeView:
     machine, record = node.machine, node.record
     heard_at = machine.heartbeat_at(world.now)
+    answered_at = machine.answered_at(world.now) if world.scenario.has_scheduler else None
     check_id = record.phase_since.isoformat() if record.phase is Phase.CHECKING else None
     return NodeView(
         name=node.name,
@@ -103,6 +104,8 @@ def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeVie
         boot_id=machine.boot_id,
         faults=machine.report(),
         heartbeat_at=None if heard_at is None else max(heard_at, world.controller_since),
+        answered_at=None if answered_at is None else max(answered_at, world.controller_since),
+        is_ready=machine.is_ready if world.scenario.has_scheduler else None,
         powered_on=machine.powered_on,
         request=node.request,
         running_jobs=running_jobs,

@@ -75,7 +75,7 @@ def _befall(
 def hang(world: World, machine: SimMachine, lasts: timedelta | None) -> None:
     """Freeze a machine that works; None if only a repair helps."""
     boot = machine.boot
-    machine.power = Power.HUNG
+    machine.hang(world.now)
     if machine.talks:
         machine.fall_silent(world.now)
     for job, rank in world.living_ranks():

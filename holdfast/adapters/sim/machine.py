@@ -47,6 +47,7 @@ class SimMachine:
     _talks_since: datetime | None = None
     _heard_at: datetime | None = None
     _last_report: tuple[Fault, ...] = ()
+    _hung_at: datetime | None = None
 
     @property
     def boot_id(self) -> str:
@@ -77,6 +78,20 @@ class SimMachine:
         if self._talks_since is None:
             return self._heard_at
         return now - (now - self._talks_since) % self.heartbeat
+
+    def answered_at(self, now: datetime) -> datetime | None:
+        """When the scheduler's daemon on it last answered in this boot."""
+        return self._hung_at if self.power is Power.HUNG else now if self.is_ready else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether that daemon accepts jobs."""
+        return self.power is Power.ON
+
+    def hang(self, now: datetime) -> None:
+        """Let the machine do nothing more, though it has power."""
+        self.power = Power.HUNG
+        self._hung_at = now
 
     def report(self) -> tuple[Fault, ...]:
         """What the agent said last, in this boot."""
@@ -115,5 +130,5 @@ class SimMachine:
         self.power = power
         self.boot += 1
         self.faults = {}
-        self._talks_since = self._heard_at = None
+        self._talks_since = self._heard_at = self._hung_at = None
         self._last_report = ()

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.jobs import JobSpec
+from holdfast.model.jobs import JobSpec, Placing
 from holdfast.model.names import Condition, Reason
 from holdfast.model.requests import Verb
 
@@ -327,3 +327,9 @@ class Scenario:
     hardware: Hardware = field(default_factory=Hardware)
     mishaps: Mishaps = field(default_factory=Mishaps)
     wear: Wear | None = None
+
+    @property
+    def has_scheduler(self) -> bool:
+        """Whether a scheduler places the jobs: it has a daemon of its own on each node."""
+        placings = {training.spec.placing for training in self.trainings}
+        return placings == {Placing.SCHEDULER}

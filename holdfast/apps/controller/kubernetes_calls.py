@@ -19,7 +19,7 @@ from holdfast.adapters.kubernetes.api_errors import (
 from holdfast.adapters.kubernetes.kubeconfig import find_server
 from holdfast.adapters.providers.kubernetes_api import Json, Kind
 from holdfast.adapters.providers.orders import OwnerAway
-from holdfast.model.errors import ConfigError, ProviderError
+from holdfast.model.errors import BackendError, ConfigError, ProviderError
 
 _AWAY_PAUSE: Final = timedelta(seconds=10)
 """An API server that restarts is back within a minute."""
@@ -96,11 +96,12 @@ class ProviderCalls:
 
         """
         action = f"{verb} {kind}"
+        is_order = verb not in ("get", "list")
         with self._reached() as api:
             try:
                 return call(api)
             except Unreachable as error:
-                raise OwnerAway(f"cannot {action}: {error}", after=_AWAY_PAUSE) from error
+                raise _away(action, error, is_outcome_unknown=is_order) from error
             except NotFound as error:
                 if error.reason == _OBJECT_MISSING:
                     return None
@@ -108,6 +109,14 @@ class ProviderCalls:
             except (Unauthorized, Forbidden) as error:
                 raise ProviderError(f"not permitted to {action}: grant it: {error}") from error
             except ApiError as error:
-                if isinstance(error, Throttled) or error.status >= 500:
-                    raise OwnerAway(f"cannot {action}: {error}", after=_AWAY_PAUSE) from error
+                if isinstance(error, Throttled):
+                    raise _away(action, error) from error
+                if error.status >= 500:
+                    raise _away(action, error, is_outcome_unknown=is_order) from error
                 raise ProviderError(f"cannot {action}: {error}") from error
+
+
+def _away(action: str, error: BackendError, *, is_outcome_unknown: bool = False) -> OwnerAway:
+    return OwnerAway(
+        f"cannot {action}: {error}", after=_AWAY_PAUSE, is_outcome_unknown=is_outcome_unknown
+    )

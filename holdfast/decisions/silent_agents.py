@@ -1,0 +1,82 @@
+"""Nodes whose agent is silent while the scheduler's daemon (kubelet, slurmd) on them answers."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from holdfast.decisions.faults import AWAY, agent_fault
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.actions import HeldBack, MarkAgent, NodeAction, Quarantine, Release, Wait
+from holdfast.model.names import Condition
+from holdfast.model.nodes import Course, NodeRecord, NodeView, Phase
+
+_TOO_MANY: Final = (
+    "its agent is silent, but it stays in service: max_unavailable nodes are cordoned for silent"
+    " agents already; check the installation of the agents"
+)
+
+
+def is_agent_silent(course: Course) -> bool:
+    """Whether a node is out of service for its silent agent."""
+    return course.condition == Condition.AGENT_SILENT
+
+
+def is_checked_since(record: NodeRecord) -> bool:
+    """Whether a node with a silent agent has passed a deep health check in its present course."""
+    course = record.course
+    if course is None or not is_agent_silent(course) or not record.checks:
+        return False
+    last = record.checks[-1]
+    return last.passed and last.ended_at >= course.opened_at
+
+
+def agent_mark(
+    node: NodeView, choice: NodeAction | Wait, policy: RemediationPolicy, now: datetime
+) -> MarkAgent | None:
+    """What has to be published about the agent of a node before ``choice``; None if nothing.
+
+    What repairs the machine goes first. A mark ends when the agent reports again, not when the
+    scheduler's daemon falls silent, too.
+    """
+    is_urgent = not isinstance(choice, Wait | Release) and not _is_cordon(choice)
+    if is_urgent or node.record.phase in AWAY:
+        return None
+    silent = agent_fault(node, policy, now)
+    marked_since = node.record.agent_silent_since
+    if silent is not None and marked_since is None:
+        return MarkAgent(node=node.name, silent_since=silent.since)
+    if marked_since is not None and _reports(node, policy, now):
+        return MarkAgent(node=node.name, silent_since=None)
+    return None
+
+
+def within_silent_limit(
+    actions: Iterable[NodeAction], members: Sequence[NodeView], allowed: int
+) -> tuple[list[NodeAction], list[HeldBack]]:
+    """The actions without the cordons beyond ``allowed`` nodes in service with a silent agent."""
+    cordoned = sum(
+        node.record.phase is Phase.QUARANTINED
+        and node.record.course is not None
+        and is_agent_silent(node.record.course)
+        for node in members
+    )
+    in_service = {node.name for node in members if node.record.phase is Phase.SCHEDULABLE}
+    wanted, taken = [], []
+    for action in actions:
+        if _is_cordon(action) and action.node in in_service:
+            wanted.append(action)
+        else:
+            taken.append(action)
+    wanted.sort(key=lambda action: action.node)
+    room = max(0, allowed - cordoned)
+    held = [HeldBack(node=action.node, why=_TOO_MANY) for action in wanted[room:]]
+    return [*taken, *wanted[:room]], held
+
+
+def _is_cordon(choice: NodeAction | Wait) -> bool:
+    return isinstance(choice, Quarantine) and choice.fault.condition == Condition.AGENT_SILENT
+
+
+def _reports(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    at = node.heartbeat_at
+    return at is not None and now < at + policy.heartbeat_timeout
