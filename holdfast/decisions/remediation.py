@@ -91,32 +91,33 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
             actions.append(Retire(node=node.name, successor=successors[node.name]))
             continue
         choice = _decide_member(node, cluster.offenders, needy, policy, now)
-        why = _held_back(node, choice, is_open=is_open)
-        held += [HeldBack(node=node.name, why=why)] if why else []
+        if why := _held_back(node, choice, is_open=is_open):
+            held.append(HeldBack(node=node.name, why=why))
         if isinstance(choice, Wait):
             wake_at = _earliest(wake_at, choice.until)
-        elif why:
-            continue
         elif isinstance(choice, Drain) and not is_lent(node.record):
-            drains.append((node, choice))
-        else:
+            drains += [] if why else [(node, choice)]
+        elif not why:
             actions.append(choice)
     size = len(cluster.nodes) - len(waiting)
     actions, uncordoned = within_silent_limit(actions, members, policy.max_unavailable.of(size))
-    held += uncordoned
     pairs = decide_pairs(cluster.nodes, actions, policy, now, size=size, may_borrow=not is_open)
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
     checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
-    actions, held = [*actions, *checks], [*held, *unbegun]
-    wake_at = _earliest(wake_at, now + LOOKS if unbegun else None)
+    actions += checks
+    look_at, check_at = now + LOOKS if unbegun else None, next_check_at(cluster.nodes, policy, now)
     taken, refused = within_limits(actions, drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
         trip=tripped,
-        held_back=tuple(sorted((*held, *refused), key=lambda item: item.node)),
-        wake_at=_earliest(wake_at, pairs.wake_at, next_check_at(cluster.nodes, policy, now)),
+        held_back=_by_node(*held, *uncordoned, *unbegun, *refused),
+        wake_at=_earliest(wake_at, look_at, pairs.wake_at, check_at),
     )
+
+
+def _by_node(*held: HeldBack) -> tuple[HeldBack, ...]:
+    return tuple(sorted(held, key=lambda item: item.node))
 
 
 def _planned_checks(

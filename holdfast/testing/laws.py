@@ -139,10 +139,8 @@ class Laws(Observer):
             self._released_by_person.add(view.provider_id)
             return
         policy, now = self.world.scenario.policy, self.world.now
-        self._check(not is_bad(view, policy, now), f"{node.name} was released with a fault")
-        self._check(
-            view.heartbeat_at is not None, f"{node.name} was released before its agent reported"
-        )
+        is_fit = view.heartbeat_at is not None and not is_bad(view, policy, now)
+        self._check(is_fit, f"{node.name} was released with a fault, or unheard")
         self._check(
             view.provider_id not in self.world.offenders
             or view.provider_id in self._released_by_person,
@@ -297,8 +295,8 @@ class Laws(Observer):
         self._check(record.app_retries <= spec.max_app_retries, f"{name}: application budget")
         if record.phase is JobPhase.WAITING:
             assert record.failure is not None
-            is_requested = record.failure.kind is FailureKind.REQUESTED
-            count = self._requested_retries.get(name, 0) + is_requested
+            count = self._requested_retries.get(name, 0)
+            count += record.failure.kind is FailureKind.REQUESTED
             self._requested_retries[name] = count
             spent = record.hardware_retries + record.app_retries + count
             self._check(record.attempt == spent, f"{name}: a retry that nobody paid for")
@@ -314,20 +312,15 @@ class Laws(Observer):
         """See ``Observer.round_ended``."""
         if not is_clean:
             return
-        view = cluster_view(self.world)
-        policy, now = self.world.scenario.policy, self.world.now
-        nodes = {node.name: node for node in view.nodes}
+        view, now = cluster_view(self.world), self.world.now
+        policy, nodes = self.world.scenario.policy, {node.name: node for node in view.nodes}
         if what == "nodes":
             for node in view.nodes:
-                is_fresh = node.record.phase_since == now
                 self._check(
                     node.record.phase is not Phase.SCHEDULABLE
-                    or is_fresh
-                    or not is_bad(node, policy, now),
-                    f"{node.name} stays schedulable with a fault",
-                )
-                self._check(
-                    not hides_silence(node, policy, now), f"{node.name}: its agent is silent"
+                    or node.record.phase_since == now
+                    or not (is_bad(node, policy, now) or hides_silence(node, policy, now)),
+                    f"{node.name} stays schedulable with a fault or as healthy while silent",
                 )
                 course = node.record.course
                 self._check(
