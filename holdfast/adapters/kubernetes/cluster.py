@@ -110,6 +110,7 @@ class KubernetesCluster:
             stops_itself=around.stops_itself,
         )
         self._watched: frozenset[str] = frozenset()
+        self._left: set[str] = set()
         self._reflectors = (
             self._nodes.reflector,
             self._memory.reflector,
@@ -238,6 +239,7 @@ class KubernetesCluster:
             uid = leaving.uid
         else:
             return
+        self._left.add(node)
         self._memory.put_retired(node, uid)
         self._nodes.remove(node, uid)
 
@@ -345,14 +347,26 @@ class KubernetesCluster:
             name: is_fenced(copies[name].state, copies[name].word, record)
             for name, record in records.items()
         }
-        self._drainer.follow(
-            {name: off for name, off in fenced.items() if off or is_followed(records[name])}
-        )
+        followed = {name: off for name, off in fenced.items() if off or is_followed(records[name])}
+        self._drainer.follow({**self._gone(copies), **followed})
         for name, record in records.items():
             if is_followed(record) and (
                 copies[name].word.held or record.phase is not Phase.DRAINING
             ):
                 self._drainer.spare(name)
+
+    def _gone(self, copies: Mapping[str, Copy]) -> Mapping[str, bool]:
+        """Replaced nodes whose object is gone and whose pods are left: nothing runs there any more.
+
+        Kubernetes itself would delete such pods a minute later, and their jobs would wait for it.
+        """
+        leaving = self._memory.read().leaving
+        self._left -= copies.keys() - leaving.keys()  # another machine bears the name
+        for name, one in leaving.items():
+            if one.record.course is not None and one.record.course.ordered_at is not None:
+                self._left.add(name)
+        self._left = {name for name in self._left if self._drainer.jobs(name)}
+        return {name: True for name in self._left if name not in copies}
 
     def _leaving(self, node: str, record: NodeRecord) -> Leaving:
         """What must outlive the Node object of a node that is to be replaced."""
