@@ -74,8 +74,9 @@ _NOTICES: Final = (
     _notice(
         Reason.IO_ERROR,
         "error, dev ",
-        r"(?:(?:blk_update_request|print_req_error|end_request): )?(?:critical )?"
-        rf"(?:I/O|medium|target|space allocation|nexus|timeout|transport) error, dev {_REAL_DISK},",
+        r"(?:(?:blk_update_request|print_req_error|end_request): )?(?:critical |recoverable )?"
+        r"(?:I/O|medium|target|space allocation|nexus|timeout|transport|protection|device offline)"
+        rf" error, dev {_REAL_DISK},",
         "I/O error, dev nvme0n1, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 25 prio class 0",
         "Linux, block/blk-core.c; EKS node monitoring agent (BlockDeviceIOError)",
     ),
@@ -131,6 +132,24 @@ _NOTICES: Final = (
         r"nfs: server (?P<device>\S{1,64}) not responding, (?:timed out|still trying)",
         "nfs: server 10.0.0.5 not responding, timed out",
         "Linux, fs/nfs; gpud notes it as an event",
+    ),
+    _notice(
+        Reason.LUSTRE_CONNECTION,
+        "in progress operations",
+        r"Lustre: [\w.-]{1,80}: Connection to (?P<device>[\w.-]{1,64}) \(at [^\n()]{1,64}\) "
+        "was lost;",
+        "Lustre: fsx-OST0000-osc-ffff3000ef06c000: Connection to fsx-OST0000 (at 10.0.1.5@tcp) was "
+        "lost; in progress operations using this service will wait for recovery to complete",
+        "Lustre, lustre/ptlrpc/import.c: the client waits for the server",
+    ),
+    _notice(
+        Reason.LUSTRE_CONNECTION,
+        "in progress operations",
+        r"LustreError: [0-9]{1,4}-[0-9a-f]{1,4}: [\w.-]{1,80}: This client was evicted by "
+        r"(?P<device>[\w.-]{1,64});",
+        "LustreError: 167-0: fsx-OST0000-osc-ffff3000ef06c000: This client was evicted by "
+        "fsx-OST0000; in progress operations using this service will fail.",
+        "Lustre, lustre/ptlrpc/import.c: the server has dropped the client",
     ),
 )
 

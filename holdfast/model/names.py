@@ -341,6 +341,8 @@ class Reason(StrEnum):
     """A disk of an array failed."""
     NFS_NOT_RESPONDING = "NfsServerNotResponding"
     """A file server does not answer."""
+    LUSTRE_CONNECTION = "LustreConnectionLost"
+    """A Lustre server does not answer, or has dropped this node."""
     MACHINE_CHECK = "MachineCheckUncorrected"
     """A processor reports an error that it could not correct."""
     MACHINE_CHECK_CORRECTED = "MachineCheckCorrected"
