@@ -13,6 +13,7 @@ from holdfast.api.problems import ResourceNotFound
 from holdfast.api.sagemaker_model import Json
 from holdfast.decisions.incident_course import level_of
 from holdfast.model.cluster_words import EventLevel, ResourceType
+from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
 
 _SPACE: Final = uuid.UUID("9a4f6d52-8f0e-4c2b-9d0e-6d1b8d2f5c11")
@@ -100,12 +101,13 @@ def _logical_ids(cluster: Cluster) -> dict[str, str]:
 
 def _steps_of(incident: Incident) -> Iterator[Step]:
     """The steps of an incident; its group and the logical IDs are not known here."""
-    node, remedy = incident.node, incident.remedy
+    node = incident.node
+    work = "deep health check" if incident.remedy == Remedy.NONE else incident.remedy
     what = f"{incident.reason}: {incident.message}" if incident.message else incident.reason
     level = level_of(incident.reason)
     yield _step(incident, "detected", incident.detected_at, f"{node}: {what}", level)
     early = (
-        ("drained", incident.drained_at, f"{node} was drained; {remedy} begins"),
+        ("drained", incident.drained_at, f"{node} was drained; {work} begins"),
         ("vanished", incident.vanished_at, f"{node} is gone"),
     )
     for name, at, text in early:

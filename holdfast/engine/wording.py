@@ -112,7 +112,7 @@ def _node_sentence(event: Event) -> str:
         ):
             return _check_sentence(event)
         case NodeReleased(node=node, after=after):
-            return f"{node} is schedulable" + (f" again after {after}" if after else "")
+            return f"{node} is schedulable" + (f"; {after} is over" if after else "")
     return event.name
 
 

@@ -95,6 +95,11 @@ class Cluster:
         listed = self.calls.list_cluster_nodes(ClusterName=self.name)["ClusterNodeSummaries"]
         return {one["InstanceId"]: one["InstanceStatus"]["Status"] for one in listed}
 
+    def message(self) -> str:
+        """What is said of the only node."""
+        [node] = self.calls.list_cluster_nodes(ClusterName=self.name)["ClusterNodeSummaries"]
+        return node["InstanceStatus"].get("Message", "")
+
     def is_running(self, count: int) -> bool:
         return self.status() == "InService" and list(self.nodes().values()) == ["Running"] * count
 
@@ -210,3 +215,41 @@ def test_a_cluster_outlives_the_server_and_a_reboot_runs_no_script(home, scripts
         served.process.terminate()
         assert served.process.wait(30) is not None
     until(lambda: not processes_of(home))
+
+
+def test_a_requested_check_waits_for_the_job_and_reports_what_it_did_not_run(
+    home, scripts, tmp_path
+) -> None:
+    request = launch_guide(scripts, count=1)
+    del request["InstanceGroups"][0]["OnStartDeepHealthChecks"]
+    with serving(with_keys(tmp_path / "api.toml")) as served:
+        cluster = Cluster(served)
+        cluster.calls.create_cluster(**request)
+        until(lambda: cluster.is_running(1))
+        wait = f"while [ ! -e {tmp_path}/enough ]; do sleep 0.1; done"
+        job = [sys.executable, "-m", "holdfast", "run", "--cluster", "ml-cluster", "--",
+               "bash", "-c", wait]  # fmt: skip
+        with subprocess.Popen(job, stdout=subprocess.PIPE, text=True) as run:
+            until(lambda: [one for one in listed_nodes() if one["rank"] is not None])
+            cluster.calls.start_cluster_health_check(
+                ClusterName="ml-cluster",
+                DeepHealthCheckConfigurations=[
+                    {
+                        "InstanceGroupName": "worker-group-1",
+                        "DeepHealthChecks": ["InstanceConnectivity"],
+                    }
+                ],
+            )
+            until(lambda: "waits for job" in cluster.message())
+            assert list(cluster.nodes().values()) == ["Running"]
+            (tmp_path / "enough").touch()
+            told = run.stdout.read()
+        assert run.returncode == 0
+        assert "attempts: 1;" in told
+
+        until(lambda: "InstanceConnectivity skipped: no other node" in cluster.message())
+        events = cluster.calls.list_cluster_events(ClusterName="ml-cluster", MaxResults=100)
+        levels = {one["Description"]: one["EventLevel"] for one in events["Events"]}
+        assert "Error" not in levels.values()
+        assert not [text for text in levels if "passed its deep health check" in text]
+        assert [one["deep_check_status"] for one in listed_nodes()] == ["Skipped"]

@@ -17,6 +17,7 @@ from holdfast.apps.fleet import NodeStatus, check_waits
 from holdfast.apps.runs import KnownRun
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import Happening, NodeHealth, WantedCluster
+from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Phase
@@ -211,4 +212,6 @@ def _message(status: NodeStatus) -> str:
     what = f"The node is {_SAID[status.phase]}"
     if status.course is None:
         return f"{what}."
-    return f"{what}: {status.course.remedy} for {status.course.reason}."
+    remedy = status.course.remedy
+    work = "deep health check" if remedy is Remedy.NONE else remedy
+    return f"{what}: {work} for {status.course.reason}."

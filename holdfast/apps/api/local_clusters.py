@@ -86,7 +86,8 @@ class LocalClusters:
             known = {one.name: one for one in run.nodes()}.get(node)
             if known is None:
                 return False
-            if known.request is None and known.phase not in (Phase.DRAINING, Phase.REPLACING):
+            is_asked = known.request is not None and known.request.verb is Verb.REPLACE
+            if not is_asked and known.phase not in (Phase.DRAINING, Phase.REPLACING):
                 run.ask(node, request_of(Verb.REPLACE, "UpdateClusterSoftware"))
         return True
 
