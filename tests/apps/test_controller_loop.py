@@ -179,9 +179,16 @@ def test_who_leads_no_more_tells_nothing_of_nodes() -> None:
 
     assert "holdfast_breaker_open 1" in before
     assert 'holdfast_nodes{phase="schedulable"} 3' in before
-    assert "holdfast_breaker_open 0" in after
-    assert 'holdfast_nodes{phase="schedulable"} 0' in after
+    assert "holdfast_breaker_open 0" not in after, "nobody knows whether it is open"
+    assert "holdfast_nodes{" not in after
     assert 'NodeName="node-1"' not in after
+
+
+def test_before_the_cluster_was_read_nothing_is_told_of_it() -> None:
+    text = ControllerMetrics("prod", Alone(), []).text(())
+
+    assert "holdfast_breaker_open 0" not in text
+    assert "holdfast_nodes{" not in text
 
 
 def a_platform(**changes) -> Platform:

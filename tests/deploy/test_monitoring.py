@@ -18,7 +18,7 @@ from holdfast.apps.controller.job_metrics import JobMetrics
 from holdfast.apps.controller.metrics import ControllerMetrics
 from holdfast.model.events import RepairPostponed
 from holdfast.model.names import Reason
-from holdfast.model.nodes import Phase
+from holdfast.model.nodes import ClusterView, Phase
 from holdfast.testing.fakes import FakeClock, FakeLeadership
 from tools.control_plane import CannotBuild, provide
 
@@ -126,6 +126,7 @@ def test_values_of_labels_that_alerts_ask_for_are_those_that_are_exported() -> N
     metrics.emit(
         RepairPostponed(node="a", remedy="replace", error="no", retry_after=timedelta(seconds=1))
     )
+    metrics.seen(ClusterView(nodes=()))
     text = metrics.text(())
 
     assert 'holdfast_repairs_total{outcome="postponed",remedy="reboot"} 0' in text

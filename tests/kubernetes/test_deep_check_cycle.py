@@ -16,7 +16,7 @@ from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.model.deep_checks import RESULT_VARIABLE
-from holdfast.model.names import RECORD, HealthStatus, Labels
+from holdfast.model.names import RECORD, REQUEST, HealthStatus, Labels
 
 DEEP = Labels().deep_health_check_status
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -188,6 +188,26 @@ def test_an_idle_node_is_checked_again_by_schedule_and_a_busy_one_is_not(fleet, 
     assert all(check["passed"] for check in checks(fleet, "a"))
     assert checks(fleet, "a")[-1]["measured"]["cpu_ops_per_s"] > 0
     assert len(checks(fleet, "b")) == 1
+    assert fleet.orders == []
+
+
+def test_a_requested_check_waits_for_the_pods_of_its_node(fleet, kubelets) -> None:
+    fleet.start("a")
+    fleet.start("b")
+    fleet.control(settings=kubelets.settings())
+    until(lambda: len(checks(fleet, "a")) == len(checks(fleet, "b")) == 1)
+    fleet.until_schedulable("a", "b")
+    pod = {"nodeName": "b", "containers": [{"name": "c", "image": "none"}]}
+    fleet.api.create(WORK, {"metadata": {"name": "work"}, "spec": pod})
+    for node in ("a", "b"):
+        asks = {"metadata": {"annotations": {REQUEST: "deep-check"}}}
+        fleet.api.patch(f"/api/v1/nodes/{node}", asks)
+
+    until(lambda: len(checks(fleet, "a")) == 2)
+
+    stays(lambda: fleet.phase("b") == "schedulable" and len(checks(fleet, "b")) == 1, 1.0)
+    fleet.api.delete(f"{WORK}/work", grace=0)
+    until(lambda: len(checks(fleet, "b")) == 2)
     assert fleet.orders == []
 
 

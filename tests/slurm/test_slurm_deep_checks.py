@@ -121,6 +121,26 @@ def test_a_check_that_cannot_be_run_is_told_and_is_not_the_nodes_fault(
     assert controller.log.count("it ended with 127") == 1
 
 
+def test_a_requested_check_waits_for_the_job_on_its_node_and_idle_nodes_go_first(
+    fleet: Fleet, capsys, monkeypatch
+) -> None:
+    monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])
+    controller = fleet.control(provider=checked(fleet))
+    job = fleet.run_job("-N1", "-w", "node1", "--exclusive", script="sleep 600")
+    ask(fleet, capsys, "node1")
+    fleet.until(lambda: f"check of node1 waits for job {job}" in controller.log)
+
+    ask(fleet, capsys, "node2")
+    fleet.until(lambda: (one := fleet.record("node2")) and one.checks)
+
+    assert fleet.slurm.jobs()[job] == "RUNNING"
+    assert fleet.phase("node1") == "schedulable"
+    fleet.slurm.run("scancel", job)
+    fleet.until(lambda: (one := fleet.record("node1")) and one.checks)
+    assert controller.log.count("check of node1 waits for job") == 1
+    assert fleet.orders == []
+
+
 @on_both_versions
 def test_a_job_that_waits_is_given_the_node_that_has_passed_its_check(fleet: Fleet) -> None:
     fleet.control(nodes="deep_check_on_start = true", provider=checked(fleet), wait=False)

@@ -10,6 +10,7 @@ from holdfast.adapters.slurm.job_commands import JobCommands
 from holdfast.adapters.slurm.job_text import COMPLETING, NOT_LAUNCHED, WAITING, BatchJob
 from holdfast.adapters.slurm.job_views import HOLD, PREFIX, Case
 from holdfast.adapters.slurm.reservations import Reservations
+from holdfast.engine.repeats import Repeats
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.jobs import JobPhase
@@ -33,7 +34,7 @@ class JobHolds:
         self._slurm = slurm
         self._reservations = reservations
         self._clock = clock
-        self._events = events
+        self._repeats = Repeats(events)
         self._done_at: dict[str, float] = {}
 
     def stop(self, case: Case) -> None:
@@ -85,7 +86,7 @@ class JobHolds:
             act()
         except BackendError as error:
             self._done_at[f"!{what}"] = time.monotonic()
-            self._events.emit(CallFailed(what=what, error=str(error)))
+            self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
 
     def is_due(self, what: str) -> bool:
         """Whether something was not done for a while; it is taken as done now."""
@@ -108,7 +109,7 @@ class JobHolds:
             return self._reservations.make(case.job, case.names)
         except BackendError as error:
             what = f"reserving nodes for {PREFIX}{case.job.id}"
-            self._events.emit(CallFailed(what=what, error=str(error)))
+            self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
             return ""
 
 

@@ -16,6 +16,7 @@ from holdfast.adapters.slurm.views import (
     is_to_open,
     request_of,
 )
+from holdfast.engine.repeats import Repeats
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected
 from holdfast.model.names import SlurmReason
@@ -75,6 +76,7 @@ class Upkeep:
         self._store = store
         self._clock = clock
         self._events = events
+        self._repeats = Repeats(events)
         self._done_at: dict[str, float] = {}
         self._told: set[Trouble] = set()
 
@@ -133,7 +135,7 @@ class Upkeep:
         try:
             act()
         except BackendError as error:
-            self._events.emit(CallFailed(what=what, error=str(error)))
+            self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
         self._done_at[what] = time.monotonic()
 
 

@@ -108,7 +108,7 @@ class AgentMetrics:
             yield family("holdfast_agent_machine_info", "gauge", "Always 1.",
                 {labels(**self._machine): 1})
         yield family("holdfast_agent_faults", "gauge", "Faults that hold now.",
-            held or one(0))
+            held or (one(0) if report is not None else {}))  # nothing is known before it
         yield family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
             one(self._heartbeats))
         yield family("holdfast_agent_reports_total", "counter", "Reports with news.",

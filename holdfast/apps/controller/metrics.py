@@ -65,7 +65,7 @@ class ControllerMetrics:
                 for outcome in ("ordered", "postponed", "overdue")
             }
         )
-        self._view = ClusterView(nodes=())
+        self._view: ClusterView | None = None
         self._rounds = 0
         self._round_s = 0.0
         self._beat_at = time.monotonic()
@@ -102,7 +102,8 @@ class ControllerMetrics:
 
     def is_busy(self) -> bool:
         """Whether a node is out of service, so that it is worth looking again soon."""
-        return any(node.record.phase is not Phase.SCHEDULABLE for node in self._view.nodes)
+        nodes = () if self._view is None else self._view.nodes
+        return any(node.record.phase is not Phase.SCHEDULABLE for node in nodes)
 
     def silent_for(self) -> timedelta:
         """Time since the loop last gave a sign of life."""
@@ -112,12 +113,12 @@ class ControllerMetrics:
         """All metrics as they are now, and ``more`` of them."""
         with self._lock:
             # What a controller has seen that leads no more is not how it is now.
-            view = self._view if self._leadership.is_held() else ClusterView(nodes=())
+            view = self._view if self._leadership.is_held() else None
             own = [*self._counted(view), *_nodes(view, self._cluster)]
         return "".join((*own, *more, *process_families()))
 
-    def _counted(self, view: ClusterView) -> Iterator[str]:
-        is_open = view.breaker.tripped_at is not None
+    def _counted(self, view: ClusterView | None) -> Iterator[str]:
+        is_open: Samples = {} if view is None else {(): float(view.breaker.tripped_at is not None)}
         # fmt: off
         yield family("holdfast_controller_build_info", "gauge", "Always 1.",
             {labels(version=__version__, cluster=self._cluster): 1})
@@ -132,7 +133,7 @@ class ControllerMetrics:
         yield family("holdfast_repairs_total", "counter", "Orders by what became of them.",
             self._repairs)
         yield family("holdfast_breaker_open", "gauge", "1 while no repair begins.",
-            {(): is_open})
+            is_open)
         # fmt: on
 
 
@@ -186,23 +187,25 @@ def pages(
     }
 
 
-def _nodes(view: ClusterView, cluster: str) -> Iterator[str]:
-    phases = Counter(node.record.phase for node in view.nodes)
+def _nodes(view: ClusterView | None, cluster: str) -> Iterator[str]:
+    """Families of the nodes, without samples while nothing is known of them."""
+    nodes = () if view is None else view.nodes
+    phases = Counter(node.record.phase for node in nodes)
     yield family(
         "holdfast_nodes",
         "gauge",
         "Nodes by phase.",
-        {labels(phase=phase): phases[phase] for phase in Phase},
+        {labels(phase=phase): phases[phase] for phase in Phase if view is not None},
     )
     yield family(
         "holdfast_deep_check_measured",
         "gauge",
         "What the last deep health check of a node measured; the name ends with the unit.",
-        _measured(view),
+        _measured(nodes),
     )
     statuses = [
         (_dimensions(node, cluster), health_status(node.record, is_closed=bool(node.closed)))
-        for node in view.nodes
+        for node in nodes
     ]
     for status, value in _VALUES.items():
         samples = {pairs: float(is_now is status) for pairs, is_now in statuses}
@@ -211,11 +214,11 @@ def _nodes(view: ClusterView, cluster: str) -> Iterator[str]:
         )
 
 
-def _measured(view: ClusterView) -> Samples:
+def _measured(nodes: Sequence[NodeView]) -> Samples:
     """What the last deep health check of each node measured."""
     return {
         labels(node=node.name, measure=measure): value
-        for node in view.nodes
+        for node in nodes
         if node.record.checks
         for measure, value in sorted(node.record.checks[-1].measured.items())
     }

@@ -60,6 +60,12 @@ TERMINATE = 'reason="NvidiaGpuXidErrorPendingReplacement",type="NvidiaErrorTermi
 COUNTER = 'problem_counter{reason="NvidiaGpuXidErrorPendingReplacement"}'
 
 
+def test_before_the_first_report_nobody_knows_that_there_is_no_fault() -> None:
+    text = AgentMetrics("node-1", ()).text()
+
+    assert "holdfast_agent_faults 0" not in text
+
+
 def test_a_healthy_node_has_its_counters_at_zero() -> None:
     lines = Story().tell()
 

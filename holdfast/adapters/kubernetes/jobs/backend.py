@@ -27,6 +27,7 @@ from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, re
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes, wishes_of
 from holdfast.adapters.kubernetes.pods import Owner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.engine.repeats import Repeats
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
@@ -73,6 +74,7 @@ class KubernetesJobs:
     ) -> None:
         self._api = api
         self._around = around
+        self._repeats = Repeats(around.events)
         self._cluster = cluster
         self._labels = Labels(settings.label_prefix)
         words = LastWords()
@@ -254,7 +256,7 @@ class KubernetesJobs:
         return record_of(state, wishes, job.seen_at, is_active=is_active)
 
     def _failed(self, what: str, error: BackendError) -> None:
-        self._around.events.emit(CallFailed(what=what, error=str(error)))
+        self._repeats.emit(CallFailed(what=what, error=str(error)), self._around.clock.now())
 
     def _views(self) -> Iterable[JobView]:
         """A job of which something cannot be read does not keep others from being looked at."""
