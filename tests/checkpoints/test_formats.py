@@ -58,6 +58,26 @@ def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
     assert CheckpointDirectory(folder, "megatron").survey().format == ""
 
 
+# DCP
+
+
+@pytest.mark.parametrize("file", [None, ".metadata.tmp"])
+def test_a_directory_in_which_a_save_has_only_begun_is_moved_away(tmp_path: Path, file) -> None:
+    folder = unpacked("dcp", tmp_path) / "sync"
+    for name in ("step_4", "logs_4"):
+        (folder / name).mkdir()
+        if file is not None:
+            (folder / name / file).touch()
+
+    assert chosen(folder) == "step_3"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "logs_4",
+        "step_1",
+        "step_2",
+        "step_3",
+    ]
+
+
 # torch.save
 
 

@@ -40,6 +40,9 @@ _OWN_INDEX: Final = re.compile(r"__(\d{1,9})\.metadata")
 _SHARD_NAME: Final = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
 _STEP: Final = re.compile(r"(\d{1,15})(?!.*\d)")
 
+_FIRST: Final = frozenset((".metadata.tmp",))
+"""What a directory may hold in which a save has only begun."""
+
 CLOCK_SKEW: Final = timedelta(seconds=60)
 """How much later than the index a file may seem to be written: its node has another clock."""
 
@@ -210,10 +213,16 @@ def find_dcp(folder: Path, names: Names) -> Found | None:
             changed_at=max(entry.changed_at for entry in names.values()),
         )  # fmt: skip
         return Found(checkpoints=(candidate(own, step_in(folder.name), is_ended=has_index(names)),))
-    found = [
-        candidate(entry, step_in(entry.name), is_ended=has_index(inside))
+    inside = {
+        entry.name: listed(entry.path)
         for entry in names.values()
-        if entry.is_dir and not entry.is_link and is_dcp(inside := listed(entry.path))
+        if entry.is_dir and not entry.is_link
+    }
+    kinds = {_STEP.sub("N", name) for name, files in inside.items() if is_dcp(files)}
+    found = [
+        candidate(names[name], step_in(name), is_ended=has_index(files))
+        for name, files in inside.items()
+        if is_dcp(files) or (_STEP.sub("N", name) in kinds and files.keys() <= _FIRST)
     ]
     found.sort(
         key=lambda one: (one.step if one.step is not None else -1, one.changed_at), reverse=True
