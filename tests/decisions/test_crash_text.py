@@ -121,6 +121,10 @@ terminate called after throwing an instance of 'c10::Error'
         ("step 1\nstep 2\n" + TRACEBACK + "wandb: finished\n", "ValueError: bad config: lr=-1"),
         (CHAINED, "FileNotFoundError: no checkpoint"),
         (TORCHRUN, "RuntimeError: shard 3 is damaged"),
+        (
+            TORCHRUN.replace("torch.distributed.DistBackendError: Connection", "OSError: file"),
+            "RuntimeError: shard 3 is damaged",
+        ),
         (ABORTED, "rank 0: Signal 6 (SIGABRT)"),
         (ACCELERATE, "ValueError: bad config: lr=-1"),
         (CPP, "CUDA error: an illegal memory access was encountered"),
