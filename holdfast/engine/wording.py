@@ -33,6 +33,7 @@ from holdfast.model.events import (
     NodeReleased,
     NodeReplaced,
     NodeSuspected,
+    NodesWithoutGroup,
     NodeVanished,
     RepairHeldBack,
     RepairOrdered,
@@ -60,6 +61,11 @@ def sentence(event: Event) -> str:
             return _job_sentence(event)
         case NodeAgentSilent() | NodeAgentReports():
             return _agent_sentence(event)
+        case NodesWithoutGroup(nodes=nodes):
+            return (
+                f"{_named(nodes)}: no group label; a new node without one is taken for the"
+                " replacement of any of them; to tell groups apart, set kubernetes.group_labels"
+            )
         case BreakerTripped(reason=reason):
             return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
         case CallFailed(what=what, error=error):

@@ -250,6 +250,14 @@ class JobInputRejected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesWithoutGroup(Event):
+    """Nodes have no label that says which instance group they belong to; they count as one."""
+
+    name: ClassVar[str] = "cluster.nodes_without_group"
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerTripped(Event):
     """All repairs were stopped."""
 

@@ -145,6 +145,10 @@ class HealthStatus(StrEnum):
     PENDING_REPLACEMENT = "UnschedulablePendingReplacement"
 
 
+PENDING_REPLACE: Final = "UnschedulablePendingReplace"
+"""How a guide of AWS spells ``UnschedulablePendingReplacement``; read as a request, not written."""
+
+
 class SlurmReason(StrEnum):
     """Leading tokens of a Slurm node's reason: what a person asks for, or what we do about it."""
 

@@ -245,13 +245,15 @@ def test_every_refusal_has_its_error(
             "at the cluster scope",
             "system:serviceaccount:holdfast:agent may not patch nodes/status in the whole cluster; "
             'give it a ClusterRole with the rule {"apiGroups": ["x.io"], '
-            '"resources": ["nodes/status"], "verbs": ["patch"]}',
+            '"resources": ["nodes/status"], "verbs": ["patch"]}; if it has one, the API server '
+            "has just started and not read its roles yet",
         ),
         (
             'in the namespace "ns1"',
             "system:serviceaccount:holdfast:agent may not patch nodes/status in namespace ns1; "
             'give it a Role in ns1 with the rule {"apiGroups": ["x.io"], '
-            '"resources": ["nodes/status"], "verbs": ["patch"]}',
+            '"resources": ["nodes/status"], "verbs": ["patch"]}; if it has one, the API server '
+            "has just started and not read its roles yet",
         ),
     ],
 )
@@ -1037,7 +1039,8 @@ def test_the_real_api_server_says_who_we_are_and_what_we_may_not(
     assert str(told.value) == (
         "PATCH /api/v1/nodes/n1/status: system:serviceaccount:default:default may not patch "
         "nodes/status in the whole cluster; give it a ClusterRole with the rule "
-        '{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}'
+        '{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}; if it has one, '
+        "the API server has just started and not read its roles yet"
     )
     with pytest.raises(Forbidden, match=r'Role in kube-system .*"apiGroups": \["coordination'):
         account.watch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")

@@ -50,6 +50,7 @@ from holdfast.testing.builders import NOW, a_course, a_fault, a_past_fault, a_re
 PENDING = {
     HealthStatus.PENDING_REBOOT: Verb.REBOOT,
     HealthStatus.PENDING_REPLACEMENT: Verb.REPLACE,
+    "UnschedulablePendingReplace": Verb.REPLACE,
 }
 NO_CHECK = replace(CONVENTIONS, can_check=False)
 
@@ -261,6 +262,23 @@ def test_a_label_may_ask_for_something_before_we_know_the_node(value) -> None:
 
     assert request is not None
     assert request.verb is PENDING[value]
+
+
+def managed(manager: str, time: str) -> dict:
+    fields = {"f:metadata": {"f:labels": {".": {}, f"f:{HEALTH}": {}}}}
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields}
+
+
+def test_a_request_by_label_names_the_client_that_set_the_label_last() -> None:
+    node = a_node_object(labels={HEALTH: HealthStatus.PENDING_REBOOT})
+    assert word(node).request.requested_by == "the node's label"
+
+    node["metadata"]["managedFields"] = [
+        managed("kubectl-label", "2026-01-01T12:00:01Z"),
+        managed("holdfast-controller", "2026-01-01T12:00:00Z"),
+        {"manager": "kubelet", "time": "2026-01-01T12:00:02Z", "fieldsV1": {"f:status": {}}},
+    ]
+    assert word(node).request.requested_by == "kubectl-label by label"
 
 
 @pytest.mark.parametrize("value", HealthStatus)

@@ -168,7 +168,8 @@ def _missing_rule(rule: re.Match[str]) -> str:
     }
     return (
         f"{rule['user']} may not {rule['verb']} {rule['resource']} {where}; "
-        f"give it {role} with the rule {json.dumps(wanted)}"
+        f"give it {role} with the rule {json.dumps(wanted)}; if it has one, the API server has "
+        "just started and not read its roles yet"
     )
 
 

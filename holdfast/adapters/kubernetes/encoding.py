@@ -14,6 +14,7 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.names import (
     AGENT_MARK,
     CORDONED,
+    PENDING_REPLACE,
     RECORD,
     REPORT,
     REQUEST,
@@ -36,6 +37,7 @@ _NEEDS_COURSE: Final = frozenset(
 _ASKS: Final[Mapping[str, Verb]] = {
     HealthStatus.PENDING_REBOOT: Verb.REBOOT,
     HealthStatus.PENDING_REPLACEMENT: Verb.REPLACE,
+    PENDING_REPLACE: Verb.REPLACE,
     HealthStatus.SCHEDULABLE: Verb.RELEASE,
 }
 """What a person asks for with a value of the health label."""
@@ -43,7 +45,6 @@ _ASKS: Final[Mapping[str, Verb]] = {
 _OF_NEW_NODES: Final = frozenset((HealthStatus.SCHEDULABLE, HealthStatus.UNSCHEDULABLE))
 """Values that a node may bear when it joins, which then ask for nothing."""
 
-_LABEL_AUTHOR: Final = "the node's label"
 _HOLD_CHARS: Final = 200
 _SHOWN_CHARS: Final = 100
 
@@ -297,9 +298,8 @@ def _labelled_request(
         key = conventions.labels.node_health_status
         rejected.append(Rejection(key=key, value=shown(value), expected=expected))
         return None
-    return Request(
-        id=_id(state, record, value), verb=verb, requested_at=now, requested_by=_LABEL_AUTHOR
-    )
+    author = state.label_author(conventions.labels.node_health_status)
+    return Request(id=_id(state, record, value), verb=verb, requested_at=now, requested_by=author)
 
 
 def _labelled_check(
@@ -322,7 +322,7 @@ def _labelled_check(
         id=_id(state, record, value),
         verb=Verb.DEEP_CHECK,
         requested_at=now,
-        requested_by=_LABEL_AUTHOR,
+        requested_by=state.label_author(conventions.labels.deep_health_check_status),
         urgency=Verb.DEEP_CHECK.usual_urgency,
     )
 

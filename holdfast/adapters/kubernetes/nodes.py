@@ -106,8 +106,16 @@ class NodeState:
     address: str = field(default="", compare=False)
     """Where other nodes reach it; only tests between nodes ask."""
 
+    label_authors: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Who set HyperPod's labels last, as ``metadata.managedFields`` names clients."""
+
     devices: Mapping[str, int] = field(default_factory=dict, compare=False)
     """What its kubelet gives to pods of resources that have a domain, such as GPUs."""
+
+    def label_author(self, label: str) -> str:
+        """Who set a label: the client as its requests name it, such as ``kubectl-label``."""
+        client = self.label_authors.get(label)
+        return f"{client} by label" if client else "the node's label"
 
 
 def trimmed(node: Json, conventions: Conventions) -> NodeState:
@@ -148,6 +156,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         taints=taints,
         labels={intern(key): intern(value) for key, value in labels.items()},
         address=_address(status),
+        label_authors=_label_authors(metadata, names),
         devices=_devices(status),
     )
 
@@ -158,6 +167,18 @@ def time_of(text: object) -> datetime | None:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _label_authors(metadata: Json, names: Labels) -> Mapping[str, str]:
+    """The client that owns each label by which a repair can be requested, the latest one."""
+    found: dict[str, str] = {}
+    entries = metadata.get("managedFields") or ()
+    for entry in sorted(entries, key=lambda one: one.get("time") or ""):
+        owned = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        for label in (names.node_health_status, names.deep_health_check_status):
+            if f"f:{label}" in (owned.get("f:labels") or {}):
+                found[label] = intern(str(entry.get("manager") or ""))
+    return found
 
 
 def _devices(status: Json) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from holdfast.adapters.kubernetes.nodes import Conventions, NodeState
 from holdfast.adapters.kubernetes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.succession import Leaving, successors
 from holdfast.model.errors import BackendError
-from holdfast.model.events import CallFailed, InputRejected
+from holdfast.model.events import CallFailed, InputRejected, NodesWithoutGroup
 from holdfast.model.names import REPLACES, Condition
 from holdfast.model.nodes import Phase
 from holdfast.ports.events import EventSink
@@ -47,6 +47,7 @@ class Upkeep:
         self._events = events
         self._done_at: dict[str, float] = {}
         self._told: set[tuple[str, Rejection]] = set()
+        self._groupless: set[str] = set()
 
     def run(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> None:
         """Put right what is found wrong.
@@ -63,6 +64,7 @@ class Upkeep:
         for name in [name for name in leaving if name in copies and _stays(copies[name])]:
             del leaving[name]
             self._try(f"forgetting that {name} left", partial(self._memory.forget_leaving, name))
+        self._tell_groupless(copies)
         copies = {name: copy for name, copy in copies.items() if not copy.is_quiet}
         self._reject(copies, memory)
         self._adopt(copies, leaving, now)
@@ -82,6 +84,13 @@ class Upkeep:
             for job in jobs_of(name, copy.word.record)
         }
         self._try("ending checks", partial(self._checks.end_others, waited_for))
+
+    def _tell_groupless(self, copies: Mapping[str, Copy]) -> None:
+        """Report which nodes belong to no group, once for each node."""
+        found = {name for name, copy in copies.items() if copy.is_managed and not copy.state.group}
+        if found - self._groupless:
+            self._events.emit(NodesWithoutGroup(nodes=tuple(sorted(found))))
+        self._groupless = found
 
     def _mend(self, node: str, now: datetime) -> None:
         def patch(state: NodeState, word: Word) -> Json | None:
