@@ -44,7 +44,7 @@ _DURATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "CommandSettings": ("timeout",),
     "DetectorSettings": ("every",),
     "ElectionSettings": ("duration", "renew_deadline", "retry"),
-    "JobPolicy": ("suspect_window",),
+    "JobPolicy": ("app_backoff_reset", "suspect_window"),
     "NoticeWebhook": ("timeout",),
     "RemediationPolicy": (
         "heartbeat_timeout",

@@ -84,6 +84,14 @@ def test_a_deep_check_needs_something_to_run(call, kubeconfig, setting: str) -> 
     assert f"nodes.{setting.partition(' ')[0]} needs kubernetes.check.image" in said
 
 
+def test_no_agent_is_to_count_as_silent_between_two_heartbeats(call, kubeconfig) -> None:
+    code, said = call("--kubeconfig", kubeconfig, config='[nodes]\nheartbeat_timeout = "10s"')
+
+    assert code == ExitCode.BAD_INPUT
+    assert "nodes.heartbeat_timeout must be longer than 10s" in said
+    assert "got 10s" in said
+
+
 def test_a_provider_of_slurm_is_refused_on_kubernetes(call, kubeconfig) -> None:
     code, said = call("--kubeconfig", kubeconfig, config='[provider]\nreplace = "slurm-power"')
 

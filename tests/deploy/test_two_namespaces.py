@@ -117,7 +117,7 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
             part.start()
             opened.callback(part.stop)
         until(lambda: cluster.synced and election.leading)
-        until(lambda: Heartbeats(api, AGENTS).of([NODE])[NODE] is not None)
+        until(lambda: NODE in Heartbeats(api, AGENTS).of([NODE], clock.now()))
         cluster.begin_check(NODE, "first", ())
         cluster.trip_breaker(TripBreaker(reason="a test", nodes=(NODE,)))
 

@@ -17,6 +17,7 @@ from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.notices import JobEvents
 from holdfast.adapters.kubernetes.kubeconfig import find_server
 from holdfast.adapters.kubernetes.leases import LeaderElection
+from holdfast.adapters.kubernetes.node_report import Pace
 from holdfast.adapters.kubernetes.rate_limit import RateLimit
 from holdfast.adapters.kubernetes.server import Server
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
@@ -30,6 +31,7 @@ from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.apps.controller.platform import Platform
 from holdfast.decisions.check_schedule import is_check_due
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.kit.units import format_duration
 from holdfast.model.errors import ConfigError
 from holdfast.model.events import Event
 from holdfast.model.nodes import NodeRecord
@@ -144,6 +146,13 @@ def _given(*errors: str) -> tuple[str, ...]:
 
 def _server(config: ControllerConfig) -> Server:
     """Where the cluster is, once it is clear that the configuration can be carried out."""
+    lease = timedelta(seconds=Pace().lease)
+    if config.nodes.heartbeat_timeout <= lease:
+        raise ConfigError(
+            f"nodes.heartbeat_timeout must be longer than {format_duration(lease)}, the time"
+            " between two renewals of an agent's Lease, got"
+            f" {format_duration(config.nodes.heartbeat_timeout)}"
+        )
     for key in ("deep_check_on_start", "deep_check_every", "deep_check_pairs"):
         if getattr(config.nodes, key) and not config.kubernetes.check.image:
             raise ConfigError(
