@@ -1,5 +1,6 @@
 """The job backend on a real Slurm cluster, one call after the other."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -195,6 +196,28 @@ def test_who_wants_no_resume_any_more_gets_the_job_back(port: Port) -> None:
     assert "No reservations" in port.slurm.run("scontrol", "show", "reservation")
     with pytest.raises(BackendError, match=f"there is no job/{port.job} any more"):
         port.jobs.stop(f"job/{port.job}")
+
+
+@on_both_versions
+def test_a_job_that_gets_the_number_of_another_begins_with_nothing(port: Port) -> None:
+    """slurmctld has lost its state, and numbers jobs from 1 again, of the same user."""
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    port.put(JobPhase.RUNNING, hardware_retries=3, attempt=4, phase_since=long_ago)
+    port.slurm.run("scancel", port.job)
+    port.slurm.until(lambda: port.found[0] == "CANCELLED")
+    port.slurm.crash_controller()
+    shutil.rmtree(port.slurm.folder / "state")
+    (port.slurm.folder / "state").mkdir()
+    port.slurm.start_controller()
+    again = port.slurm.submit("-N1", "--comment=auto-resume=1", script="srun sleep 600")
+    assert again == port.job
+
+    port.until(lambda one: len(one.ranks) == 1)
+
+    assert (port.view().record.attempt, port.view().record.hardware_retries) == (1, 0)
+    (past,) = [one for name, one in port.store.read().jobs.items() if name != again]
+    assert (past.record.phase, past.record.hardware_retries) == (JobPhase.FAILED, 3)
+    assert past.record.reason == "Slurm has given its number to another job"
 
 
 def drain(port: Port, *nodes: str) -> None:

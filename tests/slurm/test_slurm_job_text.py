@@ -15,16 +15,19 @@ from holdfast.adapters.slurm.job_text import (
 
 MARK = "=mark"
 # As squeue 22.05 and 24.11 tell it.
-TIMES = "2026-11-21T03:59:18|2026-11-21T03:59:19|2026-11-21T04:59:19"
+TIMES = "2026-11-21T03:59:17|2026-11-21T03:59:18|2026-11-21T03:59:19|2026-11-21T04:59:19"
 RUNS = f"7|7|N/A|N/A|RUNNING|None|2|1|1|{TIMES}|2|node[1-2]|node1|n1|ann|dev|HOLDFAST_7|0|"
 ENDED = f"2|2|N/A|N/A|FAILED|NonZeroExitCode|0|0|1|{TIMES}|1|node1||n1|ann|dev,big|(null)|768|"
-TASKS = "3_[2-9%1]|3|N/A|N/A|PENDING|JobArrayTaskLimit|0|1|1|N/A|N/A|N/A|1|||n/a|ann|dev|(null)|0|"
+TASKS = (
+    "3_[2-9%1]|3|N/A|N/A|PENDING|JobArrayTaskLimit|0|1|1|N/A|N/A|N/A|N/A|1|||n/a|ann|dev|(null)|0|"
+)
 TASK = (
-    "3_1|5|N/A|N/A|PENDING|BeginTime|1|1|1|2026-11-21T04:10:00|N/A|N/A|1-4|||n/a|ann|dev|(null)|15|"
+    "3_1|5|N/A|N/A|PENDING|BeginTime|1|1|1|2026-11-21T04:09:00|2026-11-21T04:10:00|N/A|N/A|1-4"
+    "|||n/a|ann|dev|(null)|15|"
 )
 PARTS = (
-    "4+1|6|4|1|COMPLETING|None|1|1|1|N/A|N/A|N/A|1|node4||node4|ann|dev|(null)|0|",
-    "4+0|4|4|0|RUNNING|None|1|1|1|N/A|N/A|N/A|2|node[2-3]||node2|ann|dev|(null)|9|",
+    "4+1|6|4|1|COMPLETING|None|1|1|1|N/A|N/A|N/A|N/A|1|node4||node4|ann|dev|(null)|0|",
+    "4+0|4|4|0|RUNNING|None|1|1|1|N/A|N/A|N/A|N/A|2|node[2-3]||node2|ann|dev|(null)|9|",
 )
 
 

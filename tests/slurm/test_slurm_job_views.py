@@ -20,6 +20,7 @@ from holdfast.adapters.slurm.job_views import (
     run_of,
 )
 from holdfast.adapters.slurm.reasons import word_of
+from holdfast.adapters.slurm.reused_numbers import is_reused
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.adapters.slurm.state import RememberedJob
 from holdfast.adapters.slurm.text import NodeFacts
@@ -173,6 +174,26 @@ def test_a_supervisor_that_asks_hands_its_job_over() -> None:
     assert run_of(a_job(), asks, None, NOW) is not None
     seen = view(a_job(), JobPhase.RUNNING, wish=asks)
     assert [(one.is_lost, one.is_evicted) for one in seen.ranks] == [(True, False)]
+
+
+@pytest.mark.parametrize(
+    ("job", "is_other"),
+    [
+        ({"submitted_at": NOW - SEC}, False),
+        ({"submitted_at": NOW + 60 * SEC}, False),
+        ({"submitted_at": NOW + 61 * SEC}, True),
+        ({"submitted_at": NOW + 61 * SEC, "restarts": 0}, True),
+        ({"submitted_at": NOW - SEC, "restarts": 0}, False),  # slurmctld has forgotten a requeue
+        ({"submitted_at": NOW + 61 * SEC, "restarts": 2}, False),
+        ({"submitted_at": None}, False),
+        ({"submitted_at": NOW - SEC, "user": "bob"}, True),
+    ],
+)
+@pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.FAILED])
+def test_a_number_that_was_given_again_is_told_by_the_time_of_the_submission(
+    phase, job, is_other
+) -> None:
+    assert is_reused(a_job(**job), remembered(phase)) is is_other
 
 
 # While it runs

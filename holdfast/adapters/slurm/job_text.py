@@ -9,8 +9,8 @@ from holdfast.adapters.slurm.hostlist import expand
 
 _FIELDS: Final = (
     "JobArrayID", "JobID", "HetJobID", "HetJobOffset", "State", "Reason", "RestartCnt", "Requeue",
-    "BatchFlag", "EligibleTime", "StartTime", "EndTime", "NumNodes", "NodeList", "ReqNodes",
-    "BatchHost", "UserName", "Partition", "Reservation", "exit_code", "Comment",
+    "BatchFlag", "SubmitTime", "EligibleTime", "StartTime", "EndTime", "NumNodes", "NodeList",
+    "ReqNodes", "BatchHost", "UserName", "Partition", "Reservation", "exit_code", "Comment",
 )  # fmt: skip
 """The Comment is last: it is the one that may hold anything."""
 
@@ -68,6 +68,9 @@ class BatchJob:
     """As ``wait`` gives it."""
 
     comment: str
+    submitted_at: datetime | None = None
+    """When it was submitted, or began to wait again after it was requeued."""
+
     ended_at: datetime | None = None
     """When it ended; of a job that runs, when its time limit ends it."""
 
@@ -192,6 +195,7 @@ def _job(values: Mapping[str, str]) -> BatchJob:
         reservation=_present(values["Reservation"]),
         exit_status=_status(values["exit_code"]),
         comment=_present(values["Comment"]),
+        submitted_at=_time(values["SubmitTime"]),
         ended_at=_time(values["EndTime"]),
         parts=(array_id,) if het else (),
     )

@@ -13,6 +13,7 @@ from holdfast.adapters.slurm.job_holds import SOON, JobHolds
 from holdfast.adapters.slurm.job_text import WAITING, BatchJob
 from holdfast.adapters.slurm.job_views import HELD, PAST, PREFIX, Case
 from holdfast.adapters.slurm.reservations import Reservations
+from holdfast.adapters.slurm.reused_numbers import is_reused
 from holdfast.adapters.slurm.state import RememberedJob, SlurmStore
 from holdfast.model.events import JobInputRejected
 from holdfast.model.jobs import JobPhase
@@ -83,6 +84,23 @@ class JobUpkeep:
             if known is not None and not known.notes:
                 self._advise(case, known, appends=config.get("JobFileAppend") == "1")
 
+    def put_away_reused(self, found: Mapping[str, BatchJob]) -> None:
+        """Put away jobs whose number Slurm has given to another one."""
+        for name, known in tuple(self._store.read().jobs.items()):
+            job = found.get(name)
+            if job is None or not is_reused(job, known):
+                continue
+            record = known.record
+            if not record.phase.is_final:
+                now, why = self._clock.now(), "Slurm has given its number to another job"
+                record = replace(record, phase=JobPhase.FAILED, phase_since=now, reason=why)
+            self._put_away(name, replace(known, record=record))
+
+    def _put_away(self, name: str, known: RememberedJob) -> None:
+        self._store.forget_job(name)
+        ended = known.record.phase_since.strftime("%Y%m%dT%H%M%SZ")
+        self._store.put_job(f"{name}{PAST}{ended}", known)
+
     def _end_failed(self, found: Mapping[str, BatchJob]) -> None:
         """End jobs that have failed while we kept them from starting: Slurm would start them."""
         for name, known in self._store.read().jobs.items():
@@ -122,9 +140,7 @@ class JobUpkeep:
         for name, known in tuple(self._store.read().jobs.items()):
             job = found.get(name)
             if job is None and known.record.phase.is_final and PAST not in name:
-                self._store.forget_job(name)
-                ended = known.record.phase_since.strftime("%Y%m%dT%H%M%SZ")
-                self._store.put_job(f"{name}{PAST}{ended}", known)
+                self._put_away(name, known)
             elif job is not None and name not in wanted:
                 if known.record.phase in HELD and job.state in WAITING:
                     release = partial(self._slurm.update_job, name, SOON)

@@ -15,6 +15,7 @@ from holdfast.adapters.slurm.job_text import (
     BatchJob,
 )
 from holdfast.adapters.slurm.reasons import Author
+from holdfast.adapters.slurm.reused_numbers import is_reused
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.adapters.slurm.state import RememberedJob
 from holdfast.adapters.slurm.text import NodeFacts
@@ -158,7 +159,7 @@ def run_of(
     begun. One with a supervisor is the supervisor's, until that asks, or Slurm has ended it.
     ``unasked`` is what is known of its runs before it asked to be resumed.
     """
-    if remembered is None or remembered.user != job.user:
+    if remembered is None or is_reused(job, remembered):
         return _first_run(job, wish, unasked, now)
     before, is_anew = remembered.record, job.restarts > remembered.restarts
     if before.phase.is_final:

@@ -117,6 +117,8 @@ class SlurmJobs:
         wishes = {name: parse(job.comment) for name, job in found.items() if job.is_batch}
         wishes = {name: one for name, one in wishes.items() if self._is_wanted(found[name], one)}
         self._ours = frozenset(wishes)
+        if self._around.may_act():
+            self._upkeep.put_away_reused(found)
         self._unasked.look(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(

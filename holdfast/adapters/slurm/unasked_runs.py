@@ -52,8 +52,8 @@ class UnaskedRuns:
         self._runs = {name: run for name, run in self._runs.items() if name in alive}
         for name, job in alive.items():
             known = self._runs.get(name)
-            if known is not None and known.user != job.user:
-                known = None
+            if known is not None and (known.user != job.user or job.restarts < known.restarts):
+                known = None  # another job, or one whose last requeue slurmctld has forgotten
             if known is not None and job.restarts > known.restarts:
                 known = self._judged(known, now)
             if job.is_at_work and (known is None or known.restarts != job.restarts):
