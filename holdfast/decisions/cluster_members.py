@@ -21,6 +21,9 @@ _SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
 """The namespace of the ids of happenings: what is told twice has the same id."""
 
 
+_UNWATCHED: Final = "No controller reports on the health of this node."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What there is of a cluster now."""
@@ -150,7 +153,7 @@ def _status(
     if machine.state is MachineState.JOINING:
         return InstanceStatus.PENDING, machine.message
     if health is None:
-        return InstanceStatus.RUNNING, ""
+        return InstanceStatus.RUNNING, _UNWATCHED
     return health.status, health.message
 
 

@@ -58,6 +58,13 @@ def test_of_equal_machines_the_youngest_goes() -> None:
     assert stepped(a_cluster(2), machines).actions == (Remove("lab/gpu", (machines[1].id,)),)
 
 
+def test_a_node_that_no_controller_reports_on_runs_and_says_so() -> None:
+    (member,) = stepped(a_cluster(1), [a_machine(1)]).members
+
+    assert member.status is InstanceStatus.RUNNING
+    assert member.message == "No controller reports on the health of this node."
+
+
 @pytest.mark.parametrize("late", [-TICK, timedelta(0)])
 def test_nodes_may_be_missing_for_as_long_as_is_allowed(late) -> None:
     step = stepped(a_cluster(1, ClusterStatus.CREATING), [], NOW + POLICY.provision_timeout + late)
