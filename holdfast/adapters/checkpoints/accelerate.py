@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
 from holdfast.adapters.checkpoints.deepspeed import problems_within
-from holdfast.adapters.checkpoints.plain_files import listed
+from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
 from holdfast.model.checkpoints import Checkpoint, Depth, Problem
 
@@ -34,7 +34,7 @@ def _found(names: Names, prefix: str) -> Found | None:
     for entry in names.values():
         number = _NAME.fullmatch(entry.name)
         if number is not None and entry.is_dir:
-            is_ours = is_ours or any(_RANDOM.fullmatch(one) for one in listed(entry.path))
+            is_ours = is_ours or any(_RANDOM.fullmatch(one) for one in names_in(entry.path))
             name = f"{prefix}{entry.name}"
             rows.append(candidate(entry, int(number[1]), is_ended=True, name=name))
     rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)

@@ -6,7 +6,7 @@ With ``use_collectives=False`` each rank has an index of its own, ``__{rank}.met
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +29,14 @@ from holdfast.adapters.checkpoints.pickles import (
     TooLarge,
     load,
 )
-from holdfast.adapters.checkpoints.plain_files import Entry, Window, listed, opened, read_bytes
+from holdfast.adapters.checkpoints.plain_files import (
+    Entry,
+    Window,
+    listed,
+    names_in,
+    opened,
+    read_bytes,
+)
 from holdfast.adapters.checkpoints.safetensors_file import window_problems as safetensors_problems
 from holdfast.adapters.checkpoints.torch_file import ZIP_START, window_problems
 from holdfast.model.checkpoints import Depth, Problem
@@ -69,16 +76,15 @@ class Index:
         return any(one.key.startswith(prefix) for row in self.files.values() for one in row)
 
 
-def is_dcp(names: Names) -> bool:
-    """Whether a directory with these entries is a DCP checkpoint, or a part of one."""
+def is_dcp(names: Collection[str]) -> bool:
+    """Whether a directory with these names is a DCP checkpoint, or a part of one."""
     return INDEX in names or any(
-        entry.is_file and (name.endswith(SHARD) or _OWN_INDEX.fullmatch(name))
-        for name, entry in names.items()
+        name.endswith(SHARD) or _OWN_INDEX.fullmatch(name) for name in names
     )
 
 
-def has_index(names: Names) -> bool:
-    """Whether the save of a checkpoint with these entries ended."""
+def has_index(names: Collection[str]) -> bool:
+    """Whether the save of a checkpoint with these names ended."""
     return INDEX in names or any(_OWN_INDEX.fullmatch(name) for name in names)
 
 
@@ -214,7 +220,7 @@ def find_dcp(folder: Path, names: Names) -> Found | None:
         )  # fmt: skip
         return Found(checkpoints=(candidate(own, step_in(folder.name), is_ended=has_index(names)),))
     inside = {
-        entry.name: listed(entry.path)
+        entry.name: names_in(entry.path)
         for entry in names.values()
         if entry.is_dir and not entry.is_link
     }
@@ -222,7 +228,7 @@ def find_dcp(folder: Path, names: Names) -> Found | None:
     found = [
         candidate(names[name], step_in(name), is_ended=has_index(files))
         for name, files in inside.items()
-        if is_dcp(files) or (_STEP.sub("N", name) in kinds and files.keys() <= _FIRST)
+        if is_dcp(files) or (_STEP.sub("N", name) in kinds and files <= _FIRST)
     ]
     found.sort(
         key=lambda one: (one.step if one.step is not None else -1, one.changed_at), reverse=True

@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
 from holdfast.adapters.checkpoints.dcp import step_in
 from holdfast.adapters.checkpoints.pickles import Pairs
-from holdfast.adapters.checkpoints.plain_files import listed, read_text
+from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_text
 from holdfast.adapters.checkpoints.state_files import fewer_files
 from holdfast.adapters.checkpoints.torch_file import Broken, file_problems, saved_object
 from holdfast.kit.files import write_durably
@@ -35,7 +35,7 @@ def find(folder: Path, names: Names) -> Found | None:
     rows: list[Checkpoint] = [
         candidate(entry, step_in(entry.name), is_ended=False)
         for entry in names.values()
-        if entry.is_dir and any(_STATES.fullmatch(name) for name in listed(entry.path))
+        if entry.is_dir and any(_STATES.fullmatch(name) for name in names_in(entry.path))
     ]
     if not rows:
         return None
@@ -69,7 +69,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
 def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
     """What is wrong with DeepSpeed's directories in a checkpoint of another framework."""
     for entry in names.values():
-        if entry.is_dir and any(_STATES.fullmatch(name) for name in listed(entry.path)):
+        if entry.is_dir and any(_STATES.fullmatch(name) for name in names_in(entry.path)):
             for problem in check(entry.path, depth, None):
                 yield Problem(text=f"{entry.name}/{problem.text}", state=problem.state)
 

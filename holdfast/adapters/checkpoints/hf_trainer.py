@@ -17,7 +17,7 @@ from holdfast.adapters.checkpoints.contract import (
     incomplete,
 )
 from holdfast.adapters.checkpoints.deepspeed import problems_within
-from holdfast.adapters.checkpoints.plain_files import listed, read_object
+from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_object
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
 from holdfast.model.checkpoints import Depth, Problem
 
@@ -35,7 +35,7 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     for entry in names.values():
         number = _NAME.fullmatch(entry.name)
         if number is not None and entry.is_dir:
-            inside = listed(entry.path)
+            inside = names_in(entry.path)
             is_ours = is_ours or any(sign in inside for sign in _SIGNS)
             is_ended = _STATE in inside and _SENTINEL not in inside
             rows[int(number[1])] = candidate(entry, int(number[1]), is_ended=is_ended)

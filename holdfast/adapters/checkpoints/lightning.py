@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
 from holdfast.adapters.checkpoints.dcp import directory_problems, is_dcp
 from holdfast.adapters.checkpoints.links import link_pointer, repoint_links
-from holdfast.adapters.checkpoints.plain_files import Entry, listed
+from holdfast.adapters.checkpoints.plain_files import Entry, listed, names_in
 from holdfast.adapters.checkpoints.torch_file import file_problems, saved_number, saved_value
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind, Problem
 
@@ -57,7 +57,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  #
 
 def _is_ours(entry: Entry) -> bool:
     if entry.is_dir:
-        inside = listed(entry.path)
+        inside = names_in(entry.path)
         return _META in inside or is_dcp(inside)
     return saved_value(entry.path, _VERSION) is not None
 

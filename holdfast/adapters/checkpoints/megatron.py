@@ -31,6 +31,7 @@ from holdfast.adapters.checkpoints.dcp import (
 from holdfast.adapters.checkpoints.plain_files import (
     CHUNK,
     listed,
+    names_in,
     opened,
     read_bytes,
     read_object,
@@ -59,7 +60,7 @@ def find(folder: Path, names: Names) -> Found | None:
     for entry in names.values():
         number = _ITERATION.fullmatch(entry.name)
         if number is not None and entry.is_dir:
-            inside = listed(entry.path)
+            inside = names_in(entry.path)
             is_ended = _CONFIG in inside or (has_index(inside) and _COMMON not in inside)
             rows[int(number[1])] = candidate(entry, int(number[1]), is_ended=is_ended)
     if not rows and TRACKER not in names and BRIDGE_TRACKER not in names:

@@ -168,6 +168,19 @@ def listed(folder: Path) -> dict[str, Entry]:
     return found
 
 
+def names_in(folder: Path) -> frozenset[str]:
+    """Names in a directory, without a look at what they are: a checkpoint may have thousands.
+
+    Raises:
+        OSError: it cannot be read; one that has just gone is empty.
+
+    """
+    try:
+        return frozenset(os.listdir(folder))
+    except FileNotFoundError:
+        return frozenset()
+
+
 def _target(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path)

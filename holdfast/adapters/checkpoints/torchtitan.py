@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate
 from holdfast.adapters.checkpoints.dcp import INDEX, directory_problems, has_index, is_dcp
-from holdfast.adapters.checkpoints.plain_files import listed
+from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.state_files import files_problems
 from holdfast.model.checkpoints import Checkpoint, Depth, Problem
 
@@ -26,7 +26,7 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     for entry in names.values():
         number = _NAME.search(entry.name)
         if number is not None and entry.is_dir:
-            inside = listed(entry.path)
+            inside = names_in(entry.path)
             is_ours = is_ours or is_dcp(inside) or _MODEL_INDEX in inside
             is_ended = has_index(inside) or _MODEL_INDEX in inside
             rows.append(candidate(entry, int(number[1]), is_ended=is_ended))
