@@ -132,8 +132,16 @@ class RemediationPolicy:
     cluster, rounded up. HyperPod checks all nodes of a new cluster at once. Of nodes that wait for
     their next check by ``deep_check_every``, one is taken at a time."""
 
+    incident_retention: timedelta = timedelta(days=90)
+    """How long after its end an incident is kept. Open incidents never expire."""
+
+    incidents_kept: int = 2000
+    """How many incidents that have ended are kept; beyond that the oldest are deleted. On
+    Kubernetes each is an object in etcd, of about 1 KiB."""
+
     def __post_init__(self) -> None:
         for key in (
+            "incident_retention",
             "heartbeat_timeout",
             "join_timeout",
             "reboot_timeout",
@@ -160,7 +168,7 @@ class RemediationPolicy:
             raise ValueError(
                 f"breaker_share must be above 0 and at most 100, got {self.breaker_share}"
             )
-        for key in ("offender_faults", "breaker_min_nodes"):
+        for key in ("offender_faults", "breaker_min_nodes", "incidents_kept"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be 1 or more, got {getattr(self, key)}")
         if self.silent_remedy not in (Remedy.REBOOT, Remedy.REPLACE):

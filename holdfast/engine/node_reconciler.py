@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.incident_course import advanced, opened, vanished
+from holdfast.decisions.incident_expiry import expired
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
 from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
@@ -55,6 +56,12 @@ RESYNC: Final = timedelta(minutes=1)
 AFTER_ERROR: Final = timedelta(seconds=1)
 """Pause after a backend failed, and the shortest one before an order is repeated."""
 
+EXPIRY_PERIOD: Final = timedelta(hours=1)
+"""How often expired incidents are looked for."""
+
+EXPIRED_AT_ONCE: Final = 100
+"""Incidents deleted in one round; the others follow an hour later."""
+
 SLICE: Final = timedelta(milliseconds=100)
 """A round that takes longer is cut, so that many repairs at once do not keep nodes that turn faulty
 meanwhile from being marked. Several times what reading and judging 5,000 nodes takes."""
@@ -80,7 +87,7 @@ class NodeReconciler:
         self._policy = policy
         self._repeats = Repeats(ports.events)
         self._known_incidents: set[str] = set()  # only so that each is looked up once
-        self._asked_for_open = False
+        self._listed_at: datetime | None = None
         self._unopened: list[Incident] = []  # of the nodes marked in this round
         self._cut_at = ""  # only so that each node gets its turn
 
@@ -147,10 +154,8 @@ class NodeReconciler:
             if node.record.phase is not Phase.SCHEDULABLE and node.record.course is not None
         }
         try:
-            if not self._asked_for_open:
-                stored = self._ports.incidents.list_incidents()
-                self._known_incidents |= {one.id for one in stored if one.ended_at is None}
-                self._asked_for_open = True
+            if self._listed_at is None or now - self._listed_at >= EXPIRY_PERIOD:
+                self._list_incidents(now)
             for incident_id in sorted(self._known_incidents - borne):
                 if not self._ports.leadership.is_held():
                     return now + AFTER_ERROR
@@ -158,6 +163,16 @@ class NodeReconciler:
         except BackendError as error:
             return self._failed("closing the incidents of vanished nodes", error, now)
         return now + RESYNC
+
+    def _list_incidents(self, now: datetime) -> None:
+        """Learn which incidents are open, and delete those that have expired."""
+        stored = self._ports.incidents.list_incidents()
+        self._known_incidents |= {one.id for one in stored if one.ended_at is None}
+        for incident_id in expired(stored, self._policy, now)[:EXPIRED_AT_ONCE]:
+            if not self._ports.leadership.is_held():
+                return
+            self._ports.incidents.delete(incident_id)
+        self._listed_at = now
 
     def _close(self, incident_id: str, view: ClusterView, now: datetime) -> None:
         incident = self._ports.incidents.get(incident_id)

@@ -16,6 +16,10 @@ class IncidentStore(Protocol):
         """Store an incident in place of the one of the same ``id``."""
         ...
 
+    def delete(self, incident_id: str) -> None:
+        """Delete an incident; one that is not there is no error."""
+        ...
+
     def list_incidents(self) -> tuple[Incident, ...]:
         """All incidents, oldest first."""
         ...

@@ -366,6 +366,16 @@ class IncidentContract:
 
         assert [one.id for one in harness.list_incidents()] == ["b", "a", "c"]
 
+    def test_a_deleted_incident_is_gone_and_the_others_stay(self, harness: IncidentStore) -> None:
+        harness.put(_incident("a"))
+        harness.put(_incident("b"))
+
+        harness.delete("a")
+        harness.delete("a")
+
+        assert harness.get("a") is None
+        assert harness.list_incidents() == (_incident("b"),)
+
 
 def _incident(name: str) -> Incident:
     return Incident(

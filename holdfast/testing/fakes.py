@@ -183,6 +183,10 @@ class FakeIncidents:
         self._calls.note("incident", incident.id)
         self.stored[incident.id] = incident
 
+    def delete(self, incident_id: str) -> None:
+        """See ``IncidentStore.delete``."""
+        self.stored.pop(incident_id, None)
+
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
         return tuple(sorted(self.stored.values(), key=lambda one: one.detected_at))

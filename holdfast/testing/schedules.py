@@ -144,6 +144,8 @@ def random_policy(random: Random) -> RemediationPolicy:
         heartbeat_timeout=timedelta(seconds=40),
         silent_remedy=random.choice([Remedy.REPLACE, Remedy.REPLACE, Remedy.REBOOT]),
         silent_agent_action=random.choice(list(SilentAgentAction)),
+        incident_retention=random.choice([timedelta(minutes=5), timedelta(days=90)]),
+        incidents_kept=random.choice([1, 2000]),
         join_timeout=timedelta(minutes=2),
         reboot_timeout=timedelta(minutes=2),
         reboot_window=random.choice([timedelta(0), timedelta(minutes=5), timedelta(hours=1)]),

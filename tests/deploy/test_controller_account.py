@@ -146,6 +146,7 @@ def test_a_controller_writes_the_history(controller: Api, installation: Installa
     controller.patch(f"{INCIDENTS}/a", {"spec": {"drainedAt": at}})
 
     assert NODE in installation.kubectl("get", "incidents")
+    controller.delete(f"{INCIDENTS}/a")
 
 
 def test_a_controller_tells_events_of_nodes_and_of_jobs(controller: Api) -> None:

@@ -672,6 +672,21 @@ def test_the_incident_of_a_node_that_vanished_by_itself_ends() -> None:
     assert world.events.names().count("node.vanished") == 1
 
 
+def test_incidents_that_ended_long_ago_are_deleted_and_open_ones_stay() -> None:
+    world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
+    world.step()
+    opened = world.incident
+    ago = POLICY.incident_retention + timedelta(days=1)
+    over = replace(opened, id="old", quarantined_at=NOW - ago, released_at=NOW - ago)
+    world.incidents.stored["old"] = over
+    world.clock.time = NOW + timedelta(hours=1)
+
+    world.step()
+
+    assert "old" not in world.incidents.stored
+    assert opened.id in world.incidents.stored
+
+
 def test_a_node_that_vanished_while_nobody_looked_is_noticed() -> None:
     world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
     world.step()

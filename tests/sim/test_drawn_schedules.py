@@ -79,6 +79,8 @@ policies = st.builds(
     drain_timeout=delays,
     silent_remedy=st.sampled_from([Remedy.REBOOT, Remedy.REPLACE]),
     silent_agent_action=st.sampled_from(list(SilentAgentAction)),
+    incident_retention=st.sampled_from([timedelta(minutes=5), timedelta(days=90)]),
+    incidents_kept=st.sampled_from([1, 2000]),
     join_timeout=st.just(timedelta(minutes=2)),
     reboot_timeout=st.just(timedelta(minutes=2)),
     reboot_window=delays,

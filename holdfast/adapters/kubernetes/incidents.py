@@ -1,6 +1,7 @@
 """Incidents as custom resources."""
 
 import re
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -97,6 +98,12 @@ class KubernetesIncidents:
             self._open[incident.id] = incident
         else:
             self._open.pop(incident.id, None)
+
+    def delete(self, incident_id: str) -> None:
+        """See ``IncidentStore.delete``."""
+        self._open.pop(incident_id, None)
+        with suppress(NotFound):
+            self._api.delete(f"{_FOLDER}/{object_name(incident_id)}")
 
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""

@@ -257,6 +257,10 @@ class LocalStore:
             incident.id, _dump(incident),
         )  # fmt: skip
 
+    def delete(self, incident_id: str) -> None:
+        """See ``IncidentStore.delete``."""
+        self._write("DELETE FROM incidents WHERE id = ?", incident_id)
+
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
         rows = self._read("SELECT body FROM incidents ORDER BY number")

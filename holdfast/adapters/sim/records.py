@@ -25,6 +25,11 @@ class SimIncidents:
         with self._line.writing():
             self._world.incidents[incident.id] = incident
 
+    def delete(self, incident_id: str) -> None:
+        """See ``IncidentStore.delete``."""
+        with self._line.writing():
+            self._world.incidents.pop(incident_id, None)
+
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
         with self._line.reading():

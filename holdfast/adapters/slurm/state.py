@@ -243,6 +243,10 @@ class SlurmStore:
         """See ``IncidentStore.put``."""
         self._put("incidents", incident.id, _dump(incident))
 
+    def delete(self, incident_id: str) -> None:
+        """See ``IncidentStore.delete``."""
+        self._delete("incidents", incident_id)
+
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
         rows = self._read("SELECT body FROM incidents ORDER BY number")
