@@ -25,6 +25,7 @@ AGENT_CONDITIONS = set(Condition) - {
     Condition.REQUESTED,
     Condition.REPEAT_OFFENDER,
     Condition.DEEP_CHECK,
+    Condition.AGENT_SILENT,
 }
 """The others are the controller's."""
 
