@@ -12,7 +12,7 @@ from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault, Finding, Urgency
 from holdfast.model.incidents import Incident
-from holdfast.model.names import DeepCheckStatus, HealthStatus
+from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
 from holdfast.model.nodes import (
     Breaker,
     CheckResult,
@@ -110,6 +110,8 @@ def node_status(
     """A node of a cluster, from what the core sees of it; which jobs it bears is not known here."""
     record = view.record
     conditions = {fault.condition: fault.reason for fault in view.faults}
+    if record.agent_silent_since is not None:
+        conditions[Condition.AGENT_SILENT] = Reason.AGENT_SILENT
     if record.course is not None:
         conditions[record.course.condition] = record.course.reason
     return NodeStatus(
