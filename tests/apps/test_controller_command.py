@@ -75,7 +75,13 @@ def test_once_is_for_a_dry_run(call) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["deep_check_on_start = true", "deep_check_pairs = true", 'deep_check_every = "1d"']
+    "setting",
+    [
+        "deep_check_on_start = true",
+        "deep_check_pairs = true",
+        'deep_check_every = "1d"',
+        'silent_agent_action = "deep-check"',
+    ],
 )
 def test_a_deep_check_needs_something_to_run(call, kubeconfig, setting: str) -> None:
     code, said = call("--kubeconfig", kubeconfig, config=f"[nodes]\n{setting}")

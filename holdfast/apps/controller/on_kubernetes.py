@@ -30,7 +30,7 @@ from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.apps.controller.platform import Platform
 from holdfast.decisions.check_schedule import is_check_due
-from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.policy import RemediationPolicy, SilentAgentAction
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import ConfigError
 from holdfast.model.events import Event
@@ -153,8 +153,15 @@ def _server(config: ControllerConfig) -> Server:
             " between two renewals of an agent's Lease, got"
             f" {format_duration(config.nodes.heartbeat_timeout)}"
         )
-    for key in ("deep_check_on_start", "deep_check_every", "deep_check_pairs"):
-        if getattr(config.nodes, key) and not config.kubernetes.check.image:
+    nodes = config.nodes
+    wanted = {
+        "deep_check_on_start": nodes.deep_check_on_start,
+        "deep_check_every": nodes.deep_check_every,
+        "deep_check_pairs": nodes.deep_check_pairs,
+        "silent_agent_action": nodes.silent_agent_action is SilentAgentAction.DEEP_CHECK,
+    }
+    for key, is_wanted in wanted.items():
+        if is_wanted and not config.kubernetes.check.image:
             raise ConfigError(
                 f"nodes.{key} needs kubernetes.check.image, the image that a deep health check runs"
             )
