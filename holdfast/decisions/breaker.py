@@ -1,14 +1,14 @@
 """The fuse against a wrong detector."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.policy import RemediationPolicy
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.names import Condition
-from holdfast.model.nodes import ClusterView, NodeView
+from holdfast.model.nodes import ClusterView, NodeView, Phase
 
 _NO_FAULTS: Final = frozenset((Condition.REQUESTED, Condition.AGENT_SILENT))
 """Conditions that say nothing about the machine. A DaemonSet that fails silences every agent at
@@ -43,6 +43,33 @@ def trip(
         reason=f"{len(names)} of {len(cluster.nodes)} nodes turned faulty in {minutes:g} minutes",
         nodes=names,
     )
+
+
+def close(
+    cluster: ClusterView, policy: RemediationPolicy, now: datetime
+) -> tuple[CloseBreaker | None, datetime | None]:
+    """Whether to let repairs begin again now, and when to look again.
+
+    All nodes have to be schedulable, heard and without a fault for ``breaker_close_after``. A node
+    that is taken out of service by a fault starts that time anew when it is schedulable again.
+    """
+    tripped_at = cluster.breaker.tripped_at
+    if tripped_at is None or not policy.breaker_close_after or not cluster.nodes:
+        return None, None
+    if cluster.unreadable or not all(_is_healthy(one, policy, now) for one in cluster.nodes):
+        return None, None
+    healthy_since = max(one.record.phase_since for one in cluster.nodes)
+    due_at = max(tripped_at, healthy_since) + policy.breaker_close_after
+    if now < due_at:
+        return None, due_at
+    minutes = policy.breaker_close_after / timedelta(minutes=1)
+    reason = f"all {len(cluster.nodes)} nodes were healthy for {minutes:g} minutes"
+    return CloseBreaker(tripped_at=tripped_at, reason=reason), None
+
+
+def _is_healthy(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    is_in_service = node.record.phase is Phase.SCHEDULABLE and node.heartbeat_at is not None
+    return is_in_service and not node_faults(node, policy, now)
 
 
 def _turned_faulty(

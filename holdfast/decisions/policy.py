@@ -96,6 +96,11 @@ class RemediationPolicy:
     """Fewer faulty nodes than this never trip the breaker: half of a very small cluster can well
     fail by chance."""
 
+    breaker_close_after: timedelta = timedelta(minutes=30)
+    """How long all nodes have to be schedulable without a fault, while the breaker is open, until
+    it closes by itself; 0s for never: then only a person closes it. Six times ``breaker_window``:
+    a storm of faults that returns opens it again."""
+
     provider_retry: timedelta = timedelta(seconds=30)
     """Pause after a provider refused an order for the first time, unless it asks for another.
     Pauses double while it refuses."""
@@ -155,7 +160,7 @@ class RemediationPolicy:
         ):
             if getattr(self, key) <= timedelta(0):
                 raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")
-        for key in ("drain_timeout", "reboot_window"):
+        for key in ("drain_timeout", "reboot_window", "breaker_close_after"):
             if getattr(self, key) < timedelta(0):
                 raise ValueError(f"{key} must not be negative, got {getattr(self, key)}")
         if self.deep_check_every is not None and self.deep_check_every <= timedelta(0):

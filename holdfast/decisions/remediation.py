@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 
-from holdfast.decisions.breaker import trip
+from holdfast.decisions.breaker import close, trip
 from holdfast.decisions.budget import within_limits
 from holdfast.decisions.check_schedule import is_checked_unasked, next_check_at, scheduled_check
 from holdfast.decisions.faults import (
@@ -81,6 +81,7 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     members = [node for node in unsettled if node.name not in waiting]
     tripped = trip(cluster, unsettled, policy, now)
     is_open = tripped is not None or cluster.breaker.tripped_at is not None
+    closed, closes_at = close(cluster, policy, now)
     actions: list[NodeAction] = []
     drains: list[tuple[NodeView, Drain]] = []
     held: list[HeldBack] = []
@@ -105,14 +106,14 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
     checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
-    actions += checks
     look_at, check_at = now + LOOKS if unbegun else None, next_check_at(cluster.nodes, policy, now)
-    taken, refused = within_limits(actions, drains, members, size, policy)
+    taken, refused = within_limits([*actions, *checks], drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
         trip=tripped,
+        close=closed,
         held_back=_by_node(*held, *uncordoned, *unbegun, *refused),
-        wake_at=_earliest(wake_at, look_at, pairs.wake_at, check_at),
+        wake_at=_earliest(wake_at, closes_at, look_at, pairs.wake_at, check_at),
     )
 
 

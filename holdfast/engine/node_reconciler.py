@@ -33,6 +33,7 @@ from holdfast.model.errors import (
     StorageFull,
 )
 from holdfast.model.events import (
+    BreakerClosed,
     BreakerTripped,
     CallFailed,
     NodeCheckWaits,
@@ -109,6 +110,7 @@ class NodeReconciler:
         plan = decide(view, self._policy, now)
         wake_times = [now + RESYNC, *([plan.wake_at] if plan.wake_at is not None else [])]
         wake_times.append(self._trip(plan, now))
+        wake_times.append(self._close_breaker(plan, now))
         wake_times.append(self._close_vanished(view, now))
         wake_times += self._take_turns(view, plan, now)
         self._report_waiting(view, plan, now)
@@ -144,6 +146,16 @@ class NodeReconciler:
         except BackendError as error:
             return self._failed("opening the breaker", error, now)
         self._ports.events.emit(BreakerTripped(reason=plan.trip.reason))
+        return now
+
+    def _close_breaker(self, plan: Plan, now: datetime) -> datetime:
+        if plan.close is None or not self._ports.leadership.is_held():
+            return now + RESYNC
+        try:
+            self._ports.cluster.close_breaker(plan.close)
+        except BackendError as error:
+            return self._failed("closing the breaker", error, now)
+        self._ports.events.emit(BreakerClosed(reason=plan.close.reason))
         return now
 
     def _close_vanished(self, view: ClusterView, now: datetime) -> datetime:

@@ -8,6 +8,7 @@ from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
     AttemptStopped,
+    BreakerClosed,
     BreakerTripped,
     CallFailed,
     CheckpointChosen,
@@ -68,6 +69,8 @@ def sentence(event: Event) -> str:
             )
         case BreakerTripped(reason=reason):
             return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
+        case BreakerClosed(reason=reason):
+            return f"circuit breaker closed, repairs resume: {reason}"
         case CallFailed(what=what, error=error):
             return f"{what} failed and is tried again{_times(event.times)}: {error}"
     return _node_sentence(event)

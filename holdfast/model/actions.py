@@ -118,10 +118,20 @@ class MarkAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TripBreaker:
-    """Stop all repairs until a person looks."""
+    """Stop all repairs until a person looks, or all nodes are healthy for long enough."""
 
     reason: str
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseBreaker:
+    """Let repairs begin again."""
+
+    tripped_at: datetime
+    """When the breaker opened that is to close."""
+
+    reason: str
 
 
 NodeAction = (
@@ -155,6 +165,7 @@ class Plan:
 
     actions: tuple[NodeAction, ...] = ()
     trip: TripBreaker | None = None
+    close: CloseBreaker | None = None
     held_back: tuple[HeldBack, ...] = ()
     wake_at: datetime | None = None
     """The next time at which a decision changes by itself; None if only news can change it."""

@@ -266,6 +266,14 @@ class BreakerTripped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerClosed(Event):
+    """Repairs begin again, as all nodes are healthy."""
+
+    name: ClassVar[str] = "breaker.closed"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted(Event):
     """All ranks of an attempt were launched."""
 

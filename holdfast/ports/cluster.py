@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import ClusterView, NodeRecord
 from holdfast.model.requests import Request
@@ -67,7 +67,14 @@ class ClusterBackend(Protocol):
         ...
 
     def trip_breaker(self, trip: TripBreaker) -> None:
-        """Open the breaker, durably, until a person closes it. An open one stays as it is."""
+        """Open the breaker, durably. An open one stays as it is."""
+        ...
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """Close the breaker that opened at ``close.tripped_at``, durably; any other is unchanged.
+
+        ``Breaker.reset_at`` is the present time then.
+        """
         ...
 
     def remember_offender(self, provider_id: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.health import Urgency
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
@@ -139,8 +139,20 @@ class ClusterContract(ReportedOnce):
         harness.cluster.trip_breaker(TripBreaker(reason="second", nodes=()))
 
         breaker = harness.cluster.snapshot().breaker
-        assert breaker.reason == "first"
-        assert breaker.tripped_at is not None
+        assert (breaker.reason, breaker.tripped_at is None) == ("first", False)
+
+    def test_only_the_breaker_that_is_meant_is_closed(self, harness: ClusterHarness) -> None:
+        harness.cluster.trip_breaker(TripBreaker(reason="a storm", nodes=()))
+        tripped_at = harness.cluster.snapshot().breaker.tripped_at
+        assert tripped_at is not None
+        for meant, left in (
+            (tripped_at - HOUR, tripped_at),
+            (tripped_at, None),
+            (tripped_at, None),
+        ):
+            harness.cluster.close_breaker(CloseBreaker(tripped_at=meant, reason="quiet"))
+            assert harness.cluster.snapshot().breaker.tripped_at == left
+        assert harness.cluster.snapshot().breaker.reset_at is not None
 
     def test_offenders_are_remembered(self, harness: ClusterHarness) -> None:
         harness.cluster.remember_offender("i-1")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord, JobView
@@ -110,6 +110,12 @@ class FakeCluster:
         self._calls.note("trip_breaker")
         if self.breaker.tripped_at is None:
             self.breaker = Breaker(tripped_at=self._clock.now(), reason=trip.reason)
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        self._calls.note("close_breaker")
+        if self.breaker.tripped_at == close.tripped_at:
+            self.breaker = Breaker(reset_at=self._clock.now())
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""

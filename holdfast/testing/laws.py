@@ -8,7 +8,7 @@ from holdfast.adapters.sim.cluster import cluster_view
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import Answer
 from holdfast.adapters.sim.training import SimJob, SimRank
-from holdfast.adapters.sim.world import Observer, SimNode, World
+from holdfast.adapters.sim.world import SimNode
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.decisions.remediation import decide
 from holdfast.model.events import Event
@@ -17,6 +17,7 @@ from holdfast.model.jobs import FailureKind, JobPhase, JobRecord, Placing
 from holdfast.model.names import Condition
 from holdfast.model.nodes import Course, NodeRecord, NodeView, Phase
 from holdfast.model.requests import Verb
+from holdfast.testing.breaker_laws import BreakerLaws
 from holdfast.testing.event_laws import EventLaw
 from holdfast.testing.pair_laws import judge_company, judge_pair
 from holdfast.testing.truth import (
@@ -59,11 +60,10 @@ class LawBroken(AssertionError):
     """Something happened that must not."""
 
 
-class Laws(Observer):
+class Laws(BreakerLaws):
     """Watches one simulation. Raises ``LawBroken`` as soon as something happens that must not."""
 
     def __init__(self) -> None:
-        self.world: World
         self._requests_taken: dict[str, str] = {}
         """The course that each request was taken up in."""
 

@@ -56,11 +56,17 @@ def random_scenario(seed: int) -> Scenario:
         nodes=nodes,
         trainings=tuple(_training(random, number, nodes) for number in range(random.randint(0, 2))),
         happenings=_happenings(random, nodes),
-        policy=random_policy(random),
+        policy=replace(random_policy(random), breaker_close_after=_quiet_time(seed)),
         job_policy=_job_policy(Random(f"jobs {seed}")),  # noqa: S311
         hardware=_hardware(random),
         mishaps=_mishaps(random),
     )
+
+
+def _quiet_time(seed: int) -> timedelta:
+    """How long until a breaker closes by itself; drawn apart, as seeds mean the same for ever."""
+    random = Random(f"breaker {seed}")  # noqa: S311
+    return random.choice([timedelta(0), timedelta(minutes=1), timedelta(hours=1)])
 
 
 def with_pairs(scenario: Scenario, seed: int) -> Scenario:

@@ -192,3 +192,57 @@ def test_a_reset_one_lets_repairs_begin() -> None:
 
     assert record.course is not None
     assert plan.actions == (Drain(node="node-1"),)
+
+
+QUIET = POLICY.breaker_close_after
+LONG_HEALTHY = [
+    a_node(name=f"node-{number}", record={"phase_since": LONG_AGO}) for number in (1, 2)
+]
+SINCE = timedelta(hours=1)
+"""How long the breaker of ``OPEN`` is open."""
+
+
+def closes(*nodes, quiet=QUIET, breaker=OPEN, now=NOW, **cluster):
+    policy = replace(POLICY, breaker_close_after=quiet)
+    return decide(replace(a_cluster(*nodes, breaker=breaker), **cluster), policy, now)
+
+
+@pytest.mark.parametrize(("quiet", "closed"), [(SINCE, True), (SINCE + TICK, False)])
+def test_an_open_one_closes_when_all_nodes_were_healthy_for_long_enough(quiet, closed) -> None:
+    plan = closes(*LONG_HEALTHY, quiet=quiet)
+
+    assert (plan.close is not None) is closed
+    if plan.close is not None:
+        assert plan.close.tripped_at == OPEN.tripped_at
+        assert plan.close.reason == "all 2 nodes were healthy for 60 minutes"
+    else:
+        assert plan.wake_at == NOW + TICK
+
+
+@pytest.mark.parametrize(("ago", "closed"), [(QUIET, True), (QUIET - TICK, False)])
+def test_a_node_that_was_out_of_service_starts_the_time_anew(ago, closed) -> None:
+    back = a_node(name="node-9", record={"phase_since": NOW - ago})
+
+    assert (closes(*LONG_HEALTHY, back).close is not None) is closed
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        *(a_node(phase, name="node-9") for phase in Phase if phase is not Phase.SCHEDULABLE),
+        a_node(name="node-9", faults=(a_fault(),)),
+        a_node(name="node-9", heartbeat_at=NOW - POLICY.heartbeat_timeout),
+        a_node(name="node-9", heartbeat_at=None),
+        a_node(name="node-9", powered_on=False),
+    ],
+    ids=lambda node: f"{node.record.phase}-{len(node.faults)}-{node.heartbeat_at}",
+)
+def test_it_stays_open_while_one_node_is_not_healthy(node) -> None:
+    assert closes(*LONG_HEALTHY, node).close is None
+
+
+def test_it_stays_open_where_a_person_is_to_close_it_or_nothing_is_known() -> None:
+    assert closes(*LONG_HEALTHY, quiet=timedelta(0)).close is None
+    assert closes().close is None
+    assert closes(*LONG_HEALTHY, unreadable=frozenset({"node-9"})).close is None
+    assert closes(*LONG_HEALTHY, breaker=Breaker(reset_at=LONG_AGO)).close is None

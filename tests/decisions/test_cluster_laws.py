@@ -132,18 +132,20 @@ def clusters(draw):
 
 
 policies = st.builds(
-    lambda mode, quota, on_start, silent: replace(
+    lambda mode, quota, on_start, silent, quiet: replace(
         POLICY,
         node_recovery=mode,
         max_unavailable=quota,
         deep_check_on_start=on_start,
         silent_agent_action=silent,
+        breaker_close_after=quiet,
     ),
     st.sampled_from(list(RecoveryMode)),
     st.builds(Quota, count=st.integers(0, 3))
     | st.builds(Quota, percent=st.sampled_from([0.0, 20.0, 33.4, 50.0, 100.0])),
     st.booleans(),
     st.sampled_from(list(SilentAgentAction)),
+    st.sampled_from([timedelta(0), timedelta(microseconds=1), timedelta(minutes=30)]),
 )
 
 

@@ -17,7 +17,7 @@ from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLa
 from holdfast.model.events import RepairOverdue, RepairPostponed
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import CheckResult, Phase
+from holdfast.model.nodes import Breaker, CheckResult, Phase
 from holdfast.model.requests import Verb
 from holdfast.ports.leadership import Alone
 from holdfast.testing.builders import (
@@ -585,6 +585,20 @@ def test_the_breaker_is_opened_before_anything_else_and_told_once() -> None:
     assert made[0] == "trip_breaker"
     assert world.events.names().count("breaker.tripped") == 1
     assert not any("draining" in line for line in made)
+
+
+def test_a_breaker_closes_by_itself_once_and_says_why() -> None:
+    world = World(a_node(), policy=replace(POLICY, breaker_close_after=timedelta(microseconds=1)))
+    world.cluster.breaker = Breaker(tripped_at=NOW - timedelta(hours=1), reason="a storm")
+
+    world.calls.failing["close_breaker"] = BackendError("down")
+    world.step()
+    assert world.cluster.breaker.tripped_at is not None
+    del world.calls.failing["close_breaker"]
+    world.step(rounds=2)
+
+    assert world.cluster.breaker.tripped_at is None
+    assert world.events.names().count("breaker.closed") == 1
 
 
 def test_a_breaker_that_cannot_be_opened_still_holds() -> None:

@@ -31,6 +31,11 @@ import pytest
         (["--checkpoint-dir", "/proc/x", "--", "true"], "--checkpoint-dir: /proc/x cannot be"),
         (["--checkpoint-dir", "/etc/passwd", "--", "true"], "is a file, expected a directory"),
         (["--config", "/no/such.toml", "--", "true"], "/no/such.toml"),
+        (
+            ["--boot-time", "60s", "--", "true"],
+            "no node would report within nodes.join_timeout (1m); expected a nodes.join_timeout of "
+            "1m5s or more",
+        ),
     ],
 )
 def test_bad_input_is_named_and_leaves_nothing_behind(run, arguments, message):

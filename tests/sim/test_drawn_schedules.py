@@ -87,6 +87,7 @@ policies = st.builds(
     replace_timeout=st.just(timedelta(minutes=4)),
     offender_faults=st.integers(1, 3),
     breaker_min_nodes=st.integers(2, 5),
+    breaker_close_after=st.sampled_from([timedelta(0), timedelta(minutes=3)]),
     provider_retry=st.just(timedelta(seconds=15)),
     deep_check_on_start=st.booleans(),
     deep_check_timeout=st.just(timedelta(minutes=2)),

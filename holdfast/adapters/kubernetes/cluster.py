@@ -34,7 +34,7 @@ from holdfast.adapters.kubernetes.views import (
 )
 from holdfast.decisions.pair_schedule import Pool, in_need
 from holdfast.decisions.requested_checks import awaits_check
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck, Labels
@@ -233,19 +233,21 @@ class KubernetesCluster:
         """See ``ClusterBackend.retire``; the Node object is deleted if it is still there."""
         leaving = self._memory.read().leaving.get(node)
         state = self._nodes.state(node)
-        if state is not None and is_same_machine(state, leaving):
-            uid = state.uid
-        elif leaving is not None:
-            uid = leaving.uid
-        else:
+        is_there = state is not None and is_same_machine(state, leaving)
+        gone: NodeState | Leaving | None = state if is_there else leaving
+        if gone is None:
             return
         self._left.add(node)
-        self._memory.put_retired(node, uid)
-        self._nodes.remove(node, uid)
+        self._memory.put_retired(node, gone.uid)
+        self._nodes.remove(node, gone.uid)
 
     def trip_breaker(self, trip: TripBreaker) -> None:
         """See ``ClusterBackend.trip_breaker``."""
         self._memory.trip_breaker(trip.reason, self._around.clock.now())
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        self._memory.close_breaker(close.tripped_at, self._around.clock.now())
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""

@@ -25,6 +25,7 @@ from holdfast.decisions.incident_course import level_of
 from holdfast.engine.wording import sentence
 from holdfast.model.cluster_words import EventLevel
 from holdfast.model.events import (
+    BreakerClosed,
     BreakerTripped,
     Event,
     InputRejected,
@@ -112,7 +113,10 @@ KINDS: Final[Mapping[type[Event], Kind]] = {
 }
 """Those of the nodes; other events are not about an object of the cluster, and are only logged."""
 
-BREAKER: Final = Kind("BreakerTripped", "Warning")
+_BREAKER_KINDS: Final[Mapping[type[Event], Kind]] = {
+    BreakerTripped: Kind("BreakerTripped", "Warning"),
+    BreakerClosed: Kind("BreakerClosed", "Normal"),
+}
 
 NODE_FAULT: Final = "NodeFault"
 """Reason of the Event of a job that loses pods; HyperPod's training operator calls it so."""
@@ -227,8 +231,9 @@ class KubernetesEvents:
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
         now = self._clock.now()
-        if isinstance(event, BreakerTripped):
-            self.tell(Notice(about=self._breaker, kind=BREAKER, message=sentence(event), at=now))
+        kind = _BREAKER_KINDS.get(type(event))
+        if kind is not None:
+            self.tell(Notice(about=self._breaker, kind=kind, message=sentence(event), at=now))
             return
         notice = node_notice(event, now)
         if notice is not None:

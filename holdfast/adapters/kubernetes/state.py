@@ -112,6 +112,14 @@ class ClusterMemory:
             except Conflict:
                 self._reflector.learn(self._api.get(f"{self._folder}/{STATE}"))
 
+    def close_breaker(self, tripped_at: datetime, now: datetime) -> None:
+        """Close the breaker that opened then, unless another process has changed it."""
+        while (known := self.read()).breaker.tripped_at == tripped_at:
+            try:
+                self._patch({_BREAKER: compact(Breaker(reset_at=now))}, version=known.version)
+            except Conflict:
+                self._reflector.learn(self._api.get(f"{self._folder}/{STATE}"))
+
     def put_breaker(self, breaker: Breaker) -> None:
         """Store the breaker as it is to be."""
         self._put(_BREAKER, compact(breaker))

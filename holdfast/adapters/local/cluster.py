@@ -10,7 +10,7 @@ from holdfast.adapters.local.machine import Machine, Power
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.serial import from_plain
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import DeepCheck
@@ -144,6 +144,11 @@ class LocalCluster:
         """See ``ClusterBackend.trip_breaker``."""
         if self._store.breaker().tripped_at is None:
             self._store.put_breaker(Breaker(tripped_at=self._clock.now(), reason=trip.reason))
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        if self._store.breaker().tripped_at == close.tripped_at:
+            self._store.put_breaker(Breaker(reset_at=self._clock.now()))
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.kit.addresses import address_problem
 from holdfast.model.events import (
+    BreakerClosed,
     BreakerTripped,
     Event,
     InputRejected,
@@ -18,6 +19,7 @@ from holdfast.model.events import (
 
 FOR_PEOPLE: Final = (
     BreakerTripped.name,
+    BreakerClosed.name,
     RepairOverdue.name,
     RepairPostponed.name,
     NodeVanished.name,

@@ -3,7 +3,7 @@
 from holdfast.adapters.sim.line import Line
 from holdfast.adapters.sim.pairs import begin_pair, pair_outcome
 from holdfast.adapters.sim.world import SimNode, World
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
@@ -73,6 +73,13 @@ class SimCluster:
         with self._line.writing():
             if self._world.breaker.tripped_at is None:
                 self._world.breaker = Breaker(tripped_at=self._world.now, reason=trip.reason)
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        with self._line.writing():
+            if self._world.breaker.tripped_at == close.tripped_at:
+                self._world.observer.breaker_closes()
+                self._world.breaker = Breaker(reset_at=self._world.now)
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""

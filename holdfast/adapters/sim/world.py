@@ -58,6 +58,9 @@ class Observer:
     def pair_begun(self, node: SimNode, partner: SimNode) -> None:
         """A test between two nodes was started."""
 
+    def breaker_closes(self) -> None:
+        """The controller closes the breaker, which is still open."""
+
     def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
         """The provider was called, and gives this answer."""
 

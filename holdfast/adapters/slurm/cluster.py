@@ -36,7 +36,7 @@ from holdfast.adapters.slurm.views import (
 from holdfast.adapters.slurm.watch import FolderWatch, NodeWatch
 from holdfast.decisions.pair_schedule import Pool, in_need
 from holdfast.decisions.requested_checks import awaits_check
-from holdfast.model.actions import TripBreaker
+from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
@@ -302,6 +302,11 @@ class SlurmCluster:
         if self._store.read().breaker.tripped_at is None:
             now = self._around.clock.now()
             self._store.put_breaker(Breaker(tripped_at=now, reason=trip.reason))
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        if self._store.read().breaker.tripped_at == close.tripped_at:
+            self._store.put_breaker(Breaker(reset_at=self._around.clock.now()))
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""

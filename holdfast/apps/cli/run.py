@@ -20,6 +20,7 @@ from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import Summary, report_lines
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
+from holdfast.model.errors import ConfigError
 
 _EPILOG = """\b
 Examples:
@@ -211,7 +212,10 @@ def _config(path: Path | None, boot_time: timedelta | None) -> RunConfig:
     config = load_config(path, RunConfig) if path is not None else RunConfig()
     if boot_time is None:
         return config
-    return replace(config, machines=replace(config.machines, boot_time=boot_time))
+    try:
+        return replace(config, machines=replace(config.machines, boot_time=boot_time))
+    except ValueError as error:
+        raise ConfigError(f"--boot-time: {error}") from error
 
 
 def _check_only(settings: RunSettings, cluster: str | None) -> int:

@@ -7,7 +7,7 @@ from holdfast.decisions.remediation import decide
 from holdfast.engine.node_events import event_of
 from holdfast.engine.wording import sentence
 from holdfast.model.actions import Plan
-from holdfast.model.events import BreakerTripped, RepairHeldBack
+from holdfast.model.events import BreakerClosed, BreakerTripped, RepairHeldBack
 from holdfast.model.nodes import ClusterView
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
@@ -39,6 +39,8 @@ def _lines(view: ClusterView, plan: Plan) -> Iterator[str]:
     nodes = {node.name: node for node in view.nodes}
     if plan.trip is not None:
         yield sentence(BreakerTripped(reason=plan.trip.reason))
+    if plan.close is not None:
+        yield sentence(BreakerClosed(reason=plan.close.reason))
     for action in plan.actions:
         event = event_of(action, nodes[action.node])
         if event is not None:

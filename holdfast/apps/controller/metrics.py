@@ -151,6 +151,7 @@ class WatchedCluster:
         self.begin_pair = cluster.begin_pair
         self.retire = cluster.retire
         self.trip_breaker = cluster.trip_breaker
+        self.close_breaker = cluster.close_breaker
         self.remember_offender = cluster.remember_offender
 
     def snapshot(self) -> ClusterView:

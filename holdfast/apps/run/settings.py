@@ -7,6 +7,7 @@ from pathlib import Path
 
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.detectors.contract import Profile
+from holdfast.kit.units import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,9 @@ class LocalNodePolicy(RemediationPolicy):
 
     drain_timeout: timedelta = timedelta(minutes=1)
     """Longer than any grace period between SIGTERM and SIGKILL should be."""
+
+    breaker_close_after: timedelta = timedelta(minutes=5)
+    """As ``breaker_window``."""
 
     deep_check_timeout: timedelta = timedelta(minutes=5)
     """The check of a local machine takes a few seconds."""
@@ -70,6 +74,26 @@ class RunConfig:
     nodes: LocalNodePolicy = field(default_factory=LocalNodePolicy)
     jobs: LocalJobPolicy = field(default_factory=LocalJobPolicy)
     machines: MachineSettings = field(default_factory=MachineSettings)
+
+    def __post_init__(self) -> None:
+        nodes, machines = self.nodes, self.machines
+        silence = nodes.heartbeat_timeout
+        if silence <= machines.heartbeat:
+            raise ValueError(
+                f"machines.heartbeat is {format_duration(machines.heartbeat)}: every node would "
+                "count as lost between two heartbeats; expected less than nodes.heartbeat_timeout "
+                f"({format_duration(silence)})"
+            )
+        timeouts = ("join_timeout", "reboot_timeout", "replace_timeout")
+        for key in timeouts:
+            limit = getattr(nodes, key)
+            if machines.boot_time + silence > limit:
+                raise ValueError(
+                    f"machines.boot_time is {format_duration(machines.boot_time)}: no node would "
+                    f"report within nodes.{key} ({format_duration(limit)}); expected a nodes.{key} "
+                    f"of {format_duration(machines.boot_time + silence)} or more (boot_time plus "
+                    "heartbeat_timeout), or a shorter boot_time"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
