@@ -23,7 +23,7 @@ settings.load_profile("calm")
 
 PYTHON = "python"
 SUITES = {
-    "kubernetes": ("binaries", "helm", "installation", "promtool"),
+    "kubernetes": ("binaries", "hall", "helm", "installation", "promtool"),
     "slurm": ("programs",),
     "console": ("browser",),
     "providers": ("moto",),

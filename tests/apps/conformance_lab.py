@@ -135,7 +135,7 @@ def an_event(lab: Lab) -> str:
 
 
 RIGHT: dict[str, Callable[[Lab], dict[str, Any]]] = {
-    "ListClusters": lambda lab: {"NameContains": CLUSTER, "SortBy": "NAME"},
+    "ListClusters": lambda lab: {"NameContains": lab.created, "SortBy": "NAME"},
     "DescribeCluster": lambda lab: {"ClusterName": CLUSTER},
     "ListClusterNodes": lambda lab: {"ClusterName": CLUSTER, "IncludeNodeLogicalIds": True},
     "DescribeClusterNode": lambda lab: {"ClusterName": CLUSTER, "NodeId": machine(1)},

@@ -25,12 +25,13 @@ from holdfast.apps.cli.output import (
     print_document,
     print_rows,
 )
+from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.decisions.checkpoint_choice import Outcome
 from holdfast.engine.checkpoint_guard import Guarded, guard, inspect, verify_all
 from holdfast.engine.checkpoint_wording import sentences
-from holdfast.model.checkpoints import Checkpoint, Depth
+from holdfast.model.checkpoints import Checkpoint, Depth, Survey
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -176,13 +177,22 @@ _COLUMNS: Final = (
 @click.argument("directory", type=click.Path(path_type=Path))
 @_depth_option
 @_format_option
+@watch_option
 @output_option(*LISTS)
-def list_(*, directory: Path, depth: str, format_name: str | None, output: str) -> int:
+def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, output: str) -> int:
     """List the checkpoints in DIRECTORY, newest first, and what verification finds.
 
     LOADED marks the checkpoint that the framework would load now. Nothing is changed.
     """
-    survey = verify_all(CheckpointDirectory(directory, format_name), Depth(depth))
+
+    def read() -> Survey:
+        return verify_all(CheckpointDirectory(directory, format_name), Depth(depth))
+
+    shown = show(read, lambda survey: _print_list(survey, directory, output), watch=watch)
+    return ExitCode.FAILED if shown.others else ExitCode.OK
+
+
+def _print_list(survey: Survey, directory: Path, output: str) -> None:
     loaded = survey.loaded
     rows = [_row(one, survey.format, is_loaded=one is loaded) for one in survey.checkpoints]
     empty = f"{directory}: no checkpoint yet"
@@ -192,7 +202,6 @@ def list_(*, directory: Path, depth: str, format_name: str | None, output: str) 
             " with --format, or the directory that holds the checkpoints"
         )
     print_rows(rows, _COLUMNS, output=output, empty=empty)
-    return ExitCode.FAILED if survey.others else ExitCode.OK
 
 
 def _row(one: Checkpoint, form: str, *, is_loaded: bool) -> _Row:

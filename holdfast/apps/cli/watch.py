@@ -28,8 +28,8 @@ def show(
     *,
     watch: bool,
     essence: Callable[[T], object] = lambda value: value,
-) -> None:
-    """Show something once, or until Ctrl-C.
+) -> T:
+    """Show something once, or until Ctrl-C; returns what was shown last.
 
     On a terminal it is painted anew every second; elsewhere it is printed, with an empty line
     before it, whenever ``essence`` of it has changed.
@@ -48,6 +48,7 @@ def show(
         elif essence(value) != essence(last):
             click.echo()
             display(value)
+    return value
 
 
 def _pause() -> None:
