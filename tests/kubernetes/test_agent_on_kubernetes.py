@@ -212,7 +212,7 @@ def test_the_kubelet_can_probe_it_and_neuron_recovery_can_read_it(agent: Agent) 
     after = _page(f"{address}/metrics")
 
     reasons = [reason for reason in Reason if reason.startswith("NeuronHasError_")]
-    assert len(reasons) == 5
+    assert len(reasons) == 6
     assert all(f'problem_counter{{reason="{reason}"}} 0\n' in before for reason in reasons)
     assert f'problem_counter{{reason="{Reason.NEURON_HBM}"}} 1\n' in after
     gauge = 'problem_gauge{{reason="{}",type="NeuronHealth"}} {}\n'
