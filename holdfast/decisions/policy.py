@@ -202,9 +202,10 @@ class JobPolicy:
     the crash that it explains."""
 
     failure_margin: timedelta = timedelta(seconds=2)
-    """After a rank has failed, how long the others run on before the attempt is stopped: if they
-    fail by themselves meanwhile, the node of the first is not to blame. Interpreters that all fail
-    at once end within a second. With 0, a job alone never accuses a node."""
+    """After a rank of a job that has failed before has failed again, how long the others run on
+    before the attempt is stopped: if they fail by themselves meanwhile, the node of the first is
+    not to blame. Interpreters that all fail at once end within a second. With 0, a job alone never
+    accuses a node."""
 
     app_backoff: timedelta = timedelta(seconds=10)
     """Pause before the second restart in a row for failures of the application; doubles with

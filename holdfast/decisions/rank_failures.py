@@ -14,14 +14,17 @@ from holdfast.model.names import Reason
 def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | None:
     """Until when the other ranks run on after one has failed; None if nothing is waited for.
 
-    Those that fail by themselves within ``failure_margin`` show that the node is not to blame, and
-    the one that fails first may only have noticed that another one is gone. A rank that was lost or
-    evicted needs no such evidence.
+    Those that fail by themselves within ``failure_margin`` show that the node is not to blame. That
+    matters once the job has failed before: a first failure accuses no node, and restarts the job at
+    once. A rank that only noticed that another one is gone is waited with for the other one. A rank
+    that was lost or evicted needs no such evidence.
     """
     failed = _failed(job)
     if not failed or any(rank.is_lost or rank.is_evicted for rank in failed):
         return None
-    if all(rank.exit_code is not None or rank.is_fenced for rank in job.ranks):
+    if not is_peer_failure(_first(failed, now).reason) and not _may_accuse(job, policy):
+        return None
+    if _has_ended(job):
         return None
     ends = [rank.ended_at for rank in failed if rank.ended_at is not None]
     if not ends or min(ends) > now:
@@ -41,7 +44,7 @@ def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failu
             evicted = hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
             return replace(evicted, kind=FailureKind.REQUESTED)
         failure = application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
-        return replace(failure, is_alone=_is_alone(first, job, policy.failure_margin))
+        return replace(failure, is_alone=_is_alone(first, job, policy.failure_margin, now))
     if job.hung_since is not None:
         since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
         return application(job, now, job.hung_reason, "", job.hung_evidence or since)
@@ -65,18 +68,34 @@ def _first(failed: Sequence[RankView], now: datetime) -> RankView:
     )
 
 
-def _is_alone(first: RankView, job: JobView, margin: timedelta) -> bool | None:
-    """Whether all other ranks ran on for ``margin``, or ended well, or because of the first."""
+def _may_accuse(job: JobView, policy: JobPolicy) -> bool:
+    """Whether another failure of the job counts against a node."""
+    failures = [one.failure for one in job.record.attempts if one.failure is not None]
+    has_failed = any(one.kind is FailureKind.APPLICATION for one in failures)
+    return has_failed and policy.suspect_failures > 0
+
+
+def _is_alone(first: RankView, job: JobView, margin: timedelta, now: datetime) -> bool | None:
+    """Whether all other ranks ran on for ``margin``, or ended well, or because of the first.
+
+    None while that is not known.
+    """
     if margin <= timedelta(0) or first.ended_at is None or len(job.ranks) != job.spec.nodes:
         return None
     if is_peer_failure(first.reason):
         return False
     others = [rank for rank in _failed(job) if rank is not first]
-    return all(
+    if not all(
         is_peer_failure(rank.reason)
         or (rank.ended_at is not None and rank.ended_at - first.ended_at >= margin)
         for rank in others
-    )
+    ):
+        return False
+    return True if now - first.ended_at >= margin or _has_ended(job) else None
+
+
+def _has_ended(job: JobView) -> bool:
+    return all(rank.exit_code is not None or rank.is_fenced for rank in job.ranks)
 
 
 def _exit_text(rank: RankView) -> str:

@@ -52,7 +52,8 @@ def suspects(
     by a repair. A job whose ranks failed on several nodes, at once or one after the other, accuses
     nobody, as the fault is its own. It takes different jobs, or one job of which the rank on the
     node failed alone each time, with other nodes beside: where all ranks fail at once, it is chance
-    which one ends first. And it takes one death at least that did not begin on the node of rank 0:
+    which one ends first. Its first failure counts although nobody watched the other ranks then, if
+    a later one was alone. And it takes one death at least that did not begin on the node of rank 0:
     where all others wait for that one, as for the launcher of an MPI job, it is rank 0 that is
     seen to fail first.
 
@@ -72,7 +73,7 @@ def suspects(
         if node is None or not _is_trusted(node, policy.nodes, now):
             continue
         since = [one for one in deaths if one.failure.at > node.record.phase_since]
-        here = since if _are_different_jobs(since) else [one for one in since if _is_alone(one)]
+        here = since if _are_different_jobs(since) else _alone(since)
         if len(here) >= needed and _stands_out(here):
             found.append(_suspect(name, here, policy, now))
     found.sort(key=lambda one: (-one.failures, one.node))
@@ -113,9 +114,13 @@ def _are_different_jobs(deaths: Sequence[_Death]) -> bool:
     return len({one.job for one in deaths}) > 1
 
 
-def _is_alone(death: _Death) -> bool:
-    """Whether there were other nodes, on which the job was seen to run on."""
-    return death.failure.is_alone is True and _has_others(death)
+def _alone(deaths: Sequence[_Death]) -> list[_Death]:
+    """Those with other nodes, on which the job was seen to run on; see ``watched_until``."""
+    ordered = sorted(deaths, key=lambda one: (one.failure.at, one.attempt.attempt))
+    counted = [
+        one for one in ordered if _has_others(one) and (one.failure.is_alone or one is ordered[0])
+    ]
+    return counted if any(one.failure.is_alone for one in counted) else []
 
 
 def _has_others(death: _Death) -> bool:

@@ -56,17 +56,25 @@ def random_scenario(seed: int) -> Scenario:
         nodes=nodes,
         trainings=tuple(_training(random, number, nodes) for number in range(random.randint(0, 2))),
         happenings=_happenings(random, nodes),
-        policy=replace(random_policy(random), breaker_close_after=_quiet_time(seed)),
+        policy=_with_later_settings(random_policy(random), Random(f"policy {seed}")),  # noqa: S311
         job_policy=_job_policy(Random(f"jobs {seed}")),  # noqa: S311
         hardware=_hardware(random),
         mishaps=_mishaps(random),
     )
 
 
-def _quiet_time(seed: int) -> timedelta:
-    """How long until a breaker closes by itself; drawn apart, as seeds mean the same for ever."""
-    random = Random(f"breaker {seed}")  # noqa: S311
-    return random.choice([timedelta(0), timedelta(minutes=1), timedelta(hours=1)])
+def _with_later_settings(policy: RemediationPolicy, random: Random) -> RemediationPolicy:
+    """The policy with settings that are drawn apart, so that the seeds of old findings still hold.
+
+    A new setting is drawn here.
+    """
+    return replace(
+        policy,
+        breaker_close_after=random.choice([timedelta(0), timedelta(minutes=1), timedelta(hours=1)]),
+        silent_agent_action=random.choice(list(SilentAgentAction)),
+        incident_retention=random.choice([timedelta(minutes=5), timedelta(days=90)]),
+        incidents_kept=random.choice([1, 2000]),
+    )
 
 
 def with_pairs(scenario: Scenario, seed: int) -> Scenario:
@@ -149,9 +157,6 @@ def random_policy(random: Random) -> RemediationPolicy:
         drain_timeout=random.choice([timedelta(0), timedelta(minutes=1)]),
         heartbeat_timeout=timedelta(seconds=40),
         silent_remedy=random.choice([Remedy.REPLACE, Remedy.REPLACE, Remedy.REBOOT]),
-        silent_agent_action=random.choice(list(SilentAgentAction)),
-        incident_retention=random.choice([timedelta(minutes=5), timedelta(days=90)]),
-        incidents_kept=random.choice([1, 2000]),
         join_timeout=timedelta(minutes=2),
         reboot_timeout=timedelta(minutes=2),
         reboot_window=random.choice([timedelta(0), timedelta(minutes=5), timedelta(hours=1)]),

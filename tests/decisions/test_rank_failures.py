@@ -1,5 +1,6 @@
 """Which rank failed first, and whether it failed alone."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
 from holdfast.model.actions import StopAttempt, Wait
 from holdfast.model.health import Urgency
-from holdfast.model.jobs import JobView, RankView
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobView, RankView
 from holdfast.model.names import Reason
 from holdfast.testing.builders import NOW, a_fault, a_job, a_node, by_name, healthy_nodes
 
@@ -34,8 +35,24 @@ def rank(number: int, after: timedelta | None = None, code: int = 1, reason: str
     )
 
 
-def failure(*ranks: RankView, policy: JobPolicy | None = None, now: datetime = NOW + MARGIN):
+def failed_before(*ranks: RankView) -> JobView:
+    """A job of three nodes in its second attempt: the first failed by itself."""
+    earlier = Failure(
+        kind=FailureKind.APPLICATION, reason=Reason.RANK_EXITED, at=NOW, node="node-2", evidence="x"
+    )
+    over = AttemptRecord(
+        attempt=1,
+        placement=("node-1", "node-2", "node-3"),
+        started_at=NOW,
+        stopped_at=NOW,
+        failure=earlier,
+    )
     job = a_job(nodes=3, ranks=ranks)
+    return replace(job, record=replace(job.record, attempts=(over,)))
+
+
+def failure(*ranks: RankView, policy: JobPolicy | None = None, now: datetime = NOW + MARGIN):
+    job = failed_before(*ranks)
     return application_failure(job, policy or JobPolicy(), now)
 
 
@@ -110,7 +127,7 @@ def test_an_attempt_of_which_a_rank_failed_is_stopped_within_the_margin(given_ra
     ]
     now = NOW + late
     seen = [one if one.ended_at and one.ended_at <= now else rank(one.rank) for one in ranks]
-    job = a_job(nodes=3, ranks=tuple(seen))
+    job = failed_before(*seen)
     failed = [one.ended_at for one in seen if one.exit_code]
     until = watched_until(job, POLICY.job, now)
 
@@ -119,8 +136,29 @@ def test_an_attempt_of_which_a_rank_failed_is_stopped_within_the_margin(given_ra
     assert isinstance(choice, StopAttempt) == bool(failed and until is None)
 
 
+def test_a_job_that_fails_for_the_first_time_is_stopped_at_once() -> None:
+    first = a_job(nodes=3, ranks=(rank(0), rank(1, ZERO), rank(2)))
+
+    choice = decided(first, NOW)
+
+    assert isinstance(choice, StopAttempt)
+    assert choice.failure.is_alone is None
+
+
+def test_the_cause_of_a_peers_failure_is_waited_for_also_the_first_time() -> None:
+    first = a_job(nodes=3, ranks=(rank(0, ZERO, reason=PEER), rank(1), rank(2)))
+
+    assert decided(first, NOW) == Wait(until=NOW + MARGIN)
+
+
+def test_where_no_node_is_ever_accused_nothing_is_waited_for() -> None:
+    job = failed_before(rank(0), rank(1, ZERO), rank(2))
+
+    assert watched_until(job, JobPolicy(suspect_failures=0), NOW) is None
+
+
 def test_the_others_run_on_for_the_margin_and_no_longer() -> None:
-    job = a_job(nodes=3, ranks=(rank(0), rank(1, ZERO), rank(2)))
+    job = failed_before(rank(0), rank(1, ZERO), rank(2))
 
     assert decided(job, NOW) == Wait(until=NOW + MARGIN)
     assert decided(job, NOW + MARGIN - TICK) == Wait(until=NOW + MARGIN)
@@ -139,14 +177,14 @@ def test_the_others_run_on_for_the_margin_and_no_longer() -> None:
 )
 def test_what_needs_no_evidence_or_gives_none_is_not_waited_for(changed) -> None:
     values = {"rank": 1, "node": "node-2", "exit_code": 1, "ended_at": NOW, **changed}
-    job = a_job(nodes=3, ranks=(rank(0), RankView(**values), rank(2)))
+    job = failed_before(rank(0), RankView(**values), rank(2))
 
     assert isinstance(decided(job, NOW), StopAttempt)
 
 
 @pytest.mark.parametrize("urgency", list(Urgency))
 def test_a_fault_of_a_node_stops_the_attempt_at_once(urgency) -> None:
-    job = a_job(nodes=3, ranks=(rank(0), rank(1, ZERO), rank(2)))
+    job = failed_before(rank(0), rank(1, ZERO), rank(2))
     nodes = by_name(
         a_node(), a_node(name="node-2", faults=(a_fault(urgency=urgency),)), a_node(name="node-3")
     )
@@ -158,7 +196,7 @@ def test_a_fault_of_a_node_stops_the_attempt_at_once(urgency) -> None:
 
 
 def test_where_no_rank_runs_any_more_nothing_is_waited_for() -> None:
-    job = a_job(nodes=3, ranks=tuple(rank(number, ZERO) for number in range(3)))
+    job = failed_before(*(rank(number, ZERO) for number in range(3)))
 
     choice = decided(job, NOW)
 

@@ -62,7 +62,7 @@ raise RuntimeError("Connection closed by peer [127.0.0.1]:4711")
 """
 
 
-@pytest.mark.parametrize(("pause", "is_alone"), [("0", True), ("600", True)])
+@pytest.mark.parametrize(("pause", "is_alone"), [("0", True), ("600", None)])
 def test_the_reason_of_a_crash_is_the_exception_of_the_rank_that_failed_first(run, pause, is_alone):
     ended = run.run(
         "--nodes", "2", "--max-app-retries", "0", "--", sys.executable, "-c", CRASH % pause
