@@ -75,10 +75,10 @@ def test_the_reason_of_a_crash_is_the_exception_of_the_rank_that_failed_first(ru
     assert run.record().failure.is_alone is is_alone
 
 
-def test_a_job_that_fails_on_all_ranks_at_once_has_not_failed_alone(run):
+def test_a_job_that_fails_again_on_all_ranks_at_once_has_not_failed_alone(run):
     script = "import time; time.sleep(0.2); open('/nonexistent/checkpoint')"
 
-    ended = run.run("--nodes", "2", "--max-app-retries", "0", "--", sys.executable, "-c", script)
+    ended = run.run("--nodes", "2", "--max-app-retries", "1", "--", sys.executable, "-c", script)
 
     assert ended.returncode == 1
     assert "FileNotFoundError: [Errno 2] No such file or directory" in run.record().reason
