@@ -25,10 +25,11 @@ class CheckpointState(StrEnum):
     """All parts are there and as long as they have to be, and checksums agree if they were read."""
 
     INCOMPLETE = "incomplete"
-    """Its save did not end: the marker that is written last, or the file of a rank, is missing."""
+    """Its save was cut off: a file is missing or too short, or the marker that is written last."""
 
     DAMAGED = "damaged"
-    """Its save ended, and what lies there now cannot be what was saved."""
+    """Not a save that was cut off: a checksum does not match, a file is not of the format, or one
+    that was written before the last marker is missing or has another length."""
 
     UNKNOWN = "unknown"
     """It cannot be judged: the index is too large, or of a form that is not known."""

@@ -137,10 +137,78 @@ def test_a_flipped_bit_in_a_tensor_is_seen_by_its_checksum(tmp_path: Path, case,
         before, size = tensors(path, index), path.stat().st_size
         for at in range(0, size, max(1, size // 24)):
             keeping_times(path, lambda path=path, at=at: flip(path, at))
-            is_seen = verified(folder, names[0], Depth.HASHES).state is not CheckpointState.COMPLETE
+            state = verified(folder, names[0], Depth.HASHES).state
+            is_seen = state is CheckpointState.DAMAGED
             assert is_seen or tensors(path, index) == before, f"{path.name} at {at}"
             keeping_times(path, lambda path=path, at=at: flip(path, at))
         assert verified(folder, names[0], Depth.HASHES).state is CheckpointState.COMPLETE
+
+
+def alone(recording: str, form: str, folder: Path) -> Path:
+    """The first checkpoint of a recording, without the others."""
+    path = unpacked(recording, folder) / form
+    for other in sorted(path.iterdir())[1:]:
+        other.unlink()
+    return next(path.iterdir())
+
+
+@pytest.mark.parametrize("form", ["zip", "legacy"])
+def test_the_first_file_of_torch_save_is_incomplete_only_where_it_is_cut_off(
+    tmp_path: Path, form
+) -> None:
+    path = alone("torch_save", form, tmp_path)
+    whole, size = path.read_bytes(), path.stat().st_size
+    places = {*range(10, 80), *range(100, size, max(1, size // 150)), *range(size - 120, size)}
+    for at in sorted(places):
+        flip(path, at)
+        for depth in Depth:
+            assert verified(path.parent, path.name, depth).state is not CheckpointState.INCOMPLETE
+        path.write_bytes(whole)
+    for at in (0, 8, *([12, size // 2] if form == "zip" else []), size - 22, size - 1):
+        path.with_name("checkpoint_000200.pt").write_bytes(whole)  # the format is recognised by it
+        os.truncate(path, at)
+        assert verified(path.parent, path.name).state is CheckpointState.INCOMPLETE, at
+        path.write_bytes(whole)
+
+
+def test_a_job_does_not_start_over_for_a_first_checkpoint_with_a_flipped_bit(
+    tmp_path: Path,
+) -> None:
+    path = alone("torch_save", "zip", tmp_path)
+    flip(path, path.stat().st_size // 2)
+    before = content(path.parent)
+
+    found = guarded(path.parent, Depth.HASHES)
+
+    assert found.before.checkpoints[0].state is CheckpointState.DAMAGED
+    assert found.choice.outcome is Outcome.NONE_COMPLETE
+    assert content(path.parent) == before
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_a_file_that_is_not_of_the_format_is_damaged(tmp_path: Path, suffix) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "one_file"
+    path = next((folder / "checkpoint-6").glob(f"*{suffix}"))
+    path.write_bytes(b"\x01\x02junk" * 1000)
+
+    one = verified(folder, "checkpoint-6")
+
+    assert one.state is CheckpointState.DAMAGED
+    assert f"{path.name} is no" in one.problems[0]
+
+
+def test_the_header_of_safetensors_is_incomplete_only_where_it_is_cut_off(tmp_path: Path) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "one_file"
+    path = folder / "checkpoint-6/model.safetensors"
+    whole = path.read_bytes()
+    for at in range(9):
+        flip(path, at)
+        assert verified(folder, "checkpoint-6").state is CheckpointState.DAMAGED, at
+        path.write_bytes(whole)
+    for size in (0, 4, 8, 20, len(whole) // 2, len(whole) - 1):
+        os.truncate(path, size)
+        assert verified(folder, "checkpoint-6").state is CheckpointState.INCOMPLETE, size
+        path.write_bytes(whole)
 
 
 @with_sums

@@ -137,5 +137,7 @@ def test_a_job_starts_over_only_where_no_save_but_the_first_began(given, depth, 
     if choice.outcome is Outcome.START_OVER:
         assert len(survey.checkpoints) == 1
         assert survey.pointer.kind in (PointerKind.NONE, PointerKind.ABSENT)
+        assert all(one.state is not CheckpointState.DAMAGED for one in survey.checkpoints)
+        assert all(one.state is CheckpointState.INCOMPLETE for one in choice.aside)
     if choice.outcome is Outcome.EMPTY:
         assert survey.checkpoints == ()

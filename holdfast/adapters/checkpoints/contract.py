@@ -1,7 +1,7 @@
 """What a checkpoint format is."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -90,6 +90,11 @@ def incomplete(text: str) -> Problem:
 def damaged(text: str) -> Problem:
     """A problem that says that the checkpoint cannot be what was saved."""
     return Problem(text=text, state=CheckpointState.DAMAGED)
+
+
+def within(name: str, problem: Problem) -> Problem:
+    """The same problem, with the name of the file or directory before it."""
+    return replace(problem, text=f"{name}{problem.text}")
 
 
 def _time(seconds: float) -> datetime:

@@ -198,11 +198,11 @@ def _slice_problems(path: Path, name: str, slices: list[Slice]) -> Iterator[Prob
             part = window.part(one.offset, one.length)
             if part.size != one.length:
                 continue  # its size was reported
-            if why := next(_bytes_problems(part, one), None):
-                yield damaged(f"{name}: {one.key} at {one.offset} {why}")
+            if found := next(_bytes_problems(part, one), None):
+                yield damaged(f"{name}: tensor {one.key} at offset {one.offset}: {found.text}")
 
 
-def _bytes_problems(part: Window, one: Slice) -> Iterator[str]:
+def _bytes_problems(part: Window, one: Slice) -> Iterator[Problem]:
     if one.is_transformed or one.length == 0:
         return
     if part.read(8, 1) == b"{" and part.read(0, len(ZIP_START)) != ZIP_START:

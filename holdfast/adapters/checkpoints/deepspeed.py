@@ -9,7 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.contract import (
+    Format,
+    Found,
+    Names,
+    candidate,
+    incomplete,
+    within,
+)
 from holdfast.adapters.checkpoints.dcp import step_in
 from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_text
@@ -60,9 +67,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     yield from _missing_ranks(path, names)
     for entry in names.values():
         if entry.name.endswith(".pt") and not entry.is_dir:
-            yield from (
-                incomplete(f"{entry.name} {why}") for why in file_problems(entry.path, depth)
-            )
+            yield from (within(f"{entry.name} ", one) for one in file_problems(entry.path, depth))
     yield from fewer_files(names, older)
 
 
@@ -71,7 +76,7 @@ def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
     for entry in names.values():
         if entry.is_dir and any(_STATES.fullmatch(name) for name in names_in(entry.path)):
             for problem in check(entry.path, depth, None):
-                yield Problem(text=f"{entry.name}/{problem.text}", state=problem.state)
+                yield within(f"{entry.name}/", problem)
 
 
 def repoint(folder: Path, name: str) -> None:

@@ -64,7 +64,8 @@ def _state_problems(path: Path, names: Names) -> Iterator[Problem]:
     try:
         step = read_object(path / _STATE).get("global_step")
     except ValueError as error:
-        yield incomplete(f"{_STATE} cannot be read: {error}")
+        unread = damaged if names[_STATE].size else incomplete
+        yield unread(f"{_STATE} cannot be read: {error}")
         return
     number = _NAME.fullmatch(path.name)
     if number is not None and step != int(number[1]):

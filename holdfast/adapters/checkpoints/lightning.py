@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.contract import (
+    Format,
+    Found,
+    Names,
+    candidate,
+    incomplete,
+    within,
+)
 from holdfast.adapters.checkpoints.dcp import directory_problems, is_dcp
 from holdfast.adapters.checkpoints.links import link_pointer, repoint_links
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, names_in
@@ -45,12 +52,12 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
     """See ``Check``."""
     if not path.is_dir():
-        yield from (incomplete(why) for why in file_problems(path, depth))
+        yield from file_problems(path, depth)
         return
     names = listed(path)
     yield from directory_problems(path, names, depth)
     if _META in names:
-        yield from (incomplete(f"{_META} {why}") for why in file_problems(path / _META, depth))
+        yield from (within(f"{_META} ", one) for one in file_problems(path / _META, depth))
     else:
         yield incomplete(f"{_META}, which is written last, is missing")
 

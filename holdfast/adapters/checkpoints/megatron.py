@@ -20,6 +20,7 @@ from holdfast.adapters.checkpoints.contract import (
     candidate,
     damaged,
     incomplete,
+    within,
 )
 from holdfast.adapters.checkpoints.dcp import (
     INDEX,
@@ -106,7 +107,8 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         raise CannotJudge("it is of no format of Megatron that is known")
     if _BRIDGE_STATE in names:
         yield from (
-            damaged(f"{_BRIDGE_STATE} {why}") for why in file_problems(path / _BRIDGE_STATE, depth)
+            damaged(f"{_BRIDGE_STATE} {one.text}")
+            for one in file_problems(path / _BRIDGE_STATE, depth)
         )
     elif _BRIDGE_CONFIG in names:
         yield incomplete(f"{_BRIDGE_STATE} is missing")
@@ -148,7 +150,9 @@ def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Pro
         return
     yield from directory_problems(path, names, depth)
     if _COMMON in names:
-        yield from (damaged(f"{_COMMON} {why}") for why in file_problems(path / _COMMON, depth))
+        yield from (
+            damaged(f"{_COMMON} {one.text}") for one in file_problems(path / _COMMON, depth)
+        )
     else:
         index = read_index(path, names)
         if not isinstance(index, Problem) and not index.has_key("common_state"):
@@ -219,8 +223,8 @@ def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Probl
         if not files:
             yield incomplete(f"{rank} has no .pt file")
         for one in files:
-            for why in file_problems(one.path, depth):
-                yield incomplete(f"{rank}/{one.name} {why}")
+            for problem in file_problems(one.path, depth):
+                yield within(f"{rank}/{one.name} ", problem)
     every = set().union(*kinds.values())
     for rank, own in kinds.items():
         if own and own != every:

@@ -4,13 +4,15 @@ The format has no checksum: a flipped bit or a block of zeros in a tensor cannot
 https://github.com/huggingface/safetensors has the description.
 """
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.adapters.checkpoints.contract import CannotJudge
+from holdfast.adapters.checkpoints.contract import CannotJudge, damaged, incomplete
 from holdfast.adapters.checkpoints.plain_files import JSON_LIMIT, Window, opened, parsed
+from holdfast.model.checkpoints import Problem
 
 _HEADER_LIMIT: Final = 100_000_000
 """Bytes of a header that the library accepts; 1 MB describes some 10,000 tensors."""
@@ -31,7 +33,11 @@ class BadHeader(Exception):
     """The header does not describe the file; the text says why."""
 
 
-def file_problems(path: Path) -> Iterator[str]:
+class TooShort(BadHeader):
+    """The file is shorter than its header says."""
+
+
+def file_problems(path: Path) -> Iterator[Problem]:
     """What is wrong with a safetensors file; nothing if its header and length agree.
 
     Raises:
@@ -42,12 +48,14 @@ def file_problems(path: Path) -> Iterator[str]:
         yield from window_problems(window)
 
 
-def window_problems(window: Window) -> Iterator[str]:
+def window_problems(window: Window) -> Iterator[Problem]:
     """What is wrong with a range of bytes that is a safetensors file."""
     try:
         _check(window)
+    except TooShort as error:
+        yield incomplete(str(error))
     except BadHeader as error:
-        yield str(error)
+        yield damaged(str(error))
 
 
 def tensor_names(path: Path) -> set[str]:
@@ -72,16 +80,21 @@ def _check(window: Window) -> None:
             raise BadHeader("has a header whose tensors do not follow each other")
     wanted = begin + (ranges[-1][1] if ranges else 0)
     if wanted != window.size:
-        raise BadHeader(f"has {window.size} bytes instead of {wanted}")
+        kind = TooShort if window.size < wanted else BadHeader
+        raise kind(f"has {window.size} bytes instead of {wanted}")
 
 
 def _header(window: Window) -> tuple[dict[str, Any], int]:
     """Tensors by name, and the offset of the first byte after the header."""
     if window.size == 0:
-        raise BadHeader("is empty")
+        raise TooShort("is empty")
     size = int.from_bytes(window.read(0, 8), "little")
-    if window.size < 8 or size > _HEADER_LIMIT or 8 + size > window.size:
-        raise BadHeader("is cut off in its header, or is no safetensors file")
+    if window.size < 8:
+        raise TooShort("is cut off in its header")
+    if size > _HEADER_LIMIT:
+        raise BadHeader("is no safetensors file")
+    if 8 + size > window.size:
+        raise _short_header(window)
     if size > JSON_LIMIT:
         raise CannotJudge(f"its header is larger than {JSON_LIMIT >> 20} MiB")
     try:
@@ -92,6 +105,18 @@ def _header(window: Window) -> tuple[dict[str, Any], int]:
         raise BadHeader("has a header that is no JSON object")
     header.pop("__metadata__", None)
     return header, 8 + size
+
+
+def _short_header(window: Window) -> BadHeader:
+    """Why a header is longer than the file: a whole one with a wrong length is no cut-off save."""
+    text = window.read(8, JSON_LIMIT).decode("latin-1")
+    try:
+        json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        if not text or text.startswith("{"):
+            return TooShort("is cut off in its header")
+        return BadHeader("is no safetensors file")
+    return BadHeader("has a header with a wrong length")
 
 
 def _range(name: str, one: object) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Names, damaged, incomplete
+from holdfast.adapters.checkpoints.contract import Names, damaged, incomplete, within
 from holdfast.adapters.checkpoints.dcp import directory_problems, is_dcp
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, read_object
 from holdfast.adapters.checkpoints.safetensors_file import BadHeader, tensor_names
@@ -34,7 +34,7 @@ def files_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
             yield from _index_problems(path, entry)
         elif entry.is_dir and is_dcp(inside := listed(entry.path)):
             for problem in directory_problems(entry.path, inside, depth):
-                yield Problem(text=f"{entry.name}/{problem.text}", state=problem.state)
+                yield within(f"{entry.name}/", problem)
 
 
 def fewer_files(names: Names, older: Path | None) -> Iterator[Problem]:
@@ -60,10 +60,10 @@ def weights_in(names: Names) -> list[str]:
 
 def _file_problems(entry: Entry, depth: Depth) -> Iterator[Problem]:
     if entry.name.endswith(_SAFETENSORS):
-        whys = safetensors_problems(entry.path)
+        problems = safetensors_problems(entry.path)
     else:
-        whys = file_problems(entry.path, depth)
-    yield from (incomplete(f"{entry.name} {why}") for why in whys)
+        problems = file_problems(entry.path, depth)
+    yield from (within(f"{entry.name} ", one) for one in problems)
 
 
 def _index_problems(path: Path, entry: Entry) -> Iterator[Problem]:
@@ -71,7 +71,8 @@ def _index_problems(path: Path, entry: Entry) -> Iterator[Problem]:
     try:
         files = read_object(entry.path).get("weight_map")
     except ValueError as error:
-        yield incomplete(f"{entry.name} cannot be read: {error}")
+        unread = damaged if entry.size else incomplete
+        yield unread(f"{entry.name} cannot be read: {error}")
         return
     if not isinstance(files, dict) or not all(isinstance(one, str) for one in files.values()):
         yield damaged(f"{entry.name} has no weight_map")

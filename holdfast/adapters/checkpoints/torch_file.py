@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import CannotJudge
+from holdfast.adapters.checkpoints.contract import CannotJudge, damaged, incomplete
 from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
     Built,
@@ -23,7 +23,7 @@ from holdfast.adapters.checkpoints.pickles import (
     load,
 )
 from holdfast.adapters.checkpoints.plain_files import CHUNK, Window, opened
-from holdfast.model.checkpoints import Depth
+from holdfast.model.checkpoints import Depth, Problem
 
 ZIP_START: Final = b"PK\x03\x04"
 _END: Final = struct.Struct("<4s4H2LH")
@@ -56,6 +56,10 @@ class Broken(Exception):
     """The file is not what ``torch.save`` writes; the text says why."""
 
 
+class CutOff(Broken):
+    """The file is shorter than what ``torch.save`` writes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A member of the archive."""
@@ -68,7 +72,7 @@ class Record:
     crc: int
 
 
-def file_problems(path: Path, depth: Depth) -> Iterator[str]:
+def file_problems(path: Path, depth: Depth) -> Iterator[Problem]:
     """What is wrong with a file of ``torch.save``; nothing if it is whole.
 
     Raises:
@@ -79,11 +83,11 @@ def file_problems(path: Path, depth: Depth) -> Iterator[str]:
         yield from window_problems(window, depth)
 
 
-def window_problems(window: Window, depth: Depth) -> Iterator[str]:
-    """What is wrong with the bytes that ``torch.save`` wrote there."""
+def window_problems(window: Window, depth: Depth) -> Iterator[Problem]:
+    """What is wrong with the bytes of ``torch.save``: incomplete if they end too early."""
     try:
         if window.size == 0:
-            raise Broken("is empty")
+            raise CutOff("is empty")
         if window.read(0, len(_LEGACY_START)) == _LEGACY_START:
             _check_legacy(window)
             return
@@ -91,8 +95,10 @@ def window_problems(window: Window, depth: Depth) -> Iterator[str]:
         _check_storages(window, found)
         if depth is Depth.HASHES:
             _check_sums(window, found)
+    except CutOff as error:
+        yield incomplete(str(error))
     except Broken as error:
-        yield str(error)
+        yield damaged(str(error))
 
 
 def is_torch_file(path: Path) -> bool:
@@ -125,7 +131,8 @@ def saved_number(path: Path, key: str) -> int | None:
     if isinstance(value, Built) and isinstance(value.args, tuple) and value.args:
         storage = value.args[0]
         try:
-            own, size = _storage(storage.args if isinstance(storage, Built) else None)
+            own, count, width = _storage(storage.args if isinstance(storage, Built) else None)
+            size = (count or 0) * (width or 0)
             with opened(path) as window:
                 record = records(window).get(f"data/{own}")
                 if record is None or size != record.size or size not in (4, 8):
@@ -172,9 +179,7 @@ def _directory(window: Window) -> tuple[int, int, int]:
     """Offset, size and number of entries of the directory."""
     tail = window.read(window.size - _END.size, _END.size)
     if len(tail) < _END.size or not tail.startswith(b"PK\x05\x06"):
-        if window.read(0, len(ZIP_START)) == ZIP_START:
-            raise Broken("is cut off: its zip directory, which comes last, is missing")
-        raise Broken("is not a file of torch.save")
+        raise _without_end(window, tail)
     _, disk, first_disk, own_count, count, size, start, comment = _END.unpack(tail)
     short = (disk, first_disk, own_count, count, size, start)
     end = window.size - _END.size
@@ -200,6 +205,18 @@ def _directory(window: Window) -> tuple[int, int, int]:
     if size > _DIRECTORY_LIMIT or count * _CENTRAL.size > size:
         raise Broken("its zip directory is garbled")
     return start, size, count
+
+
+def _without_end(window: Window, tail: bytes) -> Broken:
+    """Why a file does not end as an archive does."""
+    matches = sum(one == other for one, other in zip(tail, b"PK\x05\x06", strict=False))
+    if len(tail) == _END.size and matches > 2:  # a cut-off file has other bytes there
+        return Broken("its zip directory is garbled")
+    head = window.read(0, len(_LEGACY_START))
+    is_begin = len(head) < len(_LEGACY_START) and _LEGACY_START.startswith(head)
+    if is_begin or head.startswith(ZIP_START) or ZIP_START.startswith(head):
+        return CutOff("is cut off: its zip directory, which comes last, is missing")
+    return Broken("is not a file of torch.save")
 
 
 def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, int]:
@@ -254,7 +271,8 @@ def _content(window: Window, found: dict[str, Record]) -> Loaded:
 def _check_storages(window: Window, found: dict[str, Record]) -> None:
     """Every storage that ``data.pkl`` names has a record of its length."""
     for one in _content(window, found).ids:
-        key, size = _storage(one)
+        key, count, width = _storage(one)
+        size = count * width if count is not None and width is not None else None
         record = found.get(f"data/{key}")
         if record is None:
             raise Broken(f"its record data/{key} is missing")
@@ -262,16 +280,15 @@ def _check_storages(window: Window, found: dict[str, Record]) -> None:
             raise Broken(f"its record data/{key} has {record.size} bytes instead of {size}")
 
 
-def _storage(one: object) -> tuple[str, int | None]:
-    """Key and bytes of the storage that a persistent ID names; None if the type is not known."""
+def _storage(one: object) -> tuple[str, int | None, int | None]:
+    """Key, items, and bytes of an item of the storage that a persistent ID names; None: unknown."""
     if not isinstance(one, tuple) or len(one) < 5 or one[0] != "storage":
         raise Broken("its record data.pkl refers to something that is not a storage")
     _, kind, key, _, count = one[:5]
     width = None
     if isinstance(kind, Global):
         width = _ITEM_SIZES.get(kind.name.removesuffix("Storage"))
-    known = width is not None and isinstance(count, int)
-    return str(key), count * width if known else None
+    return str(key), count if isinstance(count, int) else None, width
 
 
 def _check_sums(window: Window, found: dict[str, Record]) -> None:
@@ -287,7 +304,7 @@ def _check_sums(window: Window, found: dict[str, Record]) -> None:
             crc = zlib.crc32(part, crc)
             at += len(part)
         if crc != record.crc:
-            raise Broken(f"the CRC32 of its record {record.name} does not match")
+            raise Broken(f"checksum of record {record.name} does not match")
 
 
 def _check_legacy(window: Window) -> None:
@@ -301,11 +318,18 @@ def _check_legacy(window: Window) -> None:
             at = one.end
     except NotReadable as error:
         raise Broken(f"is cut off or garbled: {error}") from error
-    sizes = dict(map(_storage, pickles[3].ids))
+    stored = {key: (count, width) for key, count, width in map(_storage, pickles[3].ids)}
     keys = pickles[4].value
-    if not isinstance(keys, list) or {str(key) for key in keys} != sizes.keys():
+    if not isinstance(keys, list) or {str(key) for key in keys} != stored.keys():
         raise Broken("its list of storages does not match")
-    known = [size for size in sizes.values() if size is not None]
-    wanted = at + sum(8 + size for size in known)
-    if len(known) == len(sizes) and wanted != window.size:
-        raise Broken(f"has {window.size} bytes instead of {wanted}")
+    for key in map(str, keys):
+        count, width = stored[key]
+        if count is None or width is None:
+            return
+        head = window.read(at, 8)
+        if len(head) == 8 and int.from_bytes(head, "little") != count:
+            raise Broken(f"its storage {key} does not have {count} items")
+        at += 8 + count * width
+    if window.size != at:
+        kind = CutOff if window.size < at else Broken
+        raise kind(f"has {window.size} bytes instead of {at}")

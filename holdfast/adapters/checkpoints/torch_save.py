@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate
 from holdfast.adapters.checkpoints.dcp import step_in
 from holdfast.adapters.checkpoints.links import FIXED_NAME, link_pointer, repoint_links
 from holdfast.adapters.checkpoints.plain_files import Entry
@@ -41,7 +41,7 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
     """See ``Check``."""
-    yield from (incomplete(why) for why in file_problems(path, depth))
+    yield from file_problems(path, depth)
 
 
 def _stem(entry: Entry) -> str:
