@@ -223,9 +223,9 @@ class SupervisedStep:
         except BackendError as error:
             say(str(error))
             return
-        text, self._iteration = attempt_checkpoints.prepare(folder)
-        if text is not None:
-            say(text)
+        lines, self._iteration = attempt_checkpoints.prepare_step(folder, self._environment)
+        for line in lines:
+            say(line)
 
     # What comes next
 

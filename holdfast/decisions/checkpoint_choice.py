@@ -23,6 +23,9 @@ class Outcome(StrEnum):
     VERIFY = "verify"
     """Not decided: ``verify`` has to be verified first."""
 
+    MISSING = "does-not-exist"
+    """The directory does not exist: the job has not saved yet, or its path is wrong."""
+
     EMPTY = "empty"
     """There is no checkpoint yet."""
 
@@ -75,7 +78,8 @@ def choose(survey: Survey, depth: Depth, quiet_since: datetime | None) -> Choice
     if survey.pointer.kind is PointerKind.FIXED:
         return Choice(outcome=Outcome.RESUME)
     if not survey.format:
-        return Choice(outcome=Outcome.UNDECIDED if survey.others else Outcome.EMPTY)
+        empty = Outcome.EMPTY if survey.exists else Outcome.MISSING
+        return Choice(outcome=Outcome.UNDECIDED if survey.others else empty)
     beyond, eligible = _split(survey)
     if not beyond and not eligible and survey.pointer.kind is not PointerKind.NAMED:
         return Choice(outcome=Outcome.EMPTY)

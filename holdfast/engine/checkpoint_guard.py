@@ -1,6 +1,7 @@
 """Verifies checkpoints before an attempt, and makes the framework load a complete one."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from holdfast.decisions.checkpoint_choice import Choice, Outcome, choose
@@ -16,8 +17,8 @@ class Guarded:
     """As it was found, with what verification found."""
 
     choice: Choice
-    moved: tuple[str, ...] = ()
-    """Where the checkpoints of ``choice.aside`` are now; empty after a dry run."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Where the checkpoints of ``choice.aside`` are now, by name; empty after a dry run."""
 
     is_done: bool = False
     """Whether the changes were made, if there were any to make."""
@@ -70,7 +71,7 @@ def guard(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) ->
     choice = found.choice
     resume = choice.resume.name if choice.repoint and choice.resume is not None else None
     moved = store.apply(resume, [one.name for one in choice.aside])
-    return replace(found, moved=tuple(moved), is_done=True)
+    return replace(found, moved=moved, is_done=True)
 
 
 def verified(store: CheckpointStore, survey: Survey, one: Checkpoint, depth: Depth) -> Survey:

@@ -5,35 +5,39 @@ from typing import Final
 
 from holdfast.decisions.checkpoint_choice import Outcome
 from holdfast.engine.checkpoint_guard import Guarded
-from holdfast.model.checkpoints import PointerKind
+from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind
 
 _LISTED: Final = 3
 """Problems of one checkpoint that a sentence names."""
 
 
-def sentences(found: Guarded) -> list[str]:
-    """What a person has to know, one line each: what is wrong, what was done, what is loaded."""
+def sentences(found: Guarded, deeper: str) -> list[str]:
+    """What a person has to know, one line each: what is wrong, what was done, what is loaded.
+
+    ``deeper`` is what the person does to have checksums compared, such as ``use --depth hashes``.
+    """
     folder = found.before.folder
-    lines = [
-        f"{folder}: {one.name} is {one.state.value}: {_whys(one.problems)}"
-        for one in found.before.checkpoints
-        if one.problems
-    ]
-    return [
-        *lines,
-        *(f"{folder}: {line}" for line in _changes(found)),
-        f"{folder}: {_result(found)}",
-    ]
+    if found.choice.outcome is Outcome.MISSING:
+        return [f"{folder} does not exist yet; the job starts from the beginning"]
+    lines = [_broken(found, one) for one in found.before.checkpoints if one.problems]
+    lines += [*_changes(found), _result(found, deeper)]
+    return [f"{folder}: {line}" for line in lines]
 
 
-def summary(found: Guarded) -> str | None:
-    """One sentence for a log; None if the framework loads the newest checkpoint as it is."""
-    before, choice = found.before, found.choice
-    if choice.outcome in (Outcome.EMPTY, Outcome.RESUME) and not found.has_changes:
-        return None
-    bad = next((one for one in before.checkpoints if one.problems), None)
-    why = f"{bad.name} is {bad.state.value} ({_whys(bad.problems)}); " if bad is not None else ""
-    return f"{before.folder}: {why}{'; '.join([*_changes(found), _result(found)])}"
+def report(found: Guarded, deeper: str) -> list[str]:
+    """``sentences`` for a log; none if the framework loads the newest checkpoint as it is."""
+    as_it_is = found.choice.outcome in (Outcome.EMPTY, Outcome.MISSING, Outcome.RESUME)
+    return [] if as_it_is and not found.has_changes else sentences(found, deeper)
+
+
+def _broken(found: Guarded, one: Checkpoint) -> str:
+    text = f"{one.name} is {one.state.value}: {_whys(one.problems)}"
+    if not found.has_changes or one not in found.choice.aside:
+        return text
+    if not found.is_done:
+        return f"{text}; it would be moved out of the directory"
+    where = found.moved.get(one.name)
+    return f"{text}; moved to {where}" if where is not None else text
 
 
 def _whys(problems: Sequence[str]) -> str:
@@ -49,24 +53,19 @@ def _changes(found: Guarded) -> list[str]:
         verb = "was set" if found.is_done else "would be set"
         was = "missing" if pointer.kind is PointerKind.ABSENT else repr(pointer.text)
         lines.append(f"{pointer.file} (was {was}) {verb} to {choice.resume.name}")
-    if found.is_done:
-        lines += [f"moved to {where}" for where in found.moved]
-    else:
-        lines += [f"{one.name} would be moved out of the directory" for one in choice.aside]
     return lines
 
 
-def _result(found: Guarded) -> str:
+def _result(found: Guarded, deeper: str) -> str:
     choice, pointer = found.choice, found.before.pointer
     one = choice.resume
     match choice.outcome:
         case Outcome.EMPTY:
             return "no checkpoint yet; the job starts from the beginning"
         case Outcome.RESUME if one is None:
-            return f"{pointer.file} says {pointer.text!r}, which is loaded as it is"
+            return f"{pointer.file} says {pointer.text!r}; the framework loads that as it is"
         case Outcome.RESUME if one is not None:
-            depth = one.depth.value if one.depth is not None else ""
-            return f"{one.name} is complete (verified by {depth}) and is the one that is loaded"
+            return f"{one.name} is complete ({_depth(one, deeper)}); {_loader(found)}"
         case Outcome.START_OVER:
             return _start_over(found)
         case Outcome.NONE_COMPLETE:
@@ -82,6 +81,18 @@ def _result(found: Guarded) -> str:
             )
         case _:
             return _undecided(found)
+
+
+def _depth(one: Checkpoint, deeper: str) -> str:
+    if one.depth is Depth.HASHES:
+        return "sizes and checksums"
+    return f"sizes only; checksums not compared, {deeper}"
+
+
+def _loader(found: Guarded) -> str:
+    if found.before.script_chooses:
+        return "the script should load it"
+    return "the framework loads it"
 
 
 def _start_over(found: Guarded) -> str:

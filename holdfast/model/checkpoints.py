@@ -132,6 +132,12 @@ class Survey:
     """In the order in which the framework prefers them, the first one first."""
 
     pointer: Pointer = field(default_factory=Pointer)
+    script_chooses: bool = False
+    """Whether the user's script chooses, so that nobody knows what it loads."""
+
+    exists: bool = True
+    """Whether the directory exists."""
+
     others: tuple[str, ...] = ()
     """Without a format: entries that are neither hidden nor logs or settings."""
 

@@ -1,6 +1,6 @@
 """A directory of checkpoints, as the guard before each attempt sees it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
@@ -13,7 +13,7 @@ class CheckpointStore(Protocol):
         """Return the checkpoints there, none of them verified, and what the framework will load.
 
         ``Survey.format`` is empty where no format is recognised; a directory that does not exist
-        or is empty has no checkpoints and no format.
+        or is empty has no checkpoints and no format. ``Survey.exists`` is true of an empty one.
 
         Raises:
             BackendError: the directory cannot be read.
@@ -35,7 +35,7 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def apply(self, resume: str | None, aside: Sequence[str]) -> Sequence[str]:
+    def apply(self, resume: str | None, aside: Sequence[str]) -> Mapping[str, str]:
         """Make the framework load ``resume``, and move others to another directory.
 
         The pointer is set first, durably, so that a process that is killed between two steps
@@ -47,7 +47,7 @@ class CheckpointStore(Protocol):
             aside: checkpoints to move.
 
         Returns:
-            Where each of ``aside`` is now; one that was gone before is left out.
+            Where each of ``aside`` is now, by its name; one that was gone before is left out.
 
         Raises:
             BackendError: something cannot be written.

@@ -45,10 +45,10 @@ def test_what_was_done_is_printed(folder: Path, capsys) -> None:
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{folder}: iter_0000300 is damaged: __1_0.distcp has ")
+    assert lines[0].endswith(f"; moved to {folder}.set-aside/iter_0000300")
     assert lines[1:] == [
         f"{folder}: latest_checkpointed_iteration.txt (was '300') was set to iter_0000200",
-        f"{folder}: moved to {folder}.set-aside/iter_0000300",
-        f"{folder}: iter_0000200 is complete (verified by hashes) and is the one that is loaded",
+        f"{folder}: iter_0000200 is complete (sizes and checksums); the framework loads it",
     ]
 
 
@@ -62,7 +62,7 @@ def test_nothing_complete_is_a_failure(folder: Path, capsys) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert "no checkpoint is complete; nothing was changed" in err
-    assert "is the one that is loaded" not in err
+    assert "the framework loads it" not in err
     assert content(folder) == before
 
 
@@ -121,6 +121,49 @@ def test_the_list_shows_each_checkpoint_and_which_one_is_loaded(folder: Path, ca
     assert run(["checkpoint", "list", str(folder)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[:4] == ["iter_0000300", "300", "damaged", "yes"]
-    assert [line.split()[2] for line in lines[2:]] == ["complete", "complete"]
+    assert lines[1].split()[:5] == ["iter_0000300", "300", "damaged", "yes", "-"]
+    assert lines[2].split()[:5] == ["iter_0000200", "200", "complete", "-", "resume"]
+    assert lines[3].split()[:5] == ["iter_0000100", "100", "complete", "-", "-"]
     assert content(folder) == before
+
+
+def test_where_the_script_chooses_no_checkpoint_is_marked_as_loaded(tmp_path: Path, capsys) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    paths = sorted(folder.iterdir(), reverse=True)
+    os.truncate(paths[0], 100)
+
+    assert run(["checkpoint", "list", str(folder), "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["is_loaded"], row["is_choice"]) for row in rows[:2]] == [
+        (False, False),
+        (False, True),
+    ]
+
+    for path in paths:
+        os.truncate(path, 100)
+    assert run(["checkpoint", "list", str(folder)]) == ExitCode.FAILED
+    assert "resume" not in capsys.readouterr().out
+
+
+def test_a_directory_that_does_not_exist_is_not_called_empty(tmp_path: Path, capsys) -> None:
+    missing = tmp_path / "typo"
+    outcomes = []
+    for folder in (missing, tmp_path):
+        assert run(["checkpoint", "verify", str(folder), "-o", "json"]) == 0
+        outcomes.append(json.loads(capsys.readouterr().out)["outcome"])
+    assert outcomes == ["does-not-exist", "empty"]
+
+    assert run(["checkpoint", "verify", str(missing)]) == 0
+    assert f"{missing} does not exist yet" in capsys.readouterr().out
+    assert run(["checkpoint", "list", str(missing)]) == ExitCode.BAD_INPUT
+    assert f"{missing} does not exist" in capsys.readouterr().err
+    assert run(["checkpoint", "list", str(tmp_path)]) == 0
+
+
+def test_verification_by_sizes_states_its_limit(folder: Path, capsys) -> None:
+    assert run(["checkpoint", "verify", str(folder)]) == 0
+
+    assert (
+        "iter_0000300 is complete (sizes only; checksums not compared, use --depth hashes);"
+        " the framework loads it" in capsys.readouterr().out
+    )

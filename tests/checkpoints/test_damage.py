@@ -90,7 +90,7 @@ def test_the_newest_complete_one_is_loaded_and_the_damaged_one_kept(
     assert found.choice.outcome is Outcome.RESUME
     assert found.choice.resume is not None
     assert found.choice.resume.name == names[1]
-    assert [content(Path(where)) for where in found.moved] == [damaged]
+    assert [content(Path(where)) for where in found.moved.values()] == [damaged]
     assert not (folder / names[0]).exists()
     after = guarded(folder)
     assert after.before.loaded is not None

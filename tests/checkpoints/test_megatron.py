@@ -55,8 +55,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_job_that_never_saved_starts_from_the_beginning(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "not-there"):
-        assert guarded(path).choice.outcome is Outcome.EMPTY
+    assert guarded(tmp_path).choice.outcome is Outcome.EMPTY
+    assert guarded(tmp_path / "not-there").choice.outcome is Outcome.MISSING
 
 
 def test_the_first_save_that_was_cut_off_is_moved_away(folder: Path) -> None:

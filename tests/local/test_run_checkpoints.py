@@ -25,7 +25,7 @@ def unpack(monkeypatch):
     return unpacked
 
 
-def test_an_attempt_resumes_from_an_older_checkpoint_and_one_sentence_says_so(
+def test_an_attempt_resumes_from_an_older_checkpoint_and_a_line_each_says_why(
     run, tmp_path, unpack
 ):
     folder = unpack("dcp", tmp_path / "recording") / "sync"
@@ -35,10 +35,31 @@ def test_an_attempt_resumes_from_an_older_checkpoint_and_one_sentence_says_so(
     assert ended.returncode == 0, ended.stdout + ended.stderr
     texts = [run.dir.log(attempt, 0).read_text().split() for attempt in (1, 2)]
     assert texts == [["step_1", "step_2", "step_3"], ["step_1", "step_2"]]
-    [line] = [line for line in ended.stdout.splitlines() if "step_3 is damaged" in line]
-    assert "before attempt 2" in line
-    assert "step_2 is complete (verified by sizes) and is the one that is loaded" in line
+    broken, chosen = [line for line in ended.stdout.splitlines() if "before attempt 2" in line]
+    assert "step_3 is damaged: __1_0.distcp has 1000 bytes instead of" in broken
+    assert broken.endswith("; moved to " + str(tmp_path / "recording/sync.set-aside/step_3"))
+    assert "step_2 is complete (sizes only; checksums not compared, set jobs.check" in chosen
     assert (tmp_path / "recording/sync.set-aside/step_3").is_dir()
+
+
+def test_checksums_are_compared_before_an_attempt_where_the_configuration_says_so(
+    run, tmp_path, unpack
+):
+    folder = unpack("torch_save", tmp_path / "recording") / "zip"
+    newest = max(folder.glob("checkpoint_*"))
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    config = tmp_path / "run.toml"
+    config.write_text('[jobs]\ncheckpoint_depth = "hashes"\n')
+
+    command = ["--config", str(config), "--checkpoint-dir", str(folder), "--", sys.executable]
+    ended = run.run(*command, "-c", "")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{newest.name} is damaged: checksum of record" in ended.stdout
+    assert "is complete (sizes and checksums); the script should load it" in ended.stdout
+    assert not newest.exists()
 
 
 def test_what_is_not_recognised_is_left_alone(run, tmp_path):

@@ -400,9 +400,10 @@ def test_a_checkpoint_that_was_cut_off_is_put_aside_before_the_step_begins(
 
     output = cluster.ended(job)
     assert (
-        "iter_0000002 is incomplete (mp_rank_00/model_optim_rng.pt is empty); "
-        "latest_checkpointed_iteration.txt (was '2') was set to iter_0000001"
+        "iter_0000002 is incomplete: mp_rank_00/model_optim_rng.pt is empty; moved to"
+        f" {folder}.set-aside/iter_0000002"
     ) in output
+    assert "latest_checkpointed_iteration.txt (was '2') was set to iter_0000001" in output
     assert output.splitlines()[-1] == "1"
     assert (cluster.prefix / "checkpoints.set-aside/iter_0000002").is_dir()
     assert not (folder / "iter_0000002").exists()

@@ -60,6 +60,9 @@ class Format:
     is_strict: bool = False
     """Whether the framework fails over foreign entries in the directory: nothing is put there."""
 
+    script_chooses: bool = False
+    """Whether the user's script chooses what it loads, and no framework does."""
+
     recognised_by: str
     complete_when: str
     loads: str

@@ -252,6 +252,7 @@ FORMAT: Final = Format(
     title="PyTorch Distributed Checkpoint",
     find=find_dcp,
     check=check_dcp,
+    script_chooses=True,
     recognised_by="`.metadata` or `__R_N.distcp`, in DIRECTORY or in directories within",
     complete_when="`.metadata` is there, names files that are there and as long as it says, and was"
     " written after them",

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -70,12 +70,14 @@ class CheckpointDirectory:
         self._found = {one.name: one for one in found.checkpoints} if found is not None else {}
         if row is None or found is None:
             others = tuple(sorted(entry.name for entry in names.values() if not _is_side(entry)))
-            return Survey(folder=str(self._folder.absolute()), format="", others=others)
+            folder, exists = str(self._folder.absolute()), os.path.lexists(self._folder)
+            return Survey(folder=folder, format="", exists=exists, others=others)
         return Survey(
             folder=str(self._folder.absolute()),
             format=row.name,
             checkpoints=found.checkpoints,
             pointer=found.pointer,
+            script_chooses=row.script_chooses,
         )
 
     def verify(self, name: str, depth: Depth, older: str | None) -> Checkpoint:
@@ -106,18 +108,18 @@ class CheckpointDirectory:
             one, state=_state(problems), problems=tuple(problem.text for problem in problems)
         )
 
-    def apply(self, resume: str | None, aside: Sequence[str]) -> Sequence[str]:
+    def apply(self, resume: str | None, aside: Sequence[str]) -> Mapping[str, str]:
         """See ``CheckpointStore.apply``."""
         row = self._row
         if row is None:
             raise BackendError(f"{self._folder} has no checkpoint of a known format")
-        moved = []
+        moved: dict[str, str] = {}
         try:
             if resume is not None and row.repoint is not None:
                 row.repoint(self._folder, resume)
             for name in aside:
                 with suppress(FileNotFoundError):  # somebody else did it
-                    moved.append(str(self._moved(name, row)))
+                    moved[name] = str(self._moved(name, row))
         except OSError as error:
             raise BackendError(f"{self._folder} cannot be repaired: {error}") from error
         return moved

@@ -62,6 +62,7 @@ FORMAT: Final = Format(
     find=find,
     check=check,
     repoint=repoint_links,
+    script_chooses=True,
     recognised_by="`*.pt`, `*.pth`, `*.ckpt` or `*.tar` in DIRECTORY that `torch.save` wrote",
     complete_when="the archive has its directory, and each storage that `data.pkl` names is there"
     " and as long as it says",

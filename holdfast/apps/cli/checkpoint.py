@@ -28,17 +28,21 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.decisions.checkpoint_choice import Outcome, choose
 from holdfast.engine.checkpoint_guard import Guarded, guard, inspect, verify_all
 from holdfast.engine.checkpoint_wording import sentences
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
+from holdfast.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _QUIET: Final = timedelta(minutes=1)
 """A rank that writes a checkpoint changes a file of it more often than that."""
 
+_DEEPER: Final = f"use --depth {Depth.HASHES}"
+
 _CODES: Final = {
+    Outcome.MISSING: ExitCode.OK,
     Outcome.EMPTY: ExitCode.OK,
     Outcome.RESUME: ExitCode.OK,
     Outcome.START_OVER: ExitCode.STARTS_OVER,
@@ -121,7 +125,7 @@ def verify(
     if is_document(output):
         print_document(_document(found, is_dry_run=dry_run), output)
     else:
-        for line in sentences(found):
+        for line in sentences(found, _DEEPER):
             click.echo(line, err=code is ExitCode.FAILED)
     return code
 
@@ -139,7 +143,7 @@ def _document(found: Guarded, *, is_dry_run: bool) -> dict[str, object]:
         "tracker": before.pointer.text or None,
         "set_back": choice.repoint,
         "aside": [one.name for one in choice.aside],
-        "moved_to": list(found.moved),
+        "moved_to": list(found.moved.values()),
         "problems": {one.name: one.problems for one in before.checkpoints if one.problems},
         "dry_run": is_dry_run,
     }
@@ -155,6 +159,11 @@ class _Row:
     state: str
     depth: str
     is_loaded: bool
+    """By the rule of the framework, as things are; false where the user's script chooses."""
+
+    is_choice: bool
+    """Whether ``verify`` would choose it."""
+
     size: int
     changed_at: datetime
     problems: tuple[str, ...]
@@ -166,6 +175,7 @@ _COLUMNS: Final = (
     Column[_Row](title="format", cell=lambda row: row.format, wide=True),
     Column[_Row](title="state", cell=lambda row: row.state),
     Column[_Row](title="loaded", cell=lambda row: "yes" if row.is_loaded else ""),
+    Column[_Row](title="choice", cell=lambda row: "resume" if row.is_choice else ""),
     Column[_Row](title="size", cell=lambda row: _size(row.size)),
     Column[_Row](title="age", cell=lambda row: age(row.changed_at, datetime.now(UTC))),
     Column[_Row](title="problem", cell=lambda row: "; ".join(row.problems[:1]), minor=True),
@@ -182,19 +192,34 @@ _COLUMNS: Final = (
 def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, output: str) -> int:
     """List the checkpoints in DIRECTORY, newest first, and what verification finds.
 
-    LOADED marks the checkpoint that the framework would load now. Nothing is changed.
+    LOADED marks the checkpoint that the tracker or the rule of the framework selects now; where
+    the user's script chooses, there is no mark. CHOICE marks the one that ``verify`` would choose.
+    Nothing is changed.
+
+    Exits with 1 if there are checkpoints and ``verify`` would find none to resume from.
     """
 
     def read() -> Survey:
-        return verify_all(CheckpointDirectory(directory, format_name), Depth(depth))
+        survey = verify_all(CheckpointDirectory(directory, format_name), Depth(depth))
+        if not survey.exists:
+            raise ConfigError(f"{directory} does not exist; expected a directory of checkpoints")
+        return survey
 
-    shown = show(read, lambda survey: _print_list(survey, directory, output), watch=watch)
-    return ExitCode.FAILED if shown.others else ExitCode.OK
+    shown = show(
+        read, lambda survey: _print_list(survey, directory, Depth(depth), output), watch=watch
+    )
+    outcome = choose(shown, Depth(depth), None).outcome
+    return ExitCode.OK if outcome in (Outcome.RESUME, Outcome.EMPTY) else ExitCode.FAILED
 
 
-def _print_list(survey: Survey, directory: Path, output: str) -> None:
-    loaded = survey.loaded
-    rows = [_row(one, survey.format, is_loaded=one is loaded) for one in survey.checkpoints]
+def _print_list(survey: Survey, directory: Path, depth: Depth, output: str) -> None:
+    loaded = None if survey.script_chooses else survey.loaded
+    chosen = choose(survey, depth, None)
+    resume = chosen.resume if chosen.outcome is Outcome.RESUME else None
+    rows = [
+        _row(one, survey.format, is_loaded=one is loaded, is_choice=one is resume)
+        for one in survey.checkpoints
+    ]
     empty = f"{directory}: no checkpoint yet"
     if survey.others:
         empty = (
@@ -204,7 +229,7 @@ def _print_list(survey: Survey, directory: Path, output: str) -> None:
     print_rows(rows, _COLUMNS, output=output, empty=empty)
 
 
-def _row(one: Checkpoint, form: str, *, is_loaded: bool) -> _Row:
+def _row(one: Checkpoint, form: str, *, is_loaded: bool, is_choice: bool) -> _Row:
     return _Row(
         name=one.name,
         step=one.step,
@@ -212,6 +237,7 @@ def _row(one: Checkpoint, form: str, *, is_loaded: bool) -> _Row:
         state=one.state.value,
         depth=one.depth.value if one.depth is not None else "",
         is_loaded=is_loaded,
+        is_choice=is_choice,
         size=one.size,
         changed_at=one.changed_at,
         problems=one.problems,

@@ -104,8 +104,8 @@ class Keeper:
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> None:
         """Verify what the attempt resumes from."""
-        why, _ = attempt_checkpoints.prepare(folder, is_named=False)
-        if why is not None:
+        depth = self._config.jobs.checkpoint_depth
+        for why in attempt_checkpoints.prepare(folder, depth, is_named=False)[0]:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
 
     def _follow(self) -> bool:

@@ -106,10 +106,13 @@ class Session:
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> None:
         """Verify what the attempt resumes from."""
-        why, _ = attempt_checkpoints.prepare(
-            folder, is_named=self._settings.checkpoint_dir is not None
+        settings = self._settings
+        lines, _ = attempt_checkpoints.prepare(
+            folder,
+            settings.config.jobs.checkpoint_depth,
+            is_named=settings.checkpoint_dir is not None,
         )
-        if why is not None:
+        for why in lines:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
 
     def _submit(self) -> None:

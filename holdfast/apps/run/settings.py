@@ -8,6 +8,7 @@ from pathlib import Path
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.detectors.contract import Profile
 from holdfast.kit.units import format_duration
+from holdfast.model.checkpoints import Depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ class LocalJobPolicy(JobPolicy):
 
     settle: timedelta = timedelta(milliseconds=100)
     """Ten times what a kernel line takes to reach the controller here."""
+
+    checkpoint_depth: Depth = Depth.SIZES
+    """How checkpoints are verified before each attempt: ``sizes`` compares names and lengths;
+    ``hashes`` also compares checksums, which reads the whole checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,79 @@
+"""What is reported of checkpoints before an attempt."""
+
+from pathlib import Path
+
+import pytest
+from recorded import flip, keeping_times, unpacked
+
+from holdfast.adapters.checkpoints.dcp import Index, read_index
+from holdfast.adapters.checkpoints.plain_files import listed, opened
+from holdfast.adapters.checkpoints.torch_file import records
+from holdfast.apps.attempt_checkpoints import DEPTH_VARIABLE, prepare, prepare_step
+from holdfast.model.checkpoints import Depth
+
+
+@pytest.fixture
+def flipped(tmp_path: Path) -> Path:
+    """A directory whose newest checkpoint has a flipped bit in a tensor."""
+    folder = unpacked("dcp", tmp_path) / "sync"
+    shard = folder / "step_3/__1_0.distcp"
+    index = read_index(shard.parent, listed(shard.parent))
+    assert isinstance(index, Index)
+    with opened(shard) as window:
+        at = next(
+            item.offset + records(window.part(item.offset, item.length))["data/0"].offset
+            for item in index.files[shard.name]
+            if "data/0" in records(window.part(item.offset, item.length))
+        )
+    keeping_times(shard, lambda: flip(shard, at))
+    return folder
+
+
+def test_a_step_of_slurm_compares_checksums_where_its_environment_says_so(flipped: Path) -> None:
+    assert prepare_step(flipped, {}) == ([], 3)
+
+    (broken, chosen), step = prepare_step(flipped, {DEPTH_VARIABLE: "hashes"})
+
+    assert step == 2
+    assert broken.startswith(f"{flipped}: step_3 is damaged: __1_0.distcp: tensor ")
+    assert " at offset " in broken
+    assert ": checksum of record " in broken
+    assert chosen.endswith("step_2 is complete (sizes and checksums); the script should load it")
+
+
+def test_an_unknown_depth_is_reported_and_sizes_are_compared(flipped: Path) -> None:
+    lines, step = prepare_step(flipped, {DEPTH_VARIABLE: "deep"})
+
+    wanted = f"{DEPTH_VARIABLE} is 'deep', expected sizes or hashes; sizes is used"
+    assert (lines, step) == ([wanted], 3)
+
+
+def test_each_checkpoint_that_is_moved_has_a_line_with_its_reason(tmp_path: Path) -> None:
+    folder = unpacked("dcp", tmp_path) / "sync"
+    (folder / "step_3/__1_0.distcp").write_bytes(b"")
+    (folder / "step_2/.metadata").unlink()
+
+    (first, second, chosen), _ = prepare(folder, Depth.SIZES)
+
+    aside = f"{folder}.set-aside"
+    assert first.startswith(f"{folder}: step_3 is damaged: __1_0.distcp has 0 bytes instead of ")
+    assert first.endswith(f"; moved to {aside}/step_3")
+    assert second == (
+        f"{folder}: step_2 is incomplete: .metadata, which is written last, is missing; moved to"
+        f" {aside}/step_2"
+    )
+    assert "step_1 is complete (sizes only; checksums not compared, set jobs.ch" in chosen
+
+
+def test_a_damaged_first_checkpoint_is_reported_before_an_attempt(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    for path in sorted(folder.iterdir())[1:]:
+        path.unlink()
+    [path] = folder.iterdir()
+    flip(path, path.stat().st_size // 2)
+
+    (broken, result), _ = prepare(folder, Depth.HASHES)
+
+    assert f"{path.name} is damaged: checksum of record" in broken
+    assert "no checkpoint is complete; nothing was changed" in result
+    assert path.exists()
