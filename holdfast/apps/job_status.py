@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.adapters.local.layout import cluster_dir, run_dir
 from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.apps.fleet import NotFound, no_such
 from holdfast.apps.job_fleet import Attempt, JobStatus, JobStory, Told, attempts_of
@@ -141,9 +142,18 @@ def job_status(job: KnownJob) -> JobStatus:
         grace=spec.grace,
         cancel_requested=job.cancel_requested,
         directory=str(job.files.path),
-        checkpoint_dir=submission.checkpoint_dir,
+        checkpoint_dir=_checkpoints(job),
         attempts=attempts,
     )
+
+
+def _checkpoints(job: KnownJob) -> str:
+    """Directory of its checkpoints, also after its run or its cluster was moved; may be empty."""
+    stored, run = job.submission.checkpoint_dir, job.run.directory
+    home, cluster = run.path.parent.parent, cluster_of(job.run)
+    before = cluster_dir(home, cluster) if cluster else run_dir(home, job.submission.name)
+    moved = run.moved_from(before, Path(stored))
+    return str(moved) if stored and moved.is_dir() else stored
 
 
 def _attempts(job: KnownJob) -> Iterator[Attempt]:

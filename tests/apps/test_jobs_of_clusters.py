@@ -33,20 +33,26 @@ class Clusters:
 
     def create(self, name: str, nodes: int) -> str:
         """The ARN of a new cluster whose nodes run."""
-        groups = [
-            {
-                "InstanceGroupName": "workers",
-                "InstanceType": "ml.p5.48xlarge",
-                "InstanceCount": nodes,
-                "ExecutionRole": "arn:aws:iam::123456789012:role/ClusterRole",
-                "ThreadsPerCore": 1,
-            }
-        ]
+        arn = self.request(name, nodes)
+        until(lambda: self.describe(name).get("ClusterStatus") == "InService")
+        return arn
+
+    def request(self, name: str, nodes: int, scripts: str = "") -> str:
+        """The ARN of a new cluster; its nodes run ``on_create.sh`` of a directory first."""
+        group = {
+            "InstanceGroupName": "workers",
+            "InstanceType": "ml.p5.48xlarge",
+            "InstanceCount": nodes,
+            "ExecutionRole": "arn:aws:iam::123456789012:role/ClusterRole",
+            "ThreadsPerCore": 1,
+        }
+        if scripts:
+            group["LifeCycleConfig"] = {"SourceS3Uri": scripts, "OnCreate": "on_create.sh"}
+        groups = [group]
         made = self.aws(
             "create-cluster", "--cluster-name", name, "--instance-groups", json.dumps(groups)
         )
         assert made.code == 0, made.err
-        until(lambda: self.describe(name).get("ClusterStatus") == "InService")
         return json.loads(made.out)["ClusterArn"]
 
     def describe(self, name: str) -> dict:
@@ -177,6 +183,10 @@ def test_a_job_resumes_from_the_checkpoints_of_its_name_only_where_that_is_asked
     assert resumed[-1]["checkpoint_dir"] == fresh[-1]["checkpoint_dir"]
     assert len({one[-1]["id"] for one in (first, fresh, resumed)}) == 3
 
+    run("fs", "--name", "llm", "--", "true")
+    _, skipping = run("fs", "--name", "llm", "--resume", *job)
+    assert skipping[-1]["checkpoint_dir"] == fresh[-1]["checkpoint_dir"]
+
 
 def test_a_deleted_cluster_ends_its_job_and_one_of_its_name_inherits_nothing(clusters) -> None:
     before = clusters.create("fs", 3)
@@ -197,6 +207,8 @@ def test_a_deleted_cluster_ends_its_job_and_one_of_its_name_inherits_nothing(clu
     until(lambda: not clusters.describe("fs"))
     until(lambda: not clusters.zombies())
     assert clusters.jobs() == []
+    assert os.listdir(told[-1]["checkpoint_dir"]) == ["x"]
+    assert [one["checkpoint_dir"] for one in clusters.jobs("--all")] == [told[-1]["checkpoint_dir"]]
 
     after = clusters.create("fs", 2)
     assert after != before
@@ -206,6 +218,21 @@ def test_a_deleted_cluster_ends_its_job_and_one_of_its_name_inherits_nothing(clu
     assert (code, logged(again)) == (0, [])
     assert holdfast("jobs", "logs", ran["id"]).stdout.splitlines()[0] == "up"
     assert [one["cluster"] for one in clusters.jobs("--all")] == ["fs", "fs"]
+
+
+def test_a_cluster_whose_creation_failed_rejects_jobs_at_once(clusters, tmp_path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "on_create.sh").write_text("exit 3\n")
+    clusters.request("fs", 1, str(scripts))
+    until(lambda: clusters.describe("fs").get("ClusterStatus") == "Failed")
+
+    for options in ((), ("--dry-run",)):
+        rejected = holdfast("run", "--cluster", "fs", *options, "--", "true")
+        assert rejected.returncode == 2, rejected.stdout
+        assert "the cluster fs is Failed: workers: " in rejected.stderr
+        assert "see: holdfast clusters describe fs" in rejected.stderr
+    assert clusters.jobs("--all") == []
 
 
 def test_a_restart_of_the_server_costs_a_job_no_retry(clusters, tmp_path) -> None:

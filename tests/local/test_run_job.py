@@ -1,6 +1,7 @@
 """``holdfast run`` on jobs that nothing disturbs but themselves."""
 
 import json
+import os
 import sys
 from datetime import timedelta
 
@@ -269,11 +270,34 @@ def test_a_run_of_an_earlier_name_uses_its_checkpoints_only_where_that_is_asked(
 
     assert "rank 0 | saved" not in fresh.stdout
     kept = run.home / "runs" / "job.1"
-    assert f"those of the earlier job job are in {kept}/checkpoints" in fresh.stderr
+    assert f"are in {kept}/checkpoints" in fresh.stderr
     assert "rank 0 | saved" in resumed.stdout
     assert (kept / "state.db").exists()
     listed = json.loads(run.holdfast("jobs", "list", "--output", "json").stdout)
     assert len({one["id"] for one in listed}) == 3
+
+
+def test_resume_takes_the_last_job_that_has_checkpoints_and_names_it(run, tmp_path):
+    script = 'ls "$HOLDFAST_CHECKPOINT_DIR"'
+    other = tmp_path / "other"
+
+    none = run.run("--resume", "--", "bash", "-c", script)
+    run.run("--", "bash", "-c", 'touch "$HOLDFAST_CHECKPOINT_DIR/step-1000"')
+    saved = json.loads(run.holdfast("jobs", "describe", "job", "-o", "json").stdout)["id"]
+    forgotten = run.run("--", "true")
+    resumed = run.run("--resume", "--", "bash", "-c", script)
+    run.run("--checkpoint-dir", str(other), "--", "bash", "-c", f"touch {other}/elsewhere")
+    external = run.run("--resume", "--", "bash", "-c", script)
+
+    assert "no earlier job job has checkpoints; job starts from the beginning" in none.stderr
+    assert f"those of the earlier job {saved} are in" in forgotten.stderr
+    assert "rank 0 | step-1000" in resumed.stdout
+    kept = run.home / "runs" / "job.2"
+    assert f"resumes from job {saved}; checkpoints: {kept}/checkpoints" in resumed.stderr
+    assert "rank 0 | elsewhere" in external.stdout
+    assert f"checkpoints: {other}" in external.stderr
+    for job in json.loads(run.holdfast("jobs", "list", "--all", "-o", "json").stdout):
+        assert os.path.isdir(job["checkpoint_dir"]), job["id"]
 
 
 def test_a_job_that_changes_its_directory_finds_its_checkpoints_below_a_relative_home(

@@ -143,6 +143,15 @@ class RunDir:
         """Whether it is a cluster that was deleted."""
         return self.path.parent.name == _DELETED
 
+    def moved_from(self, earlier: "RunDir", path: Path) -> Path:
+        """Where a path below an earlier place of this directory is now; others are unchanged.
+
+        A run moves when a later one takes its name, a cluster when it is deleted.
+        """
+        if not path.is_relative_to(earlier.path):
+            return path
+        return self.path / path.relative_to(earlier.path)
+
     def of_job(self, job: str) -> "RunDir":
         """Directory of the logs, progress and checkpoints of a job.
 
@@ -161,6 +170,11 @@ class RunDir:
         for directory in (self.nodes, self.retired, self.path / "progress"):
             directory.mkdir(parents=True, exist_ok=True)
         self.wake.touch()
+
+
+def run_dir(home: Path, name: str) -> RunDir:
+    """Directory of the last run of a name."""
+    return RunDir(home / "runs" / name)
 
 
 def cluster_dir(home: Path, name: str) -> RunDir:

@@ -75,8 +75,8 @@ Exit codes:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Start from the checkpoints of the last job of that --name; without it, each job starts "
-    "with an empty checkpoint directory.",
+    help="Start from the checkpoints of the last job of that --name that has any; without it, each "
+    "job starts with an empty checkpoint directory.",
 )
 @click.option(
     "--config",

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
@@ -25,14 +25,21 @@ from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.job_status import event_told
+from holdfast.apps.run.cluster_state import is_creating, node_problem
+from holdfast.apps.run.earlier_jobs import (
+    EarlierJob,
+    last_with_checkpoints,
+    report_resume,
+    report_unused,
+)
 from holdfast.apps.run.job_names import default_name, new_job_id
 from holdfast.apps.run.logs import RankLogs
 from holdfast.apps.run.prepare import job_problems
 from holdfast.apps.run.screen import Screen
 from holdfast.apps.run.settings import RunSettings
-from holdfast.apps.run.start import tell_of_checkpoints
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
+from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 
@@ -91,12 +98,24 @@ class Followed:
 
     def files(self) -> RunDir:
         """Directory of the job, wherever its cluster is now."""
-        run = self.run if self.run.of_job(self.job) != self.run else self.deleted
-        return run.of_job(self.job)
+        return self._place().of_job(self.job)
+
+    def _place(self) -> RunDir:
+        """Directory of the cluster now."""
+        return self.run if self.run.of_job(self.job) != self.run else self.deleted
 
     def summary(self) -> Summary:
-        """What the job came to."""
-        return summarize(self.store, self.job, directory=str(self.files().path))
+        """What the job came to.
+
+        A cluster that is being deleted moves when its last job has ended: the paths are those from
+        then on.
+        """
+        place = self._place()
+        final = place if self.store.groups() else self.deleted
+        directory = final.moved_from(place, place.of_job(self.job).path)
+        summary = summarize(self.store, self.job, directory=str(directory))
+        checkpoints = final.moved_from(self.run, Path(summary.checkpoint_dir))
+        return replace(summary, checkpoint_dir=str(checkpoints))
 
     def _is_left(self) -> bool:
         """Cancel the job; whether to leave it to the cluster."""
@@ -163,6 +182,8 @@ def handed_over(
             raise _refusal(cluster, settings, error) from error
         run.wake.touch()
         say(f"job {job} submitted to the cluster {cluster}")
+        if is_creating(settings.home, cluster):
+            say(f"the cluster {cluster} is {ClusterStatus.CREATING}; the job waits for its nodes")
         deleted = deleted_dir(settings.home, cluster, store.uid() or "")
         yield Followed(run, deleted, job, store, say, events)
 
@@ -199,6 +220,8 @@ def check_cluster(cluster: str, settings: RunSettings) -> None:
         problems.append(
             f"--cluster: no process manages the cluster {run.name!r}: start holdfast api again"
         )
+    elif problem := node_problem(settings.home, cluster):
+        problems.append(f"--cluster: {problem}")
     if problems:
         raise ConfigError(problems)
 
@@ -207,14 +230,17 @@ def _checkpoints(store: ClusterStore, settings: RunSettings, own: RunDir) -> Pat
     """The checkpoint directory of a new job: its own, unless a person names another."""
     if settings.checkpoint_dir is not None:
         return settings.checkpoint_dir
-    earlier = [one for one in store.submissions().values() if one.name == settings.name]
-    if not earlier:
+    jobs = [
+        EarlierJob(id=one.id, started_at=one.started_at, checkpoints=Path(one.checkpoint_dir))
+        for one in store.submissions().values()
+        if one.name == settings.name
+    ]
+    last = last_with_checkpoints(jobs)
+    if not settings.resume:
+        report_unused(settings.name, last)
         return own.checkpoints
-    last = Path(earlier[-1].checkpoint_dir)
-    if settings.resume:
-        return last
-    tell_of_checkpoints(settings.name, last)
-    return own.checkpoints
+    report_resume(settings.name, last)
+    return own.checkpoints if last is None else last.checkpoints
 
 
 def _launch(settings: RunSettings, checkpoints: Path) -> JobLaunch:

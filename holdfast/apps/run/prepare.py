@@ -62,12 +62,8 @@ def sweep(home: Path) -> int:
     return kill_marked(MARK, machines)
 
 
-def archive(run: RunDir, *, resume: bool) -> Path | None:
+def archive(run: RunDir) -> Path | None:
     """Move an earlier run of the same name out of the way.
-
-    Args:
-        run: the name's directory.
-        resume: whether its checkpoints stay for the run to come.
 
     Returns:
         Where it is now; None if there was none.
@@ -79,9 +75,6 @@ def archive(run: RunDir, *, resume: bool) -> Path | None:
     while (kept := run.path.with_name(f"{run.name}.{number}")).exists():
         number += 1
     run.path.rename(kept)
-    if resume and (kept / "checkpoints").is_dir():
-        run.path.mkdir()
-        (kept / "checkpoints").rename(run.checkpoints)
     return kept
 
 

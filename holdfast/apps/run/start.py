@@ -4,17 +4,21 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import Final, cast
 
-import click
-
-from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.layout import RunDir, run_dir
 from holdfast.adapters.local.lock import held
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.run.earlier_jobs import (
+    archived_jobs,
+    last_with_checkpoints,
+    report_resume,
+    report_unused,
+)
 from holdfast.apps.run.logs import Follow, RankLogs
 from holdfast.apps.run.patient_output import PatientOutput
 from holdfast.apps.run.prepare import archive, check, sweep
@@ -47,13 +51,18 @@ def started(
 
     """
     check(settings)
-    run = RunDir(settings.home / "runs" / settings.name)
+    run = run_dir(settings.home, settings.name)
     with held(run):
         sweep(settings.home)
-        kept = archive(run, resume=settings.resume)
+        kept = archive(run)
+        earlier = last_with_checkpoints(archived_jobs(run, kept))
         run.create()
-        if kept is not None and not settings.resume and settings.checkpoint_dir is None:
-            tell_of_checkpoints(settings.name, kept / "checkpoints")
+        if settings.resume:
+            report_resume(settings.name, earlier)
+            if earlier is not None:
+                settings = replace(settings, checkpoint_dir=earlier.checkpoints)
+        elif settings.checkpoint_dir is None:
+            report_unused(settings.name, earlier)
         checkpoints = settings.checkpoint_dir or run.checkpoints
         checkpoints.mkdir(parents=True, exist_ok=True)
         session = Session(settings, run, screen, RankLogs(lambda: run, settings.nodes, follow))
@@ -61,16 +70,6 @@ def started(
             yield session, run
         finally:
             session.close()
-
-
-def tell_of_checkpoints(name: str, directory: Path) -> None:
-    """Report the checkpoints of an earlier job of the same name, which the new one leaves alone."""
-    if directory.is_dir() and any(directory.iterdir()):
-        click.echo(
-            f"holdfast: {name} starts without checkpoints; those of the earlier job {name} are in "
-            f"{directory}; to resume from the last job of a name, add --resume",
-            err=True,
-        )
 
 
 def exit_code(summary: Summary, stopped_by: int | None) -> ExitCode:

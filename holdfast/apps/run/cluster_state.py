@@ -1,0 +1,59 @@
+"""What the cluster API has recorded about a cluster on this machine, for jobs that need it."""
+
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Final, cast
+
+from holdfast.adapters.local.cluster_store import ClusterStore
+from holdfast.adapters.local.layout import cluster_dir
+from holdfast.apps.clock import SystemClock
+from holdfast.model.cluster_words import ClusterStatus
+from holdfast.model.clusters import WantedCluster
+from holdfast.model.errors import BackendError, ConfigError
+
+_DATABASE: Final = "holdfast.adapters.database"
+_DESCRIBE: Final = "holdfast clusters describe"
+
+_LOST: Final = (ClusterStatus.FAILED, ClusterStatus.ROLLING_BACK, ClusterStatus.DELETING)
+"""A cluster with no nodes and one of these will get none."""
+
+
+def node_problem(home: Path, name: str) -> str:
+    """Why a cluster that has no nodes takes no job; empty if it has or gets nodes."""
+    with closing(ClusterStore(cluster_dir(home, name).state)) as store:
+        if store.occupancy().total:
+            return ""
+        uid = store.uid()
+    cluster = _recorded(home, name)
+    if cluster is not None and cluster.uid == (uid or ""):
+        if cluster.status is ClusterStatus.CREATING:
+            return ""
+        if cluster.status in _LOST:
+            why = f": {cluster.failure}" if cluster.failure else ""
+            return f"the cluster {name} is {cluster.status}{why}; see: {_DESCRIBE} {name}"
+    return (
+        f"the cluster {name} has no nodes; see: {_DESCRIBE} {name}; add nodes with: holdfast "
+        f"clusters scale {name} GROUP COUNT"
+    )
+
+
+def is_creating(home: Path, name: str) -> bool:
+    """Whether a cluster is being created, as far as the default database of the API says."""
+    cluster = _recorded(home, name)
+    return cluster is not None and cluster.status is ClusterStatus.CREATING
+
+
+def _recorded(home: Path, name: str) -> WantedCluster | None:
+    """The record of a cluster; None if the default database does not have it."""
+    path = home / "api.db"
+    if not path.is_file():
+        return None
+    try:
+        connection = import_module(f"{_DATABASE}.connection")
+        records = import_module(f"{_DATABASE}.records")
+        with closing(connection.Database(f"sqlite:///{path}", SystemClock())) as database:
+            held = records.DatabaseRecords(database).load(name)
+    except (ModuleNotFoundError, BackendError, ConfigError):
+        return None
+    return None if held is None else cast("WantedCluster", held.cluster)
