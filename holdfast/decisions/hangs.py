@@ -70,9 +70,10 @@ def silence(limits: HangLimits, heard: Heard, *, reason: str, missing: str) -> H
         evidence = f"{missing} within {waited} of the start of the attempt"
         return Hang(reason=reason, since=heard.started_at, evidence=evidence)
     waited = format_duration(limits.pause or timedelta(0))
-    last_at = heard.last_at.isoformat(timespec="seconds").replace("+00:00", "Z")
-    last = f": {heard.last}" if heard.last else ""
-    evidence = f"{missing} for {waited}, last at {last_at}{last}"
+    last = f"last at {heard.last_at.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+    if heard.last:
+        last = f"last {heard.last}, {format_duration(heard.known_until - heard.last_at)} ago"
+    evidence = f"{missing} for {waited}, {last}"
     return Hang(reason=reason, since=heard.last_at, evidence=evidence)
 
 

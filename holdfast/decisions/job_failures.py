@@ -34,7 +34,8 @@ def _node_failure(
     if node is None:
         return hardware(job, now, Reason.NODE_LOST, name, f"{name} has left the cluster")
     if node.leaving:
-        removed = hardware(job, now, Reason.NODE_REMOVED, name, f"{name}: {node.leaving}")
+        where = name if node.leaving_reason is Reason.NODE_REMOVED else ""
+        removed = hardware(job, now, node.leaving_reason, where, node.leaving)
         return replace(removed, kind=FailureKind.REQUESTED)
     for fault in node_faults(node, policy, now):
         if fault.urgency is Urgency.IMMEDIATE:

@@ -18,7 +18,7 @@ from holdfast.decisions.job_failures import (
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
-from holdfast.kit.units import format_duration
+from holdfast.kit.units import counted, format_duration
 from holdfast.model.actions import (
     ConfirmStart,
     Finish,
@@ -94,7 +94,8 @@ def _decide_waiting(
     placement = place(job, {node.name: node for node in candidates})
     if placement is not None:
         return StartAttempt(job=job.spec.name, placement=placement)
-    shortage = f"{job.spec.nodes} nodes are needed, {len(candidates)} of {len(nodes)} can take work"
+    needed = f"{counted(job.spec.nodes, 'node')} {'is' if job.spec.nodes == 1 else 'are'} needed"
+    shortage = f"{needed}, {len(candidates)} of {len(nodes)} can take work"
     deadline = _wait_deadline(job, policy)
     if now < deadline:
         return Wait(until=deadline, why=f"waiting for nodes: {shortage}")
@@ -242,10 +243,17 @@ def gives_up(job: JobView, failure: Failure) -> str:
     if _needs_progress(job, failure) and stuck >= spec.same_step_limit:
         return f"no progress: {stuck} failures in a row at step {failure.step}"
     if failure.kind is FailureKind.HARDWARE and record.hardware_retries >= spec.max_retries:
-        return f"{spec.max_retries} hardware retries are spent"
+        return _spent(spec.max_retries, "hardware")
     if failure.kind is FailureKind.APPLICATION and record.app_retries >= spec.max_app_retries:
-        return f"{spec.max_app_retries} application retries are spent"
+        return _spent(spec.max_app_retries, "application")
     return ""
+
+
+def _spent(allowed: int, kind: str) -> str:
+    if not allowed:
+        return f"no {kind} retries allowed"
+    retries = counted(allowed, f"{kind} retry", f"{kind} retries")
+    return f"{retries} {'is' if allowed == 1 else 'are'} spent"
 
 
 def failures_at_step(job: JobView, failure: Failure) -> int:

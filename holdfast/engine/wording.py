@@ -43,6 +43,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import FailureKind
+from holdfast.model.names import Reason
 
 _NO_CHECK = "there is no deep health check here"
 _NAMED = 8
@@ -121,8 +122,14 @@ def _node_sentence(event: Event) -> str:
         ):
             return _check_sentence(event)
         case NodeReleased(node=node, after=after):
-            return f"{node} is schedulable" + (f"; {after} is over" if after else "")
+            return f"{node} is schedulable{_ended_course(after)}"
     return event.name
+
+
+def _ended_course(reason: str) -> str:
+    if reason == Reason.REQUESTED_DEEP_CHECK:
+        return "; the requested deep health check has ended"
+    return f"; {reason} is over" if reason else ""
 
 
 def _check_sentence(

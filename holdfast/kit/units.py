@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations and counts as people write them."""
 
 import re
 from datetime import timedelta
@@ -41,3 +41,8 @@ def _in_two_units(seconds: int) -> str:
     (size, unit), (smaller, small_unit) = _SIZES[place : place + 2]
     rest = seconds % size // smaller
     return f"{seconds // size}{unit}" + (f"{rest}{small_unit}" if rest else "")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, e.g. ``1 node`` or ``2 nodes``; the plural ends in s by default."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

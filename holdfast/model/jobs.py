@@ -13,7 +13,7 @@ ATTEMPT_VARIABLE: Final = "HOLDFAST_ATTEMPT"
 it."""
 
 RESTART_REASON_VARIABLE: Final = "HOLDFAST_RESTART_REASON"
-"""In the environment of ranks that a scheduler places: why the attempt before was stopped."""
+"""In the environment of ranks: why the attempt before was stopped."""
 
 
 class JobPhase(StrEnum):

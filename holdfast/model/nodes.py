@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from holdfast.model.deep_checks import KindResult, Outcome, combined
 from holdfast.model.health import Fault, Remedy, Urgency
-from holdfast.model.names import DeepCheck
+from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.requests import Request
 
 
@@ -233,6 +233,9 @@ class NodeView:
     request: Request | None = None
     leaving: str = ""
     """Why it is being removed or shut down on request; empty if it is not."""
+
+    leaving_reason: Reason = Reason.NODE_REMOVED
+    """Why jobs on it are stopped then."""
 
     held: str = ""
     """Why a person wants no repair to begin on the node now; empty if nobody does."""

@@ -201,7 +201,7 @@ def test_a_deleted_cluster_ends_its_job_and_one_of_its_name_inherits_nothing(clu
 
     assert job.returncode == 1
     assert told[-1]["outcome"] == "cancelled"
-    assert "the cluster fs was deleted" in told[-1]["reason"]
+    assert told[-1]["reason"] == "the cluster fs was deleted"
     assert (told[-1]["hardware_retries"], told[-1]["app_retries"]) == (0, 0)
     assert (logged(told)[0], logged(told)[-1]) == ("up", "saved")
     until(lambda: not clusters.describe("fs"))
@@ -242,6 +242,13 @@ def test_a_restart_of_the_server_costs_a_job_no_retry(clusters, tmp_path) -> Non
         until(lambda: os.listdir(ran["checkpoint_dir"]))
         clusters.served.process.terminate()
         clusters.served.process.wait(DEADLINE_S)
+        listed = holdfast("nodes", "list")
+        assert "No process manages the cluster fs: start holdfast api again" in listed.stderr
+        [stopped] = clusters.jobs()
+        [over] = stopped["attempts"]
+        assert over["stopped_at"] is not None
+        assert (over["reason"], over["node"]) == ("ManagerStopped", "")
+        assert over["evidence"] == "holdfast api, which manages the cluster, was stopped"
         with serving(with_keys(tmp_path / "api.toml")):
             again = until(lambda: [one for one in running(clusters, 1) if one["attempt"] == 2])[0]
             assert (again["id"], again["hardware_retries"]) == (ran["id"], 0)

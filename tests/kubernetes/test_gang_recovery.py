@@ -53,7 +53,7 @@ def test_an_indexed_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: 
     until(lambda: job.phase == "failed")
     assert job.pods == {}
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("1 application retries are spent; last: RankExited on")
+    assert failed["message"].startswith("1 application retry is spent; last: RankExited on")
     assert job.record["attempts"][0]["failure"]["evidence"].endswith("with exit code 3")
 
 
@@ -92,7 +92,7 @@ def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
     until(lambda: job.phase == "failed")
     until(lambda: job.pods == {})
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
+    assert failed["message"].startswith("no application retries allowed; last: RankExited on")
     assert job.job["status"]["terminalState"] == "Failed"
 
 
@@ -133,7 +133,7 @@ def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> 
     until(lambda: job.phase == "failed")
     assert job.pods == {}
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("1 application retries are spent; last: RankExited on")
+    assert failed["message"].startswith("1 application retry is spent; last: RankExited on")
 
 
 def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Fleet) -> None:
@@ -186,7 +186,7 @@ def test_a_train_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fle
     until(lambda: job.phase == "failed")
     until(lambda: job.pods == {})
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("0 application retries are spent; last: RankExited on")
+    assert failed["message"].startswith("no application retries allowed; last: RankExited on")
 
 
 @pytest.mark.usefixtures("trainer")

@@ -300,7 +300,7 @@ def test_hardware_retries_have_their_own_limit(run):
     code, output = run.finish()
 
     assert code == 1
-    assert "0 hardware retries are spent" in output
+    assert "no hardware retries allowed" in output
     assert "NvidiaGpuXidErrorPendingReplacement" in output
 
 

@@ -119,7 +119,7 @@ def test_a_job_that_runs_out_of_retries_has_failed() -> None:
     result = result_of(max_retries=0)
 
     assert result.job_phase == "failed"
-    assert "0 hardware retries are spent" in result.job_reason
+    assert "no hardware retries allowed" in result.job_reason
 
 
 def test_a_job_larger_than_its_fleet_is_refused() -> None:

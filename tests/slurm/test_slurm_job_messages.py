@@ -9,7 +9,7 @@ from holdfast.model.jobs import Failure, FailureKind
 from holdfast.model.names import Reason
 from holdfast.testing.builders import NOW, a_job
 
-SPENT = "0 hardware retries are spent"
+SPENT = "no hardware retries allowed"
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ SPENT = "0 hardware retries are spent"
             FailureKind.APPLICATION,
             0,
             None,
-            "; the job is canceled: 0 application retries are spent",
+            "; the job is canceled: no application retries allowed",
         ),
         (FailureKind.HARDWARE, 0, 7, "; the job is canceled: no progress: 3 failures in a row"),
     ],

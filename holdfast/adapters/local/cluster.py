@@ -13,7 +13,7 @@ from holdfast.kit.serial import from_plain
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
-from holdfast.model.names import DeepCheck
+from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request
@@ -76,6 +76,9 @@ class LocalCluster:
                     powered_on=None if machine is None else _powered_on(machine),
                     request=requests.get(name),
                     leaving=_REMOVED if name in leaving else self.stopping,
+                    leaving_reason=(
+                        Reason.NODE_REMOVED if name in leaving else Reason.MANAGER_STOPPED
+                    ),
                     held=holds.get(name, ""),
                     running_jobs=running.get(name, ()),
                     is_idle=record.phase is Phase.SCHEDULABLE and name not in running,

@@ -19,6 +19,7 @@ from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.hangs import HangLimits, Heard, is_unarmed, silence
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
+    RESTART_REASON_VARIABLE,
     Ending,
     JobPhase,
     JobRecord,
@@ -234,6 +235,7 @@ class LocalJobs:
             "HOLDFAST_JOB": spec.name,
             "HOLDFAST_NODE": record.placement[rank],
             ATTEMPT_VARIABLE: str(record.attempt),
+            RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
             "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
             "HOLDFAST_PROGRESS_FILE": str(own.progress(record.attempt)),
             "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),

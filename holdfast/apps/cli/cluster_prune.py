@@ -21,6 +21,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.deleted_clusters import DeletedCluster, deleted_clusters, remove
 from holdfast.apps.fleet import NotFound, no_such
+from holdfast.kit.units import counted
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -51,15 +52,16 @@ def prune(
     if not dry_run and chosen:
         whole = _sized(sum(one.size_bytes for one in chosen))
         confirm_or_abort(
-            f"Remove {len(chosen)} deleted clusters with all their checkpoints ({whole})?", yes=yes
+            f"Remove {counted(len(chosen), 'deleted cluster')} with all checkpoints ({whole})?",
+            yes=yes,
         )
     for one in chosen:
         if not dry_run:
             remove(one)
         if not is_document(output):
             click.echo(
-                f"{one.cluster}: {verb}: {one.directory} ({_sized(one.size_bytes)}, {one.jobs} "
-                "jobs)"
+                f"{one.cluster}: {verb}: {one.directory} ({_sized(one.size_bytes)}, "
+                f"{counted(one.jobs, 'job')})"
             )
     if is_document(output):
         print_document({"removed": [] if dry_run else chosen, "found": chosen}, output)

@@ -146,7 +146,10 @@ def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
     in_vain = fleet.ask(node, request)
     if in_vain:
         return answer(is_accepted=False, message=in_vain)
-    return answer(is_accepted=True, request_id=request.id, message=f"{verb} requested")
+    waits = ""
+    if verb is Verb.DEEP_CHECK and options.when_idle and target.rank is not None:
+        waits = f"; waits for job {target.rank.job}"
+    return answer(is_accepted=True, request_id=request.id, message=f"{verb} requested{waits}")
 
 
 def _effect(verb: Verb, target: _Target, options: _Options) -> str:

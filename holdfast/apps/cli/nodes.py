@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import click
 
+from holdfast.adapters.local.layout import default_home, runs
+from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.node_requests import (
@@ -154,7 +156,7 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
         Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
         Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
     ]
-    empty = _NOTHING if where.place is Place.LOCAL else _NO_AGENT
+    empty = _nothing() if where.place is Place.LOCAL else _NO_AGENT
     print_rows(listing.nodes, columns, output=output, empty=empty)
     for run, breaker in listing.breakers.items():
         click.echo(
@@ -162,6 +164,17 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
             f"{breaker.reason}. Look at the nodes, then: {RESET_BREAKER}{_again(where, run)}",
             err=True,
         )
+
+
+def _nothing() -> str:
+    """What to do where no run and no cluster of this machine is active."""
+    clusters = [run.name for run in runs(default_home()) if run.is_cluster and not is_held(run)]
+    if not clusters:
+        return _NOTHING
+    return (
+        f"No process manages the cluster {', '.join(clusters)}: start holdfast api again. See the "
+        "last state of its nodes with: holdfast nodes list --all"
+    )
 
 
 def _again(where: Where, run: str) -> str:

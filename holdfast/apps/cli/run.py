@@ -20,6 +20,7 @@ from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import Summary, report_lines
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
+from holdfast.kit.units import counted
 from holdfast.model.errors import ConfigError
 
 _EPILOG = """\b
@@ -32,6 +33,7 @@ Examples:
 COMMAND is started once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, NODE_RANK and the
 PET_* variables that torchrun reads. With one process per node it also has RANK and LOCAL_RANK; with
 more, it has to start them itself, as torchrun does. It has HOLDFAST_ATTEMPT,
+HOLDFAST_RESTART_REASON (why the attempt before was stopped; empty in the first),
 HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which it may append the step that it resumes
 from, and then each step that it has done, one number per line.
 
@@ -223,16 +225,20 @@ def _check_only(settings: RunSettings, cluster: str | None) -> int:
         check_cluster(cluster, settings)
         click.echo(
             f"{cluster}: would run {shlex.join(settings.command)} on {settings.nodes} of its "
-            f"nodes, {settings.nproc_per_node} processes on each; nothing was started"
+            f"nodes, {_processes(settings)} on each; nothing was started"
         )
         return ExitCode.OK
     check(settings)
     total = settings.nodes + settings.spares
     click.echo(
         f"{settings.name}: would run {shlex.join(settings.command)} on {settings.nodes} of {total} "
-        f"nodes, {settings.nproc_per_node} processes on each; nothing was started"
+        f"nodes, {_processes(settings)} on each; nothing was started"
     )
     return ExitCode.OK
+
+
+def _processes(settings: RunSettings) -> str:
+    return counted(settings.nproc_per_node, "process", "processes")
 
 
 def _show(output: str) -> Show:

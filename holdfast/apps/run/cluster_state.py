@@ -44,6 +44,15 @@ def is_creating(home: Path, name: str) -> bool:
     return cluster is not None and cluster.status is ClusterStatus.CREATING
 
 
+def creation_failure(home: Path, name: str, uid: str) -> str | None:
+    """Why the creation of a cluster failed; None if it did not."""
+    cluster = _recorded(home, name)
+    if cluster is None or cluster.uid != uid:
+        return None
+    is_failed = cluster.status in (ClusterStatus.FAILED, ClusterStatus.ROLLING_BACK)
+    return cluster.failure if is_failed else None
+
+
 def _recorded(home: Path, name: str) -> WantedCluster | None:
     """The record of a cluster; None if the default database does not have it."""
     path = home / "api.db"

@@ -27,6 +27,7 @@ from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.apps import attempt_checkpoints
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.agents import agent_command
+from holdfast.apps.run.cluster_state import creation_failure
 from holdfast.apps.run.prepare import sweep
 from holdfast.apps.run.reconcilers import reconcilers
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
@@ -43,6 +44,10 @@ from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
 
 _SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
+
+_STOP_SIGNALS: Final = 2
+"""Signals of one stop of the API server: the end of the thread that started this process, and the
+request to end. One more ends the jobs at once."""
 
 WIND_DOWN: Final = timedelta(seconds=20)
 """How long jobs may take to stop when the process is asked to end, beyond which they are killed."""
@@ -76,6 +81,7 @@ class Keeper:
         """Manage the cluster until it is deleted or a signal asks to end; whether it is deleted."""
         become_subreaper()
         self._machines.restore()
+        self._restart_waits()
         policy = self._policy()
         nodes, jobs = self._reconcilers(policy)
         try:
@@ -132,20 +138,36 @@ class Keeper:
 
     def _wind_down(self, jobs: JobReconciler, woken: int) -> None:
         """Stop the jobs before their machines end, so that they can save and lose no retry."""
-        self._cluster.stopping = "shut down on request"
+        self._cluster.stopping = "holdfast api, which manages the cluster, was stopped"
         deadline = self._clock.now() + WIND_DOWN
-        asked = len(self._waiting.stop_signals)
-        while len(self._waiting.stop_signals) == asked:
+        asked = max(len(self._waiting.stop_signals), _STOP_SIGNALS)
+        while len(self._waiting.stop_signals) <= asked:
             wake_at = jobs.step()
-            if not self._jobs.occupied() or self._clock.now() >= deadline:
+            if not self._is_stopping() or self._clock.now() >= deadline:
                 return
             self._waiting.until(min(wake_at, deadline), woken)
+
+    def _is_stopping(self) -> bool:
+        """Whether an attempt has not ended, or its end is not recorded yet."""
+        phases = {record.phase for _, record, _ in self._store.active_jobs().values()}
+        return bool(phases - {JobPhase.WAITING})
+
+    def _restart_waits(self) -> None:
+        """Have jobs wait for nodes from now on: there were none while this process did not run."""
+        now = self._clock.now()
+        for name, (_, record, _) in self._store.active_jobs().items():
+            if record.phase is JobPhase.WAITING:
+                self._store.put_job(name, replace(record, phase_since=now))
 
     def _ending(self) -> Ending | None:
         """How jobs end that have no cluster to run on any more."""
         if self._store.groups():
             return None
-        why = f"the cluster {self._run.name} was deleted, or its creation failed"
+        home, name = self._run.path.parent.parent, self._run.name
+        failure = creation_failure(home, name, self._store.uid() or "")
+        why = f"the cluster {name} was deleted"
+        if failure is not None:
+            why = f"the creation of the cluster {name} failed: {failure}"
         return Ending(outcome=JobPhase.CANCELLED, reason=why)
 
     def _policy(self) -> LocalNodePolicy:
