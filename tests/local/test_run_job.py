@@ -113,6 +113,7 @@ def test_a_restart_gets_a_fresh_rendezvous_and_the_next_attempt_number(run):
     assert ended.returncode == 0, ended.stdout + ended.stderr
     first, second = (run.dir.log(attempt, 0).read_text().split() for attempt in (1, 2))
     assert (first[1], second[1]) == ("1", "2")
+    assert (first[2], second[2]) == ("[]", "[RankExited]")
     assert first[0] != second[0]
 
 
