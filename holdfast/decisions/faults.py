@@ -127,10 +127,16 @@ def agent_silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | Non
 
 
 def agent_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """The fault of a node whose agent is silent while its scheduler's daemon answers."""
+    """The fault of a node whose agent is silent while its scheduler's daemon answers.
+
+    The daemon has to answer once after the deadline of the agent: on a machine that has lost power
+    both end at the same time, and the one that was heard last is not alive for that.
+    """
     silent_since = agent_silent_at(node, policy)
     answers_until = silent_at(node, policy)
     if silent_since is None or answers_until is None or not silent_since <= now < answers_until:
+        return None
+    if node.answered_at is None or node.answered_at < silent_since:
         return None
     return _fault(
         Condition.AGENT_SILENT,

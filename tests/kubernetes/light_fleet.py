@@ -86,13 +86,13 @@ class LightFleet(Fleet):
             "spec": {"holderIdentity": name, "renewTime": before},
         }
         self.silent.add(name)
-        with suppress(NotFound):
-            self.api.delete(f"{LEASES}/{name}")
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
         self.api.patch(path, lease, Patch.APPLY)
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
         change = {"status": {"conditions": [ready]}}
         self.api.patch(f"/api/v1/nodes/{name}/status", change, Patch.STRATEGIC)
+        with suppress(NotFound):
+            self.api.delete(f"{LEASES}/{name}")
 
     def _boot(self, machine: Machine, boot_id: str) -> None:
         self.boots[machine.name] = boot_id
