@@ -58,6 +58,7 @@ _DURATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "pair_timeout",
         "breaker_window",
         "offender_window",
+        "incident_retention",
     ),
     "WebhookSettings": ("timeout",),
 }
@@ -73,6 +74,7 @@ LIMITS: Final[Mapping[tuple[str, str], Schema]] = {
     ("ExpectedDevices", "efa"): {"minimum": 0},
     ("ExpectedDevices", "gpus"): {"minimum": 0},
     ("ExpectedDevices", "neuron_devices"): {"minimum": 0},
+    ("RemediationPolicy", "incidents_kept"): {"minimum": 1},
     ("JobPolicy", "suspect_failures"): {"minimum": 0, "not": {"const": 1}},
     ("KubernetesSettings", "burst"): {"minimum": 1},
     ("KubernetesSettings", "requests_per_second"): {"exclusiveMinimum": 0},
