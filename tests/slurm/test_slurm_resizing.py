@@ -15,7 +15,8 @@ PLAIN = "JobId=7 JobName=x CoreSpec=* JOB_GRES=(null)   Nodes=node1 GRES= MinCPU
 
 def a_job(*, parts: int = 1):
     values = ["7", "7", "7" if parts > 1 else "N/A", "0", "RUNNING", "None", "0", "1", "1",
-              "N/A", "N/A", "N/A", "N/A", "1", "node1", "(null)", "node1", "ann", "dev", "(null)", "0", ""]  # fmt: skip
+              "N/A", "N/A", "N/A", "N/A", "1", "node1", "(null)", "node1", "ann", "dev", "(null)",
+              "0", ""]  # fmt: skip
     lines = []
     for part in range(parts):
         values[3] = str(part)
