@@ -1,6 +1,6 @@
 """Which traps jobs are in: those of a cluster, and those that somebody means to submit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,14 +9,18 @@ import yaml
 from holdfast.adapters.kubernetes.api_errors import Json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.jobs.trap import Finding
+from holdfast.adapters.kubernetes.jobs.trap import Finding, Severity
 from holdfast.adapters.kubernetes.jobs.traps import traps_of
 from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels
 
 _UNKNOWN: Final = {"namespace": "default", "name": "", "uid": ""}
 """What objects get only from the API server."""
+
+_NAMED: Final = 5
+"""Nodes that a finding names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +32,16 @@ class Diagnosis:
     """The worst first."""
 
 
-def examined(kind: JobKind, job: Json, body: Json | None = None) -> Diagnosis:
+def examined(
+    kind: JobKind, job: Json, body: Json | None = None, groupless: Sequence[str] = ()
+) -> Diagnosis:
     """Look at a job.
 
     Args:
         kind: of the job.
         job: the whole object, or what somebody means to submit.
         body: what was made for it and has its pods, if it has none itself.
+        groupless: names of nodes of its cluster without a group label.
 
     Raises:
         ConfigError: the object is not what its kind says.
@@ -50,7 +57,22 @@ def examined(kind: JobKind, job: Json, body: Json | None = None) -> Diagnosis:
         traps = traps_of(state, wishes_of(state, labels), labels, parts.kind, whole)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ConfigError(f"invalid {kind.kind}: {error}") from error
-    return Diagnosis(job=state.key, traps=tuple(traps))
+    return Diagnosis(job=state.key, traps=(*traps, *_groupless(groupless)))
+
+
+def _groupless(nodes: Sequence[str]) -> Iterator[Finding]:
+    """The note on nodes without a group label, if there are any."""
+    if nodes:
+        named = ", ".join(nodes[:_NAMED]) + (", ..." if len(nodes) > _NAMED else "")
+        yield Finding(
+            trap="nodes-without-group",
+            severity=Severity.NOTE,
+            why=f"no group label: {named}; the replacement of one of "
+            "them may be any new node without a group label",
+            path="node labels",
+            value=f"{KubernetesSettings().group_labels[0]}=NAME, or another one of"
+            " kubernetes.group_labels",
+        )
 
 
 def examined_manifest(text: str, source: str) -> list[Diagnosis]:

@@ -18,7 +18,8 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_st
 from holdfast.adapters.kubernetes.jobs.views import HELD
 from holdfast.adapters.kubernetes.jobs.wishes import Wishes, wishes_of
 from holdfast.adapters.kubernetes.kubeconfig import find_server
-from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.adapters.kubernetes.nodes import EPOCH, Conventions, time_of, trimmed
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.job_fleet import (
     JobStatus,
     JobStory,
@@ -119,6 +120,17 @@ class KubernetesJobList:
         except NotFound:
             body = None
         return kind, self._api.get(state.path), body
+
+    def groupless_nodes(self) -> list[str]:
+        """Names of the managed nodes without a group label; empty if they may not be listed."""
+        conventions = Conventions(group_labels=KubernetesSettings().group_labels)
+        selector = {"labelSelector": conventions.labels.node_health_status}
+        try:
+            nodes = list(self._api.list(f"{_CORE}/nodes", selector))
+        except Forbidden:
+            return []
+        states = [trimmed(node, conventions) for node in nodes]
+        return sorted(state.name for state in states if not state.group)
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
         """See ``Jobs.cancel``: to end a job is to delete it, as any other object."""

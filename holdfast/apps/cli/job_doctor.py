@@ -70,7 +70,8 @@ def _of_cluster(job: str, where: Where) -> Sequence[Any]:
         raise click.UsageError(f"the doctor looks at jobs of Kubernetes, not of {where.place}")
     with open_jobs(where) as jobs:
         whole = jobs.whole(job)  # type: ignore[attr-defined]
-    return [import_module(_DOCTOR).examined(*whole)]
+        groupless = jobs.groupless_nodes()  # type: ignore[attr-defined]
+    return [import_module(_DOCTOR).examined(*whole, groupless=groupless)]
 
 
 def _of_files(files: Sequence[IO[str]]) -> Sequence[Any]:
