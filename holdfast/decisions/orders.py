@@ -43,7 +43,8 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
         is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
         is_in_vain = is_automatic and is_refused_for_good(node.record, policy, now)
         if deadline is None and node.machine != course.machine:  # so the order was carried out
-            deadline = node.record.phase_since + policy.reboot_timeout
+            last_try = max(node.record.phase_since, course.retry_at or node.record.phase_since)
+            deadline = last_try + policy.reboot_timeout
         if deadline is None and not is_in_vain:
             return _again(course, Reboot(node=node.name), now)
         if deadline is not None and now < deadline:

@@ -203,11 +203,11 @@ class Laws(BreakerLaws):
         if self.world.nodes[node.name].machine.power is Power.GONE:
             return
         course = _course(before)
-        is_refused = course.ordered_at is None and course.retry_at is not None
+        # A machine that has booted was ordered to do so, even if the answer was lost.
+        was_ordered = course.ordered_at or course.retry_at or node.machine != course.machine
         waited = self.world.now - (course.ordered_at or before.phase_since)
         self._check(
-            (course.ordered_at is not None or is_refused)
-            and waited >= self.world.scenario.policy.reboot_timeout,
+            bool(was_ordered) and waited >= self.world.scenario.policy.reboot_timeout,
             f"{node.name} is replaced {waited} after its reboot was ordered",
         )
 

@@ -49,12 +49,16 @@ def is_here(node: NodeView) -> bool:
 
 
 def hides_silence(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
-    """Whether a node in service is shown as healthy though only the scheduler hears of it."""
+    """Whether a node in service is shown as healthy though only the scheduler hears of it.
+
+    The scheduler has to have heard of it when its agent was silent for long enough already.
+    """
     if node.record.phase is not Phase.SCHEDULABLE or node.record.agent_silent_since is not None:
         return False
     if node.answered_at is None or node.heartbeat_at is None:
         return False
-    return now - node.heartbeat_at >= policy.heartbeat_timeout > now - node.answered_at
+    silent_since = node.heartbeat_at + policy.heartbeat_timeout
+    return node.answered_at >= silent_since and now < node.answered_at + policy.heartbeat_timeout
 
 
 def is_bad(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:

@@ -171,7 +171,7 @@ def test_a_reboot_that_has_happened_is_not_ordered_again_though_its_response_was
         record={"course": course},
     )  # fmt: skip
 
-    deadline = node.record.phase_since + POLICY.reboot_timeout
+    deadline = NOW - timedelta(seconds=1) + POLICY.reboot_timeout
     assert decide_node(node, POLICY, NOW) == Wait(until=deadline)
 
 
