@@ -307,7 +307,7 @@ def test_a_node_that_comes_back_is_for_the_job_that_was_stopped(port: Port) -> N
     assert port.slurm.jobs()[hungry] == "PENDING"
 
 
-# Not on 24.11: with one slurmd gone, its slurmctld calls healthy neighbors "not responding" in about
+# Not on 24.11: with one slurmd gone, its slurmctld calls healthy neighbors "not responding" in
 # half of the runs, and requeues the job because of them.
 def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(port: Port) -> None:
     port.jobs = port.backend(spares={"dev": 1})
