@@ -178,6 +178,19 @@ def test_a_reboot_that_has_happened_is_not_ordered_again_though_its_response_was
 # the mark
 
 
+@pytest.mark.parametrize(("after_deadline", "is_silent"), [(-1, False), (0, True), (1, True)])
+def test_an_agent_is_silent_only_if_the_node_answers_after_its_deadline(
+    after_deadline: int, is_silent: bool
+) -> None:
+    deadline = NOW - timedelta(seconds=10)
+    node = answering(
+        heartbeat_at=deadline - POLICY.heartbeat_timeout,
+        answered_at=deadline + timedelta(microseconds=after_deadline),
+    )
+
+    assert (agent_fault(node, POLICY, NOW) is not None) == is_silent
+
+
 def test_silence_is_recorded_first_and_once() -> None:
     assert only(answering()) == MarkAgent(node="node-1", silent_since=SINCE)
     assert isinstance(only(marked()), Quarantine)
