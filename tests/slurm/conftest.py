@@ -59,9 +59,11 @@ def a_fleet(slurm: SlurmCluster, folder: Path, *, dcgm: str = "") -> Iterator[Fl
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Show with a failure what Slurm and the controllers had to say."""
     report = yield
-    arguments = getattr(item, "funcargs", {})
-    if report.failed and "slurm" in arguments:
-        report.sections.append(("end of slurmctld's log", arguments["slurm"].log()))
-    if report.failed and "fleet" in arguments:
-        report.sections += [("controller", one.log) for one in arguments["fleet"].controllers]
+    values = list(getattr(item, "funcargs", {}).values()) if report.failed else []
+    fleets = [one for one in values if isinstance(one, Fleet)]
+    clusters = {one for one in values if isinstance(one, SlurmCluster)}
+    for cluster in clusters | {fleet.slurm for fleet in fleets}:
+        report.sections.append(("end of slurmctld's log", cluster.log()))
+    for fleet in fleets:
+        report.sections += [("controller", one.log) for one in fleet.controllers]
     return report

@@ -23,7 +23,7 @@ from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_course, a_record
+from holdfast.testing.builders import NOW, a_course, a_record, a_request
 from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
 from holdfast.testing.fakes import FakeEvents
 from holdfast.testing.slurm_cluster import SlurmCluster
@@ -34,7 +34,14 @@ REPLACE, OURS = SlurmReason.REPLACE, SlurmReason.OURS
 class Backed:
     """A backend at work on a real cluster, with the word of an agent of ``node1``."""
 
-    def __init__(self, slurm: SlurmCluster, folder: Path, *, acts: bool = True) -> None:
+    def __init__(
+        self,
+        slurm: SlurmCluster,
+        folder: Path,
+        *,
+        acts: bool = True,
+        poll: timedelta = timedelta(milliseconds=100),
+    ) -> None:
         self.slurm, self.folder = slurm, folder
         self.shared = folder / "shared"
         self.shared.mkdir(exist_ok=True)
@@ -42,9 +49,7 @@ class Backed:
         self.woken = threading.Event()
         self.acts = acts
         self.store = SlurmStore(folder / "state" / FILE)
-        settings = SlurmSettings(
-            report_dir=self.shared, conf=slurm.conf, poll=timedelta(milliseconds=100)
-        )
+        settings = SlurmSettings(report_dir=self.shared, conf=slurm.conf, poll=poll)
         around = Surroundings(
             clock=SystemClock(),
             events=self.events,
@@ -175,6 +180,26 @@ def test_a_drain_requeues_batch_jobs_and_leaves_others(backed: Backed) -> None:
     assert slurm.jobs() == {moved: "PENDING", stuck: "RUNNING"}
     slurm.crash_controller()
     backed.cluster.drain("node1")  # asks for nothing: what cannot be requeued is asked once
+
+
+def test_a_node_is_not_idle_if_a_job_has_begun_since_the_nodes_were_read(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("PATH", slurm.environment["PATH"])
+    one = Backed(slurm, tmp_path, poll=timedelta(hours=1))
+    one.report()
+    slurm.until(lambda: one.view() is not None)
+    one.cluster.put("node1", a_record(Phase.SCHEDULABLE))
+    one.store.ask("node1", a_request(Verb.DEEP_CHECK))
+    assert one.view().is_idle
+
+    job = slurm.submit("-N1", "-w", "node1", script="sleep 60")
+    slurm.until(lambda: slurm.jobs()[job] == "RUNNING")
+
+    view = one.view()
+    one.close()
+    assert view.running_jobs == (job,)
+    assert not view.is_idle
 
 
 def test_what_another_process_records_is_seen(backed: Backed) -> None:

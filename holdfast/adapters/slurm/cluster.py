@@ -188,7 +188,8 @@ class SlurmCluster:
             # As if it began to join just now: what the site does takes as long as it takes.
             joins = replace(record, phase_since=now)
             return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
-        if facts is not None and facts.is_idle:
+        # Nodes are read before jobs: one may have begun on a node that was still idle.
+        if facts is not None and facts.is_idle and not view.running_jobs:
             is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._needy
             is_asked = awaits_check(record, view.request)
             is_due = self._is_due(facts.partition, record, now)
