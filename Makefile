@@ -46,9 +46,9 @@ check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/lint-imports --no-logo
 
 fuzz: $(VENV)/.demo ## 100,000 random fault schedules on the simulated platform, under all laws
-	@$(BIN)/python -m holdfast.testing.fuzz --schedules 60000 --jobs $$(nproc) $(ARGS)
-	@$(BIN)/python -m holdfast.testing.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) --pairs
-	@$(BIN)/python -m holdfast.testing.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) \
+	@$(BIN)/python -m tests.simulation.fuzz --schedules 60000 --jobs $$(nproc) $(ARGS)
+	@$(BIN)/python -m tests.simulation.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) --pairs
+	@$(BIN)/python -m tests.simulation.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) \
 	    --placing scheduler
 
 bench: $(VENV)/.dev ## latencies and memory, each beside its goal

@@ -39,7 +39,7 @@ from holdfast.api.console_source import Json, NothingThere, Tables, Wish
 from holdfast.api.identity import Key
 from holdfast.apps.api.console import Seen, SeenFleet, tables_of
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus
+from holdfast.apps.views.nodes import NodeStatus
 from holdfast.model.jobs import JobPhase
 from holdfast.model.nodes import Phase
 

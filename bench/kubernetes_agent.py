@@ -15,10 +15,10 @@ from bench import needs
 from bench.agent import resident_mib
 from bench.disturbed_run import percentile
 from bench.figure import Figure
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.server import Server
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.model.names import Labels
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 from tools.control_plane import provide
 
 LINES = 200

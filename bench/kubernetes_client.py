@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 
 from bench import needs
 from bench.figure import Figure
-from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.model.names import RECORD
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 from tools.control_plane import provide
 
 BY_NAME_ONLY = "it compares clients, and says nothing about whether ours is good"
@@ -23,7 +23,7 @@ CALLS = 500
 
 OURS = """
 from pathlib import Path
-from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.kubernetes.client.api import Api, Server
 
 api = Api(
     Server(url=url, ca_file=Path(ca_file), token=lambda: token),

@@ -15,11 +15,11 @@ from bench.agent import resident_mib
 from bench.disturbed_run import percentile
 from bench.figure import Figure
 from bench.kubernetes_scale import Fleet
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import NotFound
-from holdfast.adapters.kubernetes.server import Server
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import NotFound
+from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.model.names import JOB_RECORD, Labels
-from holdfast.testing.control_plane import CONTROLLERS, PROGRAMS, ControlPlane
+from tests.engines.control_plane import CONTROLLERS, PROGRAMS, ControlPlane
 from tools.control_plane import module_files, provide
 
 NODES = 5_000

@@ -22,18 +22,18 @@ from bench import needs
 from bench.agent import resident_mib
 from bench.disturbed_run import percentile
 from bench.figure import Figure
-from holdfast.adapters.kubernetes.api import Api, Patch
-from holdfast.adapters.kubernetes.api_errors import Conflict
-from holdfast.adapters.kubernetes.encoding import compact
-from holdfast.adapters.kubernetes.node_mark import node_patch
-from holdfast.adapters.kubernetes.server import Server
+from holdfast.adapters.kubernetes.client.api import Api, Patch
+from holdfast.adapters.kubernetes.client.errors import Conflict
+from holdfast.adapters.kubernetes.client.server import Server
+from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.nodes.report_patch import node_patch
 from holdfast.adapters.local.ports import free_port
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import RECORD, REPORT, Condition, HealthStatus, Labels, Reason
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.control_plane import CONTROLLERS, PROGRAMS, ControlPlane
+from tests.engines.control_plane import CONTROLLERS, PROGRAMS, ControlPlane
 from tools.control_plane import provide
 
 NODES = 5_000

@@ -4,8 +4,8 @@ import shutil
 from typing import Final
 
 from holdfast.model.errors import BackendError
-from holdfast.testing.control_plane import PROGRAMS
-from holdfast.testing.slurm_cluster import installed_slurm
+from tests.engines.control_plane import PROGRAMS
+from tests.engines.slurm_cluster import installed_slurm
 from tools.control_plane import CannotBuild, provide
 
 CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome")

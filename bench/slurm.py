@@ -1,6 +1,6 @@
 """The controller on Slurm: how soon faults are marked and jobs resumed, what many nodes cost.
 
-Needs Slurm's programs, as ``holdfast.testing.slurm_cluster`` does.
+Needs Slurm's programs, as ``tests.engines.slurm_cluster`` does.
 """
 
 import json
@@ -18,17 +18,17 @@ from typing import Final
 
 from bench import needs
 from bench.figure import Figure
-from holdfast.adapters.slurm.reports import Reports
-from holdfast.adapters.slurm.state import Memory, Remembered
-from holdfast.adapters.slurm.text import parse_nodes
-from holdfast.adapters.slurm.views import heard_at, known_nodes, node_view
+from holdfast.adapters.slurm.nodes.reports import Reports
+from holdfast.adapters.slurm.nodes.state import Memory, Remembered
+from holdfast.adapters.slurm.nodes.text import parse_nodes
+from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.serial import to_plain
 from holdfast.model.nodes import ClusterView, NodeRecord, Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.slurm_cluster import SlurmCluster, installed_slurm
-from holdfast.testing.slurm_machine import Machine
+from tests.engines.slurm_cluster import SlurmCluster, installed_slurm
+from tests.engines.slurm_machine import Machine
 
 NODES: Final = 10_000
 XID: Final = "NVRM: Xid (PCI:0000:b9:00): 74, pid=1, name=python, something"

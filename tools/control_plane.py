@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 
 MODULES: Final = Path(__file__).parents[1] / "tests" / "controlplane"
 

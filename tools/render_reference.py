@@ -20,11 +20,13 @@ import reason_tables
 import slurm_outcomes
 
 from holdfast.adapters.checkpoints import table as checkpoint_formats
-from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
-from holdfast.adapters.slurm import traps
-from holdfast.adapters.slurm.agent_settings import AgentSlurm
-from holdfast.apps import agent_config, check_config, exit_codes
+from holdfast.adapters.slurm.install import rules
+from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
+from holdfast.apps import exit_codes
+from holdfast.apps.agent import config as agent_config
+from holdfast.apps.checks import config as check_config
 from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
 from holdfast.decisions import policy
@@ -218,13 +220,13 @@ def slurm_doctor_page() -> Iterator[str]:
     yield from [
         "# Traps of a Slurm cluster",
         "",
-        NOTE.format("holdfast/adapters/slurm/traps.py"),
+        NOTE.format("holdfast/adapters/slurm/install/rules.py"),
         "",
     ]
     yield "`holdfast slurm doctor` tells which of these a cluster is in, with what it found. It"
     yield "exits with 1 if there is an error among them, with `--strict` also for warnings."
-    yield from ["", *_enum_table(traps.Severity), "", "## Traps", ""]
-    rows = [(f"`{one.name}`", one.severity, one.why, one.change) for one in traps.TRAPS]
+    yield from ["", *_enum_table(rules.Severity), "", "## Traps", ""]
+    rows = [(f"`{one.name}`", one.severity, one.why, one.change) for one in rules.TRAPS]
     yield from _table(("Trap", "Severity", "Why auto-resume would fail", "Change"), rows)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from render_reference import docs_under_names, shown_default
 from values_limits import LIMITS, PAIRS
 
-from holdfast.apps.agent_config import AgentConfig, ListenAddress
+from holdfast.apps.agent.config import AgentConfig, ListenAddress
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.detectors.table import detectors
 from holdfast.detectors.witnesses import WITNESSED

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from holdfast.testing.slurm_cluster import SlurmPrograms
+from tests.engines.slurm_cluster import SlurmPrograms
 
 VERSION: Final = "24.11"
 PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client", "munge", "libslurm-dev")

@@ -13,9 +13,9 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import ConfigError, HoldfastError, StorageFull
 
 LIGHT: Final = {
-    "agent": "holdfast.apps.agent",
+    "agent": "holdfast.apps.agent.main",
     "_node": "holdfast.adapters.local.node_process",
-    "slurm supervise": "holdfast.apps.slurm_supervisor",
+    "slurm supervise": "holdfast.apps.slurm.supervisor",
 }
 """Processes that run on every node: they start without click and rich."""
 

@@ -18,7 +18,7 @@ from holdfast.api.identity import Key, Keyring, Role
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import SignedRequest
 from holdfast.testing.fakes import FakeClock
-from holdfast.testing.shown_cluster import ShownCluster
+from tests.engines.fake_clusters import ShownCluster
 
 REGION = "eu-north-1"
 PLACE = Place(region=REGION, account="123456789012")

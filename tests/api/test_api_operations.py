@@ -14,7 +14,7 @@ from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
-from holdfast.testing.shown_cluster import ShownCluster
+from tests.engines.fake_clusters import ShownCluster
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.api.signature import WINDOW
-from holdfast.testing.shown_cluster import ShownCluster
+from tests.engines.fake_clusters import ShownCluster
 
 LIST = "SageMaker.ListClusters"
 NOW = datetime.now(UTC)

@@ -14,7 +14,7 @@ from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.incidents import Incident
 from holdfast.ports.cluster_records import Asked
-from holdfast.testing.shown_cluster import ShownCluster
+from tests.engines.fake_clusters import ShownCluster
 
 
 @pytest.fixture

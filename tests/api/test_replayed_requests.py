@@ -17,7 +17,7 @@ from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import WINDOW, Remembered, SignedRequest
 from holdfast.testing.fakes import FakeClock
-from holdfast.testing.shown_cluster import ShownCluster
+from tests.engines.fake_clusters import ShownCluster
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)

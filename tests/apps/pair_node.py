@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.adapters.host.pairs.channel import Channel, welcome
-from holdfast.apps.check_config import CheckConfig
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.pair_server import PairServer
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.apps.pair_server import PairServer
 from holdfast.kit.config import load_config
 from holdfast.model.errors import BackendError
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.host.report_files import ReportFiles
-from holdfast.apps.agent import main
+from holdfast.apps.agent.main import main
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
@@ -58,7 +58,7 @@ class Node:
 
     def start(self, *extra: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.apps.agent", *self.argv(*extra)],
+            [sys.executable, "-m", "holdfast.apps.agent.main", *self.argv(*extra)],
             stderr=subprocess.PIPE,
             encoding="utf-8",
         )
@@ -305,7 +305,7 @@ def test_a_disk_that_is_full_is_told_once_and_waited_for(node: Node) -> None:
 
 DIE_WITH_PARENT = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-m", "holdfast.apps.agent", *sys.argv[1:]])
+child = subprocess.Popen([sys.executable, "-m", "holdfast.apps.agent.main", *sys.argv[1:]])
 print(child.pid, flush=True)
 time.sleep(60)
 """
@@ -418,7 +418,7 @@ def test_a_wrong_option_is_explained(
 LOADED = """
 import atexit, json, sys
 atexit.register(lambda: print(json.dumps(sorted(sys.modules))))
-from holdfast.apps.agent import main
+from holdfast.apps.agent.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.host.report_files import ReportFiles
-from holdfast.apps.agent import main
-from holdfast.apps.agent_config import AgentConfig
-from holdfast.apps.agent_detectors import chosen_detectors
+from holdfast.apps.agent.config import AgentConfig
+from holdfast.apps.agent.detectors import chosen_detectors
+from holdfast.apps.agent.main import main
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
 from holdfast.detectors.table import detectors, samples_wanted
@@ -65,7 +65,14 @@ class Configured:
 
     def start(self, *extra: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         before = self.heartbeat()
-        argv = [sys.executable, "-m", "holdfast.apps.agent", "--config", str(self.file), *extra]
+        argv = [
+            sys.executable,
+            "-m",
+            "holdfast.apps.agent.main",
+            "--config",
+            str(self.file),
+            *extra,
+        ]
         with self.errors.open("ab") as errors:
             process = subprocess.Popen(argv, stderr=errors, stdout=subprocess.PIPE, env=env)
         self.processes.append(process)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.host.report_files import ReportFiles
-from holdfast.apps.agent_config import AgentConfig, DetectorSettings
-from holdfast.apps.agent_detectors import chosen_detectors
-from holdfast.apps.agent_equipment import identity_labels, node_equipment
-from holdfast.apps.agent_probe import probe
-from holdfast.apps.agent_session import AgentSession
+from holdfast.apps.agent.config import AgentConfig, DetectorSettings
+from holdfast.apps.agent.detectors import chosen_detectors
+from holdfast.apps.agent.equipment import identity_labels, node_equipment
+from holdfast.apps.agent.probe import probe
+from holdfast.apps.agent.session import AgentSession
 from holdfast.detectors.contract import LogLine, Readings
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.witnesses import WITNESSED

@@ -1,6 +1,6 @@
-from holdfast.apps.agent import _parser, load
-from holdfast.apps.agent_config import AgentConfig
-from holdfast.apps.agent_detectors import chosen_detectors
+from holdfast.apps.agent.config import AgentConfig
+from holdfast.apps.agent.detectors import chosen_detectors
+from holdfast.apps.agent.main import _parser, load
 from holdfast.detectors.contract import KERNEL_LOG, LOGS
 from holdfast.detectors.table import samples_wanted
 

@@ -8,7 +8,7 @@ from checked_node import CheckedNode, stress_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.check_baseline import at_percentile
+from holdfast.apps.checks.baseline import at_percentile
 from holdfast.apps.main import run
 
 

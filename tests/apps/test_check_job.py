@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from checked_node import CheckedNode
 
-from holdfast.apps.job_check import faults_found
+from holdfast.apps.checks.job import faults_found
 from holdfast.apps.main import run
 from holdfast.model.deep_checks import Outcome, PartResult
 from holdfast.model.health import Remedy

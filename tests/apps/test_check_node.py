@@ -14,10 +14,10 @@ from checked_node import CheckedNode, stress_text
 
 from holdfast.adapters.host.deep_checks.contract import Plan
 from holdfast.adapters.host.deep_checks.table import ROWS
-from holdfast.apps.check_config import CheckConfig
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.node import check_node, lay_out
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.main import run
-from holdfast.apps.node_check import check_node, lay_out
 from holdfast.kit.config import load_config
 from holdfast.model.deep_checks import Level
 

@@ -21,9 +21,9 @@ from played_pingpong import add_efa, pingpong
 from holdfast.adapters.host.pairs.channel import Channel, knock, welcome
 from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.apps.checks.pair import Other, session
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.apps.main import run
-from holdfast.apps.pair_check import Other, session
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 

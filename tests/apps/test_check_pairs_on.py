@@ -13,9 +13,9 @@ import pytest
 from checked_node import CheckedNode
 from pair_node import TOKEN, listening, serving, welcomed
 
-from holdfast.apps.check_config import CheckConfig
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.pair_runners import Served, Wanted
 from holdfast.apps.main import run
-from holdfast.apps.pair_runners import Served, Wanted
 from holdfast.kit.config import load_config
 
 NCCL = """\

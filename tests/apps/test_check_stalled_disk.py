@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.host.deep_checks.contract import Plan
-from holdfast.apps.check_config import CheckConfig
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.node import check_node, lay_out
+from holdfast.apps.checks.pair_server import Unwatched
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.node_check import check_node, lay_out
-from holdfast.apps.pair_server import Unwatched
 from holdfast.model.deep_checks import Level, Outcome, PartResult
 
 GROUPS = Path("/sys/fs/cgroup")

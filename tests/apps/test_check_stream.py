@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.apps.check_stream import append_results, line
+from holdfast.apps.checks.stream import append_results, line
 from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
 from holdfast.model.health import Finding, Remedy, Severity
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from written_runs import LINE, NOW, node, program
 
-from holdfast.apps.cli.job_logs import start_of_last
+from holdfast.apps.cli.jobs.logs import start_of_last
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.events import AttemptStarted, JobWaits
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase

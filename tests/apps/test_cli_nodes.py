@@ -13,9 +13,9 @@ import pytest
 from written_runs import BOOT, LINE, NOW, course, machine, node, program
 
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.cli.node_wait import Awaited, wait_until_done
+from holdfast.apps.cli.nodes.wait import Awaited, wait_until_done
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.runs import KnownRun
+from holdfast.apps.views.runs import KnownRun
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase

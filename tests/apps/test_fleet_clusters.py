@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.apps.api.fleet_clusters import FleetClusters
-from holdfast.apps.fleet import NodeStatus, node_status
+from holdfast.apps.views.nodes import NodeStatus, node_status
 from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
 from holdfast.model.clusters import MachineGroup, MachineState, WantedCluster, WantedGroup
 from holdfast.model.errors import ProviderError

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.apps.goodput import Goodput, by_cause, goodput
-from holdfast.apps.job_fleet import Attempt, JobStatus
+from holdfast.apps.views.goodput import Goodput, by_cause, goodput
+from holdfast.apps.views.jobs import Attempt, JobStatus
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NONE = timedelta(0)

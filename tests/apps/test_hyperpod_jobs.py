@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.config_file import read_config
+from holdfast.apps.hyperpod.job_request import Claim, HostVolume, JobWish
 from holdfast.apps.hyperpod.manifest import manifest_of
-from holdfast.apps.hyperpod.wish import Claim, HostVolume, JobWish
 from holdfast.apps.main import run
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels

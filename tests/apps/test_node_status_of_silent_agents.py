@@ -1,6 +1,6 @@
 """A node whose agent is silent is not shown as healthy, whatever the policy does about it."""
 
-from holdfast.apps.fleet import node_status
+from holdfast.apps.views.nodes import node_status
 from holdfast.model.names import Condition, Reason
 from holdfast.testing.builders import NOW, a_node
 

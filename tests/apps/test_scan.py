@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.apps.cli.scan import BLOCK, PAGE, scan
+from holdfast.apps.cli.scan.commands import BLOCK, PAGE, scan
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.apps.cli.scan import scan
+from holdfast.apps.cli.scan.commands import scan
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

@@ -11,8 +11,8 @@ from written_runs import machine, node
 
 from holdfast.adapters.local.machine import MARK
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.fleet import node_status
 from holdfast.apps.shell.ways import Way, argv, on_slurm
+from holdfast.apps.views.nodes import node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import a_node

@@ -10,7 +10,10 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "holdfast"
 
-FILES = sorted(PACKAGE.rglob("*.py"))
+CHECKED = (PACKAGE, ROOT / "tests" / "engines", ROOT / "tests" / "simulation")
+"""The product, and what its tests and benchmarks are built on."""
+
+FILES = sorted(path for folder in CHECKED for path in folder.rglob("*.py"))
 
 
 def relative(path: Path) -> str:

@@ -27,7 +27,7 @@ from holdfast.testing.builders import (
     a_request,
     healthy_nodes,
 )
-from holdfast.testing.truth import bad_faults, is_bad, is_lost, is_out, waiting_successors
+from tests.simulation.truth import bad_faults, is_bad, is_lost, is_out, waiting_successors
 
 POLICY = RemediationPolicy(breaker_min_nodes=2)
 

@@ -7,7 +7,7 @@ import pytest
 from chart import Helm
 from installation import Installation
 
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 from tools.control_plane import CannotBuild, provide
 
 

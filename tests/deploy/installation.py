@@ -8,9 +8,9 @@ from typing import Any
 
 from chart import DEPLOY, HELM_CHART
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.server import Server
-from holdfast.testing.control_plane import ControlPlane
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.server import Server
+from tests.engines.control_plane import ControlPlane
 
 NODES = ("node-a", "node-b")
 NAMESPACE = "holdfast"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from installation import NODES, Installation, until
 
-from holdfast.adapters.kubernetes.api import Api, Patch
-from holdfast.adapters.kubernetes.api_errors import ApiError, Forbidden
-from holdfast.adapters.kubernetes.node_mark import conditions_patch, node_patch
+from holdfast.adapters.kubernetes.client.api import Api, Patch
+from holdfast.adapters.kubernetes.client.errors import ApiError, Forbidden
+from holdfast.adapters.kubernetes.nodes.report_patch import conditions_patch, node_patch
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import (
     AGENT_MARK,

@@ -12,7 +12,7 @@ from chart import EXAMPLES, HELM_CHART, ChartRefused, Helm, Object, named
 
 import holdfast
 from holdfast.adapters.providers.settings import ProviderName
-from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent.config import AgentConfig
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import parse_table

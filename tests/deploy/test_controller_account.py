@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from installation import NODES, Installation
 
-from holdfast.adapters.kubernetes.api import Api, Patch
-from holdfast.adapters.kubernetes.api_errors import ApiError, Forbidden
+from holdfast.adapters.kubernetes.client.api import Api, Patch
+from holdfast.adapters.kubernetes.client.errors import ApiError, Forbidden
 from holdfast.model.names import RECORD, Labels
-from holdfast.testing.control_plane import Refused
+from tests.engines.control_plane import Refused
 
 NODE = NODES[0]
 NAMESPACED = "/api/v1/namespaces/holdfast"

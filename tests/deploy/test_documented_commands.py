@@ -14,7 +14,7 @@ from chart import HELM_CHART
 from conftest import programs_of
 from installation import NODES, PATIENCE_S, Installation
 
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(?:console)?\n(.*?)^```", re.DOTALL | re.MULTILINE)

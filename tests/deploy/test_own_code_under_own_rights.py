@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from installation import NAMESPACE, NODES, Installation, until
 
-from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.events import KubernetesEvents
-from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.leases import LeaderElection
-from holdfast.adapters.kubernetes.node_report import NodeReporter
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.events import KubernetesEvents
+from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.nodes.leases import LeaderElection
+from holdfast.adapters.kubernetes.nodes.report import NodeReporter
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.policy import RemediationPolicy
@@ -88,7 +89,7 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
         until(lambda: NODE in [one["metadata"]["name"] for one in api.list(leases)])
 
-        around = Surroundings(
+        around = Dependencies(
             clock=clock,
             events=events,
             changed=lambda: None,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent.config import AgentConfig
 from holdfast.kit.config import load_config
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"

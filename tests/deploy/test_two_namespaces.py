@@ -8,11 +8,12 @@ import pytest
 from chart import HELM_CHART, Helm
 from installation import NODES, Installation, until
 
-from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
-from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.heartbeats import Heartbeats
-from holdfast.adapters.kubernetes.leases import LeaderElection
-from holdfast.adapters.kubernetes.node_report import NodeReporter
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.nodes.leases import LeaderElection
+from holdfast.adapters.kubernetes.nodes.report import NodeReporter
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.model.actions import TripBreaker
@@ -102,7 +103,7 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
             None, NodeReport(node=NODE, boot_id="b", sequence=1, reported_at=datetime.now(UTC))
         )
         agent.beat()
-        around = Surroundings(
+        around = Dependencies(
             clock=clock,
             events=events,
             changed=lambda: None,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from holdfast.adapters.providers.settings import ProviderName
-from holdfast.apps.agent_config import AgentConfig
+from holdfast.apps.agent.config import AgentConfig
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.detectors.instance_types import INSTANCE_TYPES
 from holdfast.kit.config import parse_table

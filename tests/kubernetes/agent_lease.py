@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import AlreadyExists
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists
 
 NAMESPACE = "holdfast"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"

@@ -5,15 +5,15 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.node_report import NodeReporter, Pace
-from holdfast.adapters.kubernetes.server import Server
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.server import Server
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.nodes.report import NodeReporter, Pace
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import AGENT_MARK, Labels
 from holdfast.model.report import NodeReport
-from holdfast.testing.api_connection import Refused
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.api_connection import Refused
+from tests.engines.control_plane import ControlPlane
 
 NAMESPACE = "holdfast"
 ACCOUNT = "holdfast-agent"

@@ -11,7 +11,7 @@ from typing import Any
 from controlled import api_of
 from real_cluster import Cluster
 
-from holdfast.adapters.kubernetes.api import Watch
+from holdfast.adapters.kubernetes.client.api import Watch
 from holdfast.model.errors import BackendError
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from holdfast.testing.api_connection import ApiConnection, Refused
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.api_connection import ApiConnection, Refused
+from tests.engines.control_plane import ControlPlane
 
 DISCOVERY = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"

@@ -9,9 +9,9 @@ from clean_slate import CleanSlate
 from controlled import api_of
 from real_cluster import Cluster, connected
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
-from holdfast.testing.kubelet import PodServer
+from holdfast.adapters.kubernetes.client.api import Api
+from tests.engines.control_plane import PROGRAMS, ControlPlane
+from tests.engines.kubelet import PodServer
 from tools.control_plane import CannotBuild, module_files, provide
 
 

@@ -11,18 +11,19 @@ import pytest
 from agent_lease import renew
 from real_cluster import Cluster, connected, until
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.api_errors import AlreadyExists, NotFound
-from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.encoding import compact
-from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists, NotFound
+from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.nodes.node import time_of
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import REPORT, REQUEST
 from holdfast.model.report import NodeReport
-from holdfast.testing.control_plane import ControlPlane
 from holdfast.testing.fakes import FakeEvents
+from tests.engines.control_plane import ControlPlane
 
 CRD = Path(__file__).parents[2] / "deploy/helm/holdfast/crds/incidents.holdfast.dev.yaml"
 NAMESPACE = "holdfast"
@@ -80,7 +81,7 @@ class Controlled:
         self.cluster = KubernetesCluster(
             self.api,
             settings or KubernetesSettings(),
-            Surroundings(
+            Dependencies(
                 clock=SystemClock(),
                 events=self.events,
                 changed=self.woken.set,

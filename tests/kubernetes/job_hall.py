@@ -18,9 +18,9 @@ from real_cluster import Cluster, connect, until
 from trainers import run_trainer
 from training import PODS
 
-from holdfast.testing.control_plane import CONTROLLERS, ControlPlane
-from holdfast.testing.kubelet import PodServer
-from holdfast.testing.played_nodes import PlayedNodes
+from tests.engines.control_plane import CONTROLLERS, ControlPlane
+from tests.engines.fake_nodes import PlayedNodes
+from tests.engines.kubelet import PodServer
 from tools.control_plane import module_files
 
 SETTINGS = """

@@ -8,7 +8,7 @@ from chronicle import Change, Json
 from job_cells import Cell
 from training import PODS
 
-from holdfast.adapters.kubernetes.jobs.wishes import MAX_APP_RETRIES
+from holdfast.adapters.kubernetes.jobs.requests import MAX_APP_RETRIES
 from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, Labels
 
 

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.adapters.kubernetes.encoding import compact
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
-from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
+from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import JOB_RECORD, Labels
 

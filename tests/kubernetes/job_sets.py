@@ -7,7 +7,7 @@ import yaml
 from real_cluster import until
 from webhooks import addressed, certified, create
 
-from holdfast.testing.control_plane import ControlPlane, Refused
+from tests.engines.control_plane import ControlPlane, Refused
 from tools.control_plane import module_files
 
 _CONFIG = "apiVersion: config.jobset.x-k8s.io/v1alpha1\nkind: Configuration\n"

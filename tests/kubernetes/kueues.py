@@ -9,7 +9,7 @@ import yaml
 from real_cluster import until, until_defined
 from webhooks import addressed, certified, create
 
-from holdfast.testing.control_plane import ControlPlane, Refused
+from tests.engines.control_plane import ControlPlane, Refused
 from tools.control_plane import module_files
 
 QUEUE = "team"

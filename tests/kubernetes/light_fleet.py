@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from agent_lease import LEASES, renew
 from machines import Fleet, Machine
 
-from holdfast.adapters.kubernetes.api import Patch
-from holdfast.adapters.kubernetes.api_errors import NotFound
-from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.adapters.kubernetes.client.api import Patch
+from holdfast.adapters.kubernetes.client.errors import NotFound
+from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import REPORT, Condition, Reason
 from holdfast.model.report import NodeReport
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 AT_ONCE = 4
 RENEWED_EVERY_S = 10

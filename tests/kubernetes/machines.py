@@ -19,8 +19,8 @@ from typing import Any
 from controlled import GROUP, NAMESPACE, api_of
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.api_errors import NotFound
-from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.client.errors import NotFound
+from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.names import RECORD, Labels

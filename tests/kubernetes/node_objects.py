@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.encoding import compact
-from holdfast.adapters.kubernetes.nodes import Conventions, trimmed
+from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.model.health import Remedy
 from holdfast.model.names import (
     AGENT_MARK,

@@ -14,7 +14,7 @@ from gangs import Gang, pods
 from real_cluster import until_defined
 from training import PODS
 
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 from tools.control_plane import module_files
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lightkube import Client, KubeConfig
 
-from holdfast.testing.control_plane import ControlPlane
-from holdfast.testing.played_nodes import PlayedNodes
+from tests.engines.control_plane import ControlPlane
+from tests.engines.fake_nodes import PlayedNodes
 
 PATIENCE_S = 60
 

@@ -13,7 +13,7 @@ from lightkube import ApiError
 from machines import Fleet
 from training import PODS
 
-from holdfast.adapters.kubernetes.api_errors import Unreachable
+from holdfast.adapters.kubernetes.client.errors import Unreachable
 from holdfast.model.names import PodPhase
 
 Json = dict[str, Any]

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
-from holdfast.apps.agent import main
-from holdfast.apps.agent_config import AgentConfig
-from holdfast.apps.agent_session import node_name
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
+from holdfast.apps.agent.config import AgentConfig
+from holdfast.apps.agent.main import main
+from holdfast.apps.agent.session import node_name
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.config import parse_table
 from holdfast.model.errors import ConfigError

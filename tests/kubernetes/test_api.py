@@ -25,8 +25,8 @@ from scripted_server import (
     status_object,
 )
 
-from holdfast.adapters.kubernetes.api import Api, Patch, RateLimit, Server, in_cluster
-from holdfast.adapters.kubernetes.api_errors import (
+from holdfast.adapters.kubernetes.client.api import Api, Patch, RateLimit, Server, in_cluster
+from holdfast.adapters.kubernetes.client.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
@@ -37,9 +37,9 @@ from holdfast.adapters.kubernetes.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from holdfast.adapters.kubernetes.server import TokenFile
+from holdfast.adapters.kubernetes.client.server import TokenFile
 from holdfast.model.errors import BackendError, ConfigError
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 SHORT = timedelta(seconds=0.3)
 LONG = timedelta(seconds=30)  # far more than any test takes, even on a busy machine

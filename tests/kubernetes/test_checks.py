@@ -9,7 +9,7 @@ import pytest
 from controlled import NAMESPACE, controlled, installed
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.checks import (
+from holdfast.adapters.kubernetes.checks.deep_checks import (
     DeepChecks,
     PairIds,
     check_job,

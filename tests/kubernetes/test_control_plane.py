@@ -10,7 +10,7 @@ from real_cluster import Cluster, connected, until
 
 from holdfast.kit.processes import is_alive, start_time
 from holdfast.model.errors import BackendError
-from holdfast.testing.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 
 
 def a_pod(name: str, namespace: str = "default", **metadata: object) -> Pod:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.drain import UNCOUNTED
-from holdfast.adapters.kubernetes.pods import leaving_pods
+from holdfast.adapters.kubernetes.nodes.drain import UNCOUNTED
+from holdfast.adapters.kubernetes.nodes.pods import leaving_pods
 from holdfast.model.health import Urgency
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import a_course, a_record

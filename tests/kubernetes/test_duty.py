@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.api_errors import ApiError, Unreachable, api_error
-from holdfast.adapters.kubernetes.duty import FIRST_PAUSE_S, LONGEST_PAUSE_S, Duty
+from holdfast.adapters.kubernetes.client.errors import ApiError, Unreachable, api_error
+from holdfast.adapters.kubernetes.client.periodic import FIRST_PAUSE_S, LONGEST_PAUSE_S, Duty
 
 EVERY_S = 300.0
 

@@ -20,7 +20,7 @@ from node_objects import (
     state_of,
 )
 
-from holdfast.adapters.kubernetes.encoding import (
+from holdfast.adapters.kubernetes.nodes.encoding import (
     asking_patch,
     compact,
     node_patch,

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.events import (
+from holdfast.adapters.kubernetes.nodes.events import (
     KINDS,
     KubernetesEvents,
     event_object,
     eviction_notice,
     node_notice,
 )
-from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import Owner
 from holdfast.model import events
 from holdfast.model.events import (
     BreakerTripped,

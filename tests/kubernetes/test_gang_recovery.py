@@ -15,7 +15,7 @@ from trainers import PREPARED, Train, run_trainer
 from training import ON
 
 from holdfast.model.names import Labels
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 from tools.control_plane import module_files
 
 

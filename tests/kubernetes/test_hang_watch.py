@@ -17,7 +17,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.decisions.log_rules import LogRule
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import LOG_MONITORING, LOG_MONITORING_CONFIG_MAP
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
 STEPS = LogRule(name="Steps", pattern="step", frequency=timedelta(seconds=2))

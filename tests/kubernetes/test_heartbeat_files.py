@@ -13,7 +13,7 @@ from job_objects import a_state, wishes
 from machines import stays
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
     DEFAULT_TIMEOUT,
@@ -23,7 +23,7 @@ from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
 from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
 PATH = "/run/the heartbeat"

@@ -19,8 +19,8 @@ from holdfast.model.names import (
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
 )
-from holdfast.testing.api_connection import Refused
-from holdfast.testing.kubelet import PodServer
+from tests.engines.api_connection import Refused
+from tests.engines.kubelet import PodServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 STEPS = {"name": "Steps", "logPattern": r".*loss=(\S+)", "expectedRecurringFrequencyInSeconds": 3}

@@ -12,7 +12,7 @@ from training import Training
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 pytestmark = pytest.mark.usefixtures("training_operator")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from node_objects import merged
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.incidents import incident_object, incident_of, object_name
+from holdfast.adapters.kubernetes.nodes.incidents import incident_object, incident_of, object_name
 from holdfast.decisions.lifecycle import incident_id
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident, JobTouch

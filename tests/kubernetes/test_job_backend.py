@@ -13,15 +13,16 @@ from node_objects import a_node_object
 from real_cluster import until
 from small_server import SmallServer, small_server
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.encoding import compact, parsed
+from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.ray_job import RayJobs
 from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
+from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.encoding import compact, parsed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
@@ -103,7 +104,7 @@ def backend() -> Iterator[Backend]:
         closing(Api(Server(url=server.url), user_agent="test", field_manager="test")) as api,
     ):
         events = FakeEvents()
-        around = Surroundings(
+        around = Dependencies(
             clock=clock,
             events=events,
             changed=lambda: None,

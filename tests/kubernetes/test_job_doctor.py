@@ -5,7 +5,7 @@ import json
 import pytest
 from real_cluster import Cluster
 
-from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
 from holdfast.model.names import Labels

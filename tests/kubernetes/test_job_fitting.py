@@ -7,7 +7,7 @@ from job_objects import LABELS, a_pod, a_state
 
 from holdfast.adapters.kubernetes.jobs.fitting import fits, promised, rooms
 from holdfast.adapters.kubernetes.jobs.objects import group_of
-from holdfast.adapters.kubernetes.nodes import Conventions, trimmed
+from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 
 HEALTH = LABELS.node_health_status
 

@@ -13,8 +13,8 @@ from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.mpi_job import MPIJobs
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, pod_state
+from holdfast.adapters.kubernetes.jobs.requests import wishes_of
 from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
-from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 from holdfast.model.names import Labels
 

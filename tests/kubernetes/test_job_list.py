@@ -13,15 +13,15 @@ from job_objects import BEGAN, LABELS, a_job_object, a_record, a_state, at, wish
 from scripted_server import Answer, ScriptedServer, refuse, say
 from test_kubeconfig import config, write
 
-from holdfast.adapters.kubernetes.api import Api, Server, in_cluster
-from holdfast.adapters.kubernetes.api_errors import Forbidden
+from holdfast.adapters.kubernetes.client.api import Api, Server, in_cluster
+from holdfast.adapters.kubernetes.client.errors import Forbidden
+from holdfast.adapters.kubernetes.client.kubeconfig import read_kubeconfig
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.kubeconfig import read_kubeconfig
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.fleet import NotFound
-from holdfast.apps.job_fleet import attempts_of, find_name
-from holdfast.apps.kubernetes_jobs import KubernetesJobList, job_status, told
+from holdfast.apps.kubernetes.jobs import KubernetesJobList, job_status, told
 from holdfast.apps.main import run
+from holdfast.apps.views.jobs import attempts_of, find_name
+from holdfast.apps.views.nodes import NotFound
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.names import JOB_RECORD, Reason
 

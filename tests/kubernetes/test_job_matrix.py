@@ -20,8 +20,8 @@ from job_laws import judge, untouched
 from job_matrix import KILLED, KILLED_SPENT, OPERATORS_AWAY, ROWS
 from machines import Controller, stays
 
-from holdfast.adapters.kubernetes.api_errors import NotFound
-from holdfast.testing.control_plane import PROGRAMS
+from holdfast.adapters.kubernetes.client.errors import NotFound
+from tests.engines.control_plane import PROGRAMS
 
 OUTCOMES = Path(__file__).parent / "job_outcomes.json"
 STEPS = 4

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.adapters.kubernetes.jobs.notices import job_notice
-from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import Owner
 from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from job_objects import BEGAN, KIND, a_job_object, a_record, a_state, wishes
 
-from holdfast.adapters.kubernetes.encoding import parsed
 from holdfast.adapters.kubernetes.jobs.records import (
     RECORD_LIMIT,
     bounded,
@@ -15,6 +14,7 @@ from holdfast.adapters.kubernetes.jobs.records import (
     release_patch,
     summary,
 )
+from holdfast.adapters.kubernetes.nodes.encoding import parsed
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, RESTART_REASON
 

@@ -14,7 +14,7 @@ from training import JOBS, PODS, Training
 
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, Labels, Reason
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 SETTINGS = """
 [nodes]

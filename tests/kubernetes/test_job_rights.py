@@ -12,7 +12,7 @@ from test_rights import Right, control, fleet, plane, without  # noqa: F401 - fi
 
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ACCOUNT = "system:serviceaccount:holdfast:holdfast-controller"

@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.trap import Finding, Severity
 from holdfast.adapters.kubernetes.jobs.traps import TRAPS
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.job_doctor import examined, examined_manifest
+from holdfast.apps.kubernetes.doctor import examined, examined_manifest
 from holdfast.apps.main import run
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.api_errors import Unreachable
-from holdfast.adapters.kubernetes.exec_plugin import ExecPlugin
-from holdfast.adapters.kubernetes.kubeconfig import find_server, read_kubeconfig
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.client.errors import Unreachable
+from holdfast.adapters.kubernetes.client.exec_plugin import ExecPlugin
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server, read_kubeconfig
 from holdfast.model.errors import ConfigError
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 V1 = "client.authentication.k8s.io/v1"
 URL = "https://10.0.0.1:6443"

@@ -3,7 +3,7 @@
 import pytest
 from controlled import Controlled, controlled, installed
 
-from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
 
 __all__ = ["installed"]

@@ -18,11 +18,11 @@ from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.on_kubernetes import connect
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import ClusterView, NodeView
-from holdfast.testing.api_connection import Refused
 from holdfast.testing.builders import a_node
 from holdfast.testing.contracts import DurableReplaceContract, ReplaceContract
-from holdfast.testing.control_plane import ControlPlane
 from holdfast.testing.fakes import FakeClock
+from tests.engines.api_connection import Refused
+from tests.engines.control_plane import ControlPlane
 
 CAPI = "cluster.x-k8s.io"
 REMEDIATE = f"{CAPI}/remediate-machine"

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import ScriptedServer, break_off, refuse, say
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.leases import Candidate, LeaderElection, Terms
-from holdfast.testing.control_plane import ControlPlane
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.nodes.leases import Candidate, LeaderElection, Terms
+from tests.engines.control_plane import ControlPlane
 
 PATIENCE_S = 60.0
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
@@ -398,8 +398,8 @@ REPLICA = """
 import json, sys, time
 from datetime import timedelta
 from pathlib import Path
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.leases import LeaderElection, Terms
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.nodes.leases import LeaderElection, Terms
 
 url, ca_file, token, identity, log = sys.argv[1:]
 server = Server(url=url, ca_file=Path(ca_file), token=lambda: token)

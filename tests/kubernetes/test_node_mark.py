@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.agent_events import events, fault_events
-from holdfast.adapters.kubernetes.node_mark import (
+from holdfast.adapters.kubernetes.nodes.agent_events import events, fault_events
+from holdfast.adapters.kubernetes.nodes.report_patch import (
     HEARTBEAT,
     MESSAGE_CHARS,
     brief,

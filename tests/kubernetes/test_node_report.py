@@ -8,14 +8,14 @@ import pytest
 from agent_on_node import HEALTH, OnNode, allow_events, grant, reporting
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.node_report import Pace
+from holdfast.adapters.kubernetes.nodes.report import Pace
 from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Remedy
 from holdfast.model.names import RECORD, REPORT, Condition, Labels
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.api_connection import Refused
 from holdfast.testing.builders import a_fault, a_record
+from tests.engines.api_connection import Refused
 
 NODE, OTHER = "n1", "n2"
 TAINT = {"key": HEALTH, "value": "Unschedulable", "effect": "NoSchedule"}

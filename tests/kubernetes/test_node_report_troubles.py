@@ -13,16 +13,16 @@ from agent_on_node import HEALTH
 from real_cluster import until
 from scripted_server import Answer, Handler, ScriptedServer, break_off, hang, refuse, say
 
-from holdfast.adapters.kubernetes.agent_settings import AgentKubernetes
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.node_report import (
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.server import Server
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
+from holdfast.adapters.kubernetes.nodes.report import (
     EVENTS_AT_ONCE,
     EVENTS_KEPT,
     NodeReporter,
     Pace,
     open_reporter,
 )
-from holdfast.adapters.kubernetes.server import Server
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.health import Fault

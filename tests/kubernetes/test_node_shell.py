@@ -16,10 +16,10 @@ from controlled import NAMESPACE, Controlled, installed  # noqa: F401 - a fixtur
 from person import Person, at_terminal
 from real_cluster import Cluster
 
-from holdfast.adapters.kubernetes.debug_pod import manifest, running
+from holdfast.adapters.kubernetes.nodes.debug_pod import manifest, running
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import BackendError
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 ON_NODE = ["nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--"]
 GUIDE = Path(__file__).parents[2] / "docs/howto/operate-on-kubernetes.md"

@@ -15,7 +15,7 @@ from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
 from holdfast.testing.fakes import FakeClock
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 POD = "/api/v1/namespaces/default/pods"
 

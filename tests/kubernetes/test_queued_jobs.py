@@ -13,7 +13,7 @@ from machines import REPLACE_XID, Fleet, a_fleet
 from real_cluster import connected
 from training import Training
 
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 KINDS = ("batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob")
 LABELS = {"kueue.x-k8s.io/queue-name": QUEUE}

@@ -14,7 +14,7 @@ from machines import Fleet, a_fleet, stays
 from rays import Dashboard, RayCluster, RayJob, run_ray
 from real_cluster import Cluster, until
 
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 
 @pytest.fixture(scope="module")

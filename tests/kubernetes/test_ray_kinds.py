@@ -9,7 +9,7 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, PodState
 from holdfast.adapters.kubernetes.jobs.pods import Numbers
 from holdfast.adapters.kubernetes.jobs.ray_cluster import RayClusters
 from holdfast.adapters.kubernetes.jobs.ray_job import RayJobs
-from holdfast.adapters.kubernetes.jobs.wishes import wishes_of
+from holdfast.adapters.kubernetes.jobs.requests import wishes_of
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import JOB_RECORD, Labels
 

@@ -21,10 +21,10 @@ from scripted_server import (
     status_object,
 )
 
-from holdfast.adapters.kubernetes.api import Api, Patch, Server
-from holdfast.adapters.kubernetes.api_errors import NotFound
-from holdfast.adapters.kubernetes.reflector import Copy, Reflector
-from holdfast.testing.control_plane import ControlPlane
+from holdfast.adapters.kubernetes.client.api import Api, Patch, Server
+from holdfast.adapters.kubernetes.client.errors import NotFound
+from holdfast.adapters.kubernetes.client.reflector import Copy, Reflector
+from tests.engines.control_plane import ControlPlane
 
 PATIENCE_S = 60.0
 NODES = "/api/v1/nodes"

@@ -14,7 +14,7 @@ from machines import REBOOT_XID, REPLACE_XID, Controller, Fleet, a_fleet
 from real_cluster import Cluster, connected, until, until_defined
 
 from holdfast.model.names import HealthStatus
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CRDS = DEPLOY / "helm/holdfast/crds"

@@ -13,12 +13,12 @@ from controlled import api_of
 from job_objects import a_state
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import Forbidden
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Forbidden
+from holdfast.adapters.kubernetes.client.pod_exec import Output, run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.stacks import COMMAND, SIZE, StackCapture
-from holdfast.adapters.kubernetes.pod_exec import Output, run_in_pod
-from holdfast.testing.kubelet import PodServer
+from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
 SECOND = timedelta(seconds=1)

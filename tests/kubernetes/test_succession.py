@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from node_objects import GROUP, a_node_object, state_of
 
-from holdfast.adapters.kubernetes.encoding import compact
-from holdfast.adapters.kubernetes.succession import Leaving, successors, undecided
+from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors, undecided
 from holdfast.model.health import Remedy
 from holdfast.model.names import RECORD, REPLACES
 from holdfast.model.nodes import Phase

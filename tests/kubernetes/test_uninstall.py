@@ -13,15 +13,15 @@ from controlled import NAMESPACE, install
 from machines import HEALTH, REBOOT_XID, REPLACE_XID, Fleet, a_fleet
 from real_cluster import connected, until
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.checks import job_object
-from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.adapters.kubernetes.checks.deep_checks import job_object
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import HOLD, JOB_RECORD, JOB_STATUS, OWN_PREFIX, RECORD_OF
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"

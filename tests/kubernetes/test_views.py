@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from node_objects import CONVENTIONS, DEEP, LABELS, a_node_object, a_report, node_objects, state_of
 
-from holdfast.adapters.kubernetes.encoding import Word, compact, word_of
-from holdfast.adapters.kubernetes.heartbeats import Beat
-from holdfast.adapters.kubernetes.views import (
+from holdfast.adapters.kubernetes.nodes.encoding import Word, compact, word_of
+from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
+from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
     agent_heard_at,
     is_fenced,

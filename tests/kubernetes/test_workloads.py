@@ -11,8 +11,8 @@ import pytest
 from job_objects import a_state
 from scripted_server import Handler, ScriptedServer, say, status_object
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.api_errors import NotFound
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.model.errors import BackendError

@@ -11,7 +11,7 @@ from gangs import Gang, pods
 from real_cluster import until_defined
 
 from holdfast.model.names import Labels
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 from tools.control_plane import module_files
 
 RUNTIME = "torch-distributed"

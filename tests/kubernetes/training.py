@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from controlled import GROUP
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import NotFound
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.model.names import JOB_RECORD, Labels
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

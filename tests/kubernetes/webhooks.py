@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.testing.control_plane import ControlPlane
+from tests.engines.control_plane import ControlPlane
 
 
 def certified(plane: ControlPlane, name: str) -> tuple[Path, int]:

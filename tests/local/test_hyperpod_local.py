@@ -14,8 +14,8 @@ from holdfast.adapters.local.layout import cluster_dir
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.connection import is_local
+from holdfast.apps.hyperpod.job_request import JobWish
 from holdfast.apps.hyperpod.local import LocalCluster
-from holdfast.apps.hyperpod.wish import JobWish
 from holdfast.apps.main import run
 
 TRAIN = """

@@ -36,7 +36,7 @@ from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import JobSpec
 from holdfast.model.requests import Verb
-from holdfast.testing.trial import judge
+from tests.simulation.trial import judge
 
 # The deadlines of the policy below, and times just beside them.
 delays = st.sampled_from([0.0, 0.001, 1, 20, 39.999, 40, 40.001, 60, 120, 240]).map(

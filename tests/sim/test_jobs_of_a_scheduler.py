@@ -18,9 +18,9 @@ from holdfast.adapters.sim.scenario import (
 from holdfast.adapters.sim.simulation import Simulation
 from holdfast.model.jobs import FailureKind, JobPhase, JobSpec, Placing
 from holdfast.model.names import Reason
-from holdfast.testing.fuzz import judge_seeds
-from holdfast.testing.schedules import scheduled_scenario
-from holdfast.testing.trial import judge
+from tests.simulation.fuzz import judge_seeds
+from tests.simulation.schedules import scheduled_scenario
+from tests.simulation.trial import judge
 
 SECOND = timedelta(seconds=1)
 SCHEDULES = examples(300)

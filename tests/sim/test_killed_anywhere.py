@@ -20,7 +20,7 @@ from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import JobPhase, JobSpec
 from holdfast.model.requests import Verb
-from holdfast.testing.trial import judge
+from tests.simulation.trial import judge
 
 FIVE_MINUTES = timedelta(minutes=5)
 POLICY = RemediationPolicy(max_unavailable=Quota(count=1))

@@ -21,8 +21,8 @@ from holdfast.kit.quota import Quota
 from holdfast.model.jobs import JobSpec
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.requests import Verb
-from holdfast.testing.fuzz import judge_seeds
-from holdfast.testing.trial import judge
+from tests.simulation.fuzz import judge_seeds
+from tests.simulation.trial import judge
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

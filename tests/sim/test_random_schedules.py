@@ -3,8 +3,8 @@
 import pytest
 from effort import examples
 
-from holdfast.testing.fuzz import judge_seeds
-from holdfast.testing.schedules import random_scenario
+from tests.simulation.fuzz import judge_seeds
+from tests.simulation.schedules import random_scenario
 
 SCHEDULES = examples(2000)
 CHUNK = min(100, SCHEDULES)

@@ -8,8 +8,8 @@ import hashlib
 
 import pytest
 
-from holdfast.testing.fuzz import judge_seeds
-from holdfast.testing.schedules import random_scenario
+from tests.simulation.fuzz import judge_seeds
+from tests.simulation.schedules import random_scenario
 
 FOUND = {
     6: "two jobs that waited were given the same nodes in one round",

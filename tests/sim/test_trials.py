@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.apps.cli.simulate import simulate
-from holdfast.apps.simulate import FAULT_KINDS, Trial, daly_ettr, percentile, run_trial
+from holdfast.apps.simulate.simulation import FAULT_KINDS, Trial, daly_ettr, percentile, run_trial
 from holdfast.model.errors import ConfigError
 
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from final_states import FinalStates
 from slurm_fleet_at_work import Fleet
 
 from holdfast.model.errors import BackendError
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
 from tools.slurm_versions import VERSION, CannotGet, provide
 
 

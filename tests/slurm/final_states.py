@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from slurm_fleet_at_work import Fleet
 
-from holdfast.adapters.slurm.state import RememberedJob
+from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.names import Reason
 
 RECORDED = Path(__file__).parent / "slurm_outcomes.json"

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.slurm.state import FILE, SlurmStore
+from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import NodeRecord
-from holdfast.testing.slurm_cluster import SlurmCluster
-from holdfast.testing.slurm_machine import Machine
+from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.slurm_machine import Machine
 from tools.slurm_versions import VERSION
 
 on_both_versions = pytest.mark.parametrize("programs", ["installed", VERSION], indirect=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 TIMES = "--grace=1s --fence={fence} --poll=300ms --swap-timeout={swap} --requeue-timeout={requeue}"

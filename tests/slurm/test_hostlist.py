@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.hostlist import LIMIT, expand
-from holdfast.testing.slurm_cluster import SlurmCluster
+from holdfast.adapters.slurm.commands.hostlist import LIMIT, expand
+from tests.engines.slurm_cluster import SlurmCluster
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 

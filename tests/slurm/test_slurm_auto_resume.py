@@ -12,7 +12,7 @@ from slurm_fleet_at_work import on_both_versions
 from supervised_cluster import Supervised, own_words, supervised_cluster
 
 from holdfast.model.errors import BackendError
-from holdfast.testing.slurm_cluster import SlurmPrograms
+from tests.engines.slurm_cluster import SlurmPrograms
 
 LOST = "Action:Replace holdfast: NvidiaGpuXidErrorPendingReplacement"
 DIAGNOSE = "Initiating communication with cluster agent to diagnose health of nodes"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.boots import is_other_boot, is_other_slurmd
+from holdfast.adapters.slurm.nodes.boots import is_other_boot, is_other_slurmd
 
 BOOT = datetime(2026, 11, 22, 2, 26, 29)  # noqa: DTZ001 - as Slurm tells it
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.slurm.check_commands import CheckCommands, CheckJob
-from holdfast.adapters.slurm.checks import DeepChecks, Wanted, wanted_of
-from holdfast.adapters.slurm.reasons import word_of
+from holdfast.adapters.slurm.commands.checks import CheckCommands, CheckJob
+from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, Wanted, wanted_of
+from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.adapters.slurm.text import NodeFacts
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import CheckResult, Pairing, Phase
 from holdfast.testing.builders import NOW, a_record

@@ -8,7 +8,7 @@ from conftest import a_fleet
 from slurm_fleet_at_work import REPLACE_XID, Fleet
 from training_at_work import Training
 
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 OFF = ("node3", "node4")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from slurm_fleet_at_work import on_both_versions, stays
 
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 BEAT = "while :; do date +%N > {}; sleep 0.05; done"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.slurm.commands import Slurm
+from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
 

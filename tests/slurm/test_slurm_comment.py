@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.comment import (
+from holdfast.adapters.slurm.jobs.comment import (
     MOST,
     Ask,
     Key,

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 
-from holdfast.adapters.slurm.check_commands import PREFIX
+from holdfast.adapters.slurm.commands.checks import PREFIX
 from holdfast.apps.main import run
 from holdfast.model.names import Reason, SlurmReason
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 CHECK = """
 import json, os, pathlib, sys, time

@@ -12,12 +12,12 @@ import pytest
 from slurm_fleet_at_work import on_both_versions
 from supervised_cluster import Supervised, skip_without_compiler
 
-from holdfast.adapters.slurm.examined import Agent, Examined
-from holdfast.adapters.slurm.leadership import FileLock
-from holdfast.adapters.slurm.traps import TRAPS, Severity, examine
+from holdfast.adapters.slurm.install.examined import Agent, Examined
+from holdfast.adapters.slurm.install.rules import TRAPS, Severity, examine
+from holdfast.adapters.slurm.nodes.leadership import FileLock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.slurm_doctor import closed_to_others
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from holdfast.apps.slurm.doctor import closed_to_others
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 SOUND = Examined(
     settings={

@@ -10,10 +10,10 @@ from conftest import a_fleet
 from slurm_fleet_at_work import Fleet, on_both_versions
 from supervised_cluster import Supervised, skip_without_compiler
 
-from holdfast.adapters.slurm.state import RememberedJob
+from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.jobs import AttemptRecord, FailureKind
 from holdfast.model.names import Reason
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 TRAINS = """
 srun {options} sh -c '

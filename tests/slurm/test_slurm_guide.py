@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.agent_config import AgentConfig
-from holdfast.apps.agent_session import node_name
+from holdfast.apps.agent.config import AgentConfig
+from holdfast.apps.agent.session import node_name
 from holdfast.apps.controller.config import ControllerConfig, PlatformName
 from holdfast.apps.main import run
 from holdfast.kit.config import parse_table

@@ -11,7 +11,7 @@ from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 
 from holdfast.apps.main import run
 from holdfast.model.names import Reason, SlurmReason
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 DIAG = Path(__file__).parents[1] / "recordings/dcgm/diag4-memory.json"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.apps.agent_config import AgentConfig
-from holdfast.apps.cli.slurm import slurm
+from holdfast.apps.agent.config import AgentConfig
+from holdfast.apps.cli.slurm.commands import slurm
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.config import load_config

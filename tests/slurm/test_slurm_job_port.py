@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from slurm_fleet_at_work import on_both_versions, stays
 
-from holdfast.adapters.slurm.job_commands import JobCommands
-from holdfast.adapters.slurm.job_views import HOLD, NodeState
-from holdfast.adapters.slurm.jobs import JobSurroundings, SlurmJobs
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
+from holdfast.adapters.slurm.jobs.views import HOLD, NodeState
+from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.adapters.slurm.state import FILE, SlurmStore
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.testing.fakes import FakeEvents
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 
 class Nodes:
@@ -58,7 +58,7 @@ class Port:
         self.until(lambda one: len(one.ranks) == 2)
 
     def backend(self, **settings: Any) -> SlurmJobs:
-        around = JobSurroundings(
+        around = JobDependencies(
             clock=SystemClock(),
             events=self.events,
             changed=lambda: None,

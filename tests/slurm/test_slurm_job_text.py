@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.job_advice import advice
-from holdfast.adapters.slurm.job_text import (
+from holdfast.adapters.slurm.jobs.advice import advice
+from holdfast.adapters.slurm.jobs.text import (
     jobs_format,
     parse_batch_jobs,
     parse_reservations,

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.adapters.slurm.comment import Wish, parse
-from holdfast.adapters.slurm.job_text import BatchJob
-from holdfast.adapters.slurm.job_views import (
+from holdfast.adapters.slurm.jobs.comment import Wish, parse
+from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
+from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.jobs.views import (
     GIVEN_UP,
     PATIENCE,
     Case,
@@ -19,11 +20,10 @@ from holdfast.adapters.slurm.job_views import (
     job_view,
     run_of,
 )
-from holdfast.adapters.slurm.reasons import word_of
-from holdfast.adapters.slurm.reused_numbers import is_reused
+from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.state import RememberedJob
+from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
-from holdfast.adapters.slurm.state import RememberedJob
-from holdfast.adapters.slurm.text import NodeFacts
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.testing.builders import NOW, a_course

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.slurm.leadership import FileLock
+from holdfast.adapters.slurm.nodes.leadership import FileLock
 from holdfast.model.errors import BackendError
 
 

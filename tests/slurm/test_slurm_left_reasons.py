@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.slurm.commands import Slurm
-from holdfast.adapters.slurm.reasons import Author
+from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.nodes.watch import NodeWatch
 from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.adapters.slurm.watch import NodeWatch
 from holdfast.apps.clock import SystemClock
 
 

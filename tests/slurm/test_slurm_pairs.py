@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 CHECK = [sys.executable, "-m", "holdfast", "check"]
 

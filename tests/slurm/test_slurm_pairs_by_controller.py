@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from slurm_fleet_at_work import Fleet
 
-from holdfast.adapters.slurm.check_commands import PREFIX
+from holdfast.adapters.slurm.commands.checks import PREFIX
 from holdfast.adapters.slurm.settings import CheckSettings
 from holdfast.model.names import Reason
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 NODES = ("node1", "node2", "node3", "node4")
 PAIR = """

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from slurm_fleet_at_work import stays
 
-from holdfast.adapters.slurm.agent_settings import AgentSlurm
-from holdfast.adapters.slurm.cluster import SlurmCluster as Backend
-from holdfast.adapters.slurm.cluster import Surroundings
-from holdfast.adapters.slurm.node_report import SharedReport
+from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
+from holdfast.adapters.slurm.nodes.cluster import Dependencies
+from holdfast.adapters.slurm.nodes.cluster import SlurmCluster as Backend
+from holdfast.adapters.slurm.nodes.report import SharedReport
+from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.adapters.slurm.state import FILE, SlurmStore
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected
@@ -26,7 +26,7 @@ from holdfast.model.requests import Request, Verb
 from holdfast.testing.builders import NOW, a_course, a_record, a_request
 from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
 from holdfast.testing.fakes import FakeEvents
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 REPLACE, OURS = SlurmReason.REPLACE, SlurmReason.OURS
 
@@ -50,7 +50,7 @@ class Backed:
         self.acts = acts
         self.store = SlurmStore(folder / "state" / FILE)
         settings = SlurmSettings(report_dir=self.shared, conf=slurm.conf, poll=poll)
-        around = Surroundings(
+        around = Dependencies(
             clock=SystemClock(),
             events=self.events,
             changed=self.woken.set,

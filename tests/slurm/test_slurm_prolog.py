@@ -9,7 +9,7 @@ from final_states import FinalStates
 from slurm_fleet_at_work import Fleet, on_both_versions
 
 from holdfast.model.names import Reason, SlurmReason
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 SCHEDULER = "bf_interval=1,sched_interval=2,batch_sched_delay=0,nohold_on_prolog_fail"
 DIAG = Path(__file__).parents[1] / "recordings/dcgm/diag4-memory.json"

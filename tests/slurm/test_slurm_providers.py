@@ -11,7 +11,7 @@ from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.ports.provider import NodeProvider
 from holdfast.testing.builders import a_course, a_node
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 
 @pytest.fixture

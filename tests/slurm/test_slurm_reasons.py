@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.reasons import Author, our_reason, word_of
+from holdfast.adapters.slurm.nodes.reasons import Author, our_reason, word_of
 from holdfast.model.health import Remedy
 from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import Phase

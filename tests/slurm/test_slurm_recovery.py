@@ -16,7 +16,7 @@ from slurm_fleet_at_work import (
     stays,
 )
 
-from holdfast.adapters.slurm.hostlist import expand
+from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.model.errors import BackendError
 from holdfast.model.names import Reason, SlurmReason
 
@@ -206,7 +206,7 @@ def test_slurmctld_may_be_away_for_a_while(fleet: Fleet) -> None:
 def test_a_fault_survives_slurm_taking_nodes_back_by_itself(programs, tmp_path) -> None:
     from conftest import a_fleet  # noqa: PLC0415 - the folder's own
 
-    from holdfast.testing.slurm_cluster import SlurmCluster  # noqa: PLC0415
+    from tests.engines.slurm_cluster import SlurmCluster  # noqa: PLC0415
 
     with (
         SlurmCluster(programs, nodes=("node1", "node2"), settings={"ReturnToService": "2"}) as one,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 RENEWED = """
 echo "$1" >> {folder}/renewed

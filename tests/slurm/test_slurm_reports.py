@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.slurm.agent_settings import AgentSlurm
-from holdfast.adapters.slurm.node_report import SharedReport, machine_id, open_reporter
-from holdfast.adapters.slurm.reports import Reports
+from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
+from holdfast.adapters.slurm.nodes.report import SharedReport, machine_id, open_reporter
+from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.report import NodeReport
 from holdfast.testing.builders import NOW, a_fault

@@ -13,7 +13,7 @@ from training_at_work import Training
 from holdfast.apps.main import run
 from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.names import Reason
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 LONG = 280
 """Steps: 14 seconds, in which all jobs begin."""

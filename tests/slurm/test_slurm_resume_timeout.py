@@ -5,9 +5,9 @@ from pathlib import Path
 from conftest import a_fleet
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 
-from holdfast.adapters.slurm.hostlist import expand
+from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.model.names import Reason
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 TIMES = {"SuspendTimeout": "1", "ResumeTimeout": "3"}
 SAID = "ResumeTimeout reached"

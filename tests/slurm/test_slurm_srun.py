@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.slurm_srun import Signals, Srun
+from holdfast.apps.slurm.srun import Signals, Srun
 from holdfast.model.errors import BackendError
 
 FIRST = "srun: error: node1: task 0: "

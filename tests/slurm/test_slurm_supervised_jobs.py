@@ -6,7 +6,7 @@ from conftest import a_fleet
 from slurm_fleet_at_work import REPLACE_XID, on_newer_version
 from supervised_cluster import EXPANDS, Supervised, own_words, skip_without_compiler
 
-from holdfast.testing.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 TRAINS = r"""
 srun {options} --auto-resume=1 sh -c '

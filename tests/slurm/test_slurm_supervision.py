@@ -4,10 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.attempts import attempt_in, attempt_number, restarts_in
-from holdfast.adapters.slurm.comment import Mode
-from holdfast.adapters.slurm.own_job import parse_steps
-from holdfast.adapters.slurm.supervision import (
+from holdfast.adapters.slurm.jobs.attempts import attempt_in, attempt_number, restarts_in
+from holdfast.adapters.slurm.jobs.comment import Mode
+from holdfast.adapters.slurm.jobs.own_job import parse_steps
+from holdfast.adapters.slurm.jobs.supervision import (
     Limits,
     Move,
     Situation,
@@ -19,7 +19,7 @@ from holdfast.adapters.slurm.supervision import (
     next_move,
     relaunched,
 )
-from holdfast.adapters.slurm.text import NodeFacts, parse_nodes
+from holdfast.adapters.slurm.nodes.text import NodeFacts, parse_nodes
 
 NAMES = ("node1", "node2", "node3", "node4")
 LIMITS = Limits(

@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 
-from holdfast.adapters.slurm.job_text import BatchJob
-from holdfast.adapters.slurm.job_views import NodeState
-from holdfast.adapters.slurm.reasons import word_of
-from holdfast.adapters.slurm.state import RememberedJob
-from holdfast.adapters.slurm.text import NodeFacts
-from holdfast.adapters.slurm.unasked_runs import UnaskedRuns
+from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
+from holdfast.adapters.slurm.jobs.views import NodeState
+from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.state import RememberedJob
+from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.model.jobs import Failure, FailureKind
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeRecord, Phase

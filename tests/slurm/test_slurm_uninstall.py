@@ -8,7 +8,7 @@ from test_slurm_install import Machine
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import ConfigError
-from holdfast.testing.slurm_cluster import SlurmCluster
+from tests.engines.slurm_cluster import SlurmCluster
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.reasons import our_reason, word_of
-from holdfast.adapters.slurm.reports import Heard
-from holdfast.adapters.slurm.state import Memory, Remembered
-from holdfast.adapters.slurm.text import NodeFacts
-from holdfast.adapters.slurm.verdicts import faults_of
-from holdfast.adapters.slurm.views import (
+from holdfast.adapters.slurm.nodes.check_results import faults_of
+from holdfast.adapters.slurm.nodes.reasons import our_reason, word_of
+from holdfast.adapters.slurm.nodes.reports import Heard
+from holdfast.adapters.slurm.nodes.state import Memory, Remembered
+from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,
     has_leftovers,

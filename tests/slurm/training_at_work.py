@@ -11,7 +11,7 @@ from pathlib import Path
 from megatron_training import expected
 from slurm_fleet_at_work import Fleet
 
-from holdfast.adapters.slurm.state import RememberedJob
+from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.jobs import JobPhase
 
 _PROGRAM = Path(__file__).with_name("megatron_training.py")

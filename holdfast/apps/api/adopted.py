@@ -13,8 +13,8 @@ from holdfast.api.clusters import Cluster, Node, cluster_id, instance_id
 from holdfast.apps.api.shared_fleet import AskedFleet, SharedFleet
 from holdfast.apps.cli.where import Place, Where, open_fleets
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus, check_waits
-from holdfast.apps.runs import KnownRun
+from holdfast.apps.views.nodes import NodeStatus, check_waits
+from holdfast.apps.views.runs import KnownRun
 from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import Happening, NodeHealth, WantedCluster
 from holdfast.model.health import Remedy

@@ -20,11 +20,11 @@ from holdfast.apps.api.console_rows import (
     node_story,
 )
 from holdfast.apps.cli.where import Place, Where, open_fleets, open_jobs
-from holdfast.apps.fleet import Fleet, NodeStatus, NotFound, check_waits
-from holdfast.apps.goodput import goodput
-from holdfast.apps.job_fleet import Jobs, JobStatus, JobStory
-from holdfast.apps.job_status import job_status
-from holdfast.apps.runs import open_runs
+from holdfast.apps.views.goodput import goodput
+from holdfast.apps.views.jobs import Jobs, JobStatus, JobStory
+from holdfast.apps.views.nodes import Fleet, NodeStatus, NotFound, check_waits
+from holdfast.apps.views.run_jobs import job_status
+from holdfast.apps.views.runs import open_runs
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Urgency

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.api.console_source import Json
-from holdfast.apps.fleet import Fleet, NodeStatus, check_waits
-from holdfast.apps.goodput import Goodput, Stay, by_cause
-from holdfast.apps.job_fleet import JobStatus
+from holdfast.apps.views.goodput import Goodput, Stay, by_cause
+from holdfast.apps.views.jobs import JobStatus
+from holdfast.apps.views.nodes import Fleet, NodeStatus, check_waits
 from holdfast.kit.serial import to_plain
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker, Phase

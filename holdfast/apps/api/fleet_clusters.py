@@ -7,7 +7,7 @@ from holdfast.api.clusters import instance_id
 from holdfast.apps.api.adopted import health_of, proper_name, request_of
 from holdfast.apps.api.shared_fleet import AskedFleet
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import NodeStatus
+from holdfast.apps.views.nodes import NodeStatus
 from holdfast.model.clusters import (
     Machine,
     MachineGroup,

@@ -14,8 +14,8 @@ from holdfast.adapters.local.layout import RunDir, cluster_dir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.api.adopted import health_of, request_of
-from holdfast.apps.run.keeper import WIND_DOWN
-from holdfast.apps.runs import KnownRun
+from holdfast.apps.run.cluster_supervisor import WIND_DOWN
+from holdfast.apps.views.runs import KnownRun
 from holdfast.model.clusters import NodeHealth
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
@@ -45,7 +45,7 @@ class Keepers:
         with (run.path / "keeper.log").open("ab") as log:
             process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "holdfast.apps.run.keeper",
+                    sys.executable, "-m", "holdfast.apps.run.cluster_supervisor",
                     "--dir", str(run.path), "--parent", str(os.getpid()),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,

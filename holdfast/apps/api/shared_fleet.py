@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Protocol, TypeVar
 
 from holdfast.apps.cli.where import Where, open_fleets
-from holdfast.apps.fleet import Fleet, NodeStatus
+from holdfast.apps.views.nodes import Fleet, NodeStatus
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Request
 

@@ -12,7 +12,7 @@ import click
 from holdfast.adapters.checkpoints.attempt_claim import claim
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.table import ROWS
-from holdfast.adapters.slurm.attempts import attempt_in, job_in
+from holdfast.adapters.slurm.jobs.attempts import attempt_in, job_in
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.output import (
     LISTS,

@@ -25,7 +25,7 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.fleet import Fleet, NotFound, no_such
+from holdfast.apps.views.nodes import Fleet, NotFound, no_such
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.incidents import Incident, JobTouch

@@ -18,7 +18,7 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
 )
-from holdfast.apps.simulate import PARTS, SimulationConfig, Trial, TrialResult, run_trial
+from holdfast.apps.simulate.simulation import PARTS, SimulationConfig, Trial, TrialResult, run_trial
 from holdfast.kit.config import load_config
 from holdfast.kit.quota import Quota
 from holdfast.kit.units import format_duration

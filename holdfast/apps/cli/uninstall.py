@@ -25,7 +25,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.names import LABEL_PREFIX
 
-_LEFTOVERS: Final = "holdfast.apps.kubernetes_leftovers"
+_LEFTOVERS: Final = "holdfast.apps.kubernetes.leftovers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

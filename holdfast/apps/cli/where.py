@@ -11,18 +11,18 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.fleet import Fleet
-from holdfast.apps.job_fleet import Jobs
-from holdfast.apps.runs import open_runs
+from holdfast.apps.views.jobs import Jobs
+from holdfast.apps.views.nodes import Fleet
+from holdfast.apps.views.runs import open_runs
 
 VARIABLE: Final = "HOLDFAST_PLATFORM"
 
-_KUBERNETES: Final = "holdfast.apps.kubernetes_fleet"
-_SLURM: Final = "holdfast.apps.slurm_fleet"
+_KUBERNETES: Final = "holdfast.apps.kubernetes.nodes"
+_SLURM: Final = "holdfast.apps.slurm.nodes"
 
-_LOCAL_JOBS: Final = "holdfast.apps.job_status"
-_KUBERNETES_JOBS: Final = "holdfast.apps.kubernetes_jobs"
-_SLURM_JOBS: Final = "holdfast.apps.slurm_jobs"
+_LOCAL_JOBS: Final = "holdfast.apps.views.run_jobs"
+_KUBERNETES_JOBS: Final = "holdfast.apps.kubernetes.jobs"
+_SLURM_JOBS: Final = "holdfast.apps.slurm.jobs"
 
 
 class Place(StrEnum):

@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
-from holdfast.adapters.kubernetes.api import Api, Server
-from holdfast.adapters.kubernetes.api_errors import (
+from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.client.errors import (
     ApiError,
     Forbidden,
     NotFound,
@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.api_errors import (
     Unauthorized,
     Unreachable,
 )
-from holdfast.adapters.kubernetes.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.providers.kubernetes_api import Json, Kind
 from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.model.errors import BackendError, ConfigError, ProviderError

@@ -9,19 +9,20 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from holdfast import __version__
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
-from holdfast.adapters.kubernetes.events import COMPONENT, KubernetesEvents
-from holdfast.adapters.kubernetes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.rate_limit import RateLimit
+from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.notices import JobEvents
-from holdfast.adapters.kubernetes.kubeconfig import find_server
-from holdfast.adapters.kubernetes.leases import LeaderElection
-from holdfast.adapters.kubernetes.node_report import Pace
-from holdfast.adapters.kubernetes.rate_limit import RateLimit
-from holdfast.adapters.kubernetes.server import Server
+from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.events import COMPONENT, KubernetesEvents
+from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.nodes.leases import LeaderElection
+from holdfast.adapters.kubernetes.nodes.report import Pace
+from holdfast.adapters.kubernetes.nodes.state import STATE
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
-from holdfast.adapters.kubernetes.state import STATE
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.telemetry.exposition import Samples, family
 from holdfast.apps.clock import SystemClock
@@ -97,7 +98,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         election = _election(server, settings, wake)
         leadership = Lead(election) if acts else Reader()
         told = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
-        around = Surroundings(
+        around = Dependencies(
             clock=clock,
             events=BesideRounds(EventLog(config.log, clock), told),
             changed=wake,

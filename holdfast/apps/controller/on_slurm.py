@@ -7,11 +7,11 @@ from datetime import datetime
 
 from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.providers.table import build_provider
-from holdfast.adapters.slurm.cluster import SlurmCluster, Surroundings
-from holdfast.adapters.slurm.jobs import JobSurroundings, SlurmJobs
-from holdfast.adapters.slurm.leadership import FileLock
+from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
+from holdfast.adapters.slurm.nodes.cluster import Dependencies, SlurmCluster
+from holdfast.adapters.slurm.nodes.leadership import FileLock
+from holdfast.adapters.slurm.nodes.state import FILE, Places, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.adapters.slurm.state import FILE, Places, SlurmStore
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.event_log import EventLog
@@ -41,7 +41,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         opened.callback(store.close)
         lock = FileLock(settings.state_dir, may_take=acts)
         opened.callback(lock.close)
-        around = Surroundings(
+        around = Dependencies(
             clock=clock,
             events=EventLog(config.log, clock),
             changed=wake,
@@ -74,8 +74,8 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         )
 
 
-def _job_surroundings(around: Surroundings, cluster: SlurmCluster) -> JobSurroundings:
-    return JobSurroundings(
+def _job_surroundings(around: Dependencies, cluster: SlurmCluster) -> JobDependencies:
+    return JobDependencies(
         clock=around.clock,
         events=around.events,
         changed=around.changed,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-from holdfast.apps.hyperpod.wish import Claim, HostVolume
+from holdfast.apps.hyperpod.job_request import Claim, HostVolume
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels
 

@@ -6,15 +6,15 @@ from datetime import timedelta
 from typing import ClassVar, Final
 
 from holdfast import __version__
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import AlreadyExists, NotFound
-from holdfast.adapters.kubernetes.kubeconfig import find_server
-from holdfast.adapters.kubernetes.pod_exec import run_in_pod
-from holdfast.apps import fleet
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists, NotFound
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.apps.cli.where import Where
+from holdfast.apps.hyperpod.job_request import JobWish
 from holdfast.apps.hyperpod.manifest import CONTAINER, manifest_of
 from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
-from holdfast.apps.hyperpod.wish import JobWish
+from holdfast.apps.views import nodes as node_views
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import HealthStatus, Labels, PodPhase
 
@@ -199,7 +199,7 @@ class HyperPodJobs:
         try:
             return self._api.get(f"{self._folder()}/{name}")
         except NotFound:
-            raise fleet.NotFound(
+            raise node_views.NotFound(
                 f"there is no job {name} in the namespace {self.namespace}; see holdfast hyperpod "
                 "list-jobs --all-namespaces"
             ) from None
@@ -207,7 +207,7 @@ class HyperPodJobs:
     def _pod(self, name: str, pod: str) -> str:
         names = [one["PodName"] for one in self.pods(name)]
         if pod not in names:
-            raise fleet.NotFound(
+            raise node_views.NotFound(
                 f"{name} has no pod {pod}; it has {', '.join(names) or 'none at the moment'}"
             )
         return f"/api/v1/namespaces/{self.namespace}/pods/{pod}"

@@ -17,12 +17,12 @@ from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
-from holdfast.apps.fleet import JobRank, NotFound
+from holdfast.apps.hyperpod.job_request import ON_FAILURE, JobWish
 from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
-from holdfast.apps.hyperpod.wish import ON_FAILURE, JobWish
-from holdfast.apps.job_fleet import JobStatus
-from holdfast.apps.job_status import LocalJobs
-from holdfast.apps.runs import open_runs
+from holdfast.apps.views.jobs import JobStatus
+from holdfast.apps.views.nodes import JobRank, NotFound
+from holdfast.apps.views.run_jobs import LocalJobs
+from holdfast.apps.views.runs import open_runs
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.jobs import JobPhase

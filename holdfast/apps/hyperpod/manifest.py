@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from holdfast.apps.hyperpod.wish import JobWish
+from holdfast.apps.hyperpod.job_request import JobWish
 from holdfast.detectors.instance_types import equipment_of
 from holdfast.model.names import MANAGED_NAMESPACE, DeepCheckStatus, HealthStatus, Labels
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from holdfast.apps.hyperpod.wish import JobWish
+from holdfast.apps.hyperpod.job_request import JobWish
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ def agent_command(name: str, directory: NodeDir, machines: MachineSettings) -> S
     """The command line of the agent of a local machine."""
     heartbeat_ms = round(machines.heartbeat.total_seconds() * 1000)
     return [
-        sys.executable, "-m", "holdfast.apps.agent",
+        sys.executable, "-m", "holdfast.apps.agent.main",
         "--node", name,
         "--kmsg", str(directory.kmsg),
         "--log-file", str(directory.messages),

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.apps.run.patient_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import PatientOutput
 from holdfast.apps.run.screen import Moment
 from holdfast.decisions.lifecycle import health_status
 from holdfast.engine.wording import sentence

@@ -24,7 +24,6 @@ from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.job_status import event_told
 from holdfast.apps.run.cluster_state import is_creating, node_problem
 from holdfast.apps.run.earlier_jobs import (
     EarlierJob,
@@ -39,6 +38,7 @@ from holdfast.apps.run.screen import Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
+from holdfast.apps.views.run_jobs import event_told
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec

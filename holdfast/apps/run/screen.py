@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.apps.run.patient_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import PatientOutput
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import Event

@@ -12,8 +12,8 @@ from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore, Submission
-from holdfast.apps import attempt_checkpoints
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.run import checkpoints as attempt_checkpoints
 from holdfast.apps.run.agents import agent_command
 from holdfast.apps.run.job_names import new_job_id
 from holdfast.apps.run.logs import RankLogs

@@ -20,7 +20,7 @@ from holdfast.apps.run.earlier_jobs import (
     report_unused,
 )
 from holdfast.apps.run.logs import Follow, RankLogs
-from holdfast.apps.run.patient_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import PatientOutput
 from holdfast.apps.run.prepare import archive, check, sweep
 from holdfast.apps.run.screen import JsonScreen, PlainScreen, Screen
 from holdfast.apps.run.session import Session

@@ -13,11 +13,11 @@ from typing import Any, Final
 import click
 
 from holdfast import __version__
-from holdfast.adapters.kubernetes import debug_pod
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.kubeconfig import find_server
-from holdfast.adapters.kubernetes.pod_terminal import attend
-from holdfast.adapters.kubernetes.websocket import Channel
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.pod_terminal import attend
+from holdfast.adapters.kubernetes.client.websocket import Channel
+from holdfast.adapters.kubernetes.nodes import debug_pod
 from holdfast.apps.shell.terminal import lent, tidied_up
 from holdfast.kit.units import format_duration
 

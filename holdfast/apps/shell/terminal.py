@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 from typing import Final
 
-from holdfast.adapters.kubernetes.pod_terminal import Terminal
+from holdfast.adapters.kubernetes.client.pod_terminal import Terminal
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from holdfast.apps.fleet import NodeStatus
+from holdfast.apps.views.nodes import NodeStatus
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import NODE_NAME_PREFIX
 from holdfast.model.nodes import Phase

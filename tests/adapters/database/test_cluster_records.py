@@ -30,7 +30,7 @@ from holdfast.model.clusters import (
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
 from holdfast.ports.cluster_records import Asked, Change
 from holdfast.testing.fakes import FakeClock
-from holdfast.testing.postgresql import missing, postgresql
+from tests.engines.postgresql import missing, postgresql
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = Asked(at=NOW, person="ada", operation="CreateCluster", request={"ClusterName": "lab"})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.kubernetes.api import Api, Server
+from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.providers.kubernetes_api import NODES
 from holdfast.adapters.providers.settings import ClusterApiSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider

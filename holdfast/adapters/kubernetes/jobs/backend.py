@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import Conflict, Json, NotFound
-from holdfast.adapters.kubernetes.cluster import KubernetesCluster, Surroundings
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.jobs.fitting import promised, rooms
 from holdfast.adapters.kubernetes.jobs.follower import KindFollower
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_hang
@@ -23,9 +22,11 @@ from holdfast.adapters.kubernetes.jobs.records import (
     record_patch,
 )
 from holdfast.adapters.kubernetes.jobs.renewal import renew
+from holdfast.adapters.kubernetes.jobs.requests import Wishes, wishes_of
 from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, record_of
-from holdfast.adapters.kubernetes.jobs.wishes import Wishes, wishes_of
-from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.pods import Owner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.engine.repeats import Repeats
 from holdfast.model.errors import BackendError
@@ -68,7 +69,7 @@ class KubernetesJobs:
         self,
         api: Api,
         settings: KubernetesSettings,
-        around: Surroundings,
+        around: Dependencies,
         cluster: KubernetesCluster,
         kinds: Iterable[JobKind] = KINDS,
     ) -> None:

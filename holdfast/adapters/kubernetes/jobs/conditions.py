@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.nodes.node import time_of
+from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import PodPhase
 

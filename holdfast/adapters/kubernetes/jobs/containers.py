@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.nodes import EPOCH, time_of
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.nodes.node import EPOCH, time_of
 from holdfast.decisions.crash_text import crash_text, plain
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"

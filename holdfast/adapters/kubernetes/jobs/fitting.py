@@ -7,9 +7,9 @@ all repairs are done.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.objects import Group, PodState, devices
-from holdfast.adapters.kubernetes.nodes import NodeState
+from holdfast.adapters.kubernetes.nodes.node import NodeState
 from holdfast.model.names import HealthStatus, Labels
 
 _PASSING_TAINTS: Final = (

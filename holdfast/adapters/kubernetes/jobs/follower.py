@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.copies import STALE
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.reflector import Reflector
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pods import LastWords, Numbers
-from holdfast.adapters.kubernetes.reflector import Reflector
+from holdfast.adapters.kubernetes.nodes.cache import STALE
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
 from holdfast.model.names import Labels

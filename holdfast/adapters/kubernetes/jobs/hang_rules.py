@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from holdfast.adapters.kubernetes.encoding import Rejection, shown
+from holdfast.adapters.kubernetes.nodes.encoding import Rejection, shown
 from holdfast.decisions.log_rules import Comparison, LogRule
 
 TEXT_LIMIT: Final = 16 * 1024

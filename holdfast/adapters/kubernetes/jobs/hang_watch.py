@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import ApiError
-from holdfast.adapters.kubernetes.encoding import Rejection
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import ApiError
 from holdfast.adapters.kubernetes.jobs.hang_rules import Read, rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import Heartbeat, HeartbeatFile
 from holdfast.adapters.kubernetes.jobs.log_judge import LogJudge
 from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
+from holdfast.adapters.kubernetes.jobs.requests import Wishes
 from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
-from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.adapters.kubernetes.nodes.encoding import Rejection
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import LogRule
 from holdfast.model.errors import BackendError

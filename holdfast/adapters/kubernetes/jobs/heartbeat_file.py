@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.adapters.kubernetes.pod_exec import run_in_pod
 from holdfast.decisions.hangs import Hang, HangLimits, Heard, silence
 from holdfast.model.errors import BackendError
 from holdfast.model.names import HEARTBEAT_STOPPED

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, Named
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels

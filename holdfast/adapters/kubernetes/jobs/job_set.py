@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.conditions import (
     FAILED,
     SUSPENDED,
@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import with_stamps
-from holdfast.adapters.kubernetes.node_mark import stamp
+from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 

@@ -1,7 +1,7 @@
 """Undoing what was done to a job that nobody restarts any more."""
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.queues import Workloads

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Sequence
 from datetime import datetime
 
-from holdfast.adapters.kubernetes.encoding import Rejection, shown
 from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
+from holdfast.adapters.kubernetes.nodes.encoding import Rejection, shown
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import LogRule, RuleState, after_line, due, first_hang
 from holdfast.ports.clock import Clock

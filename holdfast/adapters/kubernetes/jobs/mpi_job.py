@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED, condition_of, ending_of
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import (
@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.jobs.objects import (
 )
 from holdfast.adapters.kubernetes.jobs.pytorch_job import INDEX, JOB, OPERATOR, failure
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.adapters.kubernetes.nodes.node import time_of
 from holdfast.model.names import Labels, PodPhase
 
 _CONTROLLER: Final = "mpi-operator"

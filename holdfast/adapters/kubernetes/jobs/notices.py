@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.events import NODE_FAULT, Kind, KubernetesEvents, Notice
-from holdfast.adapters.kubernetes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.events import NODE_FAULT, Kind, KubernetesEvents, Notice
+from holdfast.adapters.kubernetes.nodes.pods import Owner
 from holdfast.engine.wording import sentence
 from holdfast.model.events import (
     AttemptKilled,

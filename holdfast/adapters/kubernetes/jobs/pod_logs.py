@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.watch import Stream
 from holdfast.adapters.kubernetes.jobs.log_lines import Position, Splitter
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.watch import Stream
+from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.anatomy import Part, texts
 from holdfast.adapters.kubernetes.jobs.trap import Line, Patient, Severity
 from holdfast.kit.units import format_duration

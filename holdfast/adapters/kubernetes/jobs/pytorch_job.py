@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.conditions import (
     SUSPENDED,
     condition_of,
@@ -14,8 +14,8 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.adapters.kubernetes.nodes.node import time_of
+from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.names import Labels, PodPhase
 
 MASTER: Final = "Master"

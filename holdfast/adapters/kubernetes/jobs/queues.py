@@ -1,7 +1,7 @@
 """Jobs that Kueue admits: it alone suspends them, and we ask it to."""
 
-from holdfast.adapters.kubernetes.api import Api, Json
-from holdfast.adapters.kubernetes.api_errors import NotFound
+from holdfast.adapters.kubernetes.client.api import Api, Json
+from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.model.errors import BackendError
 from holdfast.model.names import ATTEMPT

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.conditions import (
     changed_at,
     condition_of,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.conditions import FAILED, SUSPENDED
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, Member, described
@@ -16,8 +16,8 @@ from holdfast.adapters.kubernetes.jobs.ray_cluster import (
     obstacle_of,
     stamped_spec,
 )
-from holdfast.adapters.kubernetes.node_mark import stamp
-from holdfast.adapters.kubernetes.nodes import time_of
+from holdfast.adapters.kubernetes.nodes.node import time_of
+from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import Labels
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.encoding import compact
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import Wishes
+from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,

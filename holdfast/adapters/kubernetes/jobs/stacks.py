@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.api import Api
-from holdfast.adapters.kubernetes.api_errors import AlreadyExists
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists
+from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
-from holdfast.adapters.kubernetes.pod_exec import run_in_pod
 from holdfast.model.errors import BackendError
 
 LIMIT: Final = timedelta(seconds=10)

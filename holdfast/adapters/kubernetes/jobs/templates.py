@@ -1,6 +1,6 @@
 """Pod templates of jobs, and what pods learn by them."""
 
-from holdfast.adapters.kubernetes.api_errors import Json
+from holdfast.adapters.kubernetes.client.errors import Json
 
 
 def stamped_template(

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from holdfast.adapters.kubernetes.jobs.anatomy import Anatomy
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import Wishes
 from holdfast.model.names import Labels
 
 

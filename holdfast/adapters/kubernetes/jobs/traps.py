@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.api_errors import Json
-from holdfast.adapters.kubernetes.encoding import Rejection
+from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.anatomy import anatomy_of
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEXED
 from holdfast.adapters.kubernetes.jobs.objects import JobState
@@ -15,8 +14,9 @@ from holdfast.adapters.kubernetes.jobs.pod_traps import (
     node_selector,
     rendezvous,
 )
+from holdfast.adapters.kubernetes.jobs.requests import MAX_RETRIES, Wishes
 from holdfast.adapters.kubernetes.jobs.trap import Finding, Line, Patient, Severity, Trap
-from holdfast.adapters.kubernetes.jobs.wishes import MAX_RETRIES, Wishes
+from holdfast.adapters.kubernetes.nodes.encoding import Rejection
 from holdfast.kit.units import format_duration
 from holdfast.model.names import JOB_RECORD, Labels, PodPhase
 

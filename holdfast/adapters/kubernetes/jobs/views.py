@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.jobs.containers import Exit
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
-from holdfast.adapters.kubernetes.jobs.wishes import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import Wishes
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
 from holdfast.model.names import PodPhase
 

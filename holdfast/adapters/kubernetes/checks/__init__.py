@@ -1,0 +1,1 @@
+"""Deep health checks as Kubernetes Jobs."""

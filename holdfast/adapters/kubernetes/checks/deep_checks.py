@@ -1,0 +1,371 @@
+"""Deep health checks: Jobs that are pinned to their node."""
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
+from holdfast.adapters.kubernetes.client.reflector import Reflector
+from holdfast.adapters.kubernetes.nodes.encoding import digest
+from holdfast.adapters.kubernetes.nodes.node import time_of
+from holdfast.adapters.kubernetes.settings import CheckSettings
+from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.model.deep_checks import (
+    KINDS_VARIABLE,
+    PEER_VARIABLE,
+    RESULT_VARIABLE,
+    TOKEN_VARIABLE,
+    CheckSummary,
+    Outcome,
+)
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
+from holdfast.ports.events import EventSink
+
+KEPT: Final = timedelta(days=1)
+"""How long a Job that has ended remains, with the log of its pod."""
+
+_TERMINATION_MESSAGE: Final = "/dev/termination-log"
+"""What a container writes there becomes part of its status, 4 KiB at most."""
+
+_INDEX: Final = "JOB_COMPLETION_INDEX"
+"""Says to the two ends of a test which they are, as in the pods of an indexed Job."""
+
+_TOKEN_BYTES: Final = 32
+
+_NOT_RUN: Final = frozenset((2, 70, 126, 127))
+"""Exit codes of a program that was called wrongly, has a bug, or cannot be run."""
+
+_KILLED: Final = 128
+"""From this exit code on, a signal ended it, or its container could not be started."""
+
+AGAIN: Final = timedelta(minutes=1)
+"""After a check that says nothing, before it is made again."""
+
+_LABELS: Final = {
+    "app.kubernetes.io/managed-by": "holdfast",
+    "app.kubernetes.io/component": "deep-health-check",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckJob:
+    """A Job, as far as it matters."""
+
+    name: str
+    uid: str
+    passed: bool | None
+    """None while it runs."""
+
+    ended_at: datetime | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """What is known of the end of a Job from its pod."""
+
+    said: CheckSummary
+    status: int | None
+    """The exit code; None if no container of it ended by itself, or the pod is gone."""
+
+    noticed_at: float
+    """By the monotonic clock."""
+
+    @property
+    def is_no_verdict(self) -> bool:
+        """Whether nothing follows from it about the node: it was killed, or could not be run."""
+        return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
+
+
+class PairIds(NamedTuple):
+    """Names one test between two nodes."""
+
+    node: str
+    """That measures."""
+
+    partner: str
+    """That listens."""
+
+    test_id: str
+
+    @property
+    def listens(self) -> str:
+        """The Job on the node that listens."""
+        return f"holdfast-pair-{digest(*self)}-0"
+
+    @property
+    def measures(self) -> str:
+        """The Job on the node that measures."""
+        return f"holdfast-pair-{digest(*self)}-1"
+
+
+def job_name(node: str, check_id: str) -> str:
+    """The Job of one check."""
+    return f"holdfast-check-{digest(node, check_id)}"
+
+
+def jobs_of(node: str, record: NodeRecord) -> tuple[str, ...]:
+    """The Jobs that are waited for while a node is as its record says."""
+    if record.phase is not Phase.CHECKING:
+        return ()
+    if record.pairing is None:
+        return (job_name(node, record.phase_since.isoformat()),)
+    ids = _pair_ids(node, record.pairing)
+    return (ids.listens, ids.measures) if ids is not None else ()
+
+
+def _pair_ids(node: str, pairing: Pairing | None) -> PairIds | None:
+    if pairing is None or pairing.began_at is None:
+        return None
+    return PairIds(node, pairing.partner, pairing.began_at.isoformat())
+
+
+def job_object(
+    node: str, check_id: str, settings: CheckSettings, kinds: tuple[DeepCheck, ...] = ()
+) -> Json:
+    """The Job of the check of one node."""
+    more = {KINDS_VARIABLE: " ".join(kinds)} if kinds else {}
+    return _job(job_name(node, check_id), node, settings.command, settings, more)
+
+
+def pair_objects(
+    ids: PairIds, address: str, token: str, settings: CheckSettings
+) -> tuple[Json, Json]:
+    """The Jobs of a test between two nodes: the one that listens, the one that measures.
+
+    They are in the network of their nodes: what is tested is that, and its address is known.
+    """
+    both = {PEER_VARIABLE: address, TOKEN_VARIABLE: token}
+    listens, measures = (
+        _job(name, node, settings.pair_command, settings, {_INDEX: str(rank), **both})
+        for rank, (name, node) in enumerate(((ids.listens, ids.partner), (ids.measures, ids.node)))
+    )
+    for job in (listens, measures):
+        job["spec"]["template"]["spec"]["hostNetwork"] = True
+    return listens, measures
+
+
+def _job(
+    name: str,
+    node: str,
+    command: Sequence[str],
+    settings: CheckSettings,
+    variables: Mapping[str, str],
+) -> Json:
+    """A Job that ends at the first failure: a node that fails once is not fit."""
+    given = {"NODE_NAME": node, RESULT_VARIABLE: _TERMINATION_MESSAGE, **variables}
+    container: Json = {
+        "name": "check",
+        "image": settings.image,
+        "command": list(command),
+        "env": [{"name": key, "value": value} for key, value in given.items()],
+        "resources": {"limits": dict(settings.resources)},
+        "terminationMessagePath": _TERMINATION_MESSAGE,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    pod: Json = {
+        "nodeName": node,  # past the scheduler, which is not to give the node to anybody
+        "tolerations": [{"operator": "Exists"}],
+        "restartPolicy": "Never",
+        "containers": [container],
+    }
+    if settings.service_account:
+        pod["serviceAccountName"] = settings.service_account
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": _LABELS},
+        "spec": {
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": int(KEPT.total_seconds()),
+            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
+        },
+    }
+
+
+def check_job(job: Json) -> CheckJob:
+    """Read a Job. It has one pod and no second try, so one failure is the end."""
+    status = job.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
+    last = conditions[-1] if conditions else {}
+    has_failed = bool(status.get("failed"))
+    is_over = has_failed or last.get("type") == "Complete"
+    return CheckJob(
+        name=job["metadata"]["name"],
+        uid=job["metadata"].get("uid", ""),
+        passed=not has_failed if is_over else None,
+        ended_at=time_of(last.get("lastTransitionTime")),
+        message=last.get("message", ""),
+    )
+
+
+class DeepChecks:
+    """Starts checks and reads how they ended; methods that call raise ``BackendError``."""
+
+    def __init__(
+        self,
+        api: Api,
+        namespace: str,
+        settings: CheckSettings,
+        changed: Callable[[], None],
+        events: EventSink,
+        *,
+        again: timedelta = AGAIN,
+    ) -> None:
+        self._api = api
+        self._again_s = again.total_seconds()
+        self._settings = settings
+        self._events = events
+        self._namespace = namespace
+        self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self._ends: dict[str, _End] = {}
+        """By the uid of the Job."""
+        selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+        self._reflector = Reflector(
+            api,
+            self._folder,
+            trim=check_job,
+            changed=changed,
+            params={"labelSelector": selector},
+        )
+
+    @property
+    def reflector(self) -> Reflector[CheckJob]:
+        """What keeps the copy up to date; its owner starts and stops it."""
+        return self._reflector
+
+    def begin(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...] = ()) -> None:
+        """Start a check, unless it was started already; again, if that ended without a verdict."""
+        job = self._find(job_name(node, check_id))
+        if job is None:
+            self._create(job_object(node, check_id, self._settings, kinds))
+        elif self._is_in_vain(job) and self._is_long_ago(self._end_of(job)):
+            self._delete(job)  # the next round makes it anew
+
+    def begin_pair(self, ids: PairIds, address: str) -> None:
+        """Start a test between two nodes, unless it was started already.
+
+        Whoever was interrupted between its two Jobs has left the token in the first.
+        """
+        if self._find(ids.measures) is not None:
+            return
+        new, _ = pair_objects(ids, address, secrets.token_hex(_TOKEN_BYTES), self._settings)
+        listens = self._create(new)
+        if listens is None:
+            listens = self._api.get(f"{self._folder}/{ids.listens}")
+        self._create(pair_objects(ids, address, _token_of(listens), self._settings)[1])
+
+    def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
+        """How the test ended that is stored with a node; None while it runs."""
+        ids = _pair_ids(node, record.pairing)
+        job = self._find(ids.measures) if ids is not None else None
+        if ids is None or job is None or job.passed is None or job.ended_at is None:
+            return None
+        end = self._end_of(job)
+        said = end.said
+        passed: bool | None = job.passed
+        if end.status not in (0, 1) or said.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED):
+            passed = None
+        return PairOutcome(
+            partner=ids.partner,
+            passed=passed,
+            ended_at=job.ended_at,
+            detail="" if passed else said.summary or job.message or "its pod was lost",
+            measured=said.measured,
+            bounds=said.bounds,
+        )
+
+    def _create(self, new: Json) -> Json | None:
+        """Create a Job; None if it is there already."""
+        if not self._settings.image:
+            raise BackendError("there is no deep health check: set the image of the check")
+        try:
+            created = self._api.create(self._folder, new, repeatable=True)
+        except AlreadyExists:
+            return None
+        self._reflector.learn(created)
+        return created
+
+    def result(self, node: str, check_id: str) -> CheckResult | None:
+        """How a check ended; None while it runs, and while one without a verdict is made again."""
+        job = self._find(job_name(node, check_id))
+        if job is None or job.passed is None or job.ended_at is None:
+            return None
+        if self._is_in_vain(job):
+            return None
+        said = self._end_of(job).said
+        return CheckResult(
+            passed=job.passed,
+            ended_at=job.ended_at,
+            detail="" if job.passed else said.summary or job.message,
+            measured=said.measured,
+            bounds=said.bounds,
+            kinds=said.kinds,
+        )
+
+    def end_others(self, waited_for: Collection[str]) -> None:
+        """End the Jobs that still run though nobody waits for them: their names are others."""
+        jobs = self._reflector.objects().values()
+        present = {job.uid for job in jobs}
+        self._ends = {uid: end for uid, end in self._ends.items() if uid in present}
+        for job in jobs:
+            if job.passed is None and job.name not in waited_for:
+                self._delete(job)
+
+    def _delete(self, job: CheckJob) -> None:
+        with suppress(NotFound):
+            path = f"{self._folder}/{job.name}"
+            self._api.delete(path, uid=job.uid, propagation="Background")
+
+    def _find(self, job: str) -> CheckJob | None:
+        return self._reflector.objects().get(f"{self._namespace}/{job}")
+
+    def _is_in_vain(self, job: CheckJob) -> bool:
+        """Whether a check of one node has ended and says nothing of it, which is told once."""
+        if job.passed is not False or job.ended_at is None:
+            return False
+        is_news = job.uid not in self._ends
+        end = self._end_of(job)
+        if is_news and end.is_no_verdict:
+            how = "its pod was lost" if end.status is None else f"it ended with {end.status}"
+            why = f"{how}: {end.said.summary or job.message}; it is made again in a minute"
+            self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
+        return end.is_no_verdict
+
+    def _is_long_ago(self, end: _End) -> bool:
+        return time.monotonic() >= end.noticed_at + self._again_s
+
+    def _end_of(self, job: CheckJob) -> _End:
+        """What only its pod knows."""
+        if job.uid not in self._ends:
+            params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
+            pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
+            ends = [_last_words(pod) for pod in pods]
+            lost = _End(said=CheckSummary(), status=None, noticed_at=time.monotonic())
+            self._ends[job.uid] = next(filter(None, ends), lost)
+        return self._ends[job.uid]
+
+
+def _token_of(job: Json) -> str:
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
+
+
+def _last_words(pod: Json) -> _End | None:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if ended is not None:
+            said = read_summary(str(ended.get("message", "")))
+            status = int(ended.get("exitCode", 0))
+            if not said.summary:
+                said = replace(said, summary=f"it ended with exit code {status}")
+            return _End(said=said, status=status, noticed_at=time.monotonic())
+    return None

@@ -1,0 +1,1 @@
+"""The client of the Kubernetes API: requests, watches, exec, credentials."""

@@ -1,0 +1,399 @@
+"""The one client of the Kubernetes API: agent, controller and commands use it.
+
+Objects are plain dicts, as they came. Everything may be called from any thread.
+"""
+
+import http.client
+import json
+import random
+import socket
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from holdfast.adapters.kubernetes.client.errors import (
+    ApiError,
+    Json,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+    api_error,
+)
+from holdfast.adapters.kubernetes.client.rate_limit import RateLimit
+from holdfast.adapters.kubernetes.client.server import Connections, Server, in_cluster
+from holdfast.adapters.kubernetes.client.watch import Watch
+
+__all__ = ["Api", "Json", "Page", "Params", "Patch", "RateLimit", "Server", "Watch", "in_cluster"]
+
+Params = Mapping[str, str | int | Sequence[str]]
+"""Query of a call; switches are spelled ``"true"``."""
+
+TIMEOUT: Final = timedelta(seconds=10)
+"""Longest time of a call, with all its retries; list and watch have it for each page."""
+
+PAGE: Final = 500
+"""Objects asked for at once, as kubectl does."""
+
+_Body = Json | list[Json]
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
+_SHORTEST_S: Final = 0.001  # a socket takes 0 for "do not wait at all"
+_PIECE: Final = 1 << 20
+_GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for the format of gzip
+
+
+class Patch(StrEnum):
+    """How the body of a patch is meant; the value is its media type."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Part of a list. ``resource_version`` is that of the whole list: watch from there."""
+
+    items: list[Json]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    verb: str
+    path: str
+    params: Params
+    body: bytes | None = None
+    media_type: str = "application/json"
+    repeatable: bool = True
+    """Doing it twice does the same as doing it once."""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path}"
+
+
+class Api:
+    """Calls of one API server, with one identity.
+
+    Paths are those of the API, such as ``/api/v1/nodes/a``; parameters go into the query.
+
+    Every method raises ``Unreachable`` if no usable answer came and ``ApiError`` if the API server
+    refused; ``api_errors`` has the narrower ones. A call is tried again, with a growing pause,
+    until ``timeout`` has passed: always if it cannot have been carried out, which is so where the
+    connection was refused and where the API server says when to come again (429, 503); after a
+    lost connection and other errors from 500 on only if carrying it out twice does no harm.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        user_agent: str,
+        field_manager: str,
+        limit: RateLimit | None = None,
+        timeout: timedelta = TIMEOUT,
+    ) -> None:
+        """Prepare calls; nothing is sent yet.
+
+        Args:
+            server: whom to call, and as whom.
+            user_agent: how the audit log names us.
+            field_manager: how the objects that we write name us.
+            limit: that of this process; None for as many requests as are asked for.
+            timeout: longest time of one call, retries included, waiting for ``limit`` excluded.
+
+        """
+        self._server = server
+        self._connections = Connections(server)
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",  # answered with from 128 KiB on
+            "User-Agent": user_agent,
+        }
+        self._manager = {"fieldManager": field_manager}
+        self._limit = limit
+        self._timeout_s = timeout.total_seconds()
+
+    def get(self, path: str, params: Params | None = None) -> Json:
+        """Read an object."""
+        return self._call(_Request(verb="GET", path=path, params=params or {}))
+
+    def create(self, path: str, body: Json, *, repeatable: bool = False) -> Json:
+        """Create an object; ``path`` is that of its collection, or of an eviction.
+
+        Args:
+            path: where.
+            body: the object.
+            repeatable: the caller takes ``AlreadyExists`` for success, so the call may be tried
+                again when it is not known whether the first was carried out.
+
+        """
+        return self._write("POST", path, body, repeatable=repeatable)
+
+    def replace(self, path: str, body: Json) -> Json:
+        """Replace an object; one that has changed since is a ``Conflict``."""
+        return self._write("PUT", path, body)
+
+    def patch(self, path: str, body: _Body, kind: Patch = Patch.MERGE) -> Json:
+        """Change an object."""
+        forced = {"force": "true"} if kind is Patch.APPLY else {}
+        repeatable = kind is not Patch.JSON  # its "add" to an array adds twice
+        return self._write("PATCH", path, body, kind, forced, repeatable=repeatable)
+
+    def delete(
+        self, path: str, *, uid: str = "", grace: int | None = None, propagation: str = ""
+    ) -> None:
+        """Delete an object.
+
+        Args:
+            path: of the object.
+            uid: only this very object; another of its name is a ``Conflict``.
+            grace: seconds that a pod has to end, 0 for none; None for its own wish.
+            propagation: ``Foreground``, ``Background`` or ``Orphan``, for what it owns.
+
+        """
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        if propagation:
+            options["propagationPolicy"] = propagation
+        self._call(_Request(verb="DELETE", path=path, params={}, body=_encode(options)))
+
+    def pages(self, path: str, params: Params | None = None) -> Iterator[Page]:
+        """List the objects of a collection, as of one moment, ``PAGE`` at a time.
+
+        Raises:
+            Gone: the caller took longer than the API server remembers (five minutes).
+
+        """
+        query = {"limit": PAGE, **(params or {})}
+        while True:
+            content = self._call(_Request(verb="GET", path=path, params=query))
+            about = content.get("metadata") or {}
+            yield Page(
+                items=content.get("items") or [],
+                resource_version=str(about.get("resourceVersion") or ""),
+            )
+            if not about.get("continue"):
+                return
+            query["continue"] = about["continue"]
+
+    def list(self, path: str, params: Params | None = None) -> Iterator[Json]:
+        """List the objects of a collection, one after another; see ``pages``."""
+        for page in self.pages(path, params):
+            yield from page.items
+
+    def watch(
+        self, path: str, params: Params | None = None, *, stall: timedelta = timedelta(minutes=2)
+    ) -> Watch:
+        """Open a watch; tried once only.
+
+        Args:
+            path: of the collection.
+            params: ``resourceVersion`` and the like.
+            stall: the longest time without any event; ask for bookmarks, which come every minute.
+
+        """
+        return Watch(*self.opened(path, {**(params or {}), "watch": "true"}, stall))
+
+    def opened(
+        self,
+        path: str,
+        params: Params,
+        stall: timedelta,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[str, socket.socket, http.client.HTTPResponse]:
+        """Open an answer that goes on, for ``Stream`` and the like; tried once only.
+
+        Args:
+            path: of what is read.
+            params: its query.
+            stall: the longest time without any byte.
+            status: that of an answer to go on with; any other is a refusal.
+            headers: beside those of all calls.
+
+        Returns:
+            the call's name, the socket and the answer.
+
+        """
+        request = _Request(verb="GET", path=path, params=params)
+        sent = {**self._headers_of(request), **(headers or {})}
+        self._wait_for_limit()
+        connection = self._connections.open(self._timeout_s)
+        opened = connection.sock  # the connection forgets it if the server means to close
+        try:
+            self._send(connection, request, sent)
+            response = connection.getresponse()
+            if response.status != status:
+                body = _read(opened, response, time.monotonic() + self._timeout_s)
+                raise _refusal(request, response, body)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Unreachable(f"{request}: {self._no_answer(error)}") from error
+        except ApiError:
+            connection.close()
+            raise
+        opened.settimeout(stall.total_seconds())
+        return str(request), opened, response
+
+    def close(self) -> None:
+        """Close the connections that are idle; the next call opens a new one."""
+        self._connections.clear()
+
+    def _write(
+        self,
+        verb: str,
+        path: str,
+        body: _Body,
+        media_type: str = "application/json",
+        params: Params | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Json:
+        return self._call(
+            _Request(
+                verb=verb,
+                path=path,
+                params={**self._manager, **(params or {})},
+                body=_encode(body),
+                media_type=media_type,
+                repeatable=repeatable,
+            )
+        )
+
+    def _call(self, request: _Request) -> Json:
+        deadline = time.monotonic() + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        refused = self._server.token_refused
+        while True:
+            deadline += self._wait_for_limit()
+            try:
+                return self._attempt(request, deadline)
+            except Unauthorized:
+                if refused is None:
+                    raise
+                refused()
+                refused = None
+                self._connections.clear()  # they were opened with the old certificate
+                continue
+            except (Unreachable, ApiError) as error:
+                wait_s = _wait(error, request, pause_s)
+                if wait_s is None or time.monotonic() + wait_s >= deadline:
+                    raise
+            time.sleep(wait_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _attempt(self, request: _Request, deadline: float) -> Json:
+        headers = self._headers_of(request)
+        connection = self._connections.take(max(deadline - time.monotonic(), _SHORTEST_S))
+        opened = connection.sock
+        try:
+            opened.settimeout(max(deadline - time.monotonic(), _SHORTEST_S))
+            self._send(connection, request, headers)
+            response = connection.getresponse()
+            body = _read(opened, response, deadline)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            self._connections.clear()
+            raise Unreachable(f"{request}: {self._no_answer(error)}") from error
+        self._connections.give_back(connection)
+        if not 200 <= response.status < 300:
+            raise _refusal(request, response, body)
+        return _decode(request, response, body)
+
+    def _headers_of(self, request: _Request) -> dict[str, str]:
+        headers = dict(self._headers)
+        token = self._server.token() if self._server.token is not None else ""
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        if request.body is not None:
+            headers["Content-Type"] = request.media_type
+        return headers
+
+    def _send(
+        self, connection: http.client.HTTPConnection, request: _Request, headers: dict[str, str]
+    ) -> None:
+        target = self._connections.prefix + quote(request.path)
+        if request.params:
+            target += "?" + urlencode(request.params, doseq=True)
+        connection.request(request.verb, target, body=request.body, headers=headers)
+
+    def _no_answer(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError) and error.errno is None:  # ours, not that of TCP
+            return f"{self._server.url} did not answer within {self._timeout_s:g} s"
+        return f"the connection to {self._server.url} broke: {error!r}"
+
+    def _wait_for_limit(self) -> float:
+        return self._limit.acquire().total_seconds() if self._limit is not None else 0.0
+
+
+def _wait(error: Unreachable | ApiError, request: _Request, pause_s: float) -> float | None:
+    """Seconds until the next try, None for none."""
+    jittered_s = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+    if isinstance(error, Unreachable):
+        if error.permanent or (error.sent and not request.repeatable):
+            return None
+        return jittered_s
+    if error.after is not None and error.status in (429, 503):
+        if isinstance(error, Throttled) and error.is_disruption_budget:
+            return None
+        return error.after.total_seconds() + jittered_s
+    return jittered_s if error.is_transient and request.repeatable else None
+
+
+def _read(opened: socket.socket, response: http.client.HTTPResponse, deadline: float) -> bytes:
+    pieces = []
+    while piece := response.read1(_PIECE):
+        pieces.append(piece)
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the answer is too slow")
+        opened.settimeout(left_s)
+    response.close()
+    return _unpacked(response, b"".join(pieces))
+
+
+def _unpacked(response: http.client.HTTPResponse, body: bytes) -> bytes:
+    if response.headers.get("Content-Encoding") != "gzip":
+        return body
+    try:
+        return zlib.decompress(body, _GZIP)
+    except zlib.error as error:
+        raise http.client.IncompleteRead(b"") from error
+
+
+def _encode(body: Any) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _decode(request: _Request, response: http.client.HTTPResponse, body: bytes) -> Json:
+    try:
+        content = json.loads(body)
+    except ValueError as error:
+        if "json" in response.headers.get("Content-Type", "json"):  # lost headers are a cut, too
+            raise Unreachable(f"{request}: the answer was cut off: {error}") from error
+        content = None
+    if not isinstance(content, dict):
+        raise ApiError(
+            f"{request}: the answer is no JSON object; is this the address of a Kubernetes API?",
+            status=response.status,
+            reason="",
+            message="",
+            after=None,
+        )
+    return content
+
+
+def _refusal(request: _Request, response: http.client.HTTPResponse, body: bytes) -> ApiError:
+    return api_error(str(request), response.status, body, response.headers.get("Retry-After"))

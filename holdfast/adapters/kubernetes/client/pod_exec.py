@@ -1,0 +1,83 @@
+"""Commands in containers that need nobody: run to their end, what they say is kept."""
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Unreachable
+from holdfast.adapters.kubernetes.client.websocket import Channel, Messages, opened
+
+_PIECE: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command has said, and why there is no more of it."""
+
+    text: str
+    error: str
+    """With what it said on standard error; empty if it ended with exit code 0."""
+
+
+def run_in_pod(
+    api: Api, pod: str, container: str, command: Sequence[str], *, within: timedelta, limit: int
+) -> Output:
+    """Run a command and wait for its end.
+
+    Args:
+        api: the client.
+        pod: address of the pod.
+        container: its container.
+        command: what is run.
+        within: for so long, once it runs.
+        limit: bytes that are kept of its output, and of its errors.
+
+    Raises:
+        BackendError: it could not be started.
+
+    """
+    query = {"container": container, "command": command, "stdout": "true", "stderr": "true"}
+    call, connection, response = opened(api, pod, query, within)
+    deadline = time.monotonic() + within.total_seconds()
+    said = {Channel.OUTPUT: bytearray(), Channel.ERRORS: bytearray()}
+    error: str | None = None
+    messages = Messages()
+    try:
+        while error is None and (left_s := deadline - time.monotonic()) > 0:
+            connection.settimeout(left_s)
+            piece = response.fp.read1(_PIECE)
+            if not piece:
+                raise http.client.IncompleteRead(b"")
+            for channel, content in messages.feed(piece):
+                if channel == Channel.STATUS:
+                    error = failure(content)
+                elif channel in said:
+                    kept = said[Channel(channel)]
+                    kept += content[: limit - len(kept)]
+    except TimeoutError:
+        pass
+    except (OSError, http.client.HTTPException) as broken:
+        error = str(Unreachable(f"{call}: {broken!r}"))
+    finally:
+        response.close()
+        connection.close()
+    if error is None:
+        error = f"no end within {within.total_seconds():g} s"
+    text, errors = (one.decode(errors="replace") for one in said.values())
+    return Output(text, f"{error}: {errors.strip()}".rstrip(": ") if error else "")
+
+
+def failure(status: bytes) -> str:
+    """Why a command failed, from the last thing that is said of it; empty if it did not."""
+    try:
+        said = json.loads(status)
+    except ValueError:
+        return "no word on how the command ended"
+    if not isinstance(said, dict):
+        return str(said)
+    return "" if said.get("status") == "Success" else str(said.get("message") or said)

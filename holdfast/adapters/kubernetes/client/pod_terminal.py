@@ -1,0 +1,153 @@
+"""Commands in containers that a person talks to, from a terminal of its own size."""
+
+import http.client
+import json
+import os
+import select
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from io import BufferedReader
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Unreachable
+from holdfast.adapters.kubernetes.client.websocket import Channel, Messages, frame, opened
+from holdfast.model.errors import BackendError
+
+_PIECE: Final = 1 << 16
+_TYPED: Final = 1 << 12
+_END_OF_INPUT: Final = b"\x04"
+"""What a terminal makes of Ctrl-D; the protocol has no word for the end of the input."""
+
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+Say = Callable[[int, bytes], None]
+"""Takes what the command says, and on which channel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """Where a person types."""
+
+    typed: int
+    """Descriptor of what is typed."""
+
+    resized: int
+    """Descriptor that gives a byte whenever the size has changed."""
+
+    size: Callable[[], os.terminal_size]
+
+
+def attend(
+    api: Api, pod: str, container: str, command: Sequence[str], terminal: Terminal | None, say: Say
+) -> int:
+    """Run a command, on a terminal if there is one and without input otherwise.
+
+    Returns:
+        its exit code.
+
+    Raises:
+        BackendError: it could not be started, or nobody knows how it ended.
+
+    """
+    query = {"container": container, "command": command, "stdout": "true"}
+    query |= {"stdin": "true", "tty": "true"} if terminal else {"stderr": "true"}
+    call, connection, response = opened(api, pod, query, timedelta(0))
+    try:
+        return _Talk(call, connection, response.fp, terminal).run(say)
+    finally:
+        response.close()
+        connection.close()
+
+
+class _Talk:
+    def __init__(
+        self,
+        call: str,
+        connection: socket.socket,
+        stream: BufferedReader,
+        terminal: Terminal | None,
+    ) -> None:
+        self._call = call
+        self._connection = connection
+        self._stream = stream
+        self._terminal = terminal
+        self._messages = Messages()
+        self._unsent = bytearray()
+        self._has_news = False
+        self._size: os.terminal_size | None = None
+        self._is_input_over = terminal is None
+
+    def run(self, say: Say) -> int:
+        self._tell_size()
+        while True:
+            for channel, content in self._received():
+                if channel == Channel.STATUS:
+                    return _exit_code(content)
+                say(channel, content)
+            self._send()
+            self._wait()
+
+    def _received(self) -> list[tuple[int, bytes]]:
+        try:
+            piece = self._stream.read1(_PIECE)
+            if not piece and self._has_news:
+                raise http.client.IncompleteRead(b"")
+            return list(self._messages.feed(piece))
+        except _NOT_NOW:
+            return []
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{self._call}: {error!r}") from error
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                sent = self._connection.send(self._unsent[:_PIECE])
+                del self._unsent[:sent]
+        except _NOT_NOW:
+            pass
+        except OSError as error:
+            raise Unreachable(f"{self._call}: {error!r}") from error
+
+    def _wait(self) -> None:
+        """Wait for something to do; what is typed waits while the other side does not take it."""
+        terminal = self._terminal
+        watched: list[socket.socket | int] = [self._connection]
+        if terminal is not None:
+            watched.append(terminal.resized)
+            if not self._is_input_over and len(self._unsent) < _PIECE:
+                watched.append(terminal.typed)
+        is_pending = isinstance(self._connection, ssl.SSLSocket) and self._connection.pending()
+        writing = [self._connection] if self._unsent else []
+        ready, _, _ = select.select(watched, writing, [], 0 if is_pending else None)
+        self._has_news = self._connection in ready
+        if terminal is not None and terminal.resized in ready:
+            os.read(terminal.resized, _TYPED)
+        self._tell_size()  # before what is typed: the notice of a new size may be late
+        if terminal is not None and terminal.typed in ready:
+            typed = os.read(terminal.typed, _TYPED)
+            self._is_input_over = not typed
+            self._unsent += frame(Channel.INPUT, typed or _END_OF_INPUT)
+
+    def _tell_size(self) -> None:
+        now = self._terminal.size() if self._terminal is not None else None
+        if now is not None and now != self._size:
+            size = json.dumps({"Width": now.columns, "Height": now.lines})
+            self._unsent += frame(Channel.RESIZE, size.encode())
+        self._size = now
+
+
+def _exit_code(status: bytes) -> int:
+    """From a ``Status`` of the API."""
+    try:
+        said = json.loads(status)
+        if said["status"] == "Success":
+            return 0
+        causes = {one["reason"]: one["message"] for one in said["details"]["causes"]}
+        return int(causes["ExitCode"])
+    except (ValueError, KeyError, TypeError):
+        told = status.decode(errors="replace")
+        raise BackendError(f"the command did not end by itself: {told[:300]}") from None

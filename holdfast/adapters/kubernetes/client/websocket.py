@@ -1,0 +1,111 @@
+"""Streams of commands in containers: WebSockets (RFC 6455) with the channels of Kubernetes."""
+
+import base64
+import http.client
+import secrets
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import IntEnum
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+
+LONGEST_MESSAGE: Final = 1 << 20
+
+_PROTOCOL: Final = "v4.channel.k8s.io"
+"""The first byte of a message is its channel."""
+
+_LENGTHS: Final = {126: 2, 127: 8}
+"""Bytes of the length that follows, by what stands in its place."""
+
+_LAST: Final = 0x80
+_MASKED: Final = 0x80
+_BINARY: Final = 2
+_CLOSE: Final = 8
+_CONTROL: Final = range(_CLOSE, 16)
+
+
+class Channel(IntEnum):
+    """What a message is."""
+
+    INPUT = 0
+    OUTPUT = 1
+    ERRORS = 2
+    STATUS = 3
+    """How the command ended, as a ``Status`` of the API."""
+
+    RESIZE = 4
+
+
+def opened(
+    api: Api, pod: str, query: Mapping[str, str | Sequence[str]], stall: timedelta
+) -> tuple[str, socket.socket, http.client.HTTPResponse]:
+    """Start a command. See ``Api.opened``."""
+    headers = {
+        "Accept": "*/*",  # the kubelet's route for exec matches nothing else: 406 Not Acceptable
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Key": base64.b64encode(secrets.token_bytes(16)).decode(),
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Protocol": _PROTOCOL,
+    }
+    return api.opened(f"{pod}/exec", query, stall, status=101, headers=headers)
+
+
+def frame(channel: Channel, content: bytes) -> bytes:
+    """A message to the server, in one frame; 65,534 bytes at most."""
+    whole = bytes([channel]) + content
+    size = len(whole)
+    head = bytes([_MASKED | size] if size < 126 else [_MASKED | 126, *size.to_bytes(2)])
+    mask = secrets.token_bytes(4)
+    stream = mask * (size // 4 + 1)
+    masked = bytes(a ^ b for a, b in zip(whole, stream, strict=False))
+    return bytes([_LAST | _BINARY]) + head + mask + masked
+
+
+class Messages:
+    """Puts together what comes from the server, in whatever pieces it comes."""
+
+    def __init__(self) -> None:
+        self._unread = b""
+        self._content = b""
+
+    def feed(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
+        """The messages that are whole now: the channel of each, and what it says.
+
+        Raises:
+            http.client.HTTPException: the server has closed, or says what cannot be.
+
+        """
+        self._unread += piece
+        while (taken := self._frame()) is not None:
+            kind, is_last, part = taken
+            if kind == _CLOSE:
+                raise http.client.HTTPException(
+                    "the connection was closed before the command ended"
+                )
+            if kind in _CONTROL:
+                continue
+            self._content += part
+            if is_last and self._content:
+                content, self._content = self._content, b""
+                yield content[0], content[1:]
+
+    def _frame(self) -> tuple[int, bool, bytes] | None:
+        unread = self._unread
+        if len(unread) < 2:
+            return None
+        begin, size = 2, unread[1] & 0x7F  # a server masks nothing
+        if size in _LENGTHS:
+            begin += _LENGTHS[size]
+            if len(unread) < begin:
+                return None
+            size = int.from_bytes(unread[2:begin])
+        if size + len(self._content) > LONGEST_MESSAGE:
+            raise http.client.HTTPException(f"a message of {size} bytes")
+        end = begin + size
+        if len(unread) < end:
+            return None
+        self._unread = unread[end:]
+        return unread[0] & 0x0F, bool(unread[0] & _LAST), unread[begin:end]

@@ -1,0 +1,169 @@
+"""What people ask for with the annotations of a job: pure."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
+from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
+from holdfast.adapters.kubernetes.jobs.objects import JobState
+from holdfast.adapters.kubernetes.nodes.encoding import Rejection, parsed, shown
+from holdfast.decisions.log_rules import LogRule
+from holdfast.kit.units import parse_duration
+from holdfast.model.jobs import JobRecord
+from holdfast.model.names import (
+    APP_MAX_RETRY_COUNT,
+    HEARTBEAT_FILE,
+    HEARTBEAT_TIMEOUT,
+    JOB_RECORD,
+    LOG_MONITORING,
+    LOG_MONITORING_CONFIG_MAP,
+    STARTUP_TIMEOUT,
+    Labels,
+)
+
+MAX_RETRIES: Final = 1
+"""Where a job does not say; HyperPod's command line writes this."""
+
+MAX_APP_RETRIES: Final = 3
+"""Where a job does not say; that of a run on one machine, too."""
+
+_MOST: Final = 1000
+"""More restarts than that are a slip of the pen."""
+
+_LONGEST_PATH: Final = 256
+_TIMEOUTS: Final = (timedelta(seconds=1), timedelta(days=7))
+"""The shortest and the longest."""
+
+_CONFIG_MAP: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_SWITCH: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a job asks for, what is remembered about it, and what of that cannot be used."""
+
+    auto_resume: bool = False
+    max_retries: int = MAX_RETRIES
+    max_app_retries: int = MAX_APP_RETRIES
+    record: JobRecord | None = None
+    is_damaged: bool = False
+    """There is a record that cannot be read, so nothing is to be done with the job."""
+
+    log_rules: tuple[LogRule, ...] = ()
+    log_rules_from: str = ""
+    """Name of the ConfigMap that has the rules instead; empty if there is none."""
+
+    heartbeat: Heartbeat | None = None
+    """By which file it shows that it gets on; None for by none."""
+
+    rejected: tuple[Rejection, ...] = ()
+
+
+def wishes_of(state: JobState, labels: Labels) -> Wishes:
+    """Read the annotations of a job. Never raises: what cannot be read is rejected."""
+    rejected: list[Rejection] = []
+    is_on = _SWITCH.get("false" if state.auto_resume is None else state.auto_resume.strip().lower())
+    if is_on is None:
+        key = labels.enable_job_auto_resume
+        rejected.append(_rejection(key, state.auto_resume, '"true" or "false"'))
+    elif is_on and (obstacle := state.obstacle or _belonging(state)):
+        key, is_on = labels.enable_job_auto_resume, False
+        rejected.append(_rejection(key, state.auto_resume, obstacle))
+    retries = _count(labels.job_max_retry_count, state.max_retries, MAX_RETRIES, rejected)
+    app_retries = _count(APP_MAX_RETRY_COUNT, state.max_app_retries, MAX_APP_RETRIES, rejected)
+    record = None
+    if state.record is not None:
+        try:
+            record = parsed(JobRecord, state.record)
+        except ValueError:
+            rejected.append(
+                _rejection(JOB_RECORD, state.record, "what the controller wrote; remove it")
+            )
+    log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
+    heartbeat = _heartbeat(state, rejected) if is_on else None
+    return Wishes(
+        auto_resume=bool(is_on),
+        max_retries=retries,
+        max_app_retries=app_retries,
+        record=record,
+        is_damaged=state.record is not None and record is None,
+        log_rules=log_rules,
+        log_rules_from=log_rules_from,
+        heartbeat=heartbeat,
+        rejected=tuple(rejected),
+    )
+
+
+def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[LogRule, ...], str]:
+    text, name = state.log_rules, (state.log_rules_from or "").strip()
+    if name and (text is not None or not _CONFIG_MAP.fullmatch(name)):
+        expected = "the name of a ConfigMap" if text is None else f"nothing beside {LOG_MONITORING}"
+        rejected.append(_rejection(LOG_MONITORING_CONFIG_MAP, name, expected))
+        name = ""
+    if text is None:
+        return (), name
+    rules, mistakes = rules_of(text, LOG_MONITORING)
+    rejected.extend(mistakes)
+    return rules, ""
+
+
+def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
+    path = state.heartbeat_file
+    given = {HEARTBEAT_TIMEOUT: state.heartbeat_timeout, STARTUP_TIMEOUT: state.startup_timeout}
+    if path is None:
+        for key, text in given.items():
+            if text is not None:
+                rejected.append(_rejection(key, text, f"a {HEARTBEAT_FILE} beside it"))
+        return None
+    if not path.startswith("/") or not path.isprintable() or len(path) > _LONGEST_PATH:
+        expected = f"a path from the root on, of at most {_LONGEST_PATH} characters"
+        rejected.append(_rejection(HEARTBEAT_FILE, path, expected))
+        return None
+    before = len(rejected)
+    timeouts = {key: _timeout(key, text, rejected) for key, text in given.items()}
+    if len(rejected) > before:
+        return None
+    return Heartbeat(
+        path=path,
+        timeout=timeouts[HEARTBEAT_TIMEOUT] or DEFAULT_TIMEOUT,
+        startup_timeout=timeouts[STARTUP_TIMEOUT],
+    )
+
+
+def _timeout(key: str, text: str | None, rejected: list[Rejection]) -> timedelta | None:
+    """None if it is not given, and if it cannot be used."""
+    if text is None:
+        return None
+    shortest, longest = _TIMEOUTS
+    try:
+        timeout = parse_duration(text.strip())
+        if shortest <= timeout <= longest:
+            return timeout
+    except ValueError:
+        pass
+    rejected.append(_rejection(key, text, "a duration from 1s to 7d, such as 10m"))
+    return None
+
+
+def _belonging(state: JobState) -> str | None:
+    """Where the annotation would have to be instead, if another object starts and stops the job."""
+    owner = state.controller
+    return f"on {owner.kind} {owner.name}, to which it belongs" if owner is not None else None
+
+
+def _count(key: str, value: str | None, default: int, rejected: list[Rejection]) -> int:
+    if value is None:
+        return default
+    text = value.strip()
+    if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= _MOST:
+        return int(text)
+    rejected.append(
+        _rejection(key, value, f"a whole number from 0 to {_MOST}; {default} is used instead")
+    )
+    return default
+
+
+def _rejection(key: str, value: str | None, expected: str) -> Rejection:
+    return Rejection(key=key, value=shown(value or ""), expected=expected)

@@ -1,0 +1,1 @@
+"""Kubernetes nodes: marks, drain, checks of drift, reports, leadership."""

@@ -1,0 +1,116 @@
+"""Kubernetes Events about what an agent finds: pure, from two reports to the objects."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.nodes.report_patch import short, stamp
+from holdfast.kit.serial import to_plain
+from holdfast.model.health import Fault, Finding, Severity
+from holdfast.model.report import NodeReport
+
+NAMESPACE: Final = "default"
+"""Where Events about objects without a namespace have to be."""
+
+COMPONENT: Final = "holdfast-agent"
+"""The ``source.component`` of the Events, and the field manager of what is written."""
+
+_NAME_CHARS: Final = 253 - 1 - 16
+"""What is left for the node in the name of an Event, beside a dot and the digest."""
+
+
+def events(before: NodeReport | None, report: NodeReport) -> list[Json]:
+    """Events of what is new in ``report``, is said again, or is over since ``before``.
+
+    The name of an Event is a digest of what it is about, so that a fault has one, however often
+    it is told and by however many processes.
+    """
+    last = before if before is not None and before.boot_id == report.boot_id else None
+    told = {_state(fault) for fault in last.faults} if last is not None else set()
+    noticed = {notice.key for notice in last.notices} if last is not None else set()
+    return [
+        *fault_events(report, (fault for fault in report.faults if _state(fault) not in told)),
+        *(_noticed(report, notice) for notice in report.notices if notice.key not in noticed),
+        *([] if before is None else _cleared(before, report)),
+    ]
+
+
+def fault_events(report: NodeReport, faults: Iterable[Fault]) -> list[Json]:
+    """Events of ``faults``, which are in ``report``."""
+    return [
+        _event(
+            report,
+            "Warning",
+            fault.reason,
+            f"{fault.remedy}: {short(fault.message)}",
+            about=(report.boot_id, fault.key, fault.remedy),
+            span=(fault.since, fault.seen_at or report.reported_at),
+            count=fault.count,
+        )
+        for fault in faults
+    ]
+
+
+def _noticed(report: NodeReport, notice: Finding) -> Json:
+    return _event(
+        report,
+        "Normal" if notice.severity is Severity.INFO else "Warning",
+        notice.reason,
+        short(notice.message),
+        about=(report.boot_id, notice.key),
+        span=(notice.observed_at, notice.observed_at),
+    )
+
+
+def _cleared(before: NodeReport, report: NodeReport) -> list[Json]:
+    held = {fault.key for fault in report.faults}
+    return [
+        _event(
+            report,
+            "Normal",
+            fault.reason,
+            f"over: {short(fault.message)}",
+            about=(before.boot_id, fault.key, fault.remedy, "over"),
+            span=(report.reported_at, report.reported_at),
+        )
+        for fault in before.faults
+        if fault.key not in held
+    ]
+
+
+def _event(
+    report: NodeReport,
+    kind: str,
+    reason: str,
+    message: str,
+    *,
+    about: tuple[object, ...],
+    span: tuple[datetime, datetime],
+    count: int = 1,
+) -> Json:
+    digest = hashlib.sha256(json.dumps(to_plain(about)).encode()).hexdigest()[:16]
+    node = report.node
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{node[:_NAME_CHARS]}.{digest}", "namespace": NAMESPACE},
+        # The uid is the name, as the kubelet and node-problem-detector have it in their Events:
+        # every kubectl describe shows these.
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "source": {"component": COMPONENT, "host": node},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": node,
+        "firstTimestamp": stamp(span[0]),
+        "lastTimestamp": stamp(span[1]),
+        "count": count,
+    }
+
+
+def _state(fault: Fault) -> object:
+    return (fault.key, fault.remedy, fault.count)

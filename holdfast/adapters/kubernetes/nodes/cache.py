@@ -1,0 +1,201 @@
+"""The nodes as they were last read, and their only writer."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api, Patch
+from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
+from holdfast.adapters.kubernetes.client.reflector import Reflector
+from holdfast.adapters.kubernetes.nodes.agent_condition import (
+    agent_condition_patch,
+    is_condition_astray,
+)
+from holdfast.adapters.kubernetes.nodes.encoding import Word, strays, word_of
+from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
+from holdfast.adapters.kubernetes.nodes.views import is_managed
+from holdfast.kit.units import format_duration
+from holdfast.model.errors import BackendError
+from holdfast.model.nodes import NodeView, Phase
+
+NODES: Final = "/api/v1/nodes"
+
+STALE: Final = timedelta(minutes=3)
+"""The API server says something every minute; nobody is judged by a copy older than this."""
+
+_LOOK_AGAIN_S: Final = 5.0
+"""For so long a node that the selector does not let through is taken to be what it was."""
+
+_TRIES: Final = 5
+"""A node whose object changes more often than that while it is written is left for later."""
+
+
+@dataclass(slots=True)
+class Copy:
+    """One node, and what was made of it."""
+
+    state: NodeState
+    word: Word
+    first_seen: datetime
+    is_managed: bool
+    is_astray: bool
+    """Its marks are not those of its record."""
+
+    is_condition_astray: bool
+    """Its condition does not say whether its agent is silent."""
+
+    is_quiet: bool
+    """Nothing about it may ever have to be put right as long as it stays as it is."""
+
+    view: NodeView | None = None
+    """The last one, as long as it may be used again."""
+
+
+class NodeCopies:
+    """All nodes that the selector lets through. Reading costs no calls."""
+
+    def __init__(
+        self, api: Api, conventions: Conventions, selector: str, changed: Callable[[], None]
+    ) -> None:
+        self._api = api
+        self._conventions = conventions
+        self._copies: dict[str, Copy] = {}
+        self._looked_up: dict[str, tuple[float, NodeState]] = {}
+        self._reflector = Reflector(
+            api,
+            NODES,
+            trim=lambda node: trimmed(node, conventions),
+            changed=changed,
+            params={"labelSelector": selector} if selector else None,
+        )
+
+    @property
+    def reflector(self) -> Reflector[NodeState]:
+        """What keeps the copies up to date; its owner starts and stops it."""
+        return self._reflector
+
+    def read(self, now: datetime, retired: Iterable[str]) -> Mapping[str, Copy]:
+        """All nodes by name; only those that have changed are read anew.
+
+        Args:
+            now: the present time.
+            retired: uids of nodes to be left out.
+
+        Raises:
+            BackendError: the copies are too old.
+
+        """
+        self._check()
+        left_out = frozenset(retired)
+        states = self._reflector.objects()
+        for gone in self._copies.keys() - states.keys():
+            del self._copies[gone]
+        for name, state in states.items():
+            copy = self._copies.get(name)
+            if copy is not None and copy.state is state:
+                continue
+            if copy is not None and copy.state == state:
+                copy.state = state  # a newer version, of which nothing else matters
+            else:
+                self._copies[name] = self._copied(state, copy, now)
+        if not left_out:
+            return self._copies
+        return {name: copy for name, copy in self._copies.items() if copy.state.uid not in left_out}
+
+    def state(self, node: str) -> NodeState | None:
+        """A node as it is now; None if there is none of that name."""
+        return self._reflector.objects().get(node)
+
+    def look_up(self, node: str) -> NodeState | None:
+        """A node as the API server had it within 5 s; None if there is none of that name now."""
+        known = self._looked_up.get(node)
+        if known is not None and time.monotonic() - known[0] < _LOOK_AGAIN_S:
+            return known[1]
+        try:
+            state = trimmed(self._api.get(f"{NODES}/{node}"), self._conventions)
+        except NotFound:
+            self._looked_up.pop(node, None)
+            return None
+        self._looked_up[node] = (time.monotonic(), state)
+        return state
+
+    def write(
+        self, node: str, now: datetime, patch: Callable[[NodeState, Word], Json | None]
+    ) -> None:
+        """Patch a node, again with what is there now if somebody else was faster.
+
+        Args:
+            node: its name.
+            now: the present time.
+            patch: from what the node is and says to the patch; None for nothing to do.
+
+        Raises:
+            NotFound: there is no such node, or another by that name than was read last.
+            BackendError: it could not be written.
+
+        """
+        path = f"{NODES}/{node}"
+        for _ in range(_TRIES):
+            state = self._current(node)
+            body = patch(state, word_of(state, self._conventions, now))
+            if body is None:
+                return
+            try:
+                self._reflector.learn(self._api.patch(path, body))
+                return
+            except Conflict:
+                self._reflector.learn(self._api.get(path))
+        raise BackendError(f"{path} changes too often to be written")
+
+    def write_condition(self, node: str, now: datetime) -> None:
+        """Make the condition of a node say whether its agent is silent, as its record does."""
+        state = self._current(node)
+        record = word_of(state, self._conventions, now).record
+        patch = None if record is None else agent_condition_patch(state, record, now)
+        if patch is not None:
+            path = f"{NODES}/{node}/status"
+            self._reflector.learn(self._api.patch(path, patch, Patch.STRATEGIC))
+
+    def remove(self, node: str, uid: str) -> None:
+        """Delete the object of a node, if it is still that one."""
+        try:
+            self._api.delete(f"{NODES}/{node}", uid=uid)
+        except (NotFound, Conflict):
+            return
+
+    def _current(self, node: str) -> NodeState:
+        state = self.state(node)
+        copy = self._copies.get(node)
+        if state is None or (copy is not None and copy.state.uid != state.uid):
+            what = "is gone" if state is None else "is another than before"
+            raise NotFound(
+                f"the node {node} {what}", status=404, reason="NotFound", message="", after=None
+            )
+        return state
+
+    def _copied(self, state: NodeState, before: Copy | None, now: datetime) -> Copy:
+        is_same = before is not None and before.state.uid == state.uid
+        word = word_of(state, self._conventions, now)
+        is_astray = strays(state, word, self._conventions)
+        is_wrong = is_condition_astray(state, word.record)
+        is_released = word.record is not None and word.record.phase is Phase.SCHEDULABLE
+        is_new = state.replaces is not None or not is_released
+        return Copy(
+            state=state,
+            word=word,
+            first_seen=before.first_seen if before is not None and is_same else now,
+            is_managed=is_managed(state, word),
+            is_astray=is_astray,
+            is_condition_astray=is_wrong,
+            is_quiet=not (is_astray or is_wrong or is_new or word.rejected),
+        )
+
+    def _check(self) -> None:
+        reflector = self._reflector
+        if reflector.age > STALE:
+            raise BackendError(
+                f"nothing was heard of the API server for {format_duration(reflector.age)}: "
+                f"{reflector.error}"
+            )

@@ -1,0 +1,375 @@
+"""The nodes of a Kubernetes cluster."""
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, PairIds
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Json, NotFound
+from holdfast.adapters.kubernetes.nodes.cache import Copy, NodeCopies
+from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
+from holdfast.adapters.kubernetes.nodes.drain import Drainer
+from holdfast.adapters.kubernetes.nodes.drift import Upkeep
+from holdfast.adapters.kubernetes.nodes.encoding import (
+    Word,
+    asking_patch,
+    node_patch,
+    request_patch,
+)
+from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, Beat, Heartbeats
+from holdfast.adapters.kubernetes.nodes.idleness import IdleNodes
+from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, Conventions, NodeState
+from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
+from holdfast.adapters.kubernetes.nodes.succession import Leaving, is_same_machine, undecided
+from holdfast.adapters.kubernetes.nodes.views import (
+    Heard,
+    agent_heard_at,
+    group_of,
+    instance_type_of,
+    is_fenced,
+    is_followed,
+    kubelet_answered_at,
+    leaving_view,
+    node_view,
+    record_of,
+)
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.decisions.pair_schedule import Pool, in_need
+from holdfast.decisions.requested_checks import awaits_check
+from holdfast.model.actions import CloseBreaker, TripBreaker
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
+from holdfast.model.names import DeepCheck, Labels
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.requests import Request
+
+_LOOKS: Final = 8
+"""Nodes with a requested check that are looked at in one round, whether pods are left on them."""
+
+_COMING: Final = (Phase.JOINING, Phase.REBOOTING)
+
+_Beats = tuple[Beat | None, Beat | None]
+"""The leases of the agent and of the kubelet of a node."""
+
+
+class KubernetesCluster:
+    """A ``ClusterBackend``; works from ``start`` to ``stop``."""
+
+    def __init__(self, api: Api, settings: KubernetesSettings, around: Dependencies) -> None:
+        self._around = around
+        self._conventions = Conventions(
+            labels=Labels(settings.label_prefix),
+            group_labels=settings.group_labels,
+            can_check=bool(settings.check.image),
+        )
+        changed = around.changed
+        self._nodes = NodeCopies(api, self._conventions, settings.selector, changed)
+        self._memory = ClusterMemory(api, settings.namespace, changed)
+        self._checks = DeepChecks(api, settings.agents_in, settings.check, changed, around.events)
+        self._agents = Heartbeats(api, settings.agents_in)
+        self._kubelets = Heartbeats(api, KUBELETS)
+        self._idle = IdleNodes(api, looks=1)
+        self._asked = IdleNodes(api, looks=_LOOKS)
+        self._upkeep = Upkeep(
+            self._nodes, self._memory, self._checks, self._conventions, around.events
+        )
+        self._drainer = Drainer(
+            api,
+            may_act=around.may_act,
+            changed=changed,
+            failed=lambda what, error: around.events.emit(CallFailed(what=what, error=error)),
+            evicted=around.evicted,
+            stops_itself=around.stops_itself,
+        )
+        self._watched: frozenset[str] = frozenset()
+        self._left: set[str] = set()
+        self._reflectors = (
+            self._nodes.reflector,
+            self._memory.reflector,
+            self._checks.reflector,
+        )
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        for reflector in self._reflectors:
+            reflector.start()
+        self._drainer.start()
+
+    def stop(self) -> None:
+        """End the threads; calls in progress are waited for."""
+        self._drainer.stop()
+        for reflector in self._reflectors:
+            reflector.stop()
+
+    def node_states(self) -> Mapping[str, NodeState]:
+        """All nodes that the selector lets through, looked after or not, by name."""
+        return self._nodes.reflector.objects()
+
+    def find(self, node: str) -> NodeState | None:
+        """A node, whether or not the selector lets it through; None if there is none.
+
+        Raises:
+            BackendError: that is not known just now.
+
+        """
+        state = self._nodes.state(node)
+        return state if state is not None else self._nodes.look_up(node)
+
+    def is_watched(self, node: str) -> bool:
+        """Whether a node was in the last snapshot: it is looked after."""
+        return node in self._watched
+
+    @property
+    def synced(self) -> bool:
+        """Everything was read at least once."""
+        return all(reflector.synced for reflector in self._reflectors)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why something is not kept up to date at the moment."""
+        return tuple(reflector.error for reflector in self._reflectors if reflector.error)
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
+        if not self.synced:
+            raise BackendError(f"the cluster is not read yet: {'; '.join(self.errors) or 'wait'}")
+        now = self._around.clock.now()
+        memory = self._memory.read()
+        copies = self._nodes.read(now, memory.retired.values())
+        if self._around.may_act():
+            self._upkeep.run(copies, memory, now)
+            memory = self._memory.read()
+            copies = self._nodes.read(now, memory.retired.values())
+        views = self._views(copies, memory, now)
+        views += [
+            leaving_view(name, one) for name, one in memory.leaving.items() if name not in copies
+        ]
+        self._watched = frozenset(view.name for view in views)
+        return ClusterView(
+            nodes=tuple(views),
+            breaker=memory.breaker,
+            offenders=memory.offenders,
+            unreadable=frozenset(name for name, copy in copies.items() if copy.word.is_damaged),
+        )
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """See ``ClusterBackend.put``."""
+        if record.phase is Phase.REPLACING:  # before: the node may vanish from then on
+            self._memory.put_leaving(node, self._leaving(node, record))
+
+        def patch(state: NodeState, word: Word) -> Json | None:
+            return node_patch(state, word, record, self._conventions)
+
+        try:
+            self._nodes.write(node, self._around.clock.now(), patch)
+        except NotFound:
+            if record.phase is not Phase.REPLACING:
+                raise
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """See ``ClusterBackend.clear_request``."""
+
+        def patch(state: NodeState, word: Word) -> Json | None:
+            return request_patch(state, word, request_id, self._conventions)
+
+        with suppress(NotFound):
+            self._nodes.write(node, self._around.clock.now(), patch)
+
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``; without an image there is none."""
+        if not self._conventions.can_check:
+            return False
+
+        def patch(state: NodeState, word: Word) -> Json | None:
+            return asking_patch(state, word, request)
+
+        self._nodes.write(node, self._around.clock.now(), patch)
+        return True
+
+    def drain(self, node: str) -> None:
+        """See ``ClusterBackend.drain``."""
+        self._drainer.drain(node)
+
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
+        """See ``ClusterBackend.begin_check``."""
+        self._checks.begin(node, check_id, kinds)
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.begin_pair``."""
+        state = self._nodes.state(partner)
+        if state is None or not state.address:
+            raise BackendError(f"the node {partner} has no InternalIP at which it can be reached")
+        self._checks.begin_pair(PairIds(node, partner, test_id), state.address)
+
+    def retire(self, node: str) -> None:
+        """See ``ClusterBackend.retire``; the Node object is deleted if it is still there."""
+        leaving = self._memory.read().leaving.get(node)
+        state = self._nodes.state(node)
+        is_there = state is not None and is_same_machine(state, leaving)
+        gone: NodeState | Leaving | None = state if is_there else leaving
+        if gone is None:
+            return
+        self._left.add(node)
+        self._memory.put_retired(node, gone.uid)
+        self._nodes.remove(node, gone.uid)
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """See ``ClusterBackend.trip_breaker``."""
+        self._memory.trip_breaker(trip.reason, self._around.clock.now())
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        self._memory.close_breaker(close.tripped_at, self._around.clock.now())
+
+    def remember_offender(self, provider_id: str) -> None:
+        """See ``ClusterBackend.remember_offender``."""
+        self._memory.remember_offender(provider_id)
+
+    def _views(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> list[NodeView]:
+        """The nodes that are ours to look after. Healthy ones cost next to nothing."""
+        views, records = [], {}
+        oldest = now - self._around.fresh
+        states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
+        needy = in_need(
+            (_pool(copy.state), copy.word.record)
+            for copy in copies.values()
+            if copy.word.record is not None and copy.word.record.phase is Phase.CHECKING
+        )
+        waiting = undecided(states, memory.leaving)
+        for name, copy in copies.items():
+            view = copy.view
+            if name in waiting:
+                continue
+            is_lendable = bool(needy) and _pool(copy.state) in needy
+            if view is not None and not is_lendable and self._is_fresh(view, oldest, now):
+                views.append(view)
+            elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
+                records[name] = _record(copy, memory.leaving.get(name))
+        beats = self._beats(copies, records, now)
+        self._follow(copies, records)
+        idle, watched = self._idle_among(copies, records, needy, now)
+        for name, record in records.items():
+            copy = copies[name]
+            copy.view = self._view(copy, record, beats[name], now, is_idle=name in idle)
+            views.append(copy.view)
+            if name in watched or not _is_settled(copy, record):
+                copy.view = None
+        return views
+
+    def _idle_among(
+        self,
+        copies: Mapping[str, Copy],
+        records: Mapping[str, NodeRecord],
+        needy: Collection[Pool],
+        now: datetime,
+    ) -> tuple[frozenset[str], set[str]]:
+        """The nodes without pods, as far as was looked, and all of which that matters."""
+        due, asked = set(), set()
+        for name, record in records.items():
+            copy = copies[name]
+            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in needy
+            if awaits_check(record, copy.word.request):
+                asked.add(name)
+            elif is_lendable or self._is_due(group_of(copy.state), record, now):
+                due.add(name)
+        return self._idle.among(due) | self._asked.among(asked), due | asked
+
+    def _beats(
+        self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord], now: datetime
+    ) -> Mapping[str, _Beats]:
+        """The leases of the agents, and of the kubelets that the node controller has given up."""
+        coming = [name for name, record in records.items() if record.phase in _COMING]
+        lost = [name for name in records if copies[name].state.ready == UNKNOWN]
+        agents = self._agents.of(records, now, at_once=coming)
+        kubelets = self._kubelets.of(lost, now)
+        self._agents.forget_others(copies)
+        self._kubelets.forget_others(lost)
+        return {name: (agents.get(name), kubelets.get(name)) for name in records}
+
+    def _is_fresh(self, view: NodeView, oldest: datetime, now: datetime) -> bool:
+        """Whether a view may be used again as it is."""
+        is_heard = view.heartbeat_at is not None and view.heartbeat_at > oldest
+        return is_heard and not self._is_due(view.group, view.record, now)
+
+    def _is_due(self, group: str, record: NodeRecord, now: datetime) -> bool:
+        is_due = self._around.is_check_due
+        return is_due is not None and is_due(group, record, now)
+
+    def _view(
+        self, copy: Copy, record: NodeRecord, beats: _Beats, now: datetime, *, is_idle: bool
+    ) -> NodeView:
+        name, (agent, kubelet) = copy.state.name, beats
+        is_checked = record.phase is Phase.CHECKING and record.pairing is None
+        check_id = record.phase_since.isoformat()
+        return node_view(
+            copy.state,
+            copy.word,
+            record,
+            heard=Heard(
+                agent_at=agent_heard_at(copy.state, copy.word, record, agent, copy.first_seen),
+                kubelet_at=kubelet_answered_at(copy.state, record, now, kubelet),
+            ),
+            jobs=self._drainer.jobs(name) if is_followed(record) else self._asked.pods(name),
+            check=self._checks.result(name, check_id) if is_checked else None,
+            pair=self._checks.pair_outcome(name, record),
+            is_idle=is_idle,
+        )
+
+    def _follow(self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord]) -> None:
+        """Let the pods of those nodes be counted where it matters."""
+        fenced = {
+            name: is_fenced(copies[name].state, copies[name].word, record)
+            for name, record in records.items()
+        }
+        followed = {name: off for name, off in fenced.items() if off or is_followed(records[name])}
+        self._drainer.follow({**self._gone(copies), **followed})
+        for name, record in records.items():
+            if is_followed(record) and (
+                copies[name].word.held or record.phase is not Phase.DRAINING
+            ):
+                self._drainer.spare(name)
+
+    def _gone(self, copies: Mapping[str, Copy]) -> Mapping[str, bool]:
+        """Replaced nodes whose object is gone and whose pods are left: nothing runs there any more.
+
+        Kubernetes itself would delete such pods a minute later, and their jobs would wait for it.
+        """
+        leaving = self._memory.read().leaving
+        self._left -= copies.keys() - leaving.keys()  # another machine bears the name
+        for name, one in leaving.items():
+            if one.record.course is not None and one.record.course.ordered_at is not None:
+                self._left.add(name)
+        self._left = {name for name in self._left if self._drainer.jobs(name)}
+        return {name: True for name in self._left if name not in copies}
+
+    def _leaving(self, node: str, record: NodeRecord) -> Leaving:
+        """What must outlive the Node object of a node that is to be replaced."""
+        known = self._memory.read().leaving.get(node)
+        state = self._nodes.state(node)
+        if state is not None and is_same_machine(state, known):
+            return Leaving(
+                record=record, provider_id=state.provider_id, group=state.group, uid=state.uid
+            )
+        if known is None:
+            raise BackendError(f"the node {node} is gone, so it is not replaced")
+        return replace(known, record=record)
+
+
+def _pool(state: NodeState) -> Pool:
+    return (group_of(state), instance_type_of(state))
+
+
+def _record(copy: Copy, leaving: Leaving | None) -> NodeRecord:
+    """The record of a node; one that comes back by its name goes on with that it left with."""
+    if copy.word.record is None and leaving is not None:
+        return leaving.record
+    return record_of(copy.state, copy.word, copy.first_seen)
+
+
+def _is_settled(copy: Copy, record: NodeRecord) -> bool:
+    """Whether nothing but an event changes the view of a node for a while."""
+    is_heard = copy.state.ready != UNKNOWN
+    return record.phase is Phase.SCHEDULABLE and copy.word.record is not None and is_heard

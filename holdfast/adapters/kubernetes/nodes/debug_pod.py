@@ -1,0 +1,163 @@
+"""A pod through which a person gets onto a node, as ``kubectl debug node/NODE`` makes one."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists, ApiError, NotFound
+from holdfast.model.errors import BackendError
+from holdfast.model.names import PodPhase
+
+Json = dict[str, Any]
+
+CONTAINER: Final = "shell"
+DEFAULT_IMAGE: Final = "busybox:1.36"
+"""Has ``nsenter`` and ``sleep``; used where no agent runs, whose image has them, too."""
+
+LIFETIME: Final = timedelta(hours=8)
+"""A pod that nobody could delete ends by itself after so long."""
+
+_AGENTS: Final = "app.kubernetes.io/component=agent"
+_LABELS: Final = {
+    "app.kubernetes.io/managed-by": "holdfast",
+    "app.kubernetes.io/component": "shell",
+}
+_OVER: Final = {
+    "labelSelector": ",".join(f"{key}={value}" for key, value in _LABELS.items()),
+    "fieldSelector": "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown",
+}
+"""Pods of ours that have ended."""
+
+_PAUSE_S: Final = 0.1
+_HOPELESS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError")
+
+_LOGIN: Final = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")
+
+
+def manifest(node: str, name: str, image: str) -> Json:
+    """The pod: it sees the node's processes, network and devices, and holds no credentials."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": _LABELS},
+        "spec": {
+            "nodeName": node,
+            "hostPID": True,
+            "hostNetwork": True,
+            "hostIPC": True,
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": int(LIFETIME.total_seconds()),
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": CONTAINER,
+                    "image": image,
+                    "command": ["sleep", str(int(LIFETIME.total_seconds()))],
+                    "securityContext": {"privileged": True},
+                }
+            ],
+        },
+    }
+
+
+def on_node(command: Sequence[str]) -> list[str]:
+    """What to run in the pod so that a command, or a login shell, runs on the node itself."""
+    return ["nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--", *(command or _LOGIN)]
+
+
+def image_on(api: Api, namespace: str, node: str) -> str:
+    """That of the agent on the node, which need not be pulled; else one from the registry."""
+    query = {"labelSelector": _AGENTS, "fieldSelector": f"spec.nodeName={node}"}
+    try:
+        agents = list(api.list(f"/api/v1/namespaces/{namespace}/pods", query))
+    except ApiError:  # a person who may make pods need not be allowed to list them
+        agents = []
+    return str(agents[0]["spec"]["containers"][0]["image"]) if agents else DEFAULT_IMAGE
+
+
+@contextmanager
+def running(
+    api: Api, namespace: str, pod: Json, within: timedelta, leaving: Callable[[], None]
+) -> Iterator[str]:
+    """Create a pod, wait until it runs, and delete it at the end of the block, however that ends.
+
+    Pods that have ended, as nobody was left to delete them, are deleted as well.
+
+    Args:
+        api: the client.
+        namespace: where.
+        pod: its manifest.
+        within: the longest time until it runs.
+        leaving: called before it is deleted.
+
+    Yields:
+        its address.
+
+    Raises:
+        BackendError: it could not be created or deleted, or does not run in time.
+
+    """
+    folder = f"/api/v1/namespaces/{namespace}/pods"
+    _clear(api, folder)
+    path = f"{folder}/{pod['metadata']['name']}"
+    try:
+        with suppress(AlreadyExists):  # made by a try whose answer was lost: the name is our own
+            api.create(folder, pod, repeatable=True)
+    except NotFound as error:
+        raise BackendError(
+            f"there is no namespace {namespace}; name another with --namespace"
+        ) from error
+    try:
+        _wait(api, path, within)
+        yield path
+    finally:
+        leaving()
+        _delete(api, path)
+
+
+def _clear(api: Api, folder: str) -> None:
+    """Delete what calls have left that were killed; without the rights for it, it stays."""
+    with suppress(ApiError):
+        for pod in list(api.list(folder, _OVER)):
+            about = pod["metadata"]
+            api.delete(f"{folder}/{about['name']}", uid=about["uid"], grace=0)
+
+
+def _wait(api: Api, path: str, within: timedelta) -> None:
+    deadline = time.monotonic() + within.total_seconds()
+    while True:
+        pod = api.get(path)
+        phase, why = str(pod["status"].get("phase")), _waits_for(pod)
+        if phase == PodPhase.RUNNING:
+            return
+        is_over = phase in (PodPhase.FAILED, PodPhase.SUCCEEDED) or why in _HOPELESS
+        if is_over or time.monotonic() > deadline:
+            told = pod["status"].get("message") or why or "its kubelet does not answer"
+            node = pod["spec"]["nodeName"]
+            raise BackendError(
+                f"the pod does not run on {node}: it is {phase}: {told}; try --via ssh"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _waits_for(pod: Json) -> str:
+    states = [one.get("state") or {} for one in pod["status"].get("containerStatuses") or ()]
+    return next((str(one["waiting"].get("reason")) for one in states if "waiting" in one), "")
+
+
+def _delete(api: Api, path: str) -> None:
+    try:
+        api.delete(path, grace=0)
+    except NotFound:
+        pass
+    except BackendError as error:
+        _, _, _, _, namespace, _, name = path.split("/")
+        raise BackendError(
+            f"{error}; the pod is still there: kubectl delete pod {name} --namespace {namespace}"
+        ) from error

@@ -1,0 +1,210 @@
+"""Counts the pods on nodes that are to be empty, and asks them to leave."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Conflict, NotFound, Throttled
+from holdfast.adapters.kubernetes.nodes.pods import Owner, Pod, leaving_pods
+from holdfast.model.errors import BackendError
+
+UNCOUNTED: Final = ("(not counted yet)",)
+"""In place of the pods of a node that nobody has counted yet: it does not count as empty."""
+
+_EVERY_S: Final = 1.0
+"""Between two looks at one node."""
+
+Told = Callable[[str, Owner], None]
+"""Takes a node and the owner of a pod that was asked to leave it, once for each such pod."""
+
+
+def _never(_pod: str) -> bool:
+    return False
+
+
+class Drainer:
+    """Follows the pods of some nodes in a thread of its own, from ``start`` to ``stop``.
+
+    Pods leave by the Eviction API, so that disruption budgets hold; one without room is asked
+    again. Nobody here gives up: when to go on all the same is not decided here.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        may_act: Callable[[], bool],
+        changed: Callable[[], None],
+        failed: Callable[[str, str], None],
+        evicted: Told,
+        stops_itself: Callable[[str], bool] = _never,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            api: the client.
+            may_act: whether pods may be asked to leave; counting is always allowed.
+            changed: called from the thread when a node has other pods than before.
+            failed: called from the thread with what failed and why, when that is news.
+            evicted: see ``Told``.
+            stops_itself: whether a pod, as ``namespace/name``, is left to what stops its job as a
+                whole: it is counted, but not asked to leave.
+
+        """
+        self._api = api
+        self._may_act = may_act
+        self._changed = changed
+        self._failed = failed
+        self._evicted = evicted
+        self._stops_itself = stops_itself
+        self._lock = threading.Lock()
+        self._followed: Mapping[str, bool] = {}
+        self._drained: frozenset[str] = frozenset()
+        self._jobs: dict[str, tuple[str, ...]] = {}
+        self._looked_at: dict[str, float] = {}
+        self._errors: dict[str, str] = {}
+        self._woken = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a call in progress is waited for."""
+        self._stopped.set()
+        self._woken.set()
+        self._thread.join()
+
+    def follow(self, nodes: Mapping[str, bool]) -> None:
+        """Count the pods of these nodes from now on, and of no others.
+
+        Args:
+            nodes: name to whether nothing can run on the node any more: there, pods are not only
+                asked to leave but removed as soon as they should have left.
+
+        """
+        with self._lock:
+            is_new = nodes.keys() - self._followed.keys()
+            self._followed = dict(nodes)
+            self._drained &= nodes.keys()
+            for gone in self._jobs.keys() - nodes.keys():
+                del self._jobs[gone]
+        if is_new:
+            self._woken.set()
+
+    def drain(self, node: str) -> None:
+        """Ask the pods of a node to leave, again and again while it is followed."""
+        with self._lock:
+            is_new = node in self._followed and node not in self._drained
+            if is_new:
+                self._drained |= {node}
+                self._looked_at.pop(node, None)
+        if is_new:
+            self._woken.set()
+
+    def spare(self, node: str) -> None:
+        """Ask the pods of a node no longer to leave."""
+        with self._lock:
+            self._drained -= {node}
+
+    def jobs(self, node: str) -> tuple[str, ...]:
+        """The pods of a node that are to leave, as ``namespace/name``, or ``UNCOUNTED``."""
+        with self._lock:
+            return self._jobs.get(node, UNCOUNTED)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._woken.wait(self._until_next())
+            self._woken.clear()
+            due = self._due()
+            for node in due:
+                if self._stopped.is_set():
+                    return
+                self._look_at(node)
+
+    def _until_next(self) -> float | None:
+        """Seconds until a node is due; None while none is followed."""
+        with self._lock:
+            if not self._followed:
+                return None
+            looked_at = (self._looked_at.get(node, 0.0) for node in self._followed)
+            return max(0.0, min(looked_at) + _EVERY_S - time.monotonic())
+
+    def _due(self) -> list[str]:
+        latest = time.monotonic() - _EVERY_S
+        with self._lock:
+            for gone in self._looked_at.keys() - self._followed.keys():
+                del self._looked_at[gone]
+                self._errors.pop(gone, None)
+            return [n for n in self._followed if self._looked_at.get(n, latest) <= latest]
+
+    def _look_at(self, node: str) -> None:
+        with self._lock:
+            is_fenced = self._followed.get(node)
+            is_drained = node in self._drained
+            self._looked_at[node] = time.monotonic()
+        if is_fenced is None:
+            return
+        params = {"fieldSelector": f"spec.nodeName={node}"}
+        problems = []
+        try:
+            pods = leaving_pods(self._api.list("/api/v1/pods", params))
+        except BackendError as error:
+            self._tell(node, str(error))
+            return
+        self._count(node, pods)
+        for pod in pods if self._may_act() else ():
+            try:
+                if is_fenced and pod.is_terminating:
+                    self._remove(pod)
+                elif (is_fenced or is_drained) and not self._is_asked(pod):
+                    self._evict(node, pod)
+            except BackendError as error:
+                problems.append(f"{pod}: {error}")
+        self._tell(node, "; ".join(problems))
+
+    def _is_asked(self, pod: Pod) -> bool:
+        """Whether somebody has asked a pod to leave, or will."""
+        return pod.is_terminating or self._stops_itself(str(pod))
+
+    def _tell(self, node: str, problem: str) -> None:
+        """Report what failed, once; empty if nothing did."""
+        if problem and self._errors.get(node) != problem:
+            self._failed(f"draining {node}", problem)
+        self._errors[node] = problem
+
+    def _count(self, node: str, pods: list[Pod]) -> None:
+        names = tuple(map(str, pods))
+        with self._lock:
+            has_changed = node in self._followed and self._jobs.get(node) != names
+            if has_changed:
+                self._jobs[node] = names
+        if has_changed:
+            self._changed()
+
+    def _evict(self, node: str, pod: Pod) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        try:
+            self._api.create(f"{pod.path}/eviction", eviction, repeatable=True)
+        except (NotFound, Conflict):
+            return  # it is gone, or another has its name
+        except Throttled as error:
+            if not error.is_disruption_budget:
+                raise
+            return
+        if pod.owner is not None:
+            self._evicted(node, pod.owner)
+
+    def _remove(self, pod: Pod) -> None:
+        with suppress(NotFound, Conflict):
+            self._api.delete(pod.path, uid=pod.uid, grace=0)

@@ -1,0 +1,152 @@
+"""What has to be put right without a decision, before each round of who leads."""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, jobs_of
+from holdfast.adapters.kubernetes.client.errors import Json, NotFound
+from holdfast.adapters.kubernetes.nodes.cache import Copy, NodeCopies
+from holdfast.adapters.kubernetes.nodes.encoding import Rejection, Word, node_patch
+from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState
+from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
+from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed, InputRejected, NodesWithoutGroup
+from holdfast.model.names import REPLACES, Condition
+from holdfast.model.nodes import Phase
+from holdfast.ports.events import EventSink
+
+_AGAIN_S: Final = 5.0
+"""The same thing is put right no more often, so that there is no fight with who puts it wrong."""
+
+_AT_ONCE: Final = 100
+"""Nodes put right before one round; the others come before the next."""
+
+
+class Upkeep:
+    """Puts marks right that others changed, matches replacements, clears away what is over.
+
+    What fails is told, and tried again later; a round is made all the same.
+    """
+
+    def __init__(
+        self,
+        nodes: NodeCopies,
+        memory: ClusterMemory,
+        checks: DeepChecks,
+        conventions: Conventions,
+        events: EventSink,
+    ) -> None:
+        self._nodes = nodes
+        self._memory = memory
+        self._checks = checks
+        self._conventions = conventions
+        self._events = events
+        self._done_at: dict[str, float] = {}
+        self._told: set[tuple[str, Rejection]] = set()
+        self._groupless: set[str] = set()
+
+    def run(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> None:
+        """Put right what is found wrong.
+
+        Args:
+            copies: all nodes, retired ones left out.
+            memory: what is remembered about the cluster.
+            now: the present time.
+
+        """
+        limit = time.monotonic() - _AGAIN_S
+        self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
+        leaving = dict(memory.leaving)
+        for name in [name for name in leaving if name in copies and _stays(copies[name])]:
+            del leaving[name]
+            self._try(f"forgetting that {name} left", partial(self._memory.forget_leaving, name))
+        self._tell_groupless(copies)
+        copies = {name: copy for name, copy in copies.items() if not copy.is_quiet}
+        self._reject(copies, memory)
+        self._adopt(copies, leaving, now)
+        astray = [name for name, copy in copies.items() if copy.is_astray and copy.is_managed]
+        for name in astray[:_AT_ONCE]:
+            self._try(f"putting right the marks of {name}", partial(self._mend, name, now))
+        wrong = [name for name, copy in copies.items() if copy.is_condition_astray]
+        for name in wrong[:_AT_ONCE]:
+            what = f"setting the condition {Condition.AGENT_SILENT} of {name}"
+            self._try(what, partial(self._nodes.write_condition, name, now))
+        for name, uid in memory.retired.items():
+            self._try(f"removing {name}", partial(self._clear, name, uid))
+        waited_for = {
+            job
+            for name, copy in copies.items()
+            if copy.word.record is not None
+            for job in jobs_of(name, copy.word.record)
+        }
+        self._try("ending checks", partial(self._checks.end_others, waited_for))
+
+    def _tell_groupless(self, copies: Mapping[str, Copy]) -> None:
+        """Report which nodes belong to no group, once for each node."""
+        found = {name for name, copy in copies.items() if copy.is_managed and not copy.state.group}
+        if found - self._groupless:
+            self._events.emit(NodesWithoutGroup(nodes=tuple(sorted(found))))
+        self._groupless = found
+
+    def _mend(self, node: str, now: datetime) -> None:
+        def patch(state: NodeState, word: Word) -> Json | None:
+            if word.record is None:
+                return None
+            return node_patch(state, word, word.record, self._conventions)
+
+        self._nodes.write(node, now, patch)
+
+    def _adopt(
+        self, copies: Mapping[str, Copy], leaving: Mapping[str, Leaving], now: datetime
+    ) -> None:
+        """Note on each new node that replaces another which that is: once, and for good."""
+        states = {name: copy.state for name, copy in copies.items()}
+        taken = [state.replaces for state in states.values() if state.replaces is not None]
+        for new, old in successors(states, leaving, taken).items():
+            adopt = partial(self._nodes.write, new, now, partial(_replacing, old))
+            self._try(f"noting that {new} replaces {old}", adopt)
+
+    def _clear(self, node: str, uid: str) -> None:
+        state = self._nodes.state(node)
+        if state is not None and state.uid == uid:
+            self._nodes.remove(node, uid)
+        else:
+            self._memory.forget_retired(node)
+
+    def _reject(self, copies: Mapping[str, Copy], memory: Memory) -> None:
+        """Tell of what cannot be used, once while it is there."""
+        found = {(name, one) for name, copy in copies.items() for one in copy.word.rejected}
+        found |= {("", one) for one in memory.rejected}
+        for name, one in sorted(found - self._told, key=lambda item: (item[0], item[1].key)):
+            self._events.emit(
+                InputRejected(node=name, key=one.key, value=one.value, expected=one.expected)
+            )
+        self._told = found
+
+    def _try(self, what: str, act: Callable[[], None]) -> None:
+        if what in self._done_at:
+            return
+        try:
+            act()
+        except NotFound:
+            return  # who is gone needs nothing
+        except BackendError as error:
+            self._events.emit(CallFailed(what=what, error=str(error)))
+        self._done_at[what] = time.monotonic()
+
+
+def _stays(copy: Copy) -> bool:
+    """Whether a node is not being replaced (any more), by its own record."""
+    return copy.word.record is not None and copy.word.record.phase is not Phase.REPLACING
+
+
+def _replacing(old: str, state: NodeState, _word: Word) -> Json | None:
+    """The patch that notes on a node that it replaces ``old``."""
+    if state.replaces is not None or state.record is not None:
+        return None
+    version = str(state.resource_version)
+    return {"metadata": {"resourceVersion": version, "annotations": {REPLACES: old}}}

@@ -1,0 +1,395 @@
+"""Between Node objects and what the core knows: pure, both ways."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
+from holdfast.decisions.lifecycle import deep_check_status, health_status, is_out_of_service
+from holdfast.kit.serial import from_plain, to_plain
+from holdfast.model.names import (
+    AGENT_MARK,
+    CORDONED,
+    PENDING_REPLACE,
+    RECORD,
+    REPORT,
+    REQUEST,
+    DeepCheckStatus,
+    HealthStatus,
+)
+from holdfast.model.nodes import NodeRecord, NodeView, Phase
+from holdfast.model.report import NodeReport
+from holdfast.model.requests import Request, Verb
+
+T = TypeVar("T")
+
+_EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""Times beyond these are mistakes, and adding a timeout to one could overflow."""
+
+_NEEDS_COURSE: Final = frozenset(
+    (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING)
+)
+_ASKS: Final[Mapping[str, Verb]] = {
+    HealthStatus.PENDING_REBOOT: Verb.REBOOT,
+    HealthStatus.PENDING_REPLACEMENT: Verb.REPLACE,
+    PENDING_REPLACE: Verb.REPLACE,
+    HealthStatus.SCHEDULABLE: Verb.RELEASE,
+}
+"""What a person asks for with a value of the health label."""
+
+_OF_NEW_NODES: Final = frozenset((HealthStatus.SCHEDULABLE, HealthStatus.UNSCHEDULABLE))
+"""Values that a node may bear when it joins, which then ask for nothing."""
+
+_HOLD_CHARS: Final = 200
+_SHOWN_CHARS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A label or an annotation that cannot be used, and is taken for absent."""
+
+    key: str
+    value: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What a node says about itself: its annotations, read."""
+
+    record: NodeRecord | None = None
+    report: NodeReport | None = None
+    request: Request | None = None
+    is_label_request: bool = False
+    """The request is a value of one of HyperPod's labels."""
+
+    held: str = ""
+    is_damaged: bool = False
+    """There is a record that cannot be read, so nothing is to be done with the node."""
+
+    rejected: tuple[Rejection, ...] = ()
+
+
+def compact(value: object) -> str:
+    """A value as one line of JSON."""
+    return json.dumps(to_plain(value), separators=(",", ":"))
+
+
+def parsed(kind: type[T], text: str) -> T:
+    """A value from what ``compact`` made, or from what anybody wrote.
+
+    Raises:
+        ValueError: it is no such value, or has a time without a zone or out of the ordinary.
+
+    """
+    try:
+        value = from_plain(kind, json.loads(text))
+    except (RecursionError, OverflowError) as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from error
+    for time in _times(value):
+        if time.tzinfo is None or not _EARLIEST <= time <= _LATEST:
+            raise ValueError(f"not a {kind.__name__}: {time} is not a time that can be meant")
+    return value
+
+
+def word_of(state: NodeState, conventions: Conventions, now: datetime) -> Word:
+    """Read what a node says; ``now`` is when a request counts as made that does not say when.
+
+    Never raises: what cannot be read is rejected.
+    """
+    rejected: list[Rejection] = []
+    record = _record(state, rejected)
+    report = _report(state, rejected)
+    annotated = _annotated_request(state, conventions, now, rejected)
+    labelled = _labelled_request(state, record, conventions, now, rejected) or _labelled_check(
+        state, record, conventions, now, rejected
+    )
+    hold = None if state.hold is None else state.hold.strip() or "no reason given"
+    return Word(
+        record=record,
+        report=report,
+        request=annotated or labelled,
+        is_label_request=annotated is None and labelled is not None,
+        held="" if hold is None else hold[:_HOLD_CHARS],
+        is_damaged=state.record is not None and record is None,
+        rejected=tuple(rejected),
+    )
+
+
+def is_present(report: NodeReport | None, state: NodeState) -> bool:
+    """Whether a report is of this boot, as far as the kubelet knows of it."""
+    return report is not None and (not state.boot_id or report.boot_id == state.boot_id)
+
+
+def boot_id(state: NodeState, word: Word) -> str:
+    """What the agent says, else what the kubelet says; empty while neither has said a word."""
+    return word.report.boot_id if word.report is not None else state.boot_id
+
+
+def node_patch(
+    state: NodeState, word: Word, record: NodeRecord, conventions: Conventions
+) -> Json | None:
+    """The merge patch that makes a node say what ``record`` says; None if it does already.
+
+    It bears the version of ``state``, so that it undoes nothing that was written since.
+    """
+    return _marks_patch(state, word, record, compact(record), conventions)
+
+
+def _marks_patch(
+    state: NodeState, word: Word, record: NodeRecord, text: str, conventions: Conventions
+) -> Json | None:
+    """As ``node_patch``; ``text`` is that of the record."""
+    is_cordoned = _is_cordoned_by_us(state, record)
+    wanted_labels = _label_changes(state, word, record, conventions)
+    wanted_annotations = _changes(
+        (RECORD, state.record, text),
+        (AGENT_MARK, state.agent_mark, None),
+        (CORDONED, state.cordoned, "true" if is_cordoned else None),
+    )
+    spec: Json = {}
+    taints = _taints(state, record, conventions)
+    if taints != state.taints:
+        spec["taints"] = [dict(taint) for taint in taints]
+    if is_cordoned and not state.is_unschedulable:
+        spec["unschedulable"] = True
+    elif not is_cordoned and state.cordoned is not None and state.is_unschedulable:
+        spec["unschedulable"] = None
+    return _versioned(state, wanted_labels, wanted_annotations, spec)
+
+
+def _label_changes(
+    state: NodeState, word: Word, record: NodeRecord | None, conventions: Conventions
+) -> Json:
+    """What has to become of HyperPod's labels, so that they say what the record says."""
+    labels, deep_check = conventions.labels, state.deep_check
+    if record is not None:
+        view = NodeView(
+            name=state.name,
+            provider_id=state.provider_id,
+            boot_id=boot_id(state, word),
+            record=record,
+        )
+        deep_check = deep_check_status(view)
+    return _changes(
+        (labels.node_health_status, state.health, _expected(record)),
+        (labels.deep_health_check_status, state.deep_check, deep_check),
+    )
+
+
+def request_patch(
+    state: NodeState, word: Word, request_id: str, conventions: Conventions
+) -> Json | None:
+    """The merge patch that takes a request from a node; None if it does not bear that one."""
+    if word.request is None or word.request.id != request_id:
+        return None
+    if word.is_label_request:
+        return _versioned(state, _label_changes(state, word, word.record, conventions), {}, {})
+    return _versioned(state, {}, {REQUEST: None}, {})
+
+
+def asking_patch(state: NodeState, word: Word, request: Request) -> Json | None:
+    """The merge patch that writes a request on a node; None if it bears one."""
+    if word.request is not None:
+        return None
+    return _versioned(state, {}, {REQUEST: compact(request)}, {})
+
+
+def strays(state: NodeState, word: Word, conventions: Conventions) -> bool:
+    """Whether the marks of a node are not those of its record, though nobody meant that."""
+    if word.record is None or state.record is None or word.request is not None:
+        return False
+    if state.agent_mark is not None and state.health == state.agent_mark:
+        return False  # the agent is ahead of us; its fault will be answered
+    return _marks_patch(state, word, word.record, state.record, conventions) is not None
+
+
+def digest(*parts: str) -> str:
+    """Sixteen characters that name these parts, the same in every process."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def shown(value: str) -> str:
+    """A value for a person, if need be only its beginning."""
+    return value if len(value) <= _SHOWN_CHARS else f"{value[:_SHOWN_CHARS]}..."
+
+
+def _record(state: NodeState, rejected: list[Rejection]) -> NodeRecord | None:
+    if state.record is None:
+        return None
+    try:
+        record = parsed(NodeRecord, state.record)
+    except ValueError:
+        record = None
+    if record is None or (record.phase in _NEEDS_COURSE and record.course is None):
+        expected = "what Holdfast wrote; without the annotation it begins anew with the node"
+        rejected.append(Rejection(key=RECORD, value=shown(state.record), expected=expected))
+        return None
+    return record
+
+
+def _report(state: NodeState, rejected: list[Rejection]) -> NodeReport | None:
+    if state.report is None:
+        return None
+    try:
+        return parsed(NodeReport, state.report)
+    except ValueError:
+        expected = "what the node's agent wrote"
+        rejected.append(Rejection(key=REPORT, value=shown(state.report), expected=expected))
+        return None
+
+
+def _annotated_request(
+    state: NodeState,
+    conventions: Conventions,
+    now: datetime,
+    rejected: list[Rejection],
+) -> Request | None:
+    text = state.request
+    if text is None:
+        return None
+    verbs = [verb for verb in Verb if conventions.can_check or verb is not Verb.DEEP_CHECK]
+    try:
+        if text in frozenset(Verb):
+            verb = Verb(text)
+            request = Request(
+                id=digest(state.uid, text),
+                verb=verb,
+                requested_at=now,
+                urgency=verb.usual_urgency,
+            )
+        else:
+            request = parsed(Request, text)
+    except ValueError:
+        request = None
+    if request is None or request.verb not in verbs:
+        expected = ", ".join(verbs)
+        if not conventions.can_check:
+            expected += "; for deep-check, set the image of the check"
+        rejected.append(Rejection(key=REQUEST, value=shown(text), expected=expected))
+        return None
+    return request
+
+
+def _labelled_request(
+    state: NodeState,
+    record: NodeRecord | None,
+    conventions: Conventions,
+    now: datetime,
+    rejected: list[Rejection],
+) -> Request | None:
+    """A health label that is neither our status nor the agent's mark is what a person wants."""
+    value = state.health
+    if value is None or value in (_expected(record), state.agent_mark):
+        return None
+    if record is None and _is_tainted(state, conventions):
+        return None  # our own status, from before the record was lost
+    is_new = record is None or (record.phase is Phase.JOINING and record.course is None)
+    if is_new and value in _OF_NEW_NODES:
+        return None
+    verb = _ASKS.get(value)
+    if verb is None:
+        expected = f"{', '.join(_ASKS)} or nothing new"
+        key = conventions.labels.node_health_status
+        rejected.append(Rejection(key=key, value=shown(value), expected=expected))
+        return None
+    author = state.label_author(conventions.labels.node_health_status)
+    return Request(id=_id(state, record, value), verb=verb, requested_at=now, requested_by=author)
+
+
+def _labelled_check(
+    state: NodeState,
+    record: NodeRecord | None,
+    conventions: Conventions,
+    now: datetime,
+    rejected: list[Rejection],
+) -> Request | None:
+    """``InProgress`` on a node that takes work is the wish for a deep health check."""
+    value = DeepCheckStatus.IN_PROGRESS
+    if record is None or record.phase is not Phase.SCHEDULABLE or state.deep_check != value:
+        return None
+    if not conventions.can_check:
+        key = conventions.labels.deep_health_check_status
+        expected = "nothing new; to have a check, set the image of the check"
+        rejected.append(Rejection(key=key, value=value, expected=expected))
+        return None
+    return Request(
+        id=_id(state, record, value),
+        verb=Verb.DEEP_CHECK,
+        requested_at=now,
+        requested_by=state.label_author(conventions.labels.deep_health_check_status),
+        urgency=Verb.DEEP_CHECK.usual_urgency,
+    )
+
+
+def _expected(record: NodeRecord | None) -> str | None:
+    """The health label that says what the record says."""
+    return None if record is None else health_status(record)
+
+
+def _id(state: NodeState, record: NodeRecord | None, value: str) -> str:
+    """Another wish of the same words is another request once the node has gone on."""
+    since = state.created_at if record is None else record.phase_since
+    return digest(state.uid, value, since.isoformat())
+
+
+def _is_cordoned_by_us(state: NodeState, record: NodeRecord) -> bool:
+    """Whether the cordon is, or should be, ours; where there is one already, it is somebody's."""
+    if state.cordoned is None:
+        return is_out_of_service(record) and not state.is_unschedulable
+    return record.phase is not Phase.SCHEDULABLE
+
+
+def _taints(state: NodeState, record: NodeRecord, conventions: Conventions) -> tuple[Taint, ...]:
+    others = tuple(taint for taint in state.taints if not _is_ours(taint, conventions))
+    if record.phase is Phase.SCHEDULABLE:
+        return others
+    key, value = conventions.labels.node_health_status, HealthStatus.UNSCHEDULABLE.value
+    ours = tuple(sorted({"key": key, "value": value, "effect": NO_SCHEDULE}.items()))
+    return state.taints if ours in state.taints else (*others, ours)
+
+
+def _is_tainted(state: NodeState, conventions: Conventions) -> bool:
+    return any(_is_ours(taint, conventions) for taint in state.taints)
+
+
+def _is_ours(taint: Taint, conventions: Conventions) -> bool:
+    """HyperPod has written other values, too; key and effect are what tells one from another."""
+    known = dict(taint)
+    key = conventions.labels.node_health_status
+    return (known.get("key"), known.get("effect")) == (key, NO_SCHEDULE)
+
+
+def _changes(*entries: tuple[str, str | None, str | None]) -> dict[str, str | None]:
+    """``key -> value`` of the entries ``(key, present, wanted)`` that differ."""
+    return {key: wanted for key, present, wanted in entries if present != wanted}
+
+
+def _versioned(
+    state: NodeState,
+    labels: dict[str, str | None],
+    annotations: dict[str, str | None],
+    spec: Json,
+) -> Json | None:
+    changed = {"labels": labels, "annotations": annotations}
+    metadata = {key: value for key, value in changed.items() if value}
+    if not metadata and not spec:
+        return None
+    patch: Json = {"metadata": {"resourceVersion": str(state.resource_version), **metadata}}
+    return {**patch, "spec": spec} if spec else patch
+
+
+def _times(value: Any) -> Iterator[datetime]:
+    if isinstance(value, datetime):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _times(item)
+    elif is_dataclass(value):
+        for one in fields(value):
+            yield from _times(getattr(value, one.name))

@@ -1,0 +1,308 @@
+"""Events of the engine as Kubernetes Events, for ``kubectl describe``."""
+
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    Json,
+    NotFound,
+    Unreachable,
+)
+from holdfast.adapters.kubernetes.nodes.encoding import digest
+from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.report_patch import stamp
+from holdfast.decisions.incident_course import level_of
+from holdfast.engine.wording import sentence
+from holdfast.model.cluster_words import EventLevel
+from holdfast.model.events import (
+    BreakerClosed,
+    BreakerTripped,
+    Event,
+    InputRejected,
+    NodeAgentReports,
+    NodeAgentSilent,
+    NodeCheckBegun,
+    NodeCheckFailed,
+    NodeCheckPassed,
+    NodeCheckSkipped,
+    NodeCheckWaits,
+    NodeDraining,
+    NodePairTested,
+    NodeQuarantined,
+    NodeReassigned,
+    NodeRejoined,
+    NodeReleased,
+    NodeReplaced,
+    NodeSuspected,
+    NodeVanished,
+    RepairHeldBack,
+    RepairOrdered,
+    RepairOverdue,
+    RepairPostponed,
+)
+from holdfast.model.names import Reason
+from holdfast.ports.clock import Clock
+
+NAMESPACE: Final = "default"
+"""Where Events about objects without a namespace have to be."""
+
+COMPONENT: Final = "holdfast-controller"
+"""The ``source.component`` of the Events, and the field manager of what is written."""
+
+QUEUE: Final = 2000
+"""Events that may wait; when the API server is away for longer, the newest are dropped."""
+
+SERIES: Final = timedelta(minutes=10)
+"""An Event that is told again within so long is counted, as client-go does."""
+
+_SERIES_KEPT: Final = 4096  # client-go's lruCacheEntries
+_LONGEST: Final = 1024  # bytes of a message that the API takes
+_NAME_CHARS: Final = 253 - 1 - 16
+"""What is left for the name of the object, beside a dot and a digest."""
+
+_PAUSE_S: Final = 1.0
+"""Before another try, while the API server is away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How an event of the engine is told."""
+
+    reason: str
+    type: str
+    next: str = ""
+    """What happens, or has to be done, next."""
+
+
+KINDS: Final[Mapping[type[Event], Kind]] = {
+    NodeQuarantined: Kind(
+        "NodeQuarantined", "Warning", "no new pods; it is drained when the budget allows it"
+    ),
+    NodeReassigned: Kind("RemedyChanged", "Warning", "the repair goes on with the new remedy"),
+    NodeDraining: Kind(
+        "NodeDraining", "Normal", "its pods are evicted; then, or at the deadline, it is repaired"
+    ),
+    RepairOrdered: Kind("RepairOrdered", "Normal", "the node goes away and is awaited"),
+    RepairOverdue: Kind("RepairOverdue", "Warning"),
+    RepairPostponed: Kind("RepairPostponed", "Warning"),
+    RepairHeldBack: Kind("RepairHeldBack", "Normal", "it begins as soon as that changes"),
+    NodeRejoined: Kind("NodeRejoined", "Normal", "it is released if it is found fit"),
+    NodeReplaced: Kind("NodeReplaced", "Normal", "its object is removed"),
+    NodeVanished: Kind("NodeVanished", "Warning", "nothing is ordered for it"),
+    NodeSuspected: Kind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
+    NodeCheckWaits: Kind("DeepHealthCheckWaits", "Normal", "it begins as soon as that changes"),
+    NodeCheckBegun: Kind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
+    NodePairTested: Kind("DeepHealthCheckPairTested", "Normal"),
+    NodeCheckPassed: Kind("DeepHealthCheckPassed", "Normal"),
+    NodeCheckSkipped: Kind("DeepHealthCheckSkipped", "Warning", "install what it lacks"),
+    NodeCheckFailed: Kind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
+    NodeReleased: Kind("NodeReleased", "Normal", "pods can be placed on it"),
+    NodeAgentSilent: Kind(Reason.AGENT_SILENT.value, "Warning"),
+    NodeAgentReports: Kind("AgentReports", "Normal"),
+    InputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
+}
+"""Those of the nodes; other events are not about an object of the cluster, and are only logged."""
+
+_BREAKER_KINDS: Final[Mapping[type[Event], Kind]] = {
+    BreakerTripped: Kind("BreakerTripped", "Warning"),
+    BreakerClosed: Kind("BreakerClosed", "Normal"),
+}
+
+NODE_FAULT: Final = "NodeFault"
+"""Reason of the Event of a job that loses pods; HyperPod's training operator calls it so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A Kubernetes Event that is to be told."""
+
+    about: Owner
+    """The object; one without a namespace is a node."""
+
+    kind: Kind
+    message: str
+    at: datetime
+
+    @property
+    def key(self) -> str:
+        """Two notices with equal keys are one Event that happened twice."""
+        about = self.about
+        return digest(about.kind, about.namespace, about.name, self.kind.reason, self.message)
+
+
+def node_notice(event: Event, at: datetime) -> Notice | None:
+    """What to tell of an event of the engine; None if it is about no node."""
+    kind = KINDS.get(type(event))
+    node = getattr(event, "node", None)
+    if kind is None or not node:
+        return None
+    if isinstance(event, NodeQuarantined | NodeReassigned):
+        kind = kind if level_of(event.reason) is EventLevel.ERROR else replace(kind, type="Normal")
+    # The uid is the name, as the kubelet and node-problem-detector have it.
+    about = Owner(api_version="v1", kind="Node", namespace="", name=node, uid=node)
+    words = f"{sentence(event)}; {kind.next}" if kind.next else sentence(event)
+    return Notice(about=about, kind=kind, message=words, at=at)
+
+
+def eviction_notice(node: str, owner: Owner, at: datetime) -> Notice:
+    """What to tell the owner of a pod that has to leave a node."""
+    words = f"found unhealthy node {node}: a pod is evicted from it, so that it can be repaired"
+    return Notice(about=owner, kind=Kind(NODE_FAULT, "Warning"), message=words, at=at)
+
+
+def event_object(notice: Notice, first: datetime, count: int) -> Json:
+    """The object of an Event that was told ``count`` times since ``first``."""
+    about = notice.about
+    namespace = about.namespace or NAMESPACE
+    involved = {
+        "apiVersion": about.api_version,
+        "kind": about.kind,
+        "name": about.name,
+        "uid": about.uid,
+        **({"namespace": about.namespace} if about.namespace else {}),
+    }
+    tail = digest(notice.key, first.isoformat())
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about.name[:_NAME_CHARS]}.{tail}", "namespace": namespace},
+        "involvedObject": involved,
+        "type": notice.kind.type,
+        "reason": notice.kind.reason,
+        "message": _cut(notice.message),
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "firstTimestamp": stamp(first),
+        "lastTimestamp": stamp(notice.at),
+        "count": count,
+    }
+
+
+class KubernetesEvents:
+    """An ``EventSink`` that sends from a thread of its own, from ``start`` to ``stop``."""
+
+    def __init__(self, api: Api, clock: Clock, *, namespace: str, memory: str) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            api: the client.
+            clock: gives the events their times.
+            namespace: of the controller's state.
+            memory: name of the ConfigMap with the breaker, whose Events are about that.
+
+        """
+        self._api = api
+        self._clock = clock
+        self._breaker = Owner(
+            api_version="v1", kind="ConfigMap", namespace=namespace, name=memory, uid=""
+        )
+        self._queue: queue.Queue[Notice | None] = queue.Queue(QUEUE)
+        self._series: OrderedDict[str, _Series] = OrderedDict()
+        self._error = ""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send what waits, unless the API server is away, and end."""
+        self._stopped.set()
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        self._thread.join()
+
+    @property
+    def error(self) -> str:
+        """Why the last Event may not be written, empty if it was."""
+        return self._error
+
+    def emit(self, event: Event) -> None:
+        """See ``EventSink.emit``."""
+        now = self._clock.now()
+        kind = _BREAKER_KINDS.get(type(event))
+        if kind is not None:
+            self.tell(Notice(about=self._breaker, kind=kind, message=sentence(event), at=now))
+            return
+        notice = node_notice(event, now)
+        if notice is not None:
+            self.tell(notice)
+
+    def evicted(self, node: str, owner: Owner) -> None:
+        """Tell the owner of a pod that it was asked to leave a node."""
+        self.tell(eviction_notice(node, owner, self._clock.now()))
+
+    def tell(self, notice: Notice) -> None:
+        """Send a notice; it is dropped if too many wait."""
+        with suppress(queue.Full):
+            self._queue.put_nowait(notice)
+
+    def _run(self) -> None:
+        while not (self._stopped.is_set() and self._queue.empty()):
+            notice = self._queue.get()
+            if notice is not None and not self._sent(notice):
+                return
+
+    def _sent(self, notice: Notice) -> bool:
+        """Send it, in the end; False if the API server is away and it is time to stop."""
+        while True:
+            try:
+                self._send(notice)
+                self._error = ""
+            except Unreachable:
+                if self._stopped.wait(_PAUSE_S):
+                    return False
+                continue
+            except Forbidden as error:
+                self._error = str(error)
+            except ApiError:  # its namespace is gone, for example
+                pass
+            return True
+
+    def _send(self, notice: Notice) -> None:
+        series = self._series.pop(notice.key, None)
+        if series is None or notice.at - series.last > SERIES:
+            series = _Series(first=notice.at, last=notice.at, count=0)
+        content = event_object(notice, series.first, series.count + 1)
+        folder = f"/api/v1/namespaces/{content['metadata']['namespace']}/events"
+        try:
+            self._write(folder, content)
+        except NotFound:  # the API server forgets Events after an hour
+            series = _Series(first=notice.at, last=notice.at, count=0)
+            self._write(folder, event_object(notice, series.first, 1))
+        self._series[notice.key] = _Series(
+            first=series.first, last=notice.at, count=series.count + 1
+        )
+        if len(self._series) > _SERIES_KEPT:
+            self._series.popitem(last=False)
+
+    def _write(self, folder: str, content: Json) -> None:
+        if content["count"] > 1:
+            changed = {key: content[key] for key in ("count", "lastTimestamp")}
+            self._api.patch(f"{folder}/{content['metadata']['name']}", changed)
+            return
+        with suppress(AlreadyExists):
+            self._api.create(folder, content, repeatable=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    first: datetime
+    last: datetime
+    count: int
+
+
+def _cut(message: str) -> str:
+    raw = message.encode()
+    return message if len(raw) <= _LONGEST else f"{raw[: _LONGEST - 3].decode(errors='ignore')}..."

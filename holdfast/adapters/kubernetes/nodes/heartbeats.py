@@ -1,0 +1,106 @@
+"""When nodes last renewed their leases: those of the kubelets and those of the agents."""
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Json, NotFound
+from holdfast.adapters.kubernetes.nodes.node import time_of
+
+KUBELETS: Final = "kube-node-lease"
+"""Namespace of the leases that kubelets renew every 10 s."""
+
+_EVERY_S: Final = 5.0
+_ONE_BY_ONE: Final = 10
+"""More leases than this are listed at once, which costs the same whatever their number."""
+
+_LEASE: Final = timedelta(seconds=40)
+"""Duration of the leases of kubelets and agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The lease of one node as this process knows it."""
+
+    renewed_at: datetime
+    """By the clock of the node, which may be wrong."""
+
+    holder: str
+    """Boot id of the agent, or name of the node of a kubelet."""
+
+    heard_at: datetime
+    """When this process saw the last renewal; ``renewed_at`` before it has seen one."""
+
+    is_live: bool
+    """Whether the holder is known to have worked: a renewal was seen, or the first time that the
+    lease was read it was valid."""
+
+
+class Heartbeats:
+    """Reads the leases of nodes in one namespace.
+
+    Nodes whose clock is wrong are judged right: what counts is when a renewal was seen.
+    """
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._beats: dict[str, Beat | None] = {}
+        self._read_at: dict[str, float] = {}
+
+    def of(
+        self, nodes: Collection[str], now: datetime, *, at_once: Collection[str] = ()
+    ) -> dict[str, Beat]:
+        """The lease of each node that has one, as of at most 5 s ago; ``at_once`` as of now.
+
+        Raises:
+            BackendError: the leases could not be read.
+
+        """
+        clock = time.monotonic()
+        stale = {
+            name
+            for name in nodes
+            if name in at_once or clock - self._read_at.get(name, -_EVERY_S) >= _EVERY_S
+        }
+        found: dict[str, Json | None] = dict.fromkeys(stale)
+        for lease in self._leases(stale):
+            if lease["metadata"]["name"] in stale:
+                found[lease["metadata"]["name"]] = lease.get("spec") or {}
+        for name, spec in found.items():
+            self._beats[name] = self._learned(name, spec, now)
+            self._read_at[name] = clock
+        return {name: beat for name in nodes if (beat := self._beats[name]) is not None}
+
+    def forget_others(self, nodes: Collection[str]) -> None:
+        """Forget the leases of all nodes but these."""
+        for gone in self._read_at.keys() - set(nodes):
+            del self._read_at[gone], self._beats[gone]
+
+    def _learned(self, name: str, spec: Json | None, now: datetime) -> Beat | None:
+        renewed_at = None if spec is None else time_of(spec.get("renewTime"))
+        if spec is None or renewed_at is None:
+            return None
+        holder, before = str(spec.get("holderIdentity") or ""), self._beats.get(name)
+        if before is not None and (before.renewed_at, before.holder) == (renewed_at, holder):
+            return before
+        is_first = name not in self._beats
+        return Beat(
+            renewed_at=renewed_at,
+            holder=holder,
+            heard_at=min(renewed_at, now) if is_first else now,
+            is_live=not is_first or abs(now - renewed_at) <= _LEASE,
+        )
+
+    def _leases(self, nodes: Collection[str]) -> Iterator[Json]:
+        if len(nodes) > _ONE_BY_ONE:
+            yield from self._api.list(self._folder)
+            return
+        for node in sorted(nodes):
+            try:
+                yield self._api.get(f"{self._folder}/{node}")
+            except NotFound:
+                continue

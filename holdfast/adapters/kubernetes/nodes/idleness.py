@@ -1,0 +1,43 @@
+"""Which of the nodes that are due for a check have nothing that would have to leave them."""
+
+from collections.abc import Collection
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.nodes.pods import leaving_pods
+from holdfast.model.errors import BackendError
+
+
+class IdleNodes:
+    """Looks at a few nodes at a time, so that a fleet that is due costs as many calls a round."""
+
+    def __init__(self, api: Api, *, looks: int) -> None:
+        """Prepare; ``looks`` is the number of nodes that are looked at in one round."""
+        self._api = api
+        self._looks = looks
+        self._turns = 0
+        self._looked_at: dict[str, int] = {}
+        self._pods: dict[str, tuple[str, ...]] = {}
+
+    def among(self, due: Collection[str]) -> frozenset[str]:
+        """Nodes that are due and have no pod but those of DaemonSets, as far as is known for sure.
+
+        Those that were looked at longest ago have their turn.
+        """
+        self._looked_at = {name: self._looked_at.get(name, 0) for name in due}
+        self._pods = {name: pods for name, pods in self._pods.items() if name in due}
+        turn = sorted(self._looked_at, key=lambda name: (self._looked_at[name], name))
+        return frozenset(name for name in turn[: self._looks] if self._is_idle(name))
+
+    def pods(self, node: str) -> tuple[str, ...]:
+        """The pods that were on a node when it was last looked at, as ``namespace/name``."""
+        return self._pods.get(node, ())
+
+    def _is_idle(self, name: str) -> bool:
+        self._turns += 1
+        self._looked_at[name] = self._turns
+        try:
+            pods = self._api.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={name}"})
+        except BackendError:
+            return False
+        self._pods[name] = tuple(map(str, leaving_pods(pods)))
+        return not self._pods[name]

@@ -1,0 +1,258 @@
+"""One leader among replicas, by a Lease, with the rules of client-go's leader election.
+
+A leader renews the lease every ``retry``. When it has not succeeded for ``renew_deadline`` it stops
+by itself, counting from before it sent its last successful renewal. Another takes the lease when it
+has not seen it change for the whole ``duration``, counting on its own clock from when it saw the
+last change; the times in the lease are for people only. So the old leader has stopped before a new
+one begins, whatever the replicas' clocks show, as long as no clock runs ``duration /
+renew_deadline`` times as fast as another (1.5 by default).
+
+What a leader had begun when it was suspended may still arrive later; writes that bear a resource
+version are refused then.
+"""
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self
+
+from holdfast.adapters.kubernetes.client.api import Api, Json
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Conflict, NotFound
+from holdfast.model.errors import BackendError
+
+_JITTER: Final = 1.2
+"""As in client-go, so that replicas do not ask in step."""
+
+_NEVER: Final = float("-inf")
+
+# The monotonic clock of Linux stands still while the machine is suspended, this one does not.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How long a lease lasts; the defaults are those of client-go."""
+
+    duration: timedelta = timedelta(seconds=15)
+    """A lease that has not changed for so long may be taken."""
+
+    renew_deadline: timedelta = timedelta(seconds=10)
+    """A leader that has not renewed for so long is none any more."""
+
+    retry: timedelta = timedelta(seconds=2)
+    """Time between two looks at the lease."""
+
+    def __post_init__(self) -> None:
+        if not timedelta() < self.retry * _JITTER < self.renew_deadline < self.duration:
+            raise ValueError(
+                "a lease needs retry * 1.2 < renew_deadline < duration, got "
+                f"{self.retry}, {self.renew_deadline}, {self.duration}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What one replica knows about the lease; a value, times are seconds on its own clock."""
+
+    identity: str
+    terms: Terms
+    lease: Json | None = None
+    """As last read, without metadata if there is none any more; None before the first time."""
+
+    changed_at: float = _NEVER
+    """When it was first seen as it is."""
+
+    safe_until: float = _NEVER
+    """Nobody else leads before."""
+
+    def read(self, lease: Json | None, now: float) -> Self:
+        """After reading the lease; ``now`` is at or after the moment of the answer."""
+        if lease is None:  # deleted: its holder may not know yet, and acts for as long as it may
+            lease = {"spec": _spec(self.lease)}
+        is_same = self.lease is not None and _revision(lease) == _revision(self.lease)
+        return replace(self, lease=lease, changed_at=self.changed_at if is_same else now)
+
+    def may_claim(self, now: float) -> bool:
+        """The lease is ours, nobody's, or has run out."""
+        spec = _spec(self.lease)
+        holder = spec.get("holderIdentity") or ""
+        # One that was deleted may have been another's in the end, unless we still lead.
+        is_ours = holder == self.identity and (bool(_revision(self.lease)) or self.leads(now))
+        if not holder or is_ours:
+            return True
+        return now >= self.changed_at + _duration_s(spec, self.terms)
+
+    def claim(self, wall: datetime) -> Json:
+        """The lease to write; ``wall`` is for people only."""
+        lease = self.lease or {}
+        spec = _spec(lease)
+        renewed = _micro_time(wall)
+        if renewed == spec.get("renewTime"):  # a write that changes nothing renews nothing
+            renewed = _micro_time(wall + timedelta.resolution)
+        mine = {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self.terms.duration.total_seconds()),
+            "renewTime": renewed,
+        }
+        if spec.get("holderIdentity") != self.identity:
+            mine["acquireTime"] = mine["renewTime"]
+            mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        return {**lease, "spec": {**spec, **mine}}
+
+    def claimed(self, lease: Json, sent_at: float) -> Self:
+        """After the API server took a claim that was begun to be sent at ``sent_at``."""
+        until = sent_at + self.terms.renew_deadline.total_seconds()
+        return replace(self, lease=lease, safe_until=until)
+
+    def leads(self, now: float) -> bool:
+        """We lead, and nobody else does before the next renewal is due."""
+        return now < self.safe_until
+
+    def resigned(self) -> Self:
+        """After the end of what only a leader does."""
+        return replace(self, safe_until=_NEVER)
+
+
+class LeaderElection:
+    """Takes and keeps a lease in a thread of its own, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        changed: Callable[[], None],
+        terms: Terms | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            api: a client with a timeout of at most half the ``renew_deadline``, and no rate limit,
+                so that one slow call does not cost the leadership.
+            namespace: of the Lease.
+            name: of the Lease.
+            identity: of this process and no other, now or later; a restarted one is another.
+            changed: called from the thread when leadership has begun or ended.
+            terms: the times; all replicas should have the same.
+
+        """
+        self._api = api
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._folder}/{name}"
+        self._new = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        self._changed = changed
+        self._candidate = Candidate(identity=identity, terms=terms or Terms())
+        self._error = ""
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"leader {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give the lease up, so that another need not wait for its end.
+
+        The caller has ended what only a leader does.
+        """
+        self._stopped.set()
+        self._thread.join()
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads right now; ask before each thing that only a leader does."""
+        return self._candidate.leads(_now())
+
+    @property
+    def holder(self) -> str:
+        """Identity of the leader as last read, empty if there is none."""
+        return str(_spec(self._candidate.lease).get("holderIdentity") or "")
+
+    @property
+    def error(self) -> str:
+        """Why the last try failed, empty if it did not."""
+        return self._error
+
+    def _run(self) -> None:
+        retry_s = self._candidate.terms.retry.total_seconds()
+        was_leading = False
+        while not self._stopped.is_set():
+            try:
+                self._try()
+                self._error = ""
+            except BackendError as error:
+                self._error = str(error)
+            if self.leading != was_leading:
+                was_leading = not was_leading
+                self._changed()
+            self._stopped.wait(retry_s * random.uniform(1.0, _JITTER))  # noqa: S311
+        self._release()
+
+    def _try(self) -> None:
+        self._candidate = self._candidate.read(self._read(), _now())
+        if not self._candidate.may_claim(_now()):
+            self._candidate = self._candidate.resigned()
+            return
+        sent_at = _now()
+        lease = self._write(self._candidate.claim(datetime.now(UTC)))
+        if lease is not None:
+            self._candidate = self._candidate.claimed(lease, sent_at)
+
+    def _read(self) -> Json | None:
+        try:
+            return self._api.get(self._path)
+        except NotFound:
+            return None
+
+    def _write(self, lease: Json) -> Json | None:
+        """Return the lease as written, None if another was faster."""
+        try:
+            if "metadata" in lease:
+                return self._api.replace(self._path, lease)
+            return self._api.create(self._folder, {**self._new, **lease}, repeatable=True)
+        except (AlreadyExists, Conflict, NotFound):
+            return None
+
+    def _release(self) -> None:
+        holds = self.holder == self._candidate.identity
+        self._candidate = self._candidate.resigned()
+        lease = self._candidate.lease
+        if lease is None or not holds:
+            return
+        spec = {**_spec(lease), "holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            self._write({**lease, "spec": spec})
+        except BackendError as error:
+            self._error = str(error)  # it runs out by itself
+
+
+def _now() -> float:
+    return time.clock_gettime(_CLOCK)
+
+
+def _spec(lease: Json | None) -> Json:
+    spec = (lease or {}).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _duration_s(spec: Json, terms: Terms) -> float:
+    """What its holder counts on, where that is more than we would."""
+    return max(float(spec.get("leaseDurationSeconds") or 0), terms.duration.total_seconds())
+
+
+def _revision(lease: Json | None) -> str:
+    return str(((lease or {}).get("metadata") or {}).get("resourceVersion", ""))
+
+
+def _micro_time(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

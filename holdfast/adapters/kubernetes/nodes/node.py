@@ -1,0 +1,204 @@
+"""A Node object, trimmed to what Holdfast reads of it; all else is let go on arrival."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from sys import intern
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.model.names import (
+    AGENT_MARK,
+    CORDONED,
+    HOLD,
+    RECORD,
+    REPLACES,
+    REPORT,
+    REQUEST,
+    Condition,
+    DeepCheckStatus,
+    Labels,
+)
+
+NO_SCHEDULE: Final = "NoSchedule"
+READY: Final = "Ready"
+UNKNOWN: Final = "Unknown"
+"""Status of ``Ready`` when the node controller has not heard the kubelet for its grace period."""
+
+_CONTROL_PLANE: Final = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+)
+_OFF: Final = frozenset(
+    (
+        "node.cloudprovider.kubernetes.io/shutdown",  # the cloud's controller: the machine is off
+        "node.kubernetes.io/out-of-service",  # a person: so it is, and pods may go elsewhere
+    )
+)
+_REACHABLE: Final = "InternalIP"
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Taint = tuple[tuple[str, str], ...]
+"""A taint's fields and values, sorted: ``(("effect", "NoSchedule"), ("key", "a"))``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conventions:
+    """How one cluster is read and written."""
+
+    labels: Labels = field(default_factory=Labels)
+    group_labels: tuple[str, ...] = ()
+    """The first of them that a node has says to which group it belongs."""
+
+    can_check: bool = False
+    """Whether there is a deep health check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """What a Node object says. Two are equal if they say the same, whatever their version."""
+
+    name: str
+    uid: str
+    resource_version: int = field(compare=False)
+    created_at: datetime
+    provider_id: str
+    """``spec.providerID``; ``kubernetes://`` and the uid if nobody has set one."""
+
+    boot_id: str
+    """What the kubelet says; empty before its first word."""
+
+    ready: str
+    """Status of the condition; ``Unknown`` while there is none."""
+
+    ready_since: datetime
+    agent_silent: str
+    """Status of the condition that says whether the agent is silent; empty if there is none."""
+
+    group: str
+    """``label=value`` of the group; empty if it belongs to none."""
+
+    is_control_plane: bool
+    is_off: bool
+    """The owner of the machine says that it is off."""
+
+    health: str | None
+    """Value of the label, as of all below; None where there is no such label or annotation."""
+
+    deep_check: str | None
+    is_checked: bool
+    """A label of either spelling says that a deep health check was passed."""
+
+    record: str | None
+    report: str | None
+    agent_mark: str | None
+    request: str | None
+    hold: str | None
+    cordoned: str | None
+    replaces: str | None
+    is_unschedulable: bool
+    """It is cordoned, by whomever."""
+
+    taints: tuple[Taint, ...]
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """All of them; only jobs that wait for a node ask."""
+
+    address: str = field(default="", compare=False)
+    """Where other nodes reach it; only tests between nodes ask."""
+
+    label_authors: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Who set HyperPod's labels last, as ``metadata.managedFields`` names clients."""
+
+    devices: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """What its kubelet gives to pods of resources that have a domain, such as GPUs."""
+
+    def label_author(self, label: str) -> str:
+        """Who set a label: the client as its requests name it, such as ``kubectl-label``."""
+        client = self.label_authors.get(label)
+        return f"{client} by label" if client else "the node's label"
+
+
+def trimmed(node: Json, conventions: Conventions) -> NodeState:
+    """The state of a node; ``node`` is the object as the API server gives it."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    conditions = status.get("conditions") or ()
+    ready = _condition(conditions, READY)
+    created_at = time_of(metadata.get("creationTimestamp")) or EPOCH
+    taints = tuple(tuple(sorted(taint.items())) for taint in spec.get("taints") or ())
+    names = conventions.labels
+    checks = (labels.get(names.deep_health_check_status), labels.get(names.deep_health_check))
+    return NodeState(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=int(metadata.get("resourceVersion") or 0),
+        created_at=created_at,
+        provider_id=spec.get("providerID") or f"kubernetes://{metadata.get('uid', '')}",
+        boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
+        ready=ready.get("status", UNKNOWN),
+        ready_since=time_of(ready.get("lastTransitionTime")) or created_at,
+        agent_silent=_condition(conditions, Condition.AGENT_SILENT).get("status", ""),
+        group=_group(labels, conventions.group_labels),
+        is_control_plane=any(label in labels for label in _CONTROL_PLANE),
+        is_off=any(dict(taint).get("key") in _OFF for taint in taints),
+        health=labels.get(names.node_health_status),
+        deep_check=checks[0],
+        is_checked=DeepCheckStatus.PASSED in checks,
+        record=annotations.get(RECORD),
+        report=annotations.get(REPORT),
+        agent_mark=annotations.get(AGENT_MARK),
+        request=annotations.get(REQUEST),
+        hold=annotations.get(HOLD),
+        cordoned=annotations.get(CORDONED),
+        replaces=annotations.get(REPLACES),
+        is_unschedulable=bool(spec.get("unschedulable")),
+        taints=taints,
+        labels={intern(key): intern(value) for key, value in labels.items()},
+        address=_address(status),
+        label_authors=_label_authors(metadata, names),
+        devices=_devices(status),
+    )
+
+
+def time_of(text: object) -> datetime | None:
+    """A time as the API server writes it; None if there is none."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _label_authors(metadata: Json, names: Labels) -> Mapping[str, str]:
+    """The client that owns each label by which a repair can be requested, the latest one."""
+    found: dict[str, str] = {}
+    entries = metadata.get("managedFields") or ()
+    for entry in sorted(entries, key=lambda one: one.get("time") or ""):
+        owned = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+        for label in (names.node_health_status, names.deep_health_check_status):
+            if f"f:{label}" in (owned.get("f:labels") or {}):
+                found[label] = intern(str(entry.get("manager") or ""))
+    return found
+
+
+def _devices(status: Json) -> Mapping[str, int]:
+    return {
+        intern(name): int(amount)
+        for name, amount in (status.get("allocatable") or {}).items()
+        if "/" in name and str(amount).isdecimal()
+    }
+
+
+def _condition(conditions: Sequence[Json], kind: str) -> Json:
+    return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def _address(status: Json) -> str:
+    """Where other nodes reach a node; empty if nobody says."""
+    addresses = status.get("addresses") or ()
+    return next((one["address"] for one in addresses if one.get("type") == _REACHABLE), "")
+
+
+def _group(labels: Mapping[str, str], group_labels: Sequence[str]) -> str:
+    found = next((label for label in group_labels if label in labels), None)
+    return "" if found is None else f"{found}={labels[found]}"

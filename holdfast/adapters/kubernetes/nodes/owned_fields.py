@@ -1,0 +1,194 @@
+"""What Holdfast has written on a Node object, and how to remove that alone: pure."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.nodes import agent_events, events
+from holdfast.adapters.kubernetes.nodes.encoding import boot_id, word_of
+from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, trimmed
+from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.model.names import (
+    AGENT_MARK,
+    CORDONED,
+    HOLD,
+    RECORD,
+    REPLACES,
+    REPORT,
+    REQUEST,
+    HealthStatus,
+)
+from holdfast.model.nodes import NodeView
+
+MANAGERS: Final = frozenset((agent_events.COMPONENT, events.COMPONENT))
+"""Field managers of what agents and controllers write, in ``metadata.managedFields``."""
+
+_ANNOTATIONS: Final = (RECORD, REPORT, AGENT_MARK, REQUEST, CORDONED, REPLACES)
+"""Nobody else has a use for them; a request left behind would be carried out after the next
+installation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMarks:
+    """The marks of one node."""
+
+    removes: tuple[str, ...]
+    """Names of what goes, such as ``label sagemaker.amazonaws.com/fault-types``."""
+
+    keeps: tuple[str, ...]
+    """What looks like Holdfast's and is somebody else's."""
+
+    patch: Json | None
+    """The merge patch of the object; None if nothing of it goes."""
+
+    status: Json | None
+    """The strategic merge patch of its status; None if no condition goes."""
+
+
+def is_written_by_us(thing: Json, *path: str) -> bool:
+    """Whether a field was written last by an agent or a controller, or the object at all."""
+    return any(_has(entry, path) for entry in _entries(thing) if entry.get("manager") in MANAGERS)
+
+
+def node_marks(
+    node: Json, conventions: Conventions, now: datetime, *, keeps_cordons: bool
+) -> NodeMarks:
+    """What Holdfast has written on a node.
+
+    Args:
+        node: the object as the API server gives it.
+        conventions: the names of labels.
+        now: the present time.
+        keeps_cordons: whether a node that is out of service is to stay cordoned, as if by a person.
+
+    """
+    state = trimmed(node, conventions)
+    annotations = {key for key in _ANNOTATIONS if key in _metadata(node, "annotations")}
+    details = conventions.labels.fault_details
+    if details in _metadata(node, "annotations") and _is_ours(node, state, "annotations", details):
+        annotations.add(details)
+    labels, kept = _labels(node, state, conventions, now)
+    removes = [*(f"label {key}" for key in labels), *(f"annotation {key}" for key in annotations)]
+    keeps = [*kept, *([f"annotation {HOLD}: a person's"] if state.hold is not None else [])]
+    spec = _spec(node, state, conventions, removes, keeps, keeps_cordons=keeps_cordons)
+    conditions = sorted(_conditions(node))
+    gone = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(sorted(annotations))}
+    about = {"resourceVersion": node["metadata"]["resourceVersion"]}
+    patch = {"metadata": {**about, **{key: one for key, one in gone.items() if one}}, "spec": spec}
+    deleted = [{"type": one, "$patch": "delete"} for one in conditions]
+    return NodeMarks(
+        removes=(*removes, *(f"condition {one}" for one in conditions)),
+        keeps=tuple(keeps),
+        patch=patch if labels or annotations or spec else None,
+        status={"status": {"conditions": deleted}} if conditions else None,
+    )
+
+
+def _labels(
+    node: Json, state: NodeState, conventions: Conventions, now: datetime
+) -> tuple[list[str], list[str]]:
+    """The keys of ours, and sentences about those of others."""
+    names, present = conventions.labels, _metadata(node, "labels")
+    ours, kept = [], []
+    for key in (names.node_health_status, names.deep_health_check_status):
+        value = present.get(key)
+        if value is None:
+            continue
+        is_ours = is_written_by_us(node, "f:metadata", "f:labels", f"f:{key}")
+        if is_ours or value in _statuses(state, conventions, now):
+            ours.append(key)
+        else:
+            kept.append(f"label {key}={value}: not set by Holdfast")
+    of_agents = (names.fault_types, names.fault_reasons)
+    ours += [one for one in of_agents if one in present and _is_ours(node, state, "labels", one)]
+    return ours, kept
+
+
+def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[str]:
+    """Values that say what the record says: a person's word that was answered became a status.
+
+    ``Schedulable`` is not among them, as HyperPod sets it on its nodes, too.
+    """
+    word = word_of(state, conventions, now)
+    found: set[str | None] = {state.agent_mark}
+    if word.record is not None:
+        view = NodeView(
+            name=state.name,
+            provider_id=state.provider_id,
+            boot_id=boot_id(state, word),
+            record=word.record,
+        )
+        found.add(health_status(word.record))
+        found.add(deep_check_status(view))
+    return {one for one in found if one not in (None, HealthStatus.SCHEDULABLE)}
+
+
+def _is_ours(node: Json, state: NodeState, part: str, key: str) -> bool:
+    """Whether an agent wrote what HyperPod's agent writes under the same name."""
+    return state.report is not None or is_written_by_us(node, "f:metadata", f"f:{part}", f"f:{key}")
+
+
+def _spec(
+    node: Json,
+    state: NodeState,
+    conventions: Conventions,
+    removes: list[str],
+    keeps: list[str],
+    *,
+    keeps_cordons: bool,
+) -> Json:
+    """The patch of the taints and of the cordon; notes what goes and what stays."""
+    spec: Json = {}
+    key = conventions.labels.node_health_status
+    taints = (node.get("spec") or {}).get("taints") or []
+    others = [one for one in taints if (one["key"], one["effect"]) != (key, NO_SCHEDULE)]
+    has_marks = state.record is not None or state.agent_mark is not None
+    is_ours = has_marks or is_written_by_us(node, "f:spec", "f:taints")
+    if others != taints and is_ours:
+        spec["taints"] = others or None
+        removes.append(f"taint {key}")
+    elif others != taints:
+        keeps.append(f"taint {key}: not set by Holdfast")
+    if state.is_unschedulable and state.cordoned is None:
+        keeps.append("cordon: not set by Holdfast")
+    elif keeps_cordons and (state.cordoned is not None or "taints" in spec):
+        spec |= {} if state.is_unschedulable else {"unschedulable": True}
+        keeps.append("cordon: --keep-cordoned")
+    elif state.is_unschedulable:
+        spec["unschedulable"] = None
+        removes.append("cordon")
+    return spec
+
+
+def _conditions(node: Json) -> Iterator[str]:
+    """Types of the conditions that only agents and controllers of Holdfast write."""
+    owners: dict[str, set[bool]] = {}
+    for entry in _entries(node):
+        for key in _at(entry, ("f:status", "f:conditions")):
+            if key.startswith("k:"):
+                kind = json.loads(key.removeprefix("k:")).get("type", "")
+                owners.setdefault(kind, set()).add(entry.get("manager") in MANAGERS)
+    present = {one["type"] for one in (node.get("status") or {}).get("conditions") or ()}
+    return (kind for kind, ours in owners.items() if ours == {True} and kind in present)
+
+
+def _metadata(node: Json, part: str) -> dict[str, str]:
+    return node["metadata"].get(part) or {}
+
+
+def _entries(thing: Json) -> list[Json]:
+    return thing["metadata"].get("managedFields") or []
+
+
+def _has(entry: Json, path: tuple[str, ...]) -> bool:
+    return not path or path[-1] in _at(entry, path[:-1])
+
+
+def _at(entry: Json, path: tuple[str, ...]) -> dict[str, Any]:
+    place: Any = entry.get("fieldsV1") or {}
+    for key in path:
+        place = place.get(key) or {}
+    return place if isinstance(place, dict) else {}

@@ -1,0 +1,161 @@
+"""From what is known of a node to what the core gets to see: pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.kubernetes.nodes.encoding import Word, boot_id, is_present
+from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
+from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
+from holdfast.adapters.kubernetes.nodes.succession import Leaving
+from holdfast.model.health import Urgency
+from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
+
+_COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
+"""Phases in which only an agent counts as heard that reports in the present boot."""
+
+_TRUE: Final = "True"
+_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """When the two on a node that can be heard were heard last; None for never in this boot."""
+
+    agent_at: datetime | None
+    kubelet_at: datetime | None
+
+
+def is_managed(state: NodeState, word: Word) -> bool:
+    """Whether a node is ours to look after: it has an agent, a record, or replaces one that had."""
+    if state.is_control_plane or word.is_damaged:
+        return False
+    return word.record is not None or word.report is not None or state.replaces is not None
+
+
+def record_of(state: NodeState, word: Word, first_seen: datetime) -> NodeRecord:
+    """The record of a node; of one that has none yet it is that of a node that joins.
+
+    ``first_seen`` is when this process first saw it: only from then on can it be late.
+    """
+    if word.record is not None:
+        return word.record
+    return NodeRecord(
+        phase=Phase.JOINING,
+        phase_since=max(state.created_at, first_seen),
+        checked_machine=_machine(state, word) if state.is_checked else "",
+    )
+
+
+def group_of(state: NodeState) -> str:
+    """The name of the instance group that a node belongs to; empty if it belongs to none."""
+    return state.group.partition("=")[2]
+
+
+def instance_type_of(state: NodeState) -> str:
+    """The instance type of a node; empty if nobody has told it."""
+    return state.labels.get(_INSTANCE_TYPE, "")
+
+
+def node_view(
+    state: NodeState,
+    word: Word,
+    record: NodeRecord,
+    *,
+    heard: Heard,
+    jobs: tuple[str, ...] = (),
+    check: CheckResult | None = None,
+    pair: PairOutcome | None = None,
+    is_idle: bool = False,
+) -> NodeView:
+    """The node as the core sees it."""
+    report = word.report if is_present(word.report, state) else None
+    return NodeView(
+        name=state.name,
+        provider_id=state.provider_id,
+        record=record,
+        group=group_of(state),
+        instance_type=instance_type_of(state),
+        boot_id=boot_id(state, word),
+        faults=() if report is None else report.faults,
+        heartbeat_at=heard.agent_at,
+        answered_at=heard.kubelet_at,
+        is_ready=state.ready == _TRUE,
+        powered_on=False if state.is_off else None,
+        request=word.request,
+        held=word.held,
+        running_jobs=jobs,
+        is_idle=is_idle,
+        check=check,
+        pair=pair,
+        replaces=state.replaces or "",
+    )
+
+
+def leaving_view(name: str, leaving: Leaving) -> NodeView:
+    """A node whose object is gone while its replacement is on the way."""
+    return NodeView(name=name, provider_id=leaving.provider_id, record=leaving.record)
+
+
+def kubelet_answered_at(
+    state: NodeState, record: NodeRecord, now: datetime, beat: Beat | None
+) -> datetime | None:
+    """When the kubelet of a node last answered; None before it is ready in a boot that is new.
+
+    While the node controller says Ready or not Ready it hears the kubelet. ``beat`` is the lease of
+    the kubelet, which only matters otherwise.
+    """
+    if state.ready != UNKNOWN:
+        return now
+    if record.phase in _COMING:
+        return None
+    return state.ready_since if beat is None else beat.heard_at
+
+
+def agent_heard_at(
+    state: NodeState, word: Word, record: NodeRecord, beat: Beat | None, since: datetime | None
+) -> datetime | None:
+    """When the agent of a node was last heard; None before it reports in this boot.
+
+    Args:
+        state: the node.
+        word: what its annotations say.
+        record: its record.
+        beat: the lease of the agent.
+        since: when this process began to follow the node: an agent that reported before counts as
+            heard then. None for a process that shows nodes and decides nothing.
+
+    """
+    report = word.report
+    if record.phase in _COMING:
+        if beat is None or report is None or not is_present(report, state):
+            return None
+        return beat.heard_at if beat.is_live and beat.holder == report.boot_id else None
+    known = [] if beat is None else [beat.heard_at]
+    if report is not None and since is not None:
+        known.append(since)
+    return max(known, default=None)
+
+
+def is_followed(record: NodeRecord) -> bool:
+    """Whether it matters which pods run on a node: it is drained, or waits for them to end."""
+    if record.phase is Phase.DRAINING:
+        return True
+    course = record.course
+    waits = course is not None and course.urgency is Urgency.DEFERRED
+    return record.phase is Phase.QUARANTINED and waits
+
+
+def is_fenced(state: NodeState, word: Word, record: NodeRecord) -> bool:
+    """Whether no process of the boot before the repair can run any more, though its pods remain."""
+    course = record.course
+    if course is None:
+        return False
+    if record.phase is Phase.REPLACING and course.is_machine_gone:
+        return True
+    is_rebooted = record.phase is Phase.REBOOTING and _machine(state, word) != course.machine
+    return state.is_off or is_rebooted
+
+
+def _machine(state: NodeState, word: Word) -> str:
+    return f"{state.provider_id}#{boot_id(state, word)}"

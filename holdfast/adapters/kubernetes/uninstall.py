@@ -1,0 +1,221 @@
+"""What Holdfast leaves in a cluster when its release is removed, and how to remove that.
+
+Nothing that a person or another program has set is touched: ownership follows from Holdfast's own
+records and, where others use the same names, from ``metadata.managedFields``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.kubernetes.client.api import Api, Patch
+from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.adapters.kubernetes.jobs.letting_go import is_held, let_go
+from holdfast.adapters.kubernetes.jobs.queues import Workloads
+from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.nodes.events import COMPONENT
+from holdfast.adapters.kubernetes.nodes.node import Conventions, time_of
+from holdfast.adapters.kubernetes.nodes.owned_fields import NodeMarks, is_written_by_us, node_marks
+from holdfast.adapters.kubernetes.nodes.state import STATE
+from holdfast.model.errors import BackendError
+from holdfast.model.names import OWN_PREFIX
+
+INCIDENTS: Final = f"incidents.{OWN_PREFIX}"
+
+_DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{INCIDENTS}"
+_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+_OURS: Final = {"labelSelector": "app.kubernetes.io/managed-by=holdfast"}
+_TRIES: Final = 5
+"""Of a patch of an object that others change at the same time."""
+
+_DEFAULT_LEASE_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """One object, and what of it is Holdfast's."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    removes: tuple[str, ...] = ()
+    """Parts of the object that go; the whole object if there are none and nothing is kept."""
+
+    keeps: tuple[str, ...] = ()
+    """Parts that look like Holdfast's and stay, each with the reason."""
+
+    remove: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
+    """Removes it; what is gone already is no error. Raises ``BackendError``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where to look, and what to spare."""
+
+    namespaces: tuple[str, ...]
+    """Those of the controller and of the agents."""
+
+    conventions: Conventions
+    now: datetime
+    keeps_cordons: bool = False
+    keeps_incidents: bool = False
+
+
+def active(api: Api, scope: Scope) -> list[str]:
+    """Name the controllers and agents that renewed their Leases not long ago.
+
+    Raises:
+        BackendError: the Leases could not be read.
+
+    """
+    found = []
+    for lease in _leases(api, scope):
+        spec = lease.get("spec") or {}
+        renewed_at = time_of(spec.get("renewTime"))
+        lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_LEASE_S)
+        if not spec.get("holderIdentity") or renewed_at is None or renewed_at + lasts <= scope.now:
+            continue
+        about = lease["metadata"]
+        managers = {one.get("manager") for one in about["managedFields"]}
+        who = "controller" if COMPONENT in managers else "agent of node"
+        found.append(f"{who} {about['name']}")
+    return sorted(found)
+
+
+def leftovers(api: Api, scope: Scope) -> Iterator[Leftover]:
+    """Find everything, in the order in which it is to be removed.
+
+    Raises:
+        BackendError: something could not be read.
+
+    """
+    yield from _held_jobs(api, scope)
+    for namespace in scope.namespaces:
+        for kind, folder in (("Job", "/apis/batch/v1"), ("Pod", "/api/v1")):
+            collection = f"{folder}/namespaces/{namespace}/{kind.lower()}s"
+            for one in api.list(collection, _OURS):
+                if not (one["metadata"].get("ownerReferences")):
+                    yield _object(api, kind, collection, one)
+    for node in api.list("/api/v1/nodes"):
+        yield from _node(api, scope, node)
+    for lease in _leases(api, scope):
+        collection = _LEASES.format(lease["metadata"]["namespace"])
+        yield _object(api, "Lease", collection, lease)
+    yield from _state(api, scope)
+    if not scope.keeps_incidents:
+        yield from _definition(api)
+
+
+def _held_jobs(api: Api, scope: Scope) -> Iterator[Leftover]:
+    """Jobs of people with a record of ours; one that we have suspended would stay so for ever."""
+    for kind in KINDS:
+        try:
+            for job in api.list(f"/apis/{kind.api_version}/{kind.plural}"):
+                state = kind.trimmed(job, scope.conventions.labels)
+                if state.record is None and not state.is_marked:
+                    continue
+                record = wishes_of(state, scope.conventions.labels).record
+                is_stopped = is_held(state, record) or state.is_stranded
+                removal = partial(let_go, api, Workloads(api), kind, state, record)
+                yield Leftover(
+                    kind=state.kind,
+                    name=state.name,
+                    namespace=state.namespace,
+                    removes=("record of its attempts", *(["suspension"] if is_stopped else [])),
+                    remove=partial(_drop, removal),
+                )
+        except NotFound:
+            continue  # its operator is not installed
+
+
+def _node(api: Api, scope: Scope, node: Json) -> Iterator[Leftover]:
+    marks = _marks(scope, node)
+    if marks.removes or marks.keeps:
+        name = node["metadata"]["name"]
+        yield Leftover(
+            kind="Node",
+            name=name,
+            removes=marks.removes,
+            keeps=marks.keeps,
+            remove=partial(_clean_node, api, scope, name),
+        )
+
+
+def _marks(scope: Scope, node: Json) -> NodeMarks:
+    return node_marks(node, scope.conventions, scope.now, keeps_cordons=scope.keeps_cordons)
+
+
+def _clean_node(api: Api, scope: Scope, name: str) -> None:
+    path = f"/api/v1/nodes/{name}"
+    for left in reversed(range(_TRIES)):
+        try:
+            marks = _marks(scope, api.get(path))
+            if marks.status is not None:
+                api.patch(f"{path}/status", marks.status, Patch.STRATEGIC)
+                marks = _marks(scope, api.get(path))
+            if marks.patch is not None:
+                api.patch(path, marks.patch)
+            return
+        except NotFound:
+            return
+        except Conflict:
+            if not left:
+                raise
+
+
+def _leases(api: Api, scope: Scope) -> Iterator[Json]:
+    for namespace in scope.namespaces:
+        yield from (one for one in api.list(_LEASES.format(namespace)) if is_written_by_us(one))
+
+
+def _state(api: Api, scope: Scope) -> Iterator[Leftover]:
+    for namespace in scope.namespaces:
+        collection = f"/api/v1/namespaces/{namespace}/configmaps"
+        try:
+            found = api.get(f"{collection}/{STATE}")
+        except NotFound:
+            continue
+        yield _object(api, "ConfigMap", collection, found)
+
+
+def _definition(api: Api) -> Iterator[Leftover]:
+    try:
+        api.get(_DEFINITION)
+    except NotFound:
+        return
+    count = sum(1 for _ in api.list(f"/apis/{OWN_PREFIX}/v1/incidents"))
+    yield Leftover(
+        kind="CustomResourceDefinition",
+        name=INCIDENTS,
+        removes=(f"{count} incidents",) if count else (),
+        remove=partial(_drop, partial(api.delete, _DEFINITION)),
+    )
+
+
+def _object(api: Api, kind: str, collection: str, found: Json) -> Leftover:
+    """An object that goes as a whole, as long as it is this very one."""
+    about = found["metadata"]
+    delete = partial(
+        api.delete,
+        f"{collection}/{about['name']}",
+        uid=about["uid"],
+        propagation="Background",
+    )
+    return Leftover(
+        kind=kind,
+        name=about["name"],
+        namespace=about["namespace"],
+        remove=partial(_drop, delete),
+    )
+
+
+def _drop(remove: Callable[[], object]) -> None:
+    try:
+        remove()
+    except NotFound:
+        return
+    except Conflict as error:
+        raise BackendError(f"{error}; it changed meanwhile, run the command again") from error

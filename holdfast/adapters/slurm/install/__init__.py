@@ -1,0 +1,1 @@
+"""Installation on a Slurm cluster, and the rules of its doctor."""

@@ -1,0 +1,214 @@
+"""What an installation on one machine of a Slurm cluster consists of: texts, and no effects."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+PLUGIN: Final = "holdfast_auto_resume"
+"""The SPANK plugin: its source is package data, and is compiled where it is to be used."""
+
+SAGEMAKER: Final = "opt/sagemaker_cluster"
+"""By this directory, scripts of HyperPod's guide know that they may use ``--auto-resume``."""
+
+_PACKAGE: Final = "holdfast.adapters.slurm.install"
+_COMPILE: Final = ("-std=gnu11", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+class Role(StrEnum):
+    """What a machine is in its cluster."""
+
+    HEAD = "head"
+    """slurmctld and the controller run there."""
+
+    COMPUTE = "compute"
+    """slurmd and an agent run there."""
+
+    LOGIN = "login"
+    """Jobs are submitted there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A file that is written."""
+
+    path: Path
+    text: str
+    is_program: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A directory that has to exist."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """The SPANK plugin, compiled."""
+
+    path: Path
+    source: str
+    command: tuple[str, ...]
+    """The compiler with its options; the output and the source are still to follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a file that others may have written."""
+
+    path: Path
+    text: str
+    key: str
+    """A word that no other line has."""
+
+
+Part = Text | Folder | Plugin | Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the operator said, or what was found."""
+
+    role: Role
+    holdfast: Path
+    """The program, at the same place on every machine."""
+
+    plugstack: Path
+    prefix: Path = Path("/")
+    report_dir: Path | None = None
+    """Needed for the configurations of the controller and of agents."""
+
+    user: str = "slurm"
+    """Who runs the controller."""
+
+    headers: Path = Path("/usr/include")
+    compiler: str = "gcc"
+    sagemaker_dir: bool = False
+    prolog: bool = False
+    """Whether nodes are checked before each job."""
+
+    @property
+    def etc(self) -> Path:
+        """Where configurations are."""
+        return self.prefix / "etc/holdfast"
+
+    @property
+    def manifest(self) -> Path:
+        """Where is kept what was written."""
+        return self.etc / "slurm-install.json"
+
+
+def plan(choices: Choices) -> Iterator[Part]:
+    """The parts of an installation, in the order in which they are written."""
+    if choices.role is Role.COMPUTE:
+        yield _config(choices, "agent.toml", _AGENT)
+        yield _unit(choices, "holdfast-agent.service")
+    if choices.role is Role.HEAD:
+        yield _config(choices, "controller.toml", _CONTROLLER)
+        yield _unit(choices, "holdfast-controller.service")
+    if choices.prolog and choices.role in _PROLOGS:
+        name, text = _PROLOGS[choices.role]
+        yield replace(_config(choices, name, text), is_program=True)
+    if choices.sagemaker_dir:
+        yield Folder(path=choices.prefix / SAGEMAKER)
+    library = choices.prefix / f"usr/local/lib/holdfast/{PLUGIN}.so"
+    yield Plugin(
+        path=library,
+        source=files(_PACKAGE).joinpath(f"spank/{PLUGIN}.c").read_text(encoding="utf-8"),
+        command=(choices.compiler, *_COMPILE, f"-I{choices.headers}"),
+    )
+    # optional: one that cannot be loaded, such as after an upgrade of Slurm, must stop no job
+    line = f"optional {library} supervisor={choices.holdfast}"
+    yield Line(path=choices.plugstack, text=line, key=str(library))
+
+
+def next_steps(choices: Choices) -> Iterator[str]:
+    """Commands for the operator."""
+    units = {Role.HEAD: "holdfast-controller", Role.COMPUTE: "holdfast-agent"}
+    unit = units.get(choices.role)
+    if unit is not None:
+        yield f"systemctl daemon-reload && systemctl enable --now {unit}"
+    if choices.prolog and choices.role in _PROLOGS:
+        name, _ = _PROLOGS[choices.role]
+        setting, follow = _SETTINGS[name]
+        yield f"add to slurm.conf, and {follow}: {setting}={choices.etc / name}"
+        if choices.role is Role.COMPUTE:
+            yield "add to slurm.conf: PrologFlags=Alloc, or jobs whose check fails have failed"
+    if choices.role is Role.COMPUTE:
+        yield "scontrol reconfigure    # slurmd reads plugstack.conf again"
+    yield "holdfast slurm doctor"
+
+
+def _config(choices: Choices, name: str, text: str) -> Text:
+    return Text(path=choices.etc / name, text=_filled(choices, text))
+
+
+def _unit(choices: Choices, name: str) -> Text:
+    text = files(_PACKAGE).joinpath(f"units/{name}").read_text(encoding="utf-8")
+    path = choices.prefix / "etc/systemd/system" / name
+    return Text(path=path, text=_filled(choices, text))
+
+
+def _filled(choices: Choices, text: str) -> str:
+    values = {
+        "HOLDFAST": choices.holdfast, "ETC": choices.etc, "USER": choices.user,
+        "REPORT_DIR": choices.report_dir, "STATE_DIR": choices.prefix / "var/lib/holdfast",
+        "SLURM_CONF": choices.plugstack.with_name("slurm.conf"),
+    }  # fmt: skip
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    return text
+
+
+_AGENT: Final = """\
+# Every key: docs/reference/agent-config.md
+
+[slurm]
+report_dir = "@REPORT_DIR@"
+"""
+
+_PROLOG: Final = """\
+#!/bin/sh
+# Prolog of slurm.conf: checks the GPUs of a job on its nodes before it begins. With it, set
+# PrologFlags=Alloc, SchedulerParameters=nohold_on_prolog_fail, and PrologEpilogTimeout above 10
+# minutes.
+@HOLDFAST@ check prolog --report-dir @REPORT_DIR@
+[ $? -ne 1 ]    # 1: broken; a check that cannot run at all must not drain every node
+"""
+
+_HEAD_PROLOG: Final = """\
+#!/bin/sh
+# PrologSlurmctld of slurm.conf: no job begins where a fault is known. Where SlurmUser may log in to
+# the nodes, --through ssh --gpus all puts their GPUs under load, too.
+export SLURM_CONF="${SLURM_CONF:-@SLURM_CONF@}"
+@HOLDFAST@ check prolog --state-dir @STATE_DIR@
+[ $? -ne 1 ]    # 1: broken; a check that cannot run at all must not keep every job waiting
+"""
+
+_PROLOGS: Final = {
+    Role.COMPUTE: ("prolog", _PROLOG), Role.HEAD: ("prolog-slurmctld", _HEAD_PROLOG),
+}  # fmt: skip
+_SETTINGS: Final = {
+    "prolog": ("Prolog", "scontrol reconfigure"),
+    # 22.05 shows a new one after a reconfigure, and does not run it
+    "prolog-slurmctld": ("PrologSlurmctld", "systemctl restart slurmctld"),
+}
+
+_CONTROLLER: Final = """\
+# Every key: docs/reference/controller-config.md
+
+platform = "slurm"
+
+[slurm]
+report_dir = "@REPORT_DIR@"
+state_dir = "@STATE_DIR@"
+
+# Who reboots and replaces machines: docs/howto/choose-a-provider.md
+# [provider]
+# replace = "ec2-autoscaling"
+# reboot = "slurm-reboot"
+"""

@@ -1,0 +1,1 @@
+"""Batch jobs on Slurm: requeue, hold, exchange of nodes, supervision."""

@@ -1,0 +1,52 @@
+"""What the owner of a job is to know about its restarts: pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from holdfast.adapters.slurm.jobs.comment import Rejected
+from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.decisions.job_resume import gives_up
+from holdfast.model.jobs import Failure, FailureKind, JobView
+
+_APPENDS: Final = re.compile(r"^#SBATCH\s.*--open-mode[=\s]+a", re.MULTILINE)
+
+
+def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
+    """What to change in a job, so that nothing is lost when it is resumed.
+
+    Args:
+        job: the job.
+        script: its batch script; empty if that is not known.
+        appends: whether the cluster lets jobs append to their output.
+
+    """
+    if job.pinned:
+        yield Rejected(
+            key="--nodelist",
+            value=job.pinned,
+            expected="no nodes by name: it waits for them even when they are being replaced",
+        )
+    if script and not appends and _APPENDS.search(script) is None:
+        yield Rejected(
+            key="--open-mode",
+            value="truncate",
+            expected="append, unless sbatch was told so: else its log begins anew when it is"
+            " resumed; put #SBATCH --open-mode=append into its script",
+        )
+
+
+def stop_message(job: JobView, failure: Failure) -> str:
+    """What the output of a job says when its attempt is stopped for a failure."""
+    where = f" on {failure.node}" if failure.node else ""
+    said = f"attempt {job.record.attempt} is stopped: {failure.reason}{where}: {failure.evidence}"
+    why = gives_up(job, failure)
+    if why:
+        return f"{said}; the job is canceled: {why}"
+    used = job.record.hardware_retries + (failure.kind is FailureKind.HARDWARE)
+    return f"{said}; it restarts: hardware retries {used} of {job.spec.max_retries}"
+
+
+def advice_message(found: Sequence[Rejected]) -> str:
+    """The same about what was found in a job."""
+    return "; ".join(f"{one.key} is {one.value!r}: expected {one.expected}" for one in found)

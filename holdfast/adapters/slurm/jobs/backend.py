@@ -1,0 +1,263 @@
+"""The batch jobs of a Slurm cluster that are to be resumed after faults of nodes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.jobs.advice import stop_message
+from holdfast.adapters.slurm.jobs.comment import Wish, parse
+from holdfast.adapters.slurm.jobs.drift import JobUpkeep
+from holdfast.adapters.slurm.jobs.holds import JobHolds
+from holdfast.adapters.slurm.jobs.text import COMPLETING, WAITING, BatchJob
+from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
+from holdfast.adapters.slurm.jobs.views import (
+    PREFIX,
+    Case,
+    Run,
+    Terms,
+    gone_view,
+    is_supervised,
+    is_wanted,
+    job_view,
+    run_of,
+)
+from holdfast.adapters.slurm.jobs.watch import BUSY, JobWatch, StepOf
+from holdfast.adapters.slurm.nodes.reservations import ClusterNodes, Reservations
+from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.decisions.job_failures import withdrawn
+from holdfast.model.errors import BackendError
+from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.nodes import NodeView
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+_KILL_WAIT: Final = timedelta(seconds=30)
+"""Slurm's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDependencies:
+    """What the jobs need beside Slurm."""
+
+    clock: Clock
+    events: EventSink
+    """Is told of what cannot be used, and of calls that failed beside the rounds."""
+
+    changed: Callable[[], None]
+    """Called, from any thread, when there may be something to decide."""
+
+    may_act: Callable[[], bool]
+    """Whether this process may change the cluster just now."""
+
+    nodes: ClusterNodes
+    step_of: StepOf
+
+
+class SlurmJobs:
+    """A ``JobBackend``; works from ``open`` to ``close``.
+
+    A job is stopped by requeueing it, and kept from starting by its start time, so that Slurm
+    starts it by itself if nobody is left to let it go. What has to be so in a phase is made so
+    before each round: slurmctld may forget what it was told shortly before it crashed.
+    """
+
+    def __init__(self, settings: SlurmSettings, store: SlurmStore, around: JobDependencies) -> None:
+        self._settings = settings
+        self._store = store
+        self._around = around
+        self._slurm = JobCommands(settings.conf, settings.timeout)
+        self._watch = JobWatch(self._slurm, around.step_of, around.changed)
+        self._reservations = Reservations(self._slurm, around.nodes, settings.spares)
+        self._holds = JobHolds(self._slurm, self._reservations, around.clock, around.events)
+        self._upkeep = JobUpkeep(
+            self._slurm, self._holds, self._reservations, store, around.clock, around.events
+        )
+        self._unasked = UnaskedRuns(around.nodes.node_state)
+        self._is_busy = False
+        self._cases: dict[str, Case] = {}
+        self._ours: frozenset[str] = frozenset()
+        self._supervised: frozenset[str] = frozenset()
+        self._config: Mapping[str, str] = {}
+
+    def open(self) -> None:
+        """Begin to look for changes; returns at once."""
+        self._watch.start()
+
+    def close(self) -> None:
+        """End the thread; a command in progress is waited for."""
+        self._watch.stop()
+
+    def stops_itself(self, job: str) -> bool:
+        """Whether the node loop is to leave a job to those who resume it.
+
+        Its Comment may be newer than the last round.
+        """
+        if job in self._ours:
+            return True
+        found = self._watch.read().get(job)
+        return found is not None and self._is_wanted(found, parse(found.comment))
+
+    def displaces(self, job: str, node: NodeView) -> None:
+        """The node loop is about to requeue a job that has not asked to be resumed yet."""
+        self._unasked.note(job, withdrawn(node, self._around.clock.now()))
+
+    def has_left(self, job: str, node: str) -> bool:
+        """Whether a job that has a supervisor runs no step on a node that it still holds."""
+        return job in self._supervised and (job, node) not in self._slurm.step_nodes()
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """See ``JobBackend.jobs``; who may act puts right before what is not as it has to be."""
+        now = self._around.clock.now()
+        self._config = self._config or self._slurm.settings()
+        found = self._watch.read()
+        wishes = {name: parse(job.comment) for name, job in found.items() if job.is_batch}
+        wishes = {name: one for name, one in wishes.items() if self._is_wanted(found[name], one)}
+        self._ours = frozenset(wishes)
+        if self._around.may_act():
+            self._upkeep.put_away_reused(found)
+        self._unasked.look(found, now)
+        self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
+        self._supervised = frozenset(
+            name for name, wish in wishes.items() if is_supervised(found[name], wish)
+        )
+        self._cases = dict(self._looked_after(found, wishes, now))
+        if self._around.may_act():
+            self._reservations.look()
+            self._upkeep.run(found, self._cases, self._ours, self._config)
+        self._pace()
+        views = [self._view(case, now) for case in self._cases.values()]
+        records = {name: one.record for name, one in self._store.read().jobs.items()}
+        gone = (
+            gone_view(name, record)
+            for name, record in sorted(records.items())
+            if name not in found and not record.phase.is_final
+        )
+        return (*views, *gone)
+
+    def put(self, job: str, record: JobRecord) -> None:
+        """See ``JobBackend.put``."""
+        name = job.removeprefix(PREFIX)
+        before = self._store.read().jobs.get(name)
+        case = self._cases.get(name)
+        if case is None:
+            if before is None:
+                raise BackendError(f"there is no {job} any more")
+            self._store.put_job(name, replace(before, record=record))
+            return
+        is_next = record.attempt > case.run.record.attempt
+        is_left = record.phase.is_final and case.job.state in WAITING  # see JobUpkeep
+        is_new = is_next or is_left
+        run = Run(record=record, restarts=case.job.restarts if is_new else case.run.restarts)
+        is_seen = record.phase is JobPhase.RUNNING or not case.machines
+        spec = self._view(case, self._around.clock.now()).spec
+        remembered = RememberedJob(
+            record=record,
+            user=case.job.user,
+            restarts=run.restarts,
+            machines=self._machines(case.job) if is_seen else case.machines,
+            nodes=spec.nodes,
+            max_retries=spec.max_retries,
+            notes=before.notes if before is not None else (),
+        )
+        self._store.put_job(name, remembered)
+        self._cases[name] = self._case(case.job, case.wish, run, remembered)
+
+    def launch(self, job: str) -> None:
+        """See ``JobBackend.launch``: keep nodes for it, and let it start in two seconds."""
+        self._holds.let_start(self._known(job))
+        self._look_soon()
+
+    def stop(self, job: str) -> None:
+        """See ``JobBackend.stop``: keep its good nodes, requeue it, keep it from starting."""
+        case = self._known(job)
+        failure = case.run.record.failure
+        if failure is not None and case.job.is_at_work:
+            view = self._view(case, self._around.clock.now())
+            notify = partial(self._slurm.notify_job, case.job.number, stop_message(view, failure))
+            self._holds.attempt(f"writing into the output of {job}", notify)
+        self._holds.stop(case)
+        self._look_soon()
+
+    def kill(self, job: str) -> None:
+        """See ``JobBackend.kill``: Slurm does that after its KillWait, but for nodes that are off.
+
+        For the word of those it would wait for ever.
+        """
+        case = self._known(job)
+        off = {
+            one.node for one in self._view(case, self._around.clock.now()).ranks if one.is_fenced
+        }
+        if case.job.state == COMPLETING:
+            for node in off & set(case.job.nodes):
+                self._slurm.clear_node(node)
+        self._look_soon()
+
+    def _looked_after(
+        self, found: Mapping[str, BatchJob], wishes: Mapping[str, Wish], now: datetime
+    ) -> Iterator[tuple[str, Case]]:
+        memory = self._store.read()
+        for name, wish in wishes.items():
+            if name in memory.unreadable_jobs:
+                continue
+            remembered = memory.jobs.get(name)
+            unasked = None if remembered else self._unasked.record(found[name], now)
+            run = run_of(found[name], wish, remembered, now, unasked)
+            if run is not None:
+                yield name, self._case(found[name], wish, run, remembered)
+
+    def _is_wanted(self, job: BatchJob, wish: Wish) -> bool:
+        return is_wanted(job, wish, self._settings.requeue_jobs)
+
+    def _case(self, job: BatchJob, wish: Wish, run: Run, remembered: RememberedJob | None) -> Case:
+        is_same = remembered is not None and remembered.restarts == run.restarts
+        machines = remembered.machines if remembered is not None and is_same else {}
+        names = {*machines, *run.record.placement, *job.nodes}
+        nodes = {name: self._around.nodes.node_state(name) for name in names}
+        return Case(job=job, wish=wish, run=run, machines=machines, nodes=nodes)
+
+    def _view(self, case: Case, now: datetime) -> JobView:
+        is_waiting = case.run.record.phase is JobPhase.WAITING
+        rooms = self._rooms(case) if is_waiting else None
+        return job_view(case, self._terms(), rooms, self._watch.step(case.wish.checkpoint), now)
+
+    def _rooms(self, case: Case) -> Mapping[str, bool]:
+        """Its own nodes, the spare ones and the idle ones; see ``job_view``."""
+        job = case.job
+        mine = (*case.names, *self._reservations.of(job.id))
+        names = dict.fromkeys((*mine, *self._reservations.free(job.partition)))
+        return {name: self._around.nodes.node_state(name).is_good for name in names}
+
+    def _terms(self) -> Terms:
+        said = self._config.get("KillWait", "").split()
+        is_told = bool(said) and said[0].isdecimal()
+        return Terms(
+            max_retries=self._settings.max_retries,
+            kill_wait=timedelta(seconds=int(said[0])) if is_told else _KILL_WAIT,
+            off_after=self._settings.off_after,
+        )
+
+    def _machines(self, job: BatchJob) -> dict[str, str]:
+        states = {name: self._around.nodes.node_state(name).facts for name in job.nodes}
+        return {name: "" if one is None else one.slurmd for name, one in states.items()}
+
+    def _known(self, job: str) -> Case:
+        try:
+            return self._cases[job.removeprefix(PREFIX)]
+        except KeyError:
+            raise BackendError(f"there is no {job} any more") from None
+
+    def _look_soon(self) -> None:
+        self._watch.spoil()
+        self._watch.pace(BUSY)
+
+    def _pace(self) -> None:
+        """Look often while something is under way, and not at all while nothing is."""
+        is_quiet = all(case.run.record.phase is JobPhase.RUNNING for case in self._cases.values())
+        idle = self._settings.poll if self._ours or self._is_busy else None
+        self._watch.pace(idle if is_quiet and not self._reservations.jobs else BUSY)
+        folders = (case.wish.checkpoint for case in self._cases.values())
+        self._watch.follow(folder for folder in folders if folder)

@@ -1,0 +1,118 @@
+"""How a job is stopped, kept from starting and let go, one command at a time."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.jobs.comment import Key, changed, restart_reason
+from holdfast.adapters.slurm.jobs.text import COMPLETING, NOT_LAUNCHED, WAITING, BatchJob
+from holdfast.adapters.slurm.jobs.views import HOLD, PREFIX, Case
+from holdfast.adapters.slurm.nodes.reservations import Reservations
+from holdfast.engine.repeats import Repeats
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
+from holdfast.model.jobs import JobPhase
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+SOON: Final = "starttime=now+2"
+"""When a job that is let go starts. Earlier, slurmd takes its credential for that of the run
+before: "Job credential revoked", and the job is lost."""
+
+_AGAIN_S: Final = 5.0
+"""What slurmctld may have forgotten in a crash, or refused, is asked for again no more often."""
+
+
+class JobHolds:
+    """Every call may be repeated, and may be the first after somebody was killed halfway."""
+
+    def __init__(
+        self, slurm: JobCommands, reservations: Reservations, clock: Clock, events: EventSink
+    ) -> None:
+        self._slurm = slurm
+        self._reservations = reservations
+        self._clock = clock
+        self._repeats = Repeats(events)
+        self._done_at: dict[str, float] = {}
+
+    def stop(self, case: Case) -> None:
+        """Keep its good nodes, requeue it, and keep it from starting."""
+        job = case.job
+        if job.has_nodes and job.restarts <= case.run.restarts:
+            self._reserve(case)
+            self._slurm.stop_job(job.id)
+        if not job.is_over:
+            self._delay(case)
+
+    def keep(self, case: Case) -> None:
+        """A job that is ours to hold is not to start, whatever slurmctld has forgotten."""
+        job = case.job
+        if job.is_over and case.run.record.phase is JobPhase.WAITING:
+            if self.is_due(f"reviving {PREFIX}{job.id}"):
+                self._slurm.revive_job(job.id)
+                self._delay(case)
+        elif job.state in WAITING or (job.state == COMPLETING and job.restarts > case.run.restarts):
+            self._delay(case)
+            # Of one that is completing, Slurm tells fewer and fewer nodes for those that it wants.
+            if job.state in WAITING and self.is_due(f"keeping nodes for {PREFIX}{job.id}"):
+                self._reserve(case)
+        elif job.has_nodes and self.is_due(f"stopping {PREFIX}{job.id}"):
+            self.stop(case)
+
+    def let_start(self, case: Case) -> None:
+        """Let a job start in two seconds, on nodes that are kept for it."""
+        job = case.job
+        is_parked = job.why == NOT_LAUNCHED
+        if job.state not in WAITING or (_is_let_go(job, self._clock.now()) and not is_parked):
+            return
+        if is_parked:
+            self._slurm.release_job(job.id)
+        name = self._reserve(case)
+        changes = [f"reservationname={name}"] if name else []
+        failure = case.run.record.failure
+        if failure is not None:
+            why = restart_reason(job.restarts, failure.reason, failure.node)
+            said = changed(job.comment, {Key.RESTART_REASON: why, Key.ASK: None})
+            changes.append(f"comment={said}")
+        self._slurm.update_job(job.id, SOON, *changes)
+
+    def attempt(self, what: str, act: Callable[[], object]) -> None:
+        """Do something; what fails is told, and done again later."""
+        if f"!{what}" in self._done_at and not self.is_due(f"!{what}"):
+            return
+        try:
+            act()
+        except BackendError as error:
+            self._done_at[f"!{what}"] = time.monotonic()
+            self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
+
+    def is_due(self, what: str) -> bool:
+        """Whether something was not done for a while; it is taken as done now."""
+        now = time.monotonic()
+        self._done_at = {one: at for one, at in self._done_at.items() if at > now - _AGAIN_S}
+        return now == self._done_at.setdefault(what, now)
+
+    def _delay(self, case: Case) -> None:
+        job = case.job
+        if job.eligible_at is not None and job.eligible_at > self._clock.now() + HOLD / 2:
+            return
+        changes = [f"starttime=now+{HOLD.total_seconds():.0f}"]
+        if case.wish.ask is not None:
+            changes.append(f"comment={changed(job.comment, {Key.ASK: None})}")
+        self._slurm.update_job(job.id, *changes)
+
+    def _reserve(self, case: Case) -> str:
+        """The name of its reservation; without one, other jobs may take its nodes meanwhile."""
+        try:
+            return self._reservations.make(case.job, case.names)
+        except BackendError as error:
+            what = f"reserving nodes for {PREFIX}{case.job.id}"
+            self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
+            return ""
+
+
+def _is_let_go(job: BatchJob, now: datetime) -> bool:
+    """Whether Slurm may start it by itself, now or in a moment."""
+    return job.eligible_at is None or job.eligible_at <= now + HOLD / 100

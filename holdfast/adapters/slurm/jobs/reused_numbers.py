@@ -1,0 +1,22 @@
+"""Whether a job is the one that is remembered, or another with its number: pure."""
+
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.nodes.state import RememberedJob
+
+_CLOCKS: Final = timedelta(minutes=1)
+"""How far the clocks of the controller and of slurmctld may be apart."""
+
+
+def is_reused(job: BatchJob, remembered: RememberedJob) -> bool:
+    """Whether Slurm has given the number of a job to another one, as after a loss of its state.
+
+    A job that waits anew has been requeued once more than before.
+    """
+    if remembered.user != job.user:
+        return True
+    if job.submitted_at is None or job.restarts > remembered.restarts:
+        return False
+    return job.submitted_at > remembered.record.phase_since + _CLOCKS

@@ -1,0 +1,394 @@
+"""From what Slurm says of a job, and what is remembered, to what the core gets to see: pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.slurm.jobs.comment import Mode, Wish
+from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
+from holdfast.adapters.slurm.jobs.text import (
+    COMPLETING,
+    FAILED,
+    NODE_FAIL,
+    WAITING,
+    BatchJob,
+)
+from holdfast.adapters.slurm.nodes.boots import is_other_boot, is_other_slurmd
+from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.nodes.state import RememberedJob
+from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.settings import RequeueJobs
+from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
+from holdfast.model.names import Condition
+from holdfast.model.nodes import NodeRecord, Phase
+
+PREFIX: Final = "job/"
+"""What the names of jobs begin with."""
+
+PAST: Final = "@"
+"""Between the id of a job that Slurm has forgotten, and gives to another one, and its end."""
+
+HELD: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
+"""Phases in which it is we who keep a job from starting."""
+
+HOLD: Final = timedelta(minutes=10)
+"""For how long a job is kept from starting at once; renewed at half time. If no controller is left
+to let it go, Slurm starts it after that."""
+
+PATIENCE: Final = timedelta(seconds=30)
+"""How long processes may outlive Slurm's KillWait before that is told."""
+
+GIVEN_UP: Final = timedelta(seconds=5)
+"""The same where Slurm waits for them no more, as they are on a node that it does not hear."""
+
+_AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
+_REVIVABLE: Final = frozenset((FAILED, NODE_FAIL, "BOOT_FAIL", "REQUEUED"))
+_OUTCOMES: Final = {"COMPLETED": JobPhase.SUCCEEDED, "CANCELLED": JobPhase.CANCELLED}
+_BEGIN_TIME: Final = "BeginTime"
+_NOT_LAUNCHED: Final = "JobLaunchFailure"
+_LOST_EXIT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The run of a job that its present attempt is."""
+
+    record: JobRecord
+    restarts: int
+    """``BatchJob.restarts`` of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """What matters to a job about one node."""
+
+    facts: NodeFacts | None
+    """None if Slurm does not know it."""
+
+    record: NodeRecord | None
+    """None if nobody looks after it."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether jobs may be placed there, for all that Slurm knows."""
+        facts, record = self.facts, self.record
+        if facts is None or facts.is_closed:
+            return False
+        is_in_service = record is None or record.phase is Phase.SCHEDULABLE
+        return facts.is_heard or (facts.wakes and is_in_service)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether Slurm keeps it from jobs."""
+        return self.facts is not None and self.facts.is_closed
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether a person wants it repaired, or has taken it down though its slurmd answers."""
+        facts, record = self.facts, self.record
+        if record is not None and record.course is not None:
+            return record.course.condition == Condition.REQUESTED
+        if facts is None or "DOWN" not in facts.state or not facts.is_heard:
+            return False
+        return facts.word.author in (Author.OTHER, Author.REQUEST)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it matters to a job how the node is: it is looked after, or gone."""
+        return self.record is not None or self.facts is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """All that is known of one job that is looked after."""
+
+    job: BatchJob
+    wish: Wish
+    run: Run
+    machines: Mapping[str, str]
+    """See ``RememberedJob.machines``."""
+
+    nodes: Mapping[str, NodeState]
+    """All nodes that it has, or had in this attempt."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is we who keep it from starting."""
+        return self.run.record.phase in HELD
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those nodes."""
+        return tuple(dict.fromkeys((*self.machines, *self.run.record.placement, *self.job.nodes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What holds for all jobs of a cluster."""
+
+    max_retries: int
+    kill_wait: timedelta
+    off_after: timedelta
+
+
+def is_wanted(job: BatchJob, wish: Wish, requeue_jobs: RequeueJobs) -> bool:
+    """Whether a job is to be resumed after a fault."""
+    if not job.is_batch:
+        return False
+    if wish.auto_resume is not None:
+        return wish.auto_resume
+    return requeue_jobs is RequeueJobs.ALL and job.can_requeue
+
+
+def is_supervised(job: BatchJob, wish: Wish) -> bool:
+    """Whether a job is its supervisor's to resume, as long as that does not ask."""
+    return job.has_nodes and wish.mode is not Mode.REQUEUE and not wish.asks_requeue(job.restarts)
+
+
+def run_of(
+    job: BatchJob,
+    wish: Wish,
+    remembered: RememberedJob | None,
+    now: datetime,
+    unasked: JobRecord | None = None,
+) -> Run | None:
+    """The record of a job as things are now; None if the job is to be left alone.
+
+    A job without one, and one that others have started anew since, is in an attempt that they have
+    begun. One with a supervisor is the supervisor's, until that asks, or Slurm has ended it.
+    ``unasked`` is what is known of its runs before it asked to be resumed.
+    """
+    if remembered is None or is_reused(job, remembered):
+        return _first_run(job, wish, unasked, now)
+    before, is_anew = remembered.record, job.restarts > remembered.restarts
+    if before.phase.is_final:
+        fresh = JobRecord(
+            phase=JobPhase.WAITING,
+            phase_since=now,
+            attempt=before.attempt,
+            attempts=before.attempts,
+        )
+        return _begun_run(job, wish, fresh, now) if is_anew else None
+    if is_anew and _has_begun(job):
+        return Run(record=_begun(before, job, now), restarts=job.restarts)
+    if before.phase is JobPhase.RUNNING and is_supervised(job, wish):
+        return None
+    return Run(record=before, restarts=remembered.restarts)
+
+
+def job_view(
+    case: Case, terms: Terms, rooms: Mapping[str, bool] | None, step: int | None, now: datetime
+) -> JobView:
+    """A job as the core sees it.
+
+    Args:
+        case: what is known of it.
+        terms: what holds for all jobs.
+        rooms: nodes that it could get, and whether Slurm places jobs there now; None unless it
+            waits.
+        step: see ``JobView``.
+        now: the present time.
+
+    """
+    job, wish, record = case.job, case.wish, case.run.record
+    spec = JobSpec(
+        name=f"{PREFIX}{job.id}",
+        nodes=len(job.nodes) if job.is_at_work else job.wants,
+        max_retries=terms.max_retries if wish.max_retry is None else wish.max_retry,
+        max_app_retries=0,  # what fails by itself has failed, as everywhere on Slurm
+        needs_progress=True,
+        grace=terms.kill_wait + PATIENCE if job.has_nodes else GIVEN_UP,
+        placing=Placing.SCHEDULER,
+    )
+    if case.is_held:
+        is_revived = record.phase is JobPhase.WAITING  # it has to wait in Slurm's queue first
+        return JobView(
+            spec=spec,
+            record=record,
+            ranks=held_ranks(case, terms, now),
+            ending=_ending(job),
+            rooms=None if rooms is None else dict.fromkeys(rooms, 1),
+            away=frozenset(name for name, is_good in (rooms or {}).items() if not is_good),
+            is_stop_seen=job.state in WAITING or (job.is_over and not is_revived),
+            step=step,
+        )
+    placement = tuple(dict.fromkeys((*record.placement, *job.nodes)))
+    counted = (name for name in placement if case.nodes[name].counts)
+    return JobView(
+        spec=spec,
+        record=replace(record, placement=tuple(counted)),
+        ranks=tuple(_ranks(case)),
+        ending=_ending(job),
+        step=step,
+    )
+
+
+def gone_view(job: str, record: JobRecord) -> JobView:
+    """A job that slurmctld does not know any more."""
+    return JobView(
+        spec=JobSpec(name=f"{PREFIX}{job}", nodes=1, placing=Placing.SCHEDULER),
+        record=record,
+        ending=Ending(outcome=JobPhase.FAILED, reason="Slurm does not know it any more"),
+    )
+
+
+def held_ranks(case: Case, terms: Terms, now: datetime) -> tuple[RankView, ...]:
+    """Where processes of the attempt that is stopped are, or may be.
+
+    A node that is cut off runs on. And where slurmctld has forgotten in a crash that the job ran,
+    it has what it finds of it killed, which may hit the next run as well.
+    """
+    job, failure = case.job, case.run.record.failure
+    names = [*job.nodes] if job.has_nodes else []
+    is_forgotten = job.state in WAITING and job.restarts <= case.run.restarts
+    ends_at = failure.at + terms.kill_wait + GIVEN_UP if failure is not None else now
+    off = set()
+    for name, machine in case.machines.items():
+        node = case.nodes[name]
+        if is_off(node, machine, terms.off_after, now):
+            off.add(name)
+        elif name not in names and (may_run(node, machine) or (is_forgotten and now < ends_at)):
+            names.append(name)
+    return tuple(
+        RankView(rank=rank, node=name, is_fenced=name in off) for rank, name in enumerate(names)
+    )
+
+
+def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -> bool:
+    """Whether the machine was switched off, or booted anew, since an attempt ran on it.
+
+    Args:
+        node: how it is.
+        machine: ``NodeFacts.slurmd`` while the attempt ran.
+        off_after: how long after its owner took the order a machine that is not heard is off.
+        now: the present time.
+
+    """
+    facts = node.facts
+    if facts is None or "POWERED_DOWN" in facts.state:
+        return True
+    if is_other_boot(facts.slurmd, machine):
+        return True
+    record = node.record
+    if facts.is_heard or record is None or record.phase not in _AWAY or record.course is None:
+        return False
+    ordered_at = record.course.ordered_at
+    return ordered_at is not None and now >= ordered_at + off_after
+
+
+def may_run(node: NodeState, machine: str) -> bool:
+    """Whether processes may run on that Slurm has given up, on a machine that may be on.
+
+    Slurm calls a node down that it does not hear, and goes on. A slurmd that answers has ended what
+    it was told to end, and one that starts ends what it finds.
+    """
+    facts = node.facts
+    if facts is None or facts.is_heard:
+        return False
+    return not is_other_slurmd(facts.slurmd, machine)
+
+
+def _first_run(job: BatchJob, wish: Wish, unasked: JobRecord | None, now: datetime) -> Run | None:
+    before = unasked or JobRecord(phase=JobPhase.WAITING, phase_since=now)
+    if job.state in WAITING and job.restarts > 0 and job.why == _BEGIN_TIME:
+        if unasked is not None:
+            return Run(record=unasked, restarts=job.restarts)
+        return Run(record=_begun(before, job, now), restarts=job.restarts - 1)  # Slurm requeued it
+    return _begun_run(job, wish, before, now)
+
+
+def _begun_run(job: BatchJob, wish: Wish, before: JobRecord, now: datetime) -> Run | None:
+    if _has_begun(job) and not is_supervised(job, wish):
+        return Run(record=_begun(before, job, now), restarts=job.restarts)
+    return None
+
+
+def _has_begun(job: BatchJob) -> bool:
+    return job.has_nodes and job.state != COMPLETING
+
+
+def _begun(before: JobRecord, job: BatchJob, now: datetime) -> JobRecord:
+    """The record of an attempt that others have begun."""
+    began = job.started_at if job.has_nodes and job.started_at is not None else now
+    return replace(
+        before,
+        phase=JobPhase.STARTING,
+        phase_since=began,
+        attempt=before.attempt + 1,
+        placement=(),
+        started_at=began,
+        start_after=None,
+        kills=0,
+        reason="",
+    )
+
+
+def _ranks(case: Case) -> Iterable[RankView]:
+    """One rank for each node of an attempt; none while it is not known what becomes of it."""
+    job, run = case.job, case.run
+    if job.is_at_work:
+        if case.wish.asks_requeue(job.restarts):
+            yield _lost(case, "its supervisor requests a requeue")
+        else:
+            yield from (RankView(rank=rank, node=name) for rank, name in enumerate(job.nodes))
+    elif job.state in WAITING or job.state == COMPLETING:
+        is_put_back = job.state in WAITING and run.record.phase is JobPhase.RUNNING
+        if job.restarts > run.restarts or is_put_back:
+            yield _lost(case, "Slurm has requeued it")
+    elif job.state == FAILED and job.why != _NOT_LAUNCHED:
+        where = job.nodes[0] if job.nodes else ""
+        yield RankView(
+            rank=0,
+            node=where,
+            exit_code=job.exit_code or 1,
+            ended_at=job.ended_at,
+            reason=job.why,
+        )
+    elif job.state in _REVIVABLE:
+        yield _lost(case, f"Slurm says {job.why or job.state}")
+
+
+def _lost(case: Case, why: str) -> RankView:
+    """The rank that reports what happened: its node was lost, or somebody made it leave.
+
+    Anybody may requeue a job. Only what its supervisor has asked for, and what Slurm has ended
+    itself, is the loss of a node of which nothing else is known.
+    """
+    names, machines = case.names, case.machines
+    lost = next((name for name in names if is_lost(case.nodes[name], machines.get(name, ""))), None)
+    bad = lost or next((name for name in names if case.nodes[name].is_closed), None)
+    ask = case.wish.ask if case.wish.asks_requeue(case.run.restarts) else None
+    is_put_back = case.job.state in (*WAITING, COMPLETING)
+    is_requested = bad is not None and lost is None and case.nodes[bad].is_requested
+    has_lost = not is_requested and (lost is not None or ask is not None or not is_put_back)
+    facts = case.nodes[bad].facts if is_requested and bad is not None else None
+    return RankView(
+        rank=0,
+        node=bad or next(iter(names), ""),
+        exit_code=_LOST_EXIT,
+        ended_at=None if ask is None else ask.since,
+        reason=why if facts is None else f"{why}; {facts.closed_by}",
+        is_lost=has_lost,
+        is_evicted=not has_lost,
+    )
+
+
+def is_lost(node: NodeState, machine: str) -> bool:
+    """Whether a node was lost under a job; ``machine`` as in ``RememberedJob.machines``."""
+    facts = node.facts
+    if facts is None or not facts.is_heard:
+        return True
+    if "DOWN" in facts.state and not node.is_requested:
+        return True
+    return is_other_boot(facts.slurmd, machine)
+
+
+def _ending(job: BatchJob) -> Ending | None:
+    """How a job has ended for good; None if it has not, or that is to be seen from its ranks."""
+    if not job.is_over or (job.state in _REVIVABLE and job.can_requeue):
+        return None
+    outcome = _OUTCOMES.get(job.state, JobPhase.FAILED)
+    by = f" ({job.why})" if job.why else ""
+    code = f", exit code {job.exit_code}" if job.exit_status else ""
+    return Ending(outcome=outcome, reason=f"Slurm says {job.state}{by}{code}")

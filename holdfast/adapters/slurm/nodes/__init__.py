@@ -1,0 +1,1 @@
+"""Nodes of a Slurm cluster: state, checks, reports, leadership."""

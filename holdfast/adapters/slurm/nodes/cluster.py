@@ -1,0 +1,379 @@
+"""The nodes of a Slurm cluster."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.jobs.views import NodeState
+from holdfast.adapters.slurm.nodes.check_results import verdict_name
+from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
+from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, Upkeep
+from holdfast.adapters.slurm.nodes.preparation import Preparation
+from holdfast.adapters.slurm.nodes.reasons import our_reason
+from holdfast.adapters.slurm.nodes.reports import Heard, Reports
+from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
+from holdfast.adapters.slurm.nodes.text import JobFacts, NodeFacts
+from holdfast.adapters.slurm.nodes.views import (
+    Known,
+    closing_reason,
+    heard_at,
+    is_followed,
+    is_renewed,
+    is_to_open,
+    known_nodes,
+    node_view,
+    record_of,
+    remembered,
+    request_of,
+)
+from holdfast.adapters.slurm.nodes.watch import FolderWatch, NodeWatch
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.decisions.pair_schedule import Pool, in_need
+from holdfast.decisions.requested_checks import awaits_check
+from holdfast.model.actions import CloseBreaker, TripBreaker
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
+from holdfast.model.names import DeepCheck
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.requests import Request
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+_UNREADY: Final = "its machine is new, and the command after_replacement has not succeeded yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What a cluster needs beside Slurm."""
+
+    clock: Clock
+    events: EventSink
+    """Is told of what cannot be used, and of calls that failed beside the rounds."""
+
+    changed: Callable[[], None]
+    """Called, from any thread, when there may be something to decide."""
+
+    may_act: Callable[[], bool]
+    """Whether this process may change the cluster just now; a reader never may."""
+
+    is_check_due: Callable[[str, NodeRecord, datetime], bool] | None = None
+    """Whether a node of a partition is to be checked once it is idle; None if none ever is."""
+
+    stops_itself: Callable[[str], bool] = lambda _: False
+    """Whether a job is stopped by the job loop, so that the node loop leaves it alone."""
+
+    displaces: Callable[[str, NodeView], None] = lambda _job, _node: None
+    """Is told of a job that the node loop requeues, and of the node that the job has to leave."""
+
+    has_left: Callable[[str, str], bool] = lambda _job, _node: False
+    """Whether a job has nothing to lose on a node that it still holds."""
+
+
+class SlurmCluster:
+    """A ``ClusterBackend``; works from ``start`` to ``stop``.
+
+    Apart from the threads that notice changes, it is for one thread.
+    """
+
+    def __init__(self, settings: SlurmSettings, store: SlurmStore, around: Dependencies) -> None:
+        self._around = around
+        self._store = store
+        self._slurm = Slurm(settings.conf, settings.timeout)
+        self._reports = Reports(settings.report_dir)
+        self._looking = threading.Lock()
+        self._report_error = ""
+        self._nodes = NodeWatch(self._slurm, settings, around.clock, around.changed)
+        self._news = FolderWatch(settings.report_dir, store.log, self._look, around.changed)
+        self._upkeep = Upkeep(
+            partial(self._mark, was_closed=False), self._clear, store, around.clock, around.events
+        )
+        self._checks = DeepChecks(settings, around.clock, around.events)
+        self._preparation = Preparation(settings, around.changed)
+        self._troubles: dict[str, str] = {}
+        self._began = around.clock.now()
+        self._first_seen: dict[str, NodeRecord] = {}
+        self._known: dict[str, Known] = {}
+        self._views: dict[str, NodeView] = {}
+        self._jobs: dict[str, list[JobFacts]] = {}
+        self._unmoved: set[str] = set()
+        self._needy: frozenset[Pool] = frozenset()
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        self._nodes.start()
+        self._news.start()
+
+    def stop(self) -> None:
+        """End the threads; a command in progress is waited for."""
+        self._news.stop()
+        self._nodes.stop()
+
+    @property
+    def synced(self) -> bool:
+        """Everything was read at least once."""
+        return self._nodes.synced
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why something is not kept up to date at the moment."""
+        return tuple(error for error in (self._nodes.error, self._report_error) if error)
+
+    def node_state(self, node: str) -> NodeState:
+        """How a node is, for all that is known, as jobs need it."""
+        known = self._known.get(node)
+        record = None if known is None else self._record(known)
+        return NodeState(facts=self._nodes.facts().get(node), record=record)
+
+    def idle_nodes(self) -> frozenset[str]:
+        """Nodes without work, awake or asleep, whatever is planned for them."""
+        facts = self._nodes.facts()
+        return frozenset(name for name, one in facts.items() if one.is_free)
+
+    def returning_nodes(self) -> frozenset[str]:
+        """Nodes that are out of service until they are repaired."""
+        records = {name: self._record(known) for name, known in self._known.items()}
+        return frozenset(
+            name for name, one in records.items() if one.phase is not Phase.SCHEDULABLE
+        )
+
+    def snapshot(self) -> ClusterView:
+        """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
+        facts = self._nodes.facts()
+        heard = self._heard()
+        memory = self._store.read()
+        self._known = known_nodes(facts, heard, memory)
+        self._check_up(facts, memory)
+        now = self._around.clock.now()
+        records = {name: self._record(known) for name, known in self._known.items()}
+        self._first_seen = {
+            name: records[name] for name, one in self._known.items() if one.remembered is None
+        }
+        self._needy = in_need((self._pool(name), record) for name, record in records.items())
+        self._count(
+            [
+                name
+                for name, record in records.items()
+                if is_followed(record) or awaits_check(record, memory.requests.get(name))
+            ]
+        )
+        self._views = {
+            name: self._view(one, records[name], memory, now) for name, one in self._known.items()
+        }
+        return ClusterView(
+            nodes=tuple(self._views.values()),
+            breaker=memory.breaker,
+            offenders=memory.offenders,
+            unreadable=memory.unreadable,
+        )
+
+    def _view(self, known: Known, record: NodeRecord, memory: Memory, now: datetime) -> NodeView:
+        name, facts = known.name, known.facts
+        view = node_view(
+            known,
+            record,
+            memory,
+            heard=heard_at(known, record, now, self._nodes.answered_at(name) or self._began),
+            jobs=tuple(job.id for job in self._jobs.get(name, ())),
+            now=now,
+            check=self._checks.result(name, record),
+            pair=self._checks.pair_outcome(name, record),
+        )
+        if view.heartbeat_at is not None and is_renewed(record) and not self._is_prepared(known):
+            # As if it began to join just now: what the site does takes as long as it takes.
+            joins = replace(record, phase_since=now)
+            return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
+        # Nodes are read before jobs: one may have begun on a node that was still idle.
+        if facts is not None and facts.is_idle and not view.running_jobs:
+            is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._needy
+            is_asked = awaits_check(record, view.request)
+            is_due = self._is_due(facts.partition, record, now)
+            return replace(view, is_idle=is_lendable or is_asked or is_due)
+        return view
+
+    def _is_due(self, partition: str, record: NodeRecord, now: datetime) -> bool:
+        is_due = self._around.is_check_due
+        return is_due is not None and is_due(partition, record, now)
+
+    def _pool(self, node: str) -> Pool:
+        facts = self._known[node].facts
+        return ("" if facts is None else facts.partition, "")
+
+    def _is_prepared(self, known: Known) -> bool:
+        """Whether the site has done what it does for a machine that is new."""
+        node, machine = known.name, known.machine
+        if self._preparation.is_done(node, machine):
+            return True
+        if self._around.may_act():
+            self._preparation.begin(node, machine)
+            trouble = self._preparation.error(node, machine)
+            if trouble and self._troubles.get(node) != trouble:
+                what = f"the command after the replacement of {node}"
+                self._around.events.emit(CallFailed(what=what, error=trouble))
+            self._troubles[node] = trouble
+        return False
+
+    def _check_up(self, facts: Mapping[str, NodeFacts], memory: Memory) -> None:
+        """Follow deep health checks, and put marks right."""
+        if not self._around.may_act():
+            return
+        found = (wanted_of(name, one.record) for name, one in memory.nodes.items())
+        expected = [one for one in found if one is not None]
+        self._checks.look(expected)
+        opened = self._checks.opened(expected)
+        if self._upkeep.run(facts, self._known, self._damaged(memory), opened):
+            self._nodes.spoil()
+
+    def put(self, node: str, record: NodeRecord) -> None:
+        """See ``ClusterBackend.put``; a node that somebody else has closed is left to them."""
+        known = self._of(node)
+        was_closed = (
+            known.remembered is not None and known.remembered.record.phase is not Phase.SCHEDULABLE
+        )
+        stored = remembered(known, record)
+        self._store.put_node(node, stored)
+        self._known[node] = replace(known, remembered=stored)
+        if known.facts is not None and (was_closed or record.phase is not Phase.SCHEDULABLE):
+            self._mark(node, record, was_closed=was_closed)
+
+    def clear_request(self, node: str, request_id: str) -> None:
+        """See ``ClusterBackend.clear_request``; a reason is given way to ours."""
+        self._store.clear_request(node, request_id)
+        known = self._known.get(node)
+        if known is None or known.facts is None or known.remembered is None:
+            return
+        asked = request_of(known.facts, self._around.clock.now())
+        if asked is not None and asked.id == request_id:
+            self._mark(node, known.remembered.record, was_closed=True)
+
+    def request_check(self, node: str, request: Request) -> bool:
+        """See ``ClusterBackend.request_check``."""
+        if node not in self._store.read().requests:
+            self._store.ask(node, request)
+        return True
+
+    def drain(self, node: str) -> None:
+        """See ``ClusterBackend.drain``: batch jobs are requeued, which ends all of their steps.
+
+        Others are left alone, and those that the job loop stops. Of a node that does not answer
+        none is requeued: a step that runs on there must not meet the next one of its job.
+        """
+        known = self._known.get(node)
+        if known is None or known.facts is None or not known.facts.is_heard:
+            return
+        for job in self._jobs.get(node, ()):
+            if self._around.stops_itself(job.id):
+                continue
+            if job.state != "RUNNING" or job.id in self._unmoved:
+                continue
+            view = replace(self._views[node], record=self._record(known))
+            self._around.displaces(job.id, view)
+            if not self._slurm.requeue(job.id):
+                self._unmoved.add(job.id)
+
+    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - the record has both
+        """See ``ClusterBackend.begin_check``."""
+        self._begin(node)
+
+    def begin_pair(self, node: str, partner: str, test_id: str) -> None:  # noqa: ARG002 - the record has both
+        """See ``ClusterBackend.begin_pair``."""
+        self._begin(node)
+
+    def _begin(self, node: str) -> None:
+        """Begin what the record of a node says is under way."""
+        wanted = wanted_of(node, self._record(self._of(node)))
+        if wanted is not None:
+            self._checks.begin(wanted, [self._nodes.read_one(one) for one in wanted.nodes])
+            self._nodes.spoil()
+
+    def retire(self, node: str) -> None:
+        """See ``ClusterBackend.retire``."""
+        self._reports.forget(node)
+        self._reports.forget(verdict_name(node))
+        self._look()
+        self._store.forget_node(node)
+
+    def trip_breaker(self, trip: TripBreaker) -> None:
+        """See ``ClusterBackend.trip_breaker``."""
+        if self._store.read().breaker.tripped_at is None:
+            now = self._around.clock.now()
+            self._store.put_breaker(Breaker(tripped_at=now, reason=trip.reason))
+
+    def close_breaker(self, close: CloseBreaker) -> None:
+        """See ``ClusterBackend.close_breaker``."""
+        if self._store.read().breaker.tripped_at == close.tripped_at:
+            self._store.put_breaker(Breaker(reset_at=self._around.clock.now()))
+
+    def remember_offender(self, provider_id: str) -> None:
+        """See ``ClusterBackend.remember_offender``."""
+        self._store.add_offender(provider_id)
+
+    def _of(self, node: str) -> Known:
+        known = self._known.get(node)
+        if known is None:
+            raise BackendError(f"the node {node} is not known to Slurm any more")
+        return known
+
+    def _mark(self, node: str, record: NodeRecord, *, was_closed: bool) -> None:
+        """Close or open a node to match its record.
+
+        What was read of it a moment ago may be so no more: a person may have closed it since.
+        """
+        facts = self._nodes.read_one(node)
+        reason = closing_reason(facts, record)
+        if reason is not None:
+            self._slurm.close_node(node, reason)
+        elif is_to_open(facts, record, self._around.clock.now(), was_closed=was_closed):
+            self._slurm.open_node(node)
+        self._nodes.spoil()
+
+    def _clear(self, node: str, record: NodeRecord) -> None:
+        """Let Slurm forget the jobs that ended with the machine before."""
+        self._slurm.down_node(node, our_reason(record))
+        self._mark(node, record, was_closed=False)
+
+    def _record(self, known: Known) -> NodeRecord:
+        if known.remembered is None and known.name in self._first_seen:
+            return self._first_seen[known.name]
+        return record_of(known, self._around.clock.now())
+
+    def _count(self, followed: list[str]) -> None:
+        """Note the jobs on the nodes where they matter."""
+        found: dict[str, list[JobFacts]] = defaultdict(list)
+        for job in self._slurm.jobs_on(followed) if followed else ():
+            for node in job.nodes:
+                if not self._around.has_left(job.id, node):
+                    found[node].append(job)
+        self._jobs = found
+        self._unmoved &= {job.id for jobs in found.values() for job in jobs}
+
+    def _look(self) -> None:
+        """Look for news among the reports, and wake whoever decides if there is any."""
+        with self._looking:
+            try:
+                is_new = self._reports.look(self._around.clock.now())
+            except BackendError as error:
+                is_new, self._report_error = not self._report_error, str(error)
+            else:
+                is_new, self._report_error = is_new or bool(self._report_error), ""
+        if is_new:
+            self._around.changed()
+
+    def _heard(self) -> Mapping[str, Heard]:
+        with self._looking:
+            with suppress(BackendError):  # the thread tells of it; what was heard before holds
+                self._reports.look(self._around.clock.now())
+            return self._reports.heard()
+
+    def _damaged(self, memory: Memory) -> dict[str, str]:
+        with self._looking:
+            reports = self._reports.unreadable()
+        return {
+            **dict.fromkeys(reports, REPORT),
+            **dict.fromkeys(memory.unreadable, ENTRY),
+        }

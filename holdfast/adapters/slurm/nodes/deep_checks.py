@@ -1,0 +1,314 @@
+"""Deep health checks on Slurm: a job that has its node, or its two nodes, for itself.
+
+No job can be given to a node that has failed, not even ours. So the node is reserved for the
+check, which is submitted, and then opened; as soon as the check has begun the node is failed again,
+which leaves the check alone, and the reservation ends. Whenever slurmctld or the controller dies,
+the node is failed, reserved, or full.
+"""
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.slurm.commands.checks import PREFIX, CheckCommands, CheckJob
+from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.model.deep_checks import (
+    KINDS_VARIABLE,
+    RESULT_VARIABLE,
+    TOKEN_VARIABLE,
+    CheckSummary,
+    Outcome,
+)
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
+from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+FOLDER: Final = "checks"
+"""Below the directory of the reports: what the last check of each node said, ``NODE.log``."""
+
+_RUNNER: Final = Path(__file__).with_name("run_check.sh")
+_END: Final = re.compile(r"(\S+) ended with exit status (\d+)\n\Z")
+_SAYS_NOTHING: Final = frozenset((2, 70, 126, 127))
+"""Exit statuses of a program that was called wrongly, or that has a bug, and of the shell for one
+that cannot be run; from 128 on, a signal ended it. None of them is the node's fault."""
+
+_SIGNAL: Final = 128
+
+_PAUSE_S: Final = 60.0
+"""After a check that says nothing, before it is made again; and before one that does not begin is
+told of."""
+
+_STRANGERS: Final = (Author.OTHER, Author.REQUEST)
+_BEGINS: Final = timedelta(minutes=5)
+"""A test between nodes that has not begun by then says nothing: Slurm does not give it its nodes,
+or somebody else has closed one."""
+
+_TOKEN_BYTES: Final = 32
+_STEP_ERROR: Final = "srun: error: "
+_TASK_ENDED: Final = "Exited with"
+"""In such an error of srun, which tells how a task ended; any other says that none ran."""
+
+_TAIL: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A check that is waited for: of one node, or of two with each other."""
+
+    nodes: tuple[str, ...]
+    """The first is the one that it is stored with."""
+
+    began_at: datetime
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its job, and of its reservation."""
+        parts = "\0".join((*self.nodes, self.began_at.isoformat()))
+        return PREFIX + hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    @property
+    def files(self) -> str:
+        """What the names of its files begin with."""
+        return self.nodes[0] if len(self.nodes) == 1 else f"{self.nodes[0]}.pair"
+
+    def __str__(self) -> str:
+        """For people."""
+        if len(self.nodes) == 1:
+            return f"the deep health check of {self.nodes[0]}"
+        return f"the test between {' and '.join(self.nodes)}"
+
+
+def wanted_of(node: str, record: NodeRecord) -> Wanted | None:
+    """The check that is waited for while a node is as its record says."""
+    if record.phase is not Phase.CHECKING:
+        return None
+    pairing = record.pairing
+    if pairing is None:
+        return Wanted(nodes=(node,), began_at=record.phase_since, kinds=record.kinds)
+    if pairing.began_at is None:
+        return None
+    return Wanted(nodes=(node, pairing.partner), began_at=pairing.began_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """How the job of a check ended."""
+
+    status: int
+    at: datetime
+    said: CheckSummary
+    is_lost: bool = False
+    """Whether it says nothing."""
+
+
+class DeepChecks:
+    """Begins checks, reads how they ended and clears up; methods raise ``BackendError``."""
+
+    def __init__(self, settings: SlurmSettings, clock: Clock, events: EventSink) -> None:
+        self._slurm = CheckCommands(settings.conf, settings.timeout)
+        self._settings = settings.check
+        self._folder = settings.report_dir / FOLDER
+        self._clock = clock
+        self._events = events
+        self._jobs: dict[str, CheckJob] = {}
+        self._reserved: frozenset[str] = frozenset()
+        self._ended: dict[str, _Ended] = {}
+        self._tried_at: dict[str, float] = {}
+        self._told: set[CallFailed] = set()
+        self._may_be_left = True
+
+    def look(self, expected: Iterable[Wanted]) -> None:
+        """See how far the checks are that are waited for, and end all others."""
+        wanted = {one.name: one for one in expected}
+        if not wanted and not self._may_be_left:
+            return
+        self._jobs, self._reserved = self._slurm.check_jobs(), self._slurm.check_reservations()
+        self._may_be_left = bool(wanted) or bool(self._jobs) or bool(self._reserved)
+        for name in self._jobs.keys() - wanted.keys():
+            self._slurm.end_check_job(self._jobs[name].id)
+        for name in self._reserved - wanted.keys() - self._jobs.keys():
+            self._slurm.end_check_reservation(name)
+        self._ended = {name: one for name, one in self._ended.items() if name in wanted}
+        self._tried_at = {name: at for name, at in self._tried_at.items() if name in wanted}
+        for name in wanted.keys() - self._ended.keys() - self._jobs.keys():
+            try:
+                ended = self._read(wanted[name])
+            except BackendError as error:  # of one node: the others go on
+                self._tell(wanted[name], str(error))
+                continue
+            if ended is not None:
+                self._ended[name] = ended
+
+    def result(self, node: str, record: NodeRecord) -> CheckResult | None:
+        """How the check of a node alone ended that is made now; None before it did."""
+        wanted = wanted_of(node, record)
+        ended = self._ended.get(wanted.name) if wanted is not None else None
+        if wanted is None or ended is None or len(wanted.nodes) > 1:
+            return None
+        return CheckResult(
+            passed=ended.status == 0,
+            ended_at=ended.at,
+            detail="" if ended.status == 0 else ended.said.summary,
+            measured=ended.said.measured,
+            bounds=ended.said.bounds,
+            kinds=ended.said.kinds,
+        )
+
+    def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
+        """How the test ended that is stored with a node; None before it did."""
+        wanted = wanted_of(node, record)
+        if wanted is None or len(wanted.nodes) == 1:
+            return None
+        ended = self._ended.get(wanted.name)
+        if ended is None:
+            return self._never_begun(wanted)
+        passed = None if ended.is_lost else ended.status == 0
+        return PairOutcome(
+            partner=wanted.nodes[1],
+            passed=passed,
+            ended_at=ended.at,
+            detail="" if passed else ended.said.summary,
+            measured=ended.said.measured,
+            bounds=ended.said.bounds,
+        )
+
+    def _never_begun(self, wanted: Wanted) -> PairOutcome | None:
+        now, job = self._clock.now(), self._jobs.get(wanted.name)
+        if now - wanted.began_at < _BEGINS or (job is not None and not job.is_waiting):
+            return None
+        why = f"its job waits ({job.waits_for})" if job is not None else "there is no job of it"
+        return PairOutcome(
+            partner=wanted.nodes[1], passed=None, ended_at=now, detail=f"it did not begin: {why}"
+        )
+
+    def opened(self, expected: Iterable[Wanted]) -> frozenset[str]:
+        """The nodes that are not to be failed: their check is about to begin."""
+        return frozenset(
+            node
+            for one in expected
+            if one.name in self._jobs and self._jobs[one.name].is_waiting
+            for node in one.nodes
+        )
+
+    def begin(self, wanted: Wanted, facts: Sequence[NodeFacts]) -> None:
+        """Bring a check on its way: see the head of this file. Called in every round.
+
+        A node that somebody else has closed meanwhile is left to them; its check waits.
+        """
+        if any(one.is_closed and one.word.author in _STRANGERS for one in facts):
+            return
+        name = wanted.name
+        job = self._jobs.get(name)
+        if job is not None:
+            self._follow(wanted, facts, job)
+        elif name not in self._ended and self._is_due(name):
+            self._submit(wanted, facts)
+
+    def _follow(self, wanted: Wanted, facts: Sequence[NodeFacts], job: CheckJob) -> None:
+        name = wanted.name
+        if not job.is_waiting:
+            if name in self._reserved and all("FAIL" in one.state for one in facts):
+                self._slurm.leave_reservation(job.id)
+                self._slurm.end_check_reservation(name)
+            return
+        self._open(facts)
+        if self._is_due(name):
+            self._tell(wanted, f"its job {job.id} has not begun ({job.waits_for})")
+
+    def _submit(self, wanted: Wanted, facts: Sequence[NodeFacts]) -> None:
+        name = wanted.name
+        if name not in self._reserved:
+            self._slurm.reserve_for_check(name, wanted.nodes)
+        result = self._file(wanted, "json")
+        try:
+            self._folder.mkdir(exist_ok=True)
+            result.unlink(missing_ok=True)
+        except OSError as error:
+            raise BackendError(f"cannot clear {self._folder}: {error.strerror}") from error
+        is_pair = len(wanted.nodes) > 1
+        command = self._settings.pair_command if is_pair else self._settings.command
+        self._slurm.submit_check(
+            name,
+            wanted.nodes,
+            (*self._settings.options, str(_RUNNER), name, *command),
+            log=self._file(wanted, "log"),
+            variables={RESULT_VARIABLE: str(result), **_variables(wanted)},
+        )
+        self._tried_at[name] = time.monotonic()
+        self._open(facts)
+
+    def _open(self, facts: Sequence[NodeFacts]) -> None:
+        for one in facts:
+            if one.is_closed:
+                self._slurm.open_node(one.name)
+
+    def _is_due(self, name: str) -> bool:
+        """Whether the last try was long ago."""
+        at = self._tried_at.get(name)
+        return at is None or time.monotonic() - at >= _PAUSE_S
+
+    def _read(self, wanted: Wanted) -> _Ended | None:
+        """How a check ended, by what it left; None if it left no verdict."""
+        text = self._text(self._file(wanted, "log"))
+        end = _END.search(text)
+        if end is None or end[1] != wanted.name:
+            return None
+        status, output = int(end[2]), text[: end.start()]
+        last = output.strip().splitlines()[-1:]
+        written = self._text(self._file(wanted, "json"))
+        said = read_summary(written or output)
+        is_lost = status in _SAYS_NOTHING or status >= _SIGNAL
+        if len(wanted.nodes) > 1:
+            is_lost = status not in (0, 1) or said.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED)
+            is_lost = is_lost or (not written and _ran_nothing(output))
+        elif is_lost:
+            self._tell(wanted, " ".join((f"it ended with {status}:", *last)))
+            return None
+        return _Ended(status=status, at=self._clock.now(), said=said, is_lost=is_lost)
+
+    def _file(self, wanted: Wanted, kind: str) -> Path:
+        return self._folder / f"{wanted.files}.{kind}"
+
+    def _text(self, path: Path) -> str:
+        """The end of a file; empty if there is none."""
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - _TAIL))
+                return file.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise BackendError(f"cannot read {path}: {error.strerror}") from error
+
+    def _tell(self, wanted: Wanted, trouble: str) -> None:
+        """Tell why there is no verdict, once."""
+        event = CallFailed(what=str(wanted), error=trouble)
+        if event not in self._told:
+            self._events.emit(event)
+        self._told.add(event)
+
+
+def _variables(wanted: Wanted) -> dict[str, str]:
+    """What a check has in its environment; on both nodes, if it is of two."""
+    if len(wanted.nodes) > 1:
+        return {TOKEN_VARIABLE: secrets.token_hex(_TOKEN_BYTES)}
+    kinds = {KINDS_VARIABLE: " ".join(wanted.kinds)} if wanted.kinds else {}
+    return {"NODE_NAME": wanted.nodes[0], **kinds}
+
+
+def _ran_nothing(output: str) -> bool:
+    """Whether srun says that it could not start its tasks."""
+    errors = [line for line in output.splitlines() if line.startswith(_STEP_ERROR)]
+    return bool(errors) and not any(_TASK_ENDED in line for line in errors)

@@ -1,0 +1,179 @@
+"""What has to be put right without a decision, before each round of who leads."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.nodes.state import SlurmStore
+from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.nodes.views import (
+    Known,
+    closing_reason,
+    has_leftovers,
+    is_lost,
+    is_to_open,
+    request_of,
+)
+from holdfast.engine.repeats import Repeats
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed, InputRejected
+from holdfast.model.names import SlurmReason
+from holdfast.model.nodes import NodeRecord
+from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
+
+Mark = Callable[[str, NodeRecord], None]
+"""Does something with a node, by its record."""
+
+Trouble = InputRejected | CallFailed
+
+_AGAIN_S: Final = 5.0
+"""The same thing is put right no more often, so that there is no fight with who puts it wrong."""
+
+_AT_ONCE: Final = 50
+"""Nodes put right before one round; the others come before the next."""
+
+_SHOWN_CHARS: Final = 100
+
+_MISSED: Final = (
+    "The agent of its machine is heard. Slurm ignores a slurmd whose machine booted before the"
+    " order to power it up: look at the node's clock. If machines take longer to boot, raise"
+    " ResumeTimeout in slurm.conf. The node is ordered anew"
+)
+
+REPORT: Final = "its report"
+ENTRY: Final = "its entry in state.db"
+_EXPECTED: Final = {
+    REPORT: "what its agent writes; look at the agent of that node",
+    ENTRY: "what Holdfast wrote; bring the file back from a copy, or remove the entry",
+}
+
+
+class Upkeep:
+    """Closes and opens nodes whose mark was lost, forgets those that are gone, tells of mistakes.
+
+    slurmctld saves its state a few seconds late: what was written just before it crashed is gone.
+    What fails is told, and tried again later; a round is made all the same.
+    """
+
+    def __init__(
+        self, mark: Mark, clear: Mark, store: SlurmStore, clock: Clock, events: EventSink
+    ) -> None:
+        """Put right with these.
+
+        Args:
+            mark: closes or opens a node to match its record.
+            clear: ends on a closed node what Slurm takes for running there.
+            store: what is remembered.
+            clock: the time.
+            events: is told of what cannot be used, and of calls that failed.
+
+        """
+        self._mark = mark
+        self._clear = clear
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._repeats = Repeats(events)
+        self._done_at: dict[str, float] = {}
+        self._told: set[Trouble] = set()
+
+    def run(
+        self,
+        facts: Mapping[str, NodeFacts],
+        known: Mapping[str, Known],
+        damaged: Mapping[str, str],
+        opened: Collection[str],
+    ) -> bool:
+        """Put right what is found wrong; whether any node was changed.
+
+        Args:
+            facts: all nodes of Slurm.
+            known: those that are ours to look after.
+            damaged: nodes of which something cannot be read: ``REPORT`` or ``ENTRY``.
+            opened: nodes whose deep health check is about to begin: they stay open.
+
+        """
+        limit = time.monotonic() - _AGAIN_S
+        self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
+        lost = (one for one in known.values() if is_lost(one, self._clock.now()))
+        self._tell({*_mistakes(facts, known, damaged), *map(_unreached, lost)})
+        memory = self._store.read()
+        for name in memory.nodes.keys() - known.keys() - memory.unreadable:
+            self._try(f"forgetting {name}", partial(self._store.forget_node, name))
+        marked = [one for name, one in known.items() if name not in opened]
+        mends = [mend for one in marked for mend in self._mends(one)]
+        for what, act in mends[:_AT_ONCE]:
+            self._try(what, act)
+        return bool(mends)
+
+    def _mends(self, known: Known) -> Iterator[tuple[str, Callable[[], None]]]:
+        facts, before = known.facts, known.remembered
+        if facts is None or before is None or request_of(facts, self._clock.now()) is not None:
+            return
+        record = before.record
+        if has_leftovers(known):
+            what = f"clearing what was to end on {known.name}"
+            yield what, partial(self._clear, known.name, record)
+        elif closing_reason(facts, record) is not None or is_to_open(
+            facts, record, self._clock.now(), was_closed=False
+        ):
+            what = f"putting right the mark of {known.name}"
+            yield what, partial(self._mark, known.name, record)
+
+    def _tell(self, found: set[Trouble]) -> None:
+        """Tell of what cannot be used, once while it is there."""
+        for one in sorted(found - self._told, key=str):
+            self._events.emit(one)
+        self._told = found
+
+    def _try(self, what: str, act: Callable[[], None]) -> None:
+        if what in self._done_at:
+            return
+        try:
+            act()
+        except BackendError as error:
+            self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
+        self._done_at[what] = time.monotonic()
+
+
+def _unreached(known: Known) -> CallFailed:
+    address, said = "", ""
+    if known.facts is not None:
+        address, said = known.facts.address, known.facts.start_error
+    what = f"slurmctld's search for slurmd of {known.name} at {address}"
+    if said:
+        return CallFailed(what=what, error=f"{said}. {_MISSED}")
+    return CallFailed(
+        what=what,
+        error="the agent of its machine is heard; if a new machine has another address, use a DNS"
+        " name as NodeAddr, or correct slurm.conf; delete a dynamic node of Slurm 22.05, scontrol"
+        f" delete nodename={known.name}, and restart its slurmd",
+    )
+
+
+def _mistakes(
+    facts: Mapping[str, NodeFacts], known: Mapping[str, Known], damaged: Mapping[str, str]
+) -> Iterator[InputRejected]:
+    words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, to the letter"
+    for node in facts.values():
+        is_request = bool(node.word.meant) or node.word.asks
+        if node.word.author is Author.OTHER and is_request and node.is_closed:
+            meant = f"; if {node.word.meant} is meant, set it again" if node.word.meant else ""
+            yield InputRejected(
+                node=node.name,
+                key="reason",
+                value=node.word.text[:_SHOWN_CHARS],
+                expected=f"{words}{meant}",
+            )
+        elif node.word.verb is not None and node.name not in known:
+            yield InputRejected(
+                node=node.name,
+                key="reason",
+                value=node.word.text[:_SHOWN_CHARS],
+                expected="an agent that reports from the node; start holdfast agent there first",
+            )
+    for name, what in damaged.items():
+        yield InputRejected(node=name, key=what, value="", expected=_EXPECTED[what])

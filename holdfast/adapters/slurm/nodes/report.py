@@ -1,0 +1,162 @@
+"""An agent's report on Slurm: a file in a directory that the controller reads."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.identity import firmware_instance_id
+from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
+from holdfast.kit.files import write_atomically
+from holdfast.kit.serial import to_plain
+from holdfast.model.errors import ConfigError, HoldfastError
+from holdfast.model.report import NodeReport
+
+Say = Callable[[str], None]
+
+_RETRY_S: Final = 1.0
+_CLOSING_S: Final = 1.0
+_MACHINES: Final = ("sys/devices/virtual/dmi/id/product_uuid", "etc/machine-id")
+"""What tells a machine from the one that had its name before, outside EC2: the first that can be
+read."""
+
+
+class SharedReport:
+    """A ``ReportObserver`` that writes each report from a thread of its own.
+
+    A file system over the network may hang; only the newest report waits for it.
+    """
+
+    def __init__(
+        self, settings: AgentSlurm, node: str, *, machine: str, patience_s: float, say: Say
+    ) -> None:
+        """Report on ``node``, from now on until ``close``.
+
+        Args:
+            settings: where, and how often.
+            node: what Slurm calls the node.
+            machine: names the machine that has this name now.
+            patience_s: seconds; an agent that gave no sign of life for so long is not alive.
+            say: takes messages for a person, from this object's thread.
+
+        """
+        self._path = settings.report_dir / f"{node}.json"
+        self._heartbeat_s = settings.heartbeat.total_seconds()
+        self._machine = machine
+        self._patience_s = patience_s
+        self._say = say
+        self._lock = threading.Condition()
+        self._stopped = False
+        self._report: NodeReport | None = None
+        self._beat_at = time.monotonic()
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
+        self._thread.start()
+
+    def changed(self, before: NodeReport | None, report: NodeReport) -> None:  # noqa: ARG002
+        """See ``ReportObserver.changed``."""
+        self.beat()
+        with self._lock:
+            self._report = report
+            self._lock.notify()
+
+    def beat(self) -> None:
+        """See ``ReportObserver.beat``.
+
+        Raises:
+            HoldfastError: a bug has ended the thread; an agent that nobody hears must end, too.
+
+        """
+        if not self._thread.is_alive() and not self._stopped:
+            raise HoldfastError("nobody writes the report for Slurm any more; see above")
+        self._beat_at = time.monotonic()
+
+    def close(self) -> None:
+        """Write no more. A file system that hangs is not waited for longer than a moment."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+        self._thread.join(_CLOSING_S)
+
+    def _run(self) -> None:
+        written: NodeReport | None = None
+        while self._wait(written):
+            report = self._report
+            is_new = report is not written
+            if report is None or not (is_new or self._lives()):
+                continue
+            act = partial(self._write, report) if is_new else self._touch
+            written = report if self._do(act) else None
+
+    def _wait(self, written: NodeReport | None) -> bool:
+        """Sleep until there is something to write; whether to go on."""
+        with self._lock:
+            if not self._stopped and self._trouble:
+                self._lock.wait(_RETRY_S)
+            elif not self._stopped and self._report is written:
+                self._lock.wait(self._heartbeat_s)
+            return not self._stopped
+
+    def _lives(self) -> bool:
+        """Whether the agent's loop turns, not only this thread."""
+        return time.monotonic() - self._beat_at < self._patience_s
+
+    def _touch(self) -> None:
+        os.utime(self._path)
+
+    def _write(self, report: NodeReport) -> None:
+        content = {"machine": self._machine, "report": to_plain(report)}
+        write_atomically(self._path, json.dumps(content) + "\n")
+
+    def _do(self, act: Callable[[], None]) -> bool:
+        """Whether it was done; if not, why is told once."""
+        try:
+            act()
+        except OSError as error:
+            trouble = f"cannot report to {self._path}: {error.strerror}; trying again"
+            if trouble != self._trouble:
+                self._say(trouble)
+            self._trouble = trouble
+            return False
+        if self._trouble:
+            self._say(f"reports to {self._path} again")
+        self._trouble = ""
+        return True
+
+
+def machine_id(root: Path) -> str:
+    """Names the machine below ``root``; empty if nothing tells it from others."""
+    if instance := firmware_instance_id(root):
+        return instance
+    return next(filter(None, (_line(root / path) for path in _MACHINES)), "")
+
+
+def open_reporter(
+    settings: AgentSlurm, node: str, *, root: Path, patience_s: float, say: Say
+) -> SharedReport:
+    """Report on ``node`` as ``settings`` say; see ``SharedReport``.
+
+    Raises:
+        ConfigError: no file can have that name, or the directory is not there.
+
+    """
+    if "/" in node or node.startswith("."):
+        raise ConfigError(f"{node!r} cannot be the name of a Slurm node")
+    if not settings.report_dir.is_dir():
+        raise ConfigError(
+            f"slurm.report_dir: {settings.report_dir} is no directory; make it on the file system"
+            " that the nodes share with the controller"
+        )
+    machine = machine_id(root)
+    return SharedReport(settings, node, machine=machine, patience_s=patience_s, say=say)
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

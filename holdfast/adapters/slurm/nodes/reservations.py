@@ -1,0 +1,241 @@
+"""Nodes that are kept: for a job that is resumed, and as a spare pool."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.jobs.text import BatchJob, Reservation, joined
+from holdfast.adapters.slurm.jobs.views import NodeState
+from holdfast.model.errors import BackendError
+
+JOB: Final = "HOLDFAST_"
+SPARE: Final = "HOT_SPARE_"
+"""What the names of reservations begin with; the second as in Slurm's own nonstop plugin."""
+
+NEXT: Final = "NEXT_SPARE_"
+"""The same, of nodes that come back and are missing in the spare pool. Slurm takes only idle nodes
+into a pool, and of these whatever waits in its queue would be faster."""
+
+_OWNER: Final = "root"
+_DURATION: Final = timedelta(minutes=30)
+"""Of all but the spare pool; renewed at half time. If no controller is left, Slurm ends them."""
+
+
+class ClusterNodes(Protocol):
+    """The nodes of the cluster."""
+
+    def node_state(self, node: str) -> NodeState:
+        """How a node is, for all that is known."""
+        ...
+
+    def idle_nodes(self) -> frozenset[str]:
+        """Nodes without work, awake or asleep, whatever is planned for them."""
+        ...
+
+    def returning_nodes(self) -> frozenset[str]:
+        """Nodes that are out of service until they are repaired."""
+        ...
+
+
+class Reservations:
+    """Those of one cluster; ``look`` before each use."""
+
+    def __init__(self, slurm: JobCommands, nodes: ClusterNodes, spares: Mapping[str, int]) -> None:
+        self._slurm = slurm
+        self._nodes = nodes
+        self._spares = spares
+        self._all: dict[str, Reservation] = {}
+
+    def look(self) -> None:
+        """Read them."""
+        self._all = self._slurm.reservations()
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The jobs that have one."""
+        return frozenset(name.removeprefix(JOB) for name in self._all if name.startswith(JOB))
+
+    def of(self, job: str) -> tuple[str, ...]:
+        """The nodes that are kept for a job."""
+        kept = self._all.get(JOB + job)
+        return () if kept is None else kept.nodes
+
+    def free(self, partition: str) -> tuple[str, ...]:
+        """Where a job of a partition could go: spare nodes, those that are to be, and idle ones."""
+        spares = (*self._spare_nodes(partition), *self._back(partition))
+        return tuple(name for name in (*spares, *self._idle(partition)) if self._is_good(name))
+
+    def make(self, job: BatchJob, had: Iterable[str]) -> str:
+        """Keep nodes for a job that is resumed.
+
+        Where too few are good, those that come back are kept for it as well: whoever else waits
+        would be faster. It may use others beside them.
+
+        Args:
+            job: which.
+            had: the nodes that it had; it gets those again that are good.
+
+        Returns:
+            The name of the reservation; empty if there is no node to keep.
+
+        """
+        name, needed = JOB + job.id, max(job.wants, len(job.nodes))
+        candidates = dict.fromkeys((*had, *self.of(job.id)))
+        chosen = [node for node in candidates if self._is_good(node)][:needed]
+        if len(chosen) < needed and not job.pinned:
+            more = (node for node in self.free(job.partition) if node not in chosen)
+            chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
+        if len(chosen) < needed and not job.pinned:
+            mine = (name, NEXT + job.partition)
+            back = (node for node in self.of(job.id) if self._is_open(node))  # not heard yet
+            chosen += sorted(self._returning(job.partition, *mine).union(back).difference(chosen))
+        if not chosen:
+            return ""
+        if name not in self._all:
+            self._slurm.reserve(name, chosen, job.user, _DURATION)
+        elif set(self._all[name].nodes) != set(chosen):
+            self._slurm.update_reservation(name, f"nodes={joined(chosen)}")
+        self._all[name] = Reservation(name=name, nodes=tuple(chosen), ends_at=None)
+        self._give(job.partition, chosen)
+        return name
+
+    def renew(self, job: str, now: datetime) -> None:
+        """Keep the nodes of a job for longer, if that is due."""
+        self._renew(self._all[JOB + job], now)
+
+    def _renew(self, kept: Reservation, now: datetime) -> None:
+        if kept.ends_at is not None and kept.ends_at < now + _DURATION / 2:
+            minutes = _DURATION.total_seconds() / 60
+            self._slurm.update_reservation(kept.name, f"endtime=now+{minutes:.0f}minutes")
+
+    def end(self, job: str, holder: BatchJob | None) -> None:
+        """Keep nothing for a job any more. One that runs in its reservation runs on."""
+        name = JOB + job
+        if holder is not None and holder.reservation == name and not holder.is_over:
+            self._slurm.update_job(job, "reservationname=")
+        self._slurm.end_reservation(name)
+        self._all.pop(name, None)
+
+    def keep_spares(self) -> None:
+        """Make the spare pool as large as it is to be, as far as nodes are idle or have come back.
+
+        Raises:
+            BackendError: Slurm refuses, as it does where a job was faster.
+
+        """
+        for partition, count in self._spares.items():
+            has = len(self._spare_nodes(partition))
+            idle = (*self._awake(partition), *self._back(partition)) if has < count else ()
+            size = min(count, has + len(idle))
+            if size not in (0, has):
+                self._resize(partition, size)
+            if size != has:
+                self.look()
+        for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
+            if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
+                self._slurm.end_reservation(name)
+                del self._all[name]
+
+    def _resize(self, partition: str, size: int) -> None:
+        """Make the spare pool of a partition larger or smaller.
+
+        Slurm 22.05 takes no node into it that is kept for it in another reservation.
+        """
+        try:
+            self._ask(partition, size)
+        except BackendError:
+            if NEXT + partition not in self._all:
+                raise
+            self._slurm.end_reservation(NEXT + partition)
+            del self._all[NEXT + partition]
+            self._ask(partition, size)
+
+    def _ask(self, partition: str, size: int) -> None:
+        if SPARE + partition in self._all:
+            self._slurm.update_reservation(SPARE + partition, f"nodecnt={size}")
+        else:
+            self._slurm.keep_spares(SPARE + partition, partition, size)
+
+    def keep_next(self, now: datetime) -> None:
+        """Keep the nodes that come back, while a spare pool is too small."""
+        for partition, count in self._spares.items():
+            is_short = len(self._spare_nodes(partition)) < count
+            self._keep_next(partition, now, is_short=is_short)
+
+    def _keep_next(self, partition: str, now: datetime, *, is_short: bool) -> None:
+        name = NEXT + partition
+        kept = self._all.get(name)
+        had = frozenset() if kept is None else frozenset(kept.nodes)
+        unused = self._unused(had)
+        there = {node for node in unused if self._nodes.node_state(node).facts is not None}
+        wanted = there | self._returning(partition) if is_short else set()
+        if kept is None and wanted:
+            self._slurm.reserve(name, sorted(wanted), _OWNER, _DURATION)
+        elif kept is not None and not wanted:
+            self._slurm.end_reservation(name)
+        elif kept is not None and had != wanted:
+            self._slurm.update_reservation(name, f"nodes={joined(sorted(wanted))}")
+        elif kept is not None:
+            self._renew(kept, now)
+        if had != wanted:
+            self.look()
+
+    def _back(self, partition: str) -> list[str]:
+        """Nodes that were waited for and can be taken into the spare pool."""
+        kept = self._all.get(NEXT + partition)
+        nodes = () if kept is None else kept.nodes
+        free = self._nodes.idle_nodes()
+        return [node for node in self._unused(nodes) if node in free and not self._sleeps(node)]
+
+    def _unused(self, nodes: Iterable[str]) -> list[str]:
+        """Those of them that are not kept for jobs, which come first."""
+        given = [one.nodes for name, one in self._all.items() if name.startswith(JOB)]
+        return [node for node in nodes if not any(node in kept for kept in given)]
+
+    def _give(self, partition: str, used: Iterable[str]) -> None:
+        """Let go of spare nodes that a job was given; the others are taken again at once."""
+        name = SPARE + partition
+        spares = self._all.get(name)
+        if spares is not None and set(spares.nodes) & set(used):
+            self._slurm.end_reservation(name)
+            del self._all[name]
+            left = len(set(spares.nodes) - set(used))
+            if left:
+                self._slurm.keep_spares(name, partition, left)
+            self.look()
+
+    def _spare_nodes(self, partition: str) -> tuple[str, ...]:
+        spares = self._all.get(SPARE + partition)
+        return () if spares is None else spares.nodes
+
+    def _idle(self, partition: str) -> list[str]:
+        """Nodes without work that are in no reservation; those that sleep come last."""
+        idle = self._nodes.idle_nodes().difference(*self._kept())
+        nodes = idle & self._slurm.partition_nodes(partition) if idle else idle
+        return sorted(nodes, key=lambda node: (self._sleeps(node), node))
+
+    def _awake(self, partition: str) -> list[str]:
+        return [node for node in self._idle(partition) if not self._sleeps(node)]
+
+    def _kept(self, *besides: str) -> Iterator[tuple[str, ...]]:
+        """The nodes of each reservation that has begun."""
+        for one in self._all.values():
+            if one.is_active and one.name not in besides:
+                yield one.nodes
+
+    def _returning(self, partition: str, *mine: str) -> frozenset[str]:
+        """Nodes of a partition that come back, and are in no reservations but ``mine``."""
+        names = self._nodes.returning_nodes().difference(*self._kept(*mine))
+        return names & self._slurm.partition_nodes(partition) if names else names
+
+    def _sleeps(self, node: str) -> bool:
+        facts = self._nodes.node_state(node).facts
+        return facts is not None and facts.is_asleep
+
+    def _is_open(self, node: str) -> bool:
+        facts = self._nodes.node_state(node).facts
+        return facts is not None and not facts.is_closed
+
+    def _is_good(self, node: str) -> bool:
+        return self._nodes.node_state(node).is_good

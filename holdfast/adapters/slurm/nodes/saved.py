@@ -1,0 +1,130 @@
+"""Nodes as somebody has saved them: the text and the JSON of every supported version. Pure.
+
+The controller itself asks for ``SHOW_NODES``, which is the same everywhere.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.text import NodeFacts, parse_nodes
+
+_HOW: Final = "save them with: scontrol show node, or with --json"
+_BEGIN: Final = "NodeName="
+_STATE: Final = re.compile(r"\bState=[A-Z]")
+
+
+def parse_saved(text: str) -> dict[str, NodeFacts]:
+    """The nodes in a file, by name.
+
+    It may hold what ``scontrol show node`` says, with ``-o``, with ``--json`` (since 23.02) or
+    plainly, and what ``sinfo --json`` says on 22.05.
+
+    Raises:
+        ValueError: it holds none of that; with the place and what was expected there.
+
+    """
+    found = _of_json(text) if text.lstrip()[:1] in ("{", "[") else _of_text(text)
+    nodes: dict[str, NodeFacts] = {}
+    for place, node in found:
+        if node.name in nodes:
+            raise ValueError(f"{place}: node {node.name} is there twice")
+        nodes[node.name] = node
+    if not nodes:
+        raise ValueError(f"there is no node in it; {_HOW}")
+    return nodes
+
+
+def _of_text(text: str) -> Iterator[tuple[str, NodeFacts]]:
+    begins, node = 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(_BEGIN):
+            yield from _told(begins, node)
+            begins, node = number, line
+        elif node and (not line or line[0].isspace()):
+            node += f" {line.strip()}"
+        elif line.strip():
+            raise ValueError(f"line {number}: {line[:60]!r} begins no node; {_HOW}")
+    yield from _told(begins, node)
+
+
+def _told(number: int, node: str) -> Iterator[tuple[str, NodeFacts]]:
+    if not node:
+        return
+    if not _STATE.search(node):
+        raise ValueError(f"line {number}: State is missing in {node[:60]!r}; is it cut off?")
+    for facts in parse_nodes(node).values():
+        yield f"line {number}", facts
+
+
+def _of_json(text: str) -> Iterator[tuple[str, NodeFacts]]:
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    nodes = whole.get("nodes") if isinstance(whole, dict) else None
+    if not isinstance(nodes, list):
+        why = "sinfo of this version does not tell nodes one by one; " if "sinfo" in whole else ""
+        raise ValueError(f"nodes: missing, expected a list; {why}{_HOW}")
+    for number, node in enumerate(nodes):
+        place = f"nodes[{number}]"
+        if not isinstance(node, dict):
+            raise ValueError(f"{place}: {str(node)[:60]!r}, expected an object")
+        yield place, _node(place, node)
+
+
+def _node(place: str, node: Mapping[str, Any]) -> NodeFacts:
+    name, partitions = _text(place, node, "name"), node.get("partitions") or ()
+    if not name:
+        raise ValueError(f"{place}.name: missing, expected the name of the node")
+    if not isinstance(partitions, list | tuple):
+        raise ValueError(f"{place}.partitions: {partitions!r}, expected a list")
+    reason = _text(place, node, "reason")
+    who, when = _text(place, node, "reason_set_by_user"), _time(place, node, "reason_changed_at")
+    boot, slurmd = _time(place, node, "boot_time"), _time(place, node, "slurmd_start_time")
+    return NodeFacts(
+        name,
+        _state(place, node),
+        word_of(reason),
+        f"{who}@{when}" if reason else "",
+        f"{boot}/{slurmd}",
+        _text(place, node, "instance_id"),
+        _text(place, node, "address"),
+        next(iter(map(str, partitions)), ""),
+    )
+
+
+def _state(place: str, node: Mapping[str, Any]) -> frozenset[str]:
+    """As 22.05 tells it, a text and a list of flags, and as later versions do, one list."""
+    state, flags = node.get("state"), node.get("state_flags", [])
+    words = [state] if isinstance(state, str) else state
+    for key, value in (("state", words), ("state_flags", flags)):
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            found = "missing" if value is None else repr(value)[:60]
+            raise ValueError(f"{place}.{key}: {found}, expected words such as IDLE, DRAIN")
+    if not words:
+        raise ValueError(f"{place}.state: empty, expected words such as IDLE, DRAIN")
+    return frozenset(word.upper() for word in (*words, *flags))
+
+
+def _text(place: str, node: Mapping[str, Any], key: str) -> str:
+    value = node.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{place}.{key}: {value!r}, expected text")
+    return value or ""
+
+
+def _time(place: str, node: Mapping[str, Any], key: str) -> str:
+    """Seconds of the epoch, plain or as ``{"set": true, "number": 7}``, as scontrol writes them."""
+    value = node.get(key, 0)
+    if isinstance(value, dict):
+        value = value.get("number", 0) if value.get("set") else 0
+    try:
+        return datetime.fromtimestamp(value).astimezone().strftime("%FT%T") if value else ""
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise ValueError(f"{place}.{key}: {value!r}, expected seconds of the epoch") from error

@@ -1,0 +1,188 @@
+"""Notices what changes in a Slurm cluster, in threads of its own."""
+
+import os
+import select
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.inotify import FileWatch
+from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.model.errors import BackendError
+from holdfast.ports.clock import Clock
+
+_LOOK_S: Final = 1.0
+"""Between two looks for reports where the kernel does not tell of news, as over NFS."""
+
+
+class NodeWatch:
+    """Reads the nodes every few seconds, from ``start`` to ``stop``."""
+
+    def __init__(
+        self, slurm: Slurm, settings: SlurmSettings, clock: Clock, changed: Callable[[], None]
+    ) -> None:
+        self._slurm = slurm
+        self._poll_s = settings.poll.total_seconds()
+        self._clock = clock
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._facts: Mapping[str, NodeFacts] | None = None
+        self._is_stale = False
+        self._read_at: datetime | None = None
+        self._answered: dict[str, datetime] = {}
+        self._left: dict[str, str] = {}
+        self._stopped = threading.Event()
+        self.error = ""
+        """Why nothing can be read just now."""
+        self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a command in progress is waited for."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def synced(self) -> bool:
+        """The nodes were read at least once."""
+        return self._facts is not None
+
+    def spoil(self) -> None:
+        """What was read is not so any more: the next ``facts`` reads anew."""
+        self._is_stale = True
+
+    def facts(self) -> Mapping[str, NodeFacts]:
+        """All nodes, by name, as they were a moment ago.
+
+        Raises:
+            BackendError: they cannot be read.
+
+        """
+        facts = self._facts
+        if facts is None or self._is_stale or self.error:
+            return self.read()
+        return facts
+
+    def read(self) -> Mapping[str, NodeFacts]:
+        """All nodes, by name, as they are now.
+
+        Raises:
+            BackendError: they cannot be read.
+
+        """
+        with self._lock:
+            self._is_stale = False
+            try:
+                facts = {name: self._freed(one) for name, one in self._slurm.nodes().items()}
+            except BackendError as error:
+                self.error = str(error)
+                raise
+            now = self._clock.now()
+            self._answered.update({name: now for name, one in facts.items() if one.is_heard})
+            self._facts, self._read_at, self.error = facts, now, ""
+        return facts
+
+    def read_one(self, node: str) -> NodeFacts:
+        """A node as it is at this moment.
+
+        Raises:
+            BackendError: it cannot be read.
+
+        """
+        facts = self._slurm.nodes(node)[node]
+        with self._lock:
+            return self._freed(facts)
+
+    def answered_at(self, node: str) -> datetime | None:
+        """When its slurmd was last known to answer."""
+        return self._answered.get(node)
+
+    def _freed(self, one: NodeFacts) -> NodeFacts:
+        """A node without a reason that was left over when Slurm added its own to it.
+
+        Since 24.11 the reason of a node that is given to jobs again stays where it is, without a
+        meaning; of one that then goes down by itself it says ``old reason : Not responding``.
+        """
+        text = one.word.text
+        if text and not one.is_closed:
+            self._left[one.name] = text
+            return one
+        left = self._left.get(one.name)
+        if left is not None and text.startswith(f"{left} :"):
+            return replace(one, word=word_of(text[len(left) :]))
+        self._left.pop(one.name, None)
+        return one
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            before = self._facts
+            try:
+                if self.read() != before:
+                    self._changed()
+            except BackendError:
+                pass  # told as ``error``
+            self._stopped.wait(self._poll_s)
+
+
+class FolderWatch:
+    """Waits for news in files, from ``start`` to ``stop``."""
+
+    def __init__(
+        self, reports: Path, wishes: Path, look: Callable[[], None], changed: Callable[[], None]
+    ) -> None:
+        """Prepare; the calls come from a thread.
+
+        Args:
+            reports: a directory.
+            wishes: a file that others write to.
+            look: called when there may be news among the reports, and every second.
+            changed: called when somebody has written to ``wishes``.
+
+        """
+        self._look = look
+        self._wishes = wishes
+        self._changed = changed
+        self._watch = FileWatch([reports / "any", wishes])
+        self._end, self._ended = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        os.close(self._ended)
+        if self._thread.is_alive():
+            self._thread.join()
+        os.close(self._end)
+        self._watch.close()
+
+    def _run(self) -> None:
+        seen = self._written()
+        while True:
+            news = self._watch.fileno()
+            sources = [self._end, *([] if news is None else [news])]
+            if self._end in select.select(sources, [], [], _LOOK_S)[0]:
+                return
+            self._watch.refresh()
+            self._look()
+            if seen != (seen := self._written()):
+                self._changed()
+
+    def _written(self) -> tuple[int, int]:
+        try:
+            status = self._wishes.stat()
+        except OSError:
+            return (0, 0)
+        return (status.st_mtime_ns, status.st_size)

@@ -1,0 +1,1 @@
+"""The node agent: detects faults of one node and reports them."""

@@ -1,0 +1,92 @@
+"""The detectors that an agent's configuration asks for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+from holdfast.apps.agent.config import AgentConfig, DetectorSettings
+from holdfast.detectors.contract import KERNEL_LOG, LOGS, Detector, LogLine, Readings
+from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
+from holdfast.detectors.table import detectors
+from holdfast.model.health import Fault, Finding, Remedy
+
+
+def chosen_detectors(
+    config: AgentConfig, equipment: Equipment = UNKNOWN_EQUIPMENT
+) -> tuple[Detector, ...]:
+    """The detectors that are to run on a node with ``equipment``.
+
+    Those in shadow mode call for nothing, and some for no more than a warning without a witness.
+    """
+    return tuple(
+        _changed(config, detector)
+        for detector in (_timed(config, one) for one in _all(config, equipment))
+        if _is_on(config, detector)
+        and (detector.reads <= {KERNEL_LOG, LOGS} or not config.logs_only)
+    )
+
+
+def is_void(config: AgentConfig, fault: Fault) -> bool:
+    """Whether an earlier agent saw ``fault`` with a detector that may no longer find faults."""
+    return config.shadow or any(
+        _finds(detector, fault)
+        for detector in _all(config)
+        if not _is_on(config, detector) or _is_shadow(config, detector)
+    )
+
+
+def _finds(detector: Detector, fault: Fault) -> bool:
+    """Whether ``fault`` is one of ``detector``: of its families, or found anew in its evidence."""
+    line = LogLine(message=fault.message, observed_at=fault.since)
+    found = detector.detect(Readings(kernel_log=(line,))) if KERNEL_LOG in detector.reads else []
+    return fault.family in detector.settles or any(one.key == fault.key for one in found)
+
+
+def _all(config: AgentConfig, equipment: Equipment = UNKNOWN_EQUIPMENT) -> tuple[Detector, ...]:
+    remedies = {int(code): remedy for code, remedy in config.xid.items()}
+    return detectors(config.profile, remedies, equipment)
+
+
+def _settings(config: AgentConfig, detector: Detector) -> DetectorSettings:
+    return config.detectors.get(detector.name, DetectorSettings())
+
+
+def _is_on(config: AgentConfig, detector: Detector) -> bool:
+    enabled = _settings(config, detector).enabled
+    return not detector.is_opt_in if enabled is None else enabled
+
+
+def _timed(config: AgentConfig, detector: Detector) -> Detector:
+    every = _settings(config, detector).every
+    return detector if every is None else replace(detector, every=every)
+
+
+def _is_shadow(config: AgentConfig, detector: Detector) -> bool:
+    return config.shadow or _settings(config, detector).shadow
+
+
+def _changed(config: AgentConfig, detector: Detector) -> Detector:
+    """The detector, with its findings as the configuration wants them."""
+    if _is_shadow(config, detector):
+        change: Callable[[Finding], Finding] = _harmless
+    elif _settings(config, detector).second_witness:
+        change = partial(_doubted, config.witness_window)
+    else:
+        return detector
+
+    def detect(readings: Readings) -> list[Finding]:
+        return [change(finding) for finding in detector.detect(readings)]
+
+    return replace(detector, detect=detect)
+
+
+def _doubted(within: timedelta, finding: Finding) -> Finding:
+    return replace(finding, witness_within=within) if finding.remedy.touches_node else finding
+
+
+def _harmless(finding: Finding) -> Finding:
+    if finding.remedy is Remedy.NONE:
+        return finding
+    message = f"in shadow mode, would call for {finding.remedy}: {finding.message}"
+    return replace(finding, remedy=Remedy.NONE, message=message)

@@ -1,0 +1,280 @@
+"""``holdfast agent``: watches one node and says how it is. Light: it runs on every node."""
+
+import argparse
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
+from holdfast.apps.agent.config import AgentConfig, KernelSource
+from holdfast.apps.agent.probe import probe
+from holdfast.apps.agent.session import AgentSession
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.detectors.contract import LOGS, Profile
+from holdfast.kit.config import load_config
+from holdfast.kit.processes import die_with_parent
+from holdfast.kit.serial import to_plain
+from holdfast.kit.units import parse_duration
+from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.names import Reason
+from holdfast.model.report import NodeReport
+
+POLL_S: Final = 0.05
+"""Seconds between two looks at the log files where the kernel does not tell of news."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PLAIN: Final = (
+    "node", "root", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow", "logs_only",
+)  # fmt: skip
+"""Options that are keys of the configuration file, too."""
+
+
+def main(argv: list[str]) -> int:
+    """Watch this node until a signal asks to end, or look at it once. Returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if "output" in options and not options.once:
+        parser.error("--output is for --once")
+    try:
+        if "die_with_parent" in options:
+            die_with_parent(options.die_with_parent or os.getppid())
+        if options.once:
+            return _look(options)
+        _watch(options)
+    except ConfigError as error:
+        for problem in error.problems:
+            _say(problem)
+        return ExitCode.BAD_INPUT
+    return ExitCode.OK
+
+
+def load(options: argparse.Namespace) -> AgentConfig:
+    """The configuration file, if one is given, and over it the options.
+
+    Raises:
+        ConfigError: it cannot be read.
+
+    """
+    config = load_config(options.config, AgentConfig) if options.config else AgentConfig()
+    given: dict[str, Any] = {key: getattr(options, key) for key in _PLAIN if key in options}
+    if "xid_profile" in options:
+        given["profile"] = Profile(options.xid_profile)
+    if "log_file" in options:
+        given["log_files"] = tuple(options.log_file)
+    if "json_log" in options:
+        is_stdout = str(options.json_log) == "-"
+        part = {"stdout": True} if is_stdout else {"file": options.json_log}
+        given["log"] = replace(config.log, **part)
+    if "kubernetes" in options:
+        given["kubernetes"] = config.kubernetes or AgentKubernetes()
+    if "metrics" in options:
+        given["telemetry"] = replace(config.telemetry, listen=options.metrics)
+    return replace(config, **given)
+
+
+def _look(options: argparse.Namespace) -> int:
+    config = load(options)
+    if config.source is KernelSource.FILES or "log_file" in options:
+        _say("log files hold earlier boots, too, and are left out: see holdfast scan kernel-log")
+    try:
+        report = probe(config)
+    except BackendError as error:
+        _say(str(error))
+        return ExitCode.BAD_INPUT
+    sys.stdout.write(_TEXTS[getattr(options, "output", "text")](report))
+    unread = [notice for notice in report.notices if notice.reason == Reason.SOURCE_FAILED]
+    for notice in unread:
+        _say(notice.message)
+    if report.faults:
+        return ExitCode.FAILED
+    is_deaf = any(notice.device == LOGS for notice in unread)
+    return ExitCode.BAD_INPUT if is_deaf else ExitCode.OK
+
+
+def _as_text(report: NodeReport) -> str:
+    faults = [
+        f"{fault.remedy}: {fault.reason} since {fault.since:%Y-%m-%d %H:%M:%S}: {fault.message}\n"
+        for fault in report.faults
+    ]
+    return "".join(faults) or f"{report.node} has no fault that calls for a remedy.\n"
+
+
+def _as_json(report: NodeReport) -> str:
+    return json.dumps(to_plain(report)) + "\n"
+
+
+_TEXTS: Final = {"text": _as_text, "json": _as_json}
+
+
+def _watch(options: argparse.Namespace) -> None:
+    with _signals() as signals:
+        session = AgentSession(load(options), _say)
+        try:
+            while signal.SIGHUP in _run(session, signals):
+                session = _reloaded(session, options)
+        finally:
+            session.close()
+
+
+def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSession:
+    """The session that goes on: with the new configuration if it can be used, else as before."""
+    try:
+        config = load(options)
+        session.close()
+        renewed = AgentSession(config, _say)
+    except ConfigError as error:
+        for problem in error.problems:
+            _say(problem)
+        _say("the configuration stays as it was")
+        session.close()
+        return AgentSession(session.config, _say)
+    _say("the configuration was read again")
+    return renewed
+
+
+def _run(session: AgentSession, signals: int) -> set[int]:
+    """Work until signals come. Returns them, those that ask to end without any other."""
+    clock = SystemClock()
+    heartbeat = session.config.heartbeat
+    told = ""
+    ready: list[int] = []
+    while signals not in ready:
+        try:
+            wake_at = session.step()
+            watched = [signals, *session.host.filenos()]
+            told = ""
+        except BackendError as error:
+            wake_at = clock.now() + heartbeat
+            watched = [signals]  # news would wake us at once, again and again
+            if str(error) != told:
+                told = str(error)
+                _say(f"{told}; trying again every {heartbeat.total_seconds():g} s")
+        ready, _, _ = select.select(watched, [], [], _pause_s(wake_at - clock.now(), session))
+    caught = set(os.read(signals, select.PIPE_BUF))
+    return caught - {signal.SIGHUP} or caught
+
+
+def _pause_s(left: timedelta, session: AgentSession) -> float:
+    pause = min(left, session.config.heartbeat).total_seconds()
+    if session.host.is_polled():
+        pause = min(pause, POLL_S)
+    return max(pause, 0)
+
+
+@contextmanager
+def _signals() -> Iterator[int]:
+    """Yields a descriptor from which the numbers of the signals that came can be read."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    handlers = [signal.signal(number, lambda *_: None) for number in _SIGNALS]
+    woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(woken_before)
+        for number, handler in zip(_SIGNALS, handlers, strict=True):
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"holdfast agent: {message}\n")
+    sys.stderr.flush()
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        duration = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if duration <= timedelta(0):
+        raise argparse.ArgumentTypeError("it must be longer than 0s")
+    return duration
+
+
+def _address(text: str) -> ListenAddress:
+    try:
+        return ListenAddress.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_EPILOG: Final = """\
+Examples:
+  holdfast agent --once
+  holdfast agent --config /etc/holdfast/agent.toml
+  holdfast agent --shadow --json-log - --report-dir /tmp/holdfast
+
+Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be written;
+with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuration again. Reading
+/dev/kmsg takes root or the capability CAP_SYSLOG.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="holdfast agent",
+        description="Monitor the health of this node: read its kernel log and report faults.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    add = parser.add_argument
+    defaults = AgentConfig()
+    # fmt: off
+    add("--config", type=Path, metavar="FILE", default=None,
+        help="TOML configuration file; command-line options override it")
+    add("--once", action="store_true", default=False,
+        help="read everything once, print the report and exit")
+    add("--output", choices=list(_TEXTS),
+        help="output format of --once (default: text)")
+    add("--node", metavar="NAME", help="name of the node in reports (default: the host name)")
+    add("--root", type=Path, metavar="DIR", help="where the machine's /proc, /sys, /dev, /run and "
+        f"/var/log are below, as in a container (default: {defaults.root})")
+    add("--kmsg", type=Path, metavar="PATH",
+        help="kernel log device, or a file with its records (default: /dev/kmsg below --root)")
+    add("--log-file", action="append", type=Path, metavar="PATH",
+        help="syslog file to follow; may be repeated (default: /var/log/messages below --root, "
+             "if it exists)")
+    add("--boot-id-file", type=Path, metavar="PATH",
+        help="file whose content changes at every boot (default: the kernel's boot_id, below "
+             "--root)")
+    add("--heartbeat", type=_duration, metavar="DURATION",
+        help="heartbeat interval (default: 500ms)")
+    add("--xid-profile", choices=[one.value for one in Profile],
+        help="vendor whose rating of an XID to use where vendors disagree (default: hyperpod)")
+    add("--shadow", action="store_true", help="report findings only, never request a repair")
+    add("--logs-only", action="store_true", help="read logs only, not the state of the machine")
+    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
+        help="exit when the parent process ends; with PID, also if that process has already ended")
+    # fmt: on
+    _add_readers(parser, defaults)
+    return parser
+
+
+def _add_readers(parser: argparse.ArgumentParser, defaults: AgentConfig) -> None:
+    add = parser.add_argument_group("where it says what it finds").add_argument
+    # fmt: off
+    add("--report-dir", type=Path, metavar="DIR",
+        help=f"where to keep report.json and heartbeat (default: {defaults.report_dir})")
+    add("--json-log", type=Path, metavar="FILE",
+        help="append HyperPod-compatible log lines to FILE; - is standard output")
+    add("--metrics", type=_address, metavar="[HOST:]PORT",
+        help="serve /metrics for Prometheus and /healthz (default host: 127.0.0.1)")
+    add("--kubernetes", action="store_true",
+        help="also report to the Node object named in NODE_NAME, with the pod's service account")
+    # fmt: on
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

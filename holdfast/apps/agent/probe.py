@@ -1,0 +1,77 @@
+"""One look at a node, for scripts and probes."""
+
+import select
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+from holdfast.adapters.host.linux import LinuxHost
+from holdfast.adapters.telemetry.fan_out import FanOut
+from holdfast.apps.agent.config import AgentConfig
+from holdfast.apps.agent.detectors import chosen_detectors
+from holdfast.apps.agent.equipment import node_equipment
+from holdfast.apps.agent.session import node_name, open_host, read_boot_id
+from holdfast.apps.clock import SystemClock
+from holdfast.detectors.contract import Readings
+from holdfast.engine.agent_loop import AgentLoop
+from holdfast.model.report import NodeReport
+
+_LOOK_S: Final = 0.2
+"""Between two looks whether the samples that are still missing have come."""
+
+
+def probe(config: AgentConfig) -> NodeReport:
+    """Read everything once and say how the node is; an agent at work is not disturbed.
+
+    Raises:
+        ConfigError: a log cannot be opened.
+        BackendError: it cannot be read.
+
+    """
+    kept = _Kept()
+    equipment = node_equipment(config, at_once=True)
+    watchers = chosen_detectors(config, equipment)
+    boot_id = read_boot_id(config)
+    unused = config.root / "unused"  # nothing is committed: no place for cursors is needed
+    with closing(
+        open_host(config, watchers, boot_id, unused, needed=equipment.sources, resume=False)
+    ) as host:
+        loop = AgentLoop(
+            host=_Untouched(host),
+            sink=FanOut(kept, ()),
+            detectors=watchers,
+            node=node_name(config),
+            clock=SystemClock(),
+            heartbeat=config.heartbeat,
+        )
+        loop.step()
+        while not host.has_all_samples:
+            select.select(host.filenos(), [], [], _LOOK_S)
+            loop.step()
+    return kept.report
+
+
+class _Kept:
+    """A ``ReportSink`` that keeps the report in memory."""
+
+    report: NodeReport  # the first step publishes one, or raises
+
+    def last(self) -> NodeReport | None:
+        return None
+
+    def publish(self, report: NodeReport) -> None:
+        self.report = report
+
+    def heartbeat(self, boot_id: str, sequence: int) -> None:
+        """A probe does not live long enough."""
+
+
+class _Untouched:
+    """A ``Host`` on which reading leaves no trace."""
+
+    def __init__(self, host: LinuxHost) -> None:
+        self.boot_id: Callable[[], str] = host.boot_id
+        self.read: Callable[[], Readings] = host.read
+
+    def commit(self) -> None:
+        """The place is kept by the agent at work alone."""

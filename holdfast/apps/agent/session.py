@@ -1,0 +1,211 @@
+"""A working agent, put together from its configuration."""
+
+import os
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.linux import LinuxHost, Logs
+from holdfast.adapters.host.machine import Machine
+from holdfast.adapters.host.report_files import ReportFiles, sole_agent
+from holdfast.adapters.host.sources import journalctl, plans
+from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
+from holdfast.adapters.telemetry.json_log import JsonLog
+from holdfast.adapters.telemetry.line_output import LineOutput
+from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
+from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
+from holdfast.apps.agent.config import AgentConfig, KernelSource
+from holdfast.apps.agent.detectors import chosen_detectors, is_void
+from holdfast.apps.agent.equipment import identity_labels, node_equipment
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.detectors.contract import Detector
+from holdfast.detectors.table import log_marks, reasons, samples_wanted
+from holdfast.engine.agent_loop import AgentLoop
+from holdfast.model.errors import ConfigError
+
+HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
+"""Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
+
+_KUBERNETES: Final = "holdfast.adapters.kubernetes.nodes.report"
+"""Loaded where it is asked for: TLS takes several MiB."""
+
+_SLURM: Final = "holdfast.adapters.slurm.nodes.report"
+
+Say = Callable[[str], None]
+
+
+class AgentSession:
+    """One agent at work, from its start to its end or to a change of its configuration."""
+
+    def __init__(self, config: AgentConfig, say: Say) -> None:
+        """Open all that ``config`` names.
+
+        Args:
+            config: what to do.
+            say: takes messages for a person.
+
+        Raises:
+            ConfigError: something of it cannot be used.
+
+        """
+        self.config = config
+        equipment = node_equipment(config, at_once=False)
+        watchers = chosen_detectors(config, equipment)
+        with ExitStack() as opened:
+            files = ReportFiles(config.report_dir)
+            opened.enter_context(sole_agent(config.report_dir))
+            boot_id = read_boot_id(config)
+            last = files.last()
+            is_resumed = last is not None and last.boot_id == boot_id
+            cursors = config.report_dir / "state" / "cursors.json"
+            self.host = open_host(
+                config, watchers, boot_id, cursors, needed=equipment.sources, resume=is_resumed
+            )
+            opened.callback(self.host.close)
+            metrics = AgentMetrics(
+                node_name(config), reasons(watchers), machine=identity_labels(config)
+            )
+            self._loop = AgentLoop(
+                host=CountedHost(self.host, metrics),
+                sink=FanOut(
+                    files,
+                    _observers(config, metrics, opened, say),
+                    is_void=partial(is_void, config),
+                ),
+                detectors=watchers,
+                node=node_name(config),
+                clock=SystemClock(),
+                heartbeat=config.heartbeat,
+            )
+            self._opened = opened.pop_all()
+
+    def step(self) -> datetime:
+        """See ``AgentLoop.step``."""
+        return self._loop.step()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._opened.close()
+
+
+def node_name(config: AgentConfig) -> str:
+    """The name of the node in reports.
+
+    Raises:
+        ConfigError: Kubernetes may know it by another name than that of the host.
+
+    """
+    if config.slurm is not None:
+        return config.node or os.uname().nodename.split(".")[0]
+    if config.kubernetes is None:
+        return config.node or os.uname().nodename
+    name = config.node or os.environ.get("NODE_NAME")
+    if not name:
+        raise ConfigError(
+            "kubernetes: the name of the Node object is not known; set the environment variable "
+            "NODE_NAME from spec.nodeName of the pod, or give node"
+        )
+    return name
+
+
+def open_host(
+    config: AgentConfig,
+    watchers: tuple[Detector, ...],
+    boot_id: str,
+    cursors: Path,
+    *,
+    needed: Collection[str],
+    resume: bool,
+) -> LinuxHost:
+    """The machine as ``watchers`` need to see it; see ``LinuxHost`` and ``Logs``.
+
+    Raises:
+        ConfigError: a log cannot be read.
+
+    """
+    machine = Machine(root=config.root, path=config.command_path)
+    kmsg = config.kmsg or machine.root / "dev/kmsg"
+    logs = Logs(
+        kmsg=kmsg if config.source is KernelSource.KMSG else None,
+        journalctl=journalctl(machine) if config.source is KernelSource.JOURNALD else (),
+        log_files=_log_files(config),
+        cursors=cursors,
+    )
+    return LinuxHost(
+        logs,
+        boot_id=boot_id,
+        resume=resume,
+        marks=log_marks(watchers),
+        clock=SystemClock(),
+        plans=plans(samples_wanted(watchers), machine, needed),
+    )
+
+
+def read_boot_id(config: AgentConfig) -> str:
+    """The name of this boot.
+
+    Raises:
+        ConfigError: there is none.
+
+    """
+    path = config.boot_id_file or config.root / "proc/sys/kernel/random/boot_id"
+    try:
+        boot_id = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the boot id from {path}: {error}") from error
+    if not boot_id:
+        raise ConfigError(f"cannot read the boot id from {path}: it is empty")
+    return boot_id
+
+
+def _observers(
+    config: AgentConfig, metrics: AgentMetrics, opened: ExitStack, say: Say
+) -> list[ReportObserver]:
+    observers: list[ReportObserver] = []
+    targets = ([None] if config.log.stdout else []) + ([config.log.file] if config.log.file else [])
+    for target in targets:
+        output = LineOutput(target, say)
+        opened.callback(output.close)
+        observers.append(JsonLog(output))
+    if config.telemetry.listen is not None:
+        endpoint = _endpoint(config.telemetry.listen, metrics, say)
+        opened.callback(endpoint.close)
+        observers += [metrics, endpoint]
+    if config.kubernetes is not None:
+        reporter = import_module(_KUBERNETES).open_reporter(
+            config.kubernetes,
+            node_name(config),
+            patience=HEALTHZ_PATIENCE,
+            clock=SystemClock(),
+            say=say,
+        )
+        opened.callback(reporter.close)
+        observers.append(reporter)
+    if config.slurm is not None:
+        shared = import_module(_SLURM).open_reporter(
+            config.slurm,
+            node_name(config),
+            root=config.root,
+            patience_s=HEALTHZ_PATIENCE.total_seconds(),
+            say=say,
+        )
+        opened.callback(shared.close)
+        observers.append(shared)
+    return observers
+
+
+def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> MetricsEndpoint:
+    endpoint = MetricsEndpoint(address.host, address.port, metrics, patience=HEALTHZ_PATIENCE)
+    say(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
+    return endpoint
+
+
+def _log_files(config: AgentConfig) -> tuple[Path, ...]:
+    usual = config.root / "var/log/messages"
+    return ((usual,) if usual.exists() else ()) if config.log_files is None else config.log_files

@@ -1,0 +1,1 @@
+"""Health checks of nodes and of pairs of nodes."""

@@ -1,0 +1,142 @@
+"""Checks around a job on its node: of its GPUs, and of all devices by their number."""
+
+import fcntl
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Work
+from holdfast.adapters.host.network import efa_devices
+from holdfast.adapters.host.small_files import names_in
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.node import Watcher, check_node, lay_out
+from holdfast.detectors.folding import Health, fold
+from holdfast.model.deep_checks import Level, Outcome, PartResult
+from holdfast.model.errors import BackendError
+from holdfast.model.health import Fault, Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+from holdfast.ports.clock import Clock
+
+BEFORE: Final = ("gpu", "nvlink", "neuron", "efa", "dcgm")
+AFTER: Final = ("gpu", "nvlink", "neuron", "efa")
+
+_FAMILY: Final = "check"
+_LOOK_S: Final = 0.1
+
+
+def check_around_job(
+    config: CheckConfig,
+    names: Iterable[str],
+    *,
+    gpus: str | None,
+    limit: timedelta,
+    watcher: Watcher,
+    clock: Clock,
+) -> tuple[PartResult, ...]:
+    """Make some parts of the check of this node; what does not end in time says nothing.
+
+    Args:
+        config: what the node should have.
+        names: of the parts.
+        gpus: numbers of the job's GPUs, separated by commas; empty if it has none, None for all.
+        limit: for all parts together.
+        watcher: is told.
+        clock: the time.
+
+    """
+    deadline = time.monotonic() + limit.total_seconds()
+    course = lay_out(config, Level.QUICK, names=tuple(names))
+    results: list[PartResult] = []
+    for name, plan in course.steps:
+        left = timedelta(seconds=deadline - time.monotonic())
+        step = (name, _within(name, plan, left, gpus))
+        results += check_node(replace(course, steps=(step,)), watcher, clock).parts
+    return tuple(results)
+
+
+def _within(name: str, plan: Work | Skip, left: timedelta, gpus: str | None) -> Work | Skip:
+    if not isinstance(plan, Plan):
+        return plan
+    if left <= timedelta(0):
+        return Skip(why="the time for all checks was over")
+    if name == "dcgm" and gpus is not None:
+        if not gpus:
+            return Skip(why="no GPU of this node was given to the job")
+        plan = replace(plan, argv=(*plan.argv, "-i", gpus))
+    return replace(plan, timeout=min(plan.timeout, left))
+
+
+def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
+    """Devices that the node should have and that its drivers do not show: milliseconds."""
+    root, wanted = target.machine.root, target.equipment
+    counts = (
+        (Reason.GPU_COUNT, "GPUs", wanted.gpus, names_in(root / "proc/driver/nvidia/gpus")),
+        (Reason.EFA_COUNT, "EFA devices", wanted.efa, efa_devices(root)),
+        (
+            Reason.NEURON_COUNT,
+            "Neuron devices",
+            wanted.neuron_devices,
+            names_in(root / "sys/devices/virtual/neuron_device"),
+        ),
+    )
+    return tuple(
+        _finding(reason, Remedy.REBOOT, f"{len(there)} of {expected} {what} are there", now)
+        for reason, what, expected, there in counts
+        if expected is not None and len(there) < expected
+    )
+
+
+def faults_found(parts: Iterable[PartResult], now: datetime) -> tuple[Fault, ...]:
+    """What is wrong with the node by the parts that failed: each of them says why."""
+    faults: list[Fault] = []
+    for part in parts:
+        if part.outcome is Outcome.FAILED:
+            found = [finding for finding in part.findings if finding.remedy.touches_node]
+            plain = _finding(
+                Reason.CHECK_FAILED, Remedy.REPLACE, f"{part.name}: {part.detail}", now
+            )
+            faults += fold(Health(), found).faults or fold(Health(), [plain]).faults
+    return tuple(faults)
+
+
+@contextmanager
+def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
+    """Wait until no other check runs on the node; gives the time that is left of ``limit``.
+
+    Raises:
+        BackendError: that did not come in time, or the file cannot be locked.
+
+    """
+    deadline = time.monotonic() + limit.total_seconds()
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("a", encoding="utf-8")
+    except OSError as error:
+        raise BackendError(f"cannot open {lock}: {error.strerror}") from error
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise BackendError("another check runs on the node all the time") from error
+                time.sleep(_LOOK_S)
+            else:
+                break
+        yield timedelta(seconds=deadline - time.monotonic())
+
+
+def _finding(reason: Reason, remedy: Remedy, message: str, now: datetime) -> Finding:
+    return Finding(
+        family=_FAMILY,
+        condition=Condition.DEEP_CHECK,
+        reason=reason,
+        severity=Severity.FATAL,
+        remedy=remedy,
+        message=message,
+        observed_at=now,
+    )

@@ -1,0 +1,103 @@
+"""The deep health check of the node that this process runs on."""
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+from holdfast.adapters.host.accelerators import instance_type
+from holdfast.adapters.host.deep_checks.contract import STRESS_TIME, Skip, Target, Work
+from holdfast.adapters.host.deep_checks.run import make_part
+from holdfast.adapters.host.deep_checks.table import ROWS
+from holdfast.adapters.host.machine import Machine
+from holdfast.apps.agent.equipment import equipment_for
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.detectors.thresholds import thresholds_of
+from holdfast.model.deep_checks import Level, NodeCheck, PartResult
+from holdfast.ports.clock import Clock
+
+_PLACES_OF_AWS: Final = "/opt/aws/neuron/bin:/opt/amazon/efa/bin"
+
+
+_KINDS: Final = {row.name: row.kind for row in ROWS}
+
+
+class Watcher(Protocol):
+    """Is told how a check goes on."""
+
+    def begun(self, name: str, plan: Work, left: timedelta) -> None:
+        """A part begins; all that is to come takes about ``left``."""
+        ...
+
+    def ended(self, result: PartResult) -> None:
+        """A part ended, or was skipped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What will be done, in order."""
+
+    target: Target
+    instance_type: str
+    steps: tuple[tuple[str, Work | Skip], ...]
+
+
+def lay_out(
+    config: CheckConfig,
+    level: Level,
+    *,
+    names: Collection[str],
+    stress_time: timedelta | None = None,
+) -> Course:
+    """Say what the parts called ``names`` will do on this node; nothing is run."""
+    kind = config.instance_type or instance_type(config.root)
+    target = target_of(config, kind, level, stress_time=stress_time)
+    steps = tuple((row.name, row.part(target)) for row in ROWS if row.name in names)
+    return Course(target=target, instance_type=kind, steps=steps)
+
+
+def target_of(
+    config: CheckConfig, kind: str, level: Level, *, stress_time: timedelta | None = None
+) -> Target:
+    """Give this node, of the instance type ``kind``, as the parts of a check see it."""
+    path = config.command_path or f"{os.environ.get('PATH', os.defpath)}:{_PLACES_OF_AWS}"
+    return Target(
+        machine=Machine(root=config.root, path=path),
+        equipment=equipment_for(kind, config.expected, config.root, at_once=True),
+        thresholds=thresholds_of(kind, config.thresholds),
+        level=level,
+        stress_time=stress_time or STRESS_TIME[level],
+        disk=config.disk,
+        fabric_provider=config.fabric_provider,
+        pair_time=config.pair_time,
+    )
+
+
+def node_name() -> str:
+    """What this node is called: by ``NODE_NAME``, as in a pod, or by its host name."""
+    return os.environ.get("NODE_NAME") or os.uname().nodename
+
+
+def check_node(course: Course, watcher: Watcher, clock: Clock) -> NodeCheck:
+    """Make all parts; a part that fails keeps none of the others from being made."""
+    started_at = clock.now()
+    return NodeCheck(
+        node=node_name(),
+        instance_type=course.instance_type,
+        level=course.target.level,
+        started_at=started_at,
+        parts=tuple(_make(course, watcher, clock)),
+    )
+
+
+def _make(course: Course, watcher: Watcher, clock: Clock) -> Iterator[PartResult]:
+    left = sum((one.takes for _, one in course.steps if isinstance(one, Work)), timedelta(0))
+    for name, plan in course.steps:
+        if isinstance(plan, Work):
+            watcher.begun(name, plan, left)
+            left -= plan.takes
+        result = replace(make_part(name, plan, course.target, clock), kind=_KINDS[name])
+        watcher.ended(result)
+        yield result

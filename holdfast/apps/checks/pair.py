@@ -1,0 +1,164 @@
+"""The tests between this node and another, on which ``holdfast check serve`` listens."""
+
+import errno
+import socket
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.host.accelerators import instance_type
+from holdfast.adapters.host.deep_checks.contract import Skip, Target
+from holdfast.adapters.host.deep_checks.run import make_part
+from holdfast.adapters.host.pairs.channel import STALL, Channel, knock
+from holdfast.adapters.host.pairs.contract import Peer, pair_finding
+from holdfast.adapters.host.pairs.table import PARTS
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.node import Watcher, node_name, target_of
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
+from holdfast.model.errors import BackendError
+from holdfast.ports.clock import Clock
+
+CONNECT: Final = "connect"
+"""The part that a check consists of if the other node cannot be reached."""
+
+_UNREACHED: Final = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
+_AGAIN_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """The node at the other end."""
+
+    address: ListenAddress
+    token: str
+    wait: timedelta
+    """How long it may take until it listens and has time."""
+
+
+class _Unreachable(Exception):
+    """No packet comes back."""
+
+
+class _Busy(Exception):
+    """It has no time, or does not listen yet."""
+
+
+def check_pair(
+    config: CheckConfig, other: Other, names: Collection[str], watcher: Watcher, clock: Clock
+) -> NodeCheck:
+    """Make the tests called ``names``, one after the other.
+
+    Raises:
+        BackendError: nothing listens there, it has another token, or it has no time.
+
+    """
+    kind = config.instance_type or instance_type(config.root)
+    target = target_of(config, kind, Level.QUICK)
+    started_at, began = clock.now(), time.monotonic()
+    name = str(other.address)
+    try:
+        with _session(other) as (channel, name):
+            peer = Peer(host=other.address.host, channel=channel)
+            parts = tuple(_parts(names, target, peer, watcher, clock))
+            with suppress(BackendError):  # after a test that failed it may be gone
+                channel.send({"do": "bye"})
+    except _Unreachable as error:
+        finding = pair_finding(f"{other.address} does not answer: {error}", clock.now())
+        result = PartResult(
+            name=CONNECT,
+            outcome=Outcome.FAILED,
+            detail=finding.message,
+            command=("tcp", str(other.address)),
+            took_s=time.monotonic() - began,
+            findings=(finding,),
+        )
+        parts = (result,)
+    return NodeCheck(
+        node=node_name(),
+        peer=name,
+        instance_type=kind,
+        level=Level.QUICK,
+        started_at=started_at,
+        parts=parts,
+    )
+
+
+@contextmanager
+def session(other: Other) -> Iterator[tuple[Channel, str]]:
+    """Be let in by the other node. Gives the channel and the name of the node.
+
+    Raises:
+        BackendError: see ``check_pair``; also if the node does not answer at all.
+
+    """
+    try:
+        with _session(other) as found:
+            yield found
+    except _Unreachable as error:
+        raise BackendError(f"{other.address} does not answer: {error}") from error
+
+
+@contextmanager
+def _session(other: Other) -> Iterator[tuple[Channel, str]]:
+    deadline = time.monotonic() + other.wait.total_seconds()
+    while True:
+        try:
+            connection, channel, name = _try(other)
+            break
+        except _Busy as error:
+            if time.monotonic() > deadline:
+                raise BackendError(str(error)) from error
+        time.sleep(_AGAIN_S)
+    with connection:
+        yield channel, name
+
+
+def _try(other: Other) -> tuple[socket.socket, Channel, str]:
+    connection = _connect(other.address)
+    try:
+        channel = knock(connection, other.token)
+        answer = channel.receive()
+    except BackendError as error:
+        connection.close()
+        raise BackendError(f"{other.address}: {error}") from error
+    if busy := answer.get("busy"):
+        connection.close()
+        raise _Busy(f"{other.address} has no time: {busy}; try again later")
+    return connection, channel, str(answer.get("node", other.address))
+
+
+def _connect(address: ListenAddress) -> socket.socket:
+    try:
+        return socket.create_connection((address.host, address.port), STALL.total_seconds())
+    except socket.gaierror as error:  # of a pod, the name is known a moment after it has started
+        raise _Busy(f"{address.host} is no host that is known here: {error.strerror}") from error
+    except ConnectionRefusedError as error:
+        raise _Busy(
+            f"nothing listens at {address}: start  holdfast check serve  there, or look at --listen"
+        ) from error
+    except OSError as error:
+        if isinstance(error, TimeoutError) or error.errno in _UNREACHED:
+            raise _Unreachable(error.strerror or f"nothing within {STALL.seconds} s") from error
+        raise BackendError(f"cannot connect to {address}: {error.strerror or error}") from error
+
+
+def _parts(
+    names: Collection[str], target: Target, peer: Peer, watcher: Watcher, clock: Clock
+) -> Iterator[PartResult]:
+    for part in PARTS:
+        if part.name not in names:
+            continue
+        try:
+            plan = part.ask(target, peer)
+        except BackendError as error:
+            result = PartResult(name=part.name, outcome=Outcome.UNKNOWN, detail=str(error))
+        else:
+            if not isinstance(plan, Skip):
+                watcher.begun(part.name, plan, plan.takes)
+            result = make_part(part.name, plan, target, clock)
+        watcher.ended(result)
+        yield result

@@ -1,0 +1,250 @@
+"""How a pair of nodes is tested from elsewhere: by Slurm, by MPI, or by what listens on both."""
+
+import json
+import math
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.host.commands import NotStarted, Result, never, run_command
+from holdfast.adapters.host.deep_checks.run import make_part
+from holdfast.adapters.host.pairs.channel import PORT
+from holdfast.adapters.host.pairs.launched import LAUNCHED, Launch
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.node import target_of
+from holdfast.apps.checks.pair import Other, session
+from holdfast.apps.checks.pair_server import PAIR
+from holdfast.apps.checks.pair_tests import PairAnswer
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.decisions.pairing import Pair
+from holdfast.kit.serial import from_plain
+from holdfast.model.deep_checks import TOKEN_VARIABLE, Level, NodeCheck, Outcome, PartResult
+from holdfast.model.errors import BackendError, ConfigError
+
+_ADDRESS: Final = re.compile(r"\bNodeAddr=(\S+)")
+_SHORT: Final = timedelta(seconds=30)
+_WAIT: Final = timedelta(seconds=2)
+"""Until a node listens or has time: it was asked in the round before at the earliest."""
+
+_CANNOT_WAIT: Final = timedelta(seconds=60)
+"""Until a step that gets no nodes ends, or half of the time for a test if that is less: a busy node
+must not look like a bad one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is tested of each pair, and how."""
+
+    tests: tuple[str, ...]
+    config: CheckConfig
+    config_file: Path | None
+    timeout: timedelta
+    options: tuple[str, ...] = ()
+    """More of them for srun or mpirun."""
+
+    is_over: Callable[[], bool] = never
+    """Asked while a test runs: whether it is to be broken off."""
+
+
+class _SaysNothing(BackendError):
+    """There is no result."""
+
+
+class _TestHangs(BackendError):
+    """A test was begun and does not end."""
+
+
+class Launcher:
+    """Starts both ends of a test as tasks of one ``srun`` or ``mpirun``."""
+
+    def __init__(self, wanted: Wanted, kind: str) -> None:
+        """Use ``kind``, which is "slurm" or "mpi".
+
+        Raises:
+            ConfigError: its program is not installed here.
+
+        """
+        self._wanted = wanted
+        self._kind = kind
+        program = "srun" if kind == "slurm" else "mpirun"
+        if shutil.which(program) is None:
+            raise ConfigError(
+                f"{program} not found; run this command on a node where {kind} jobs start"
+            )
+
+    def __call__(self, pair: Pair) -> PairAnswer:
+        """Test a pair."""
+        parts: list[PartResult] = []
+        both = [test for test in self._wanted.tests if test not in LAUNCHED]
+        try:
+            if both:
+                result = run_command(
+                    self._two_ends(pair, both),
+                    timeout=self._wanted.timeout,
+                    # Its own, so that no test of another pair is let in.
+                    environment={TOKEN_VARIABLE: secrets.token_hex(32)},
+                    is_over=self._wanted.is_over,
+                )
+                parts += _parts_of(result)
+        except (_SaysNothing, NotStarted) as error:
+            return PairAnswer(passed=None, why=str(error))
+        except BackendError as error:
+            return PairAnswer(passed=False, why=str(error))
+        parts += [self._launch(test, pair) for test in self._wanted.tests if test in LAUNCHED]
+        return answer_of(parts)
+
+    def _launch(self, test: str, pair: Pair) -> PartResult:
+        config = self._wanted.config
+        target = target_of(config, config.instance_type or "", Level.QUICK)
+        launch = Launch(
+            launcher=self._tasks, timeout=self._wanted.timeout, is_over=self._wanted.is_over
+        )
+        plan = LAUNCHED[test](target.equipment, pair, launch)
+        return make_part(test, plan, target, SystemClock())
+
+    def _two_ends(self, pair: Pair, tests: Sequence[str]) -> list[str]:
+        only = [word for test in tests for word in ("--only", test)]
+        config = self._wanted.config_file
+        return [
+            *self._tasks(pair, 1),
+            sys.executable, "-m", "holdfast", "check", "pair", "--rank-from", self._kind,
+            "--with", self._address(pair[0]), *only, "--output", "json",
+            *(["--config", str(config)] if config is not None else []),
+        ]  # fmt: skip
+
+    def _tasks(self, nodes: tuple[str, ...], each: int) -> tuple[str, ...]:
+        if self._kind == "slurm":
+            # The job of an srun that had to be killed would otherwise stay.
+            minutes = math.ceil(self._wanted.timeout / timedelta(minutes=1)) + 1
+            seconds = max(1, min(_CANNOT_WAIT, self._wanted.timeout / 2) // timedelta(seconds=1))
+            return (
+                "srun", f"--time={minutes}", f"--nodes={len(nodes)}", f"--ntasks-per-node={each}",
+                f"--nodelist={','.join(nodes)}", f"--immediate={seconds}", *self._wanted.options,
+            )  # fmt: skip
+        hosts = ",".join(f"{node}:{each}" for node in nodes)
+        return (
+            "mpirun", "-np", str(each * len(nodes)), "--host", hosts, "-x", TOKEN_VARIABLE,
+            *self._wanted.options,
+        )  # fmt: skip
+
+    def _address(self, node: str) -> str:
+        if self._kind != "slurm":
+            return node
+        try:
+            return slurm_address(node)
+        except BackendError as error:
+            raise _SaysNothing(str(error)) from error
+
+
+class Served:
+    """Asks ``holdfast check serve`` on one node to test itself with the other."""
+
+    def __init__(self, wanted: Wanted, token: str) -> None:
+        """Use the token that all nodes were given."""
+        self._wanted = wanted
+        self._token = token
+
+    def __call__(self, pair: Pair) -> PairAnswer:
+        """Test a pair, from its second node if the first cannot be asked."""
+        first, second = (with_port(name) for name in pair)
+        reasons: list[str] = []
+        for asked, other in ((first, second), (second, first)):
+            try:
+                return answer_of(self._ask(asked, other).parts)
+            except _TestHangs as error:
+                return PairAnswer(passed=False, why=str(error))
+            except BackendError as error:
+                reasons.append(str(error))
+        return PairAnswer(passed=None, why="; ".join(reasons))
+
+    def _ask(self, asked: ListenAddress, other: ListenAddress) -> NodeCheck:
+        limit = self._wanted.timeout
+        message = {
+            "do": PAIR,
+            "with": str(other),
+            "tests": self._wanted.tests,
+            "wait_s": _WAIT.total_seconds(),
+        }
+        there = Other(address=asked, token=self._token, wait=_WAIT)
+        with session(there) as (channel, _):
+            channel.allow(limit, stall=limit)
+            channel.send(message)
+            began = time.monotonic()
+            try:
+                channel.await_message(self._wanted.is_over)
+            except BackendError as error:
+                if time.monotonic() - began < limit.total_seconds():
+                    raise
+                seconds = f"{limit.total_seconds():g} s"
+                raise _TestHangs(f"{asked}: the test did not end within {seconds}") from error
+            said = channel.receive()
+            channel.send({"do": "bye"})
+        if "check" not in said:
+            raise BackendError(f"{asked}: {said.get('error')}")
+        return _read(said["check"])
+
+
+def slurm_address(node: str) -> str:
+    """Where Slurm reaches a node; its name need not be known to anybody else.
+
+    Raises:
+        BackendError: Slurm does not know it, or cannot be asked.
+
+    """
+    shown = run_command(("scontrol", "--oneliner", "show", "node", node), timeout=_SHORT)
+    found = _ADDRESS.search(shown.stdout)
+    if found is None:
+        raise BackendError(f"Slurm knows no node {node}: {shown.stdout or shown.stderr}"[:300])
+    return found[1]
+
+
+def answer_of(parts: Sequence[PartResult]) -> PairAnswer:
+    """Failed if a part failed, passed if none did and one passed, else it says nothing."""
+    outcomes = {part.outcome for part in parts}
+    passed = None
+    if Outcome.FAILED in outcomes:
+        passed = False
+    elif Outcome.PASSED in outcomes:
+        passed = True
+    why = "; ".join(f"{part.name}: {part.detail}" for part in parts if part.detail)
+    return PairAnswer(
+        passed=passed, why=why if parts else "it knows none of these tests", parts=tuple(parts)
+    )
+
+
+def with_port(name: str) -> ListenAddress:
+    """A host with the port that is used if none is said.
+
+    Raises:
+        ValueError: it is no such name.
+
+    """
+    has_port = name.rpartition(":")[2].isdecimal() and (name.count(":") == 1 or "]" in name)
+    return ListenAddress.parse(name if has_port else f"{name}:{PORT}")
+
+
+def _parts_of(result: Result) -> tuple[PartResult, ...]:
+    """Those of the document that the side that asked has printed."""
+    start = result.stdout.find("{")
+    if start < 0:
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        raise _SaysNothing(lines[-1][:300] if lines else f"it ended with {result.status}")
+    try:
+        return _read(json.loads(result.stdout[start:])).parts
+    except ValueError as error:
+        raise _SaysNothing(f"its result cannot be read: {error}") from error
+
+
+def _read(document: Any) -> NodeCheck:
+    try:
+        return from_plain(NodeCheck, document)
+    except ValueError as error:
+        raise _SaysNothing(f"the result of another version cannot be read: {error}") from error

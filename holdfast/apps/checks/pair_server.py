@@ -1,0 +1,168 @@
+"""The end of tests between nodes that listens: ``holdfast check serve``."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from holdfast.adapters.host.accelerators import instance_type
+from holdfast.adapters.host.pairs.channel import Channel, welcome
+from holdfast.adapters.host.pairs.table import PARTS
+from holdfast.apps.checks.config import CheckConfig
+from holdfast.apps.checks.node import node_name, target_of
+from holdfast.apps.checks.pair import Other, check_pair
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.serial import to_plain
+from holdfast.model.deep_checks import Level, PartResult
+from holdfast.model.errors import BackendError
+
+PAIR: Final = "pair"
+"""What asks this node to begin the tests with another."""
+
+_AT_ONCE: Final = 32
+"""Connections. One is tested at a time, the others are told so; more are not even accepted."""
+
+_IDLE: Final = timedelta(seconds=60)
+"""Between two tests of one connection."""
+
+_LOOK_S: Final = 0.2
+_MAPPED: Final = "::ffff:"
+"""Before an address of IPv4 on a socket of IPv6."""
+
+
+class PairServer:
+    """Listens, and answers those who have the token.
+
+    Raises:
+        BackendError: it cannot listen there.
+
+    """
+
+    def __init__(self, config: CheckConfig, address: ListenAddress, token: str) -> None:
+        """Listen at ``address``; port 0 takes a free one."""
+        self._target = target_of(
+            config, config.instance_type or instance_type(config.root), Level.QUICK
+        )
+        self._config = config
+        self._token = token
+        self._testing = threading.Lock()
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        is_any = not address.host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if is_any or ":" in address.host else socket.AF_INET
+        try:
+            self._listener = socket.create_server(
+                (address.host, address.port), family=family, dualstack_ipv6=is_any
+            )
+        except OSError as error:
+            raise BackendError(f"cannot listen at {address}: {error.strerror or error}") from error
+        self._listener.settimeout(_LOOK_S)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Listen no more; tests that are under way end with this process."""
+        self._listener.close()
+
+    def serve(self, tell: Callable[[str], None], *, is_over: Callable[[], bool]) -> None:
+        """Answer everybody, each in a thread, until ``is_over``."""
+        while not is_over():
+            try:
+                connection, address = self._listener.accept()
+            except (TimeoutError, ConnectionError):  # it may be gone before it is accepted
+                continue
+            if not self._room.acquire(blocking=False):
+                connection.close()
+                continue
+            threading.Thread(
+                target=self._answer,
+                args=(connection, address[0].removeprefix(_MAPPED), tell),
+                daemon=True,
+            ).start()
+
+    def serve_one(self, *, wait: timedelta) -> None:
+        """Answer the first that has the token, to the end of its tests.
+
+        Raises:
+            BackendError: nobody came in time, or the tests broke off.
+
+        """
+        deadline = time.monotonic() + wait.total_seconds()
+        while True:
+            connection = self._next(deadline, wait)
+            with connection:
+                try:
+                    channel = welcome(connection, self._token)
+                except BackendError:  # a stranger
+                    continue
+                self._converse(channel)
+                return
+
+    def _next(self, deadline: float, wait: timedelta) -> socket.socket:
+        while time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                return self._listener.accept()[0]
+        raise BackendError(f"no other node came within {wait.total_seconds():g} s")
+
+    def _answer(self, connection: socket.socket, host: str, tell: Callable[[str], None]) -> None:
+        try:
+            with connection:
+                channel = welcome(connection, self._token)
+                if not self._testing.acquire(blocking=False):
+                    channel.send({"busy": "it is being tested with another node"})
+                    return
+                try:
+                    self._converse(channel)
+                finally:
+                    self._testing.release()
+            tell(f"{host}: tested")
+        except BackendError as error:
+            tell(f"{host}: {error}")
+        finally:
+            self._room.release()
+
+    def _converse(self, channel: Channel) -> None:
+        channel.send({"node": node_name()})
+        served = {part.name: part.serve for part in PARTS}
+        while True:
+            channel.allow(_IDLE, stall=_IDLE)
+            message = channel.receive()
+            match message.get("do"):
+                case "bye":
+                    return
+                case str(name) if name in served:
+                    served[name](self._target, channel, message)
+                case "pair":
+                    channel.send(self._begin(message))
+                case other:
+                    raise BackendError(f"it asks for {other!r}, which is not known here")
+
+    def _begin(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Test this node with another one, for somebody else."""
+        try:
+            other = Other(
+                address=ListenAddress.parse(message.get("with")),
+                token=self._token,
+                wait=timedelta(seconds=float(message.get("wait_s", 0.0))),
+            )
+            names = [str(name) for name in message.get("tests", ())]
+            result = check_pair(self._config, other, names, Unwatched(), SystemClock())
+        except (BackendError, ValueError) as error:
+            return {"error": str(error)}
+        return {"check": to_plain(result)}
+
+
+class Unwatched:
+    """Nobody watches."""
+
+    def begun(self, name: str, plan: object, left: timedelta) -> None:
+        """See ``Watcher.begun``."""
+
+    def ended(self, result: PartResult) -> None:
+        """See ``Watcher.ended``."""

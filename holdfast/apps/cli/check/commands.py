@@ -1,0 +1,23 @@
+"""``holdfast check``: deep health checks of nodes, by hand or as a scheduler's command."""
+
+import click
+
+from holdfast.apps.cli.check.baseline import baseline
+from holdfast.apps.cli.check.job import epilog, health, prolog
+from holdfast.apps.cli.check.node import node
+from holdfast.apps.cli.check.pair import pair, serve
+from holdfast.apps.cli.check.pairs import pairs
+from holdfast.apps.cli.check.show import show
+from holdfast.apps.cli.nodes.requests import check as deep
+from holdfast.apps.cli.whole_group import WholeGroup
+
+
+@click.group(cls=WholeGroup)
+def check() -> None:
+    """Run health checks under load before nodes accept jobs."""
+
+
+for _command in (node, pair, serve, pairs, baseline, prolog, epilog, health):
+    check.add_command(_command)
+check.add_command(show)
+check.add_command(deep, "deep")

@@ -1,0 +1,229 @@
+"""``holdfast check pairs``: which node or link is bad, by tests of pairs."""
+
+import shutil
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+import click
+
+from holdfast.adapters.host.pairs.launched import LAUNCHED
+from holdfast.adapters.host.pairs.table import PARTS
+from holdfast.apps.checks.pair_runners import Launcher, Served, Wanted, with_port
+from holdfast.apps.checks.pair_tests import (
+    Answers,
+    Ask,
+    PairsResult,
+    by_command,
+    node_checks,
+    run_rounds,
+)
+from holdfast.apps.checks.stream import append_results
+from holdfast.apps.cli.check.files import keep, refuse_unwritable
+from holdfast.apps.cli.check.pair import (
+    config_option,
+    load,
+    read_token,
+    token_option,
+)
+from holdfast.apps.cli.check.stream_option import stream_option
+from holdfast.apps.cli.durations import Duration
+from holdfast.apps.cli.ending import ending_by_signal
+from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document, printable
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.model.deep_checks import NodeCheck
+
+_SERVE: Final = "serve"
+_SHORTEST: Final = timedelta(seconds=1)
+_NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
+
+
+@click.command()
+@click.option("--nodes", required=True, help="Comma-separated names of two or more nodes.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 1000),
+    default=12,
+    show_default=True,
+    help="Maximum number of rounds; each round tests every node once.",
+)
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="Time limit of a test; a test that exceeds it fails.",
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 1000),
+    default=32,
+    show_default=True,
+    help="Number of pairs to test at the same time.",
+)
+@click.option(
+    "--test",
+    "tests",
+    type=click.Choice(_NAMES),
+    multiple=True,
+    help="Run this test on each pair instead of COMMAND; may be repeated.",
+)
+@click.option(
+    "--on",
+    type=click.Choice(["slurm", "mpi", _SERVE]),
+    help="What starts --test: srun, mpirun, or  holdfast check serve  on every node.",
+)
+@click.option(
+    "--launch-option",
+    "options",
+    multiple=True,
+    help="Additional option for srun or mpirun, such as --reservation=NAME; may be repeated.",
+)
+@config_option
+@token_option
+@stream_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@output_option(*RESULTS)
+def pairs(  # noqa: PLR0913 - one parameter for each option
+    *,
+    nodes: str,
+    rounds: int,
+    timeout: timedelta,
+    at_once: int,
+    tests: tuple[str, ...],
+    on: str | None,
+    options: tuple[str, ...],
+    config_file: Path | None,
+    token_file: Path | None,
+    stream_file: Path | None,
+    command: tuple[str, ...],
+    output: str,
+) -> int:
+    """Find the bad node or link among many, including one that fails intermittently.
+
+    Pairs are tested with --test, or with COMMAND: it gets two node names as its last arguments
+    and exits with 0 if the pair is good. Pairs of a round share no node and are tested in
+    parallel.
+
+    \b
+      holdfast check pairs --nodes n1,n2,n3,n4 --test nccl --on slurm --config check.toml
+      holdfast check pairs --nodes n1,n2,n3,n4 -- ./nccl-on-two-nodes.sh
+
+    Twelve rounds on 64 nodes find 99 of 100 bad nodes that fail half of their tests.
+
+    Exits with 0 if no node or link is bad, 1 if one is, if all pairs fail, or if no test had a
+    result.
+    """  # noqa: D301 - click keeps the lines after it
+    names, config = _names(nodes), load(config_file)
+    if bool(tests) == bool(command) or bool(tests) != (on is not None):
+        raise click.UsageError("give a COMMAND, or --test and --on")
+    if timeout < _SHORTEST:
+        raise click.UsageError("--timeout must be at least 1s")
+    over = Event()
+    wanted = Wanted(
+        tests=tests,
+        config=config,
+        config_file=config_file,
+        timeout=timeout,
+        options=options,
+        is_over=over.is_set,
+    )
+    ask = _ask(wanted, command, on, token_file, names)
+    refuse_unwritable(stream=stream_file)
+    clock = SystemClock()
+    started_at = clock.now()
+    with ending_by_signal():
+        result = run_rounds(names, ask, rounds=rounds, at_once=at_once, told=_tell, over=over)
+    now = clock.now()
+    checks = node_checks(
+        result, instance_type=config.instance_type or "", started_at=started_at, now=now
+    )
+    if stream_file is not None:
+        keep("stream", stream_file, lambda: append_results(stream_file, checks, now))
+    if is_document(output):
+        print_document(_plain(result, checks), output)
+    else:
+        click.echo("\n".join(_sentences(result)))
+    found = result.found
+    is_good = not (found.bad_nodes or found.bad_links or found.has_common_cause)
+    return ExitCode.OK if is_good else ExitCode.FAILED
+
+
+def _ask(
+    wanted: Wanted,
+    command: tuple[str, ...],
+    on: str | None,
+    token_file: Path | None,
+    names: Sequence[str],
+) -> Ask:
+    if on is None:
+        if shutil.which(command[0]) is None:
+            raise click.UsageError(f"{command[0]}: command not found")
+        return by_command(command, wanted.timeout, wanted.is_over)
+    if on != _SERVE:
+        return Launcher(wanted, on)
+    if launched := [name for name in wanted.tests if name in LAUNCHED]:
+        raise click.UsageError(f"--test {launched[0]} needs --on slurm or --on mpi")
+    try:
+        for name in names:
+            with_port(name)
+    except ValueError as error:
+        raise click.UsageError(f"--nodes: {error}") from error
+    return Served(wanted, read_token(token_file))
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise click.UsageError(f"--nodes {text!r}: expected two names or more, each once")
+    return names
+
+
+def _tell(number: int, answers: Answers) -> None:
+    failed = [" and ".join(pair) for pair, answer in answers if answer.passed is False]
+    silent = [pair for pair, answer in answers if answer.passed is None]
+    what = f"failed: {', '.join(failed)}" if failed else "all passed"
+    if silent:
+        what = f"failed: {', '.join(failed) or 'none'}; without a result: {len(silent)}"
+    pairs = f"{len(answers)} pair{'s' if len(answers) > 1 else ''}"
+    click.echo(f"round {number}: {pairs}, {what}", err=True)
+    for pair, answer in answers:
+        if not answer.passed and answer.why:
+            click.echo(f"  {' and '.join(pair)}: {printable(answer.why)}", err=True)
+
+
+def _sentences(result: PairsResult) -> list[str]:
+    found = result.found
+    after = f"after {result.rounds} rounds"
+    if found.has_common_cause:
+        return [f"So much fails that no node can be blamed {after}: look at what all share."]
+    bad = [f"{node} is bad ({found.nodes[node]:.1%} sure)" for node in found.bad_nodes]
+    bad += [
+        f"the link between {' and '.join(link)} is bad ({found.links[link]:.1%} sure)"
+        for link in found.bad_links
+    ]
+    if found.is_settled:
+        return bad or [f"No node or link is bad {after}."]
+    suspects = sorted(found.nodes, key=lambda node: -found.nodes[node])[:4]
+    doubts = ", ".join(
+        f"{node} ({found.nodes[node]:.1%})" for node in suspects if node not in found.bad_nodes
+    )
+    return [*(bad or [f"No node or link can be blamed {after}."]), f"Most suspicious: {doubts}"]
+
+
+def _plain(result: PairsResult, checks: Sequence[NodeCheck]) -> dict[str, object]:
+    found = result.found
+    return {
+        "rounds": result.rounds,
+        "bad_nodes": found.bad_nodes,
+        "bad_links": found.bad_links,
+        "has_common_cause": found.has_common_cause,
+        "is_settled": found.is_settled,
+        "nodes": found.nodes,
+        "tests": result.tests,
+        "answers": [{"nodes": pair, "answer": answer} for pair, answer in result.answers],
+        "checks": checks,
+    }

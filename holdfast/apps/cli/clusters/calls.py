@@ -1,0 +1,168 @@
+"""Calls of a cluster API as the commands of ``holdfast clusters`` make them, signed."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.session import Session
+
+from holdfast.api.identity import Key, Role
+from holdfast.api.problems import ApiProblem
+from holdfast.api.sagemaker_model import SageMakerModel
+from holdfast.api.wishes import objections, refuse
+from holdfast.apps.api.config import ApiConfig
+from holdfast.apps.cli.clusters.options import DEFAULT_URL
+from holdfast.apps.views.nodes import no_such
+from holdfast.kit.config import load_config
+from holdfast.model.errors import BackendError, ConfigError
+
+_DEFAULT_REGION: Final = "us-east-1"
+
+_ADVICE: Final[Mapping[str, str]] = {
+    "UnrecognizedClientException": (
+        "the API does not know this key: name the file that it was started with, with --config"
+    ),
+    "InvalidSignatureException": (
+        "check the secret of the key, the region (AWS_REGION) and the clock of this machine"
+    ),
+}
+"""What to do next, by the code of an error that says nothing of it."""
+
+_CHOICES: Final = re.compile(
+    r"Value '([^']*)' at '([^']*)' failed to satisfy constraint: "
+    r"Member must satisfy enum value set: \[([^\]]*)\]"
+)
+_FEW: Final = 10
+"""So many values are told in full; there are more than 200 instance types."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCalls:
+    """``Calls`` with AWS's own library."""
+
+    url: str
+    client: Any
+
+    @classmethod
+    def of(cls, config_file: Path | None, endpoint_url: str | None) -> "SignedCalls":
+        """The API that is meant.
+
+        Raises:
+            ConfigError: the file, the address, or AWS's own settings cannot be used.
+
+        """
+        options: dict[str, Any] = {}
+        url = endpoint_url or DEFAULT_URL
+        if config_file is not None:
+            config = load_config(config_file, ApiConfig)
+            key = _key(config)
+            url = endpoint_url or f"http://{config.listen}"
+            options = {
+                "region_name": config.region,
+                "aws_access_key_id": key.access_key_id,
+                "aws_secret_access_key": key.secret_access_key,
+            }
+        return cls(url, _client(url, options))
+
+    def call(self, operation: str, **request: Any) -> dict[str, Any]:
+        """See ``Calls.call``."""
+        try:
+            answer: dict[str, Any] = getattr(self.client, operation)(**request)
+        except ClientError as error:
+            raise BackendError(self._said(error.response)) from error
+        except NoCredentialsError as error:
+            raise ConfigError(
+                "no key to sign with: name the file of the API with --config, or set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            ) from error
+        except BotoCoreError as error:
+            raise BackendError(
+                f"{error}; is the API served there? Start it with: holdfast api --config FILE"
+            ) from error
+        answer.pop("ResponseMetadata", None)
+        return answer
+
+    def pages(self, operation: str, member: str, **request: Any) -> Iterator[Mapping[str, Any]]:
+        """See ``Calls.pages``."""
+        token: dict[str, Any] = {}
+        while True:
+            answer = self.call(operation, **request, **token)
+            yield from answer[member]
+            if not answer.get("NextToken"):
+                return
+            token = {"NextToken": answer["NextToken"]}
+
+    def _said(self, response: Mapping[str, Any]) -> str:
+        code = response["Error"]["Code"]
+        if code.isdecimal():  # botocore's word for an answer that is none of AWS's
+            return f"{self.url} answers with HTTP status {code}; is a cluster API served there?"
+        advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
+        return f"{shortened(response['Error']['Message'])} ({code}){advice}"
+
+
+def _client(url: str, options: dict[str, Any]) -> Any:
+    wire = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
+    session = Session()
+    try:
+        given = os.environ.get("AWS_REGION") or session.get_config_variable("region")
+        options = {"region_name": given or _DEFAULT_REGION, **options}
+        return session.create_client("sagemaker", endpoint_url=url, config=wire, **options)
+    except BotoCoreError as error:
+        raise ConfigError(f"settings of AWS: {error}") from error
+    except ValueError as error:
+        raise ConfigError(
+            f"--endpoint-url: {url!r} is no address; expected one such as {DEFAULT_URL}"
+        ) from error
+
+
+def shortened(message: str) -> str:
+    """A message of AWS that tells all values that something may have, with the nearest alone."""
+
+    def nearest(found: re.Match[str]) -> str:
+        value, path, choices = found[1], found[2], found[3].split(", ")
+        if len(choices) <= _FEW:
+            return found[0]
+        near = get_close_matches(value, choices) or choices[:3]
+        return f"'{value}' at '{path}' is none of {len(choices)} values such as {', '.join(near)}"
+
+    return _CHOICES.sub(nearest, message)
+
+
+def _key(config: ApiConfig) -> Key:
+    """The first that may change something, or else the first."""
+    return next((key for key in config.keys if key.role is Role.OPERATE), config.keys[0])
+
+
+def checked_request(source: Path, operation: str) -> dict[str, Any]:
+    """A file with a request that the API will take, as far as that is known.
+
+    Raises:
+        ConfigError: it is none; or it has a member that no request has, which the API would drop.
+
+    """
+    model = SageMakerModel()
+    try:
+        request = json.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{source}: not JSON: {error}") from error
+    if strays := [_stray(*one) for one in model.strays(operation, request)]:
+        raise ConfigError(f"{source}: {one}" for one in strays)
+    try:
+        refuse(list(objections(model.read(operation, request))))
+    except ApiProblem as error:
+        raise ConfigError(f"{source}: {shortened(str(error))}") from error
+    return dict(request)
+
+
+def _stray(path: str, name: str, known: Sequence[str]) -> str:
+    where = f"at '{path}', " if path else ""
+    return where + no_such("member", name, known)

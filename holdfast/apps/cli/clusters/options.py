@@ -1,0 +1,99 @@
+"""Which cluster API a command calls; loads nothing of it before it is called."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import click
+
+from holdfast.apps.cli.output import LISTS, RESULTS, dry_run_option, output_option
+from holdfast.apps.cli.watch import watch_option
+from holdfast.model.errors import ConfigError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8470"
+_URL_VARIABLE: Final = "AWS_ENDPOINT_URL_SAGEMAKER"
+
+
+class Calls(Protocol):
+    """Calls one cluster API."""
+
+    def call(self, operation: str, **request: Any) -> dict[str, Any]:
+        """One call of an operation by its name in Python, such as ``list_clusters``.
+
+        Raises:
+            BackendError: it was refused, or the API cannot be reached; says why.
+            ConfigError: there is no key to sign with.
+
+        """
+        ...
+
+    def pages(self, operation: str, member: str, **request: Any) -> Iterator[Mapping[str, Any]]:
+        """All items of a list, page by page."""
+        ...
+
+
+def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options ``--config`` and ``--endpoint-url``; the command gets ``calls`` for them."""
+
+    @functools.wraps(command)
+    def called(*, config_file: Path | None, endpoint_url: str | None, **values: Any) -> Any:
+        return command(calls=_calls_of(config_file, endpoint_url), **values)
+
+    url = click.option(
+        "--endpoint-url",
+        envvar=_URL_VARIABLE,
+        help=f"API endpoint URL.  [default: ${_URL_VARIABLE}, that of --config, or {DEFAULT_URL}]",
+    )
+    config = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        envvar="HOLDFAST_API_CONFIG",
+        help="Configuration file of holdfast api, to take an API key from.  [default: "
+        "$HOLDFAST_API_CONFIG, else the AWS credentials of the environment]",
+    )
+    return config(url(called))
+
+
+def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that shows something: ``calls``, ``watch``, ``output``."""
+    return _api_options(watch_option(output_option(*LISTS)(command)))
+
+
+def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that changes something: ``dry_run``, ``calls``, ``output``."""
+    return dry_run_option(_api_options(output_option(*RESULTS)(command)))
+
+
+def _calls_of(config_file: Path | None, endpoint_url: str | None) -> Calls:
+    """The API that is meant.
+
+    Raises:
+        ConfigError: the file cannot be used, or what calls need is not installed.
+
+    """
+    calls: Calls = _module().SignedCalls.of(config_file, endpoint_url)
+    return calls
+
+
+def request_of(source: Path, operation: str) -> dict[str, Any]:
+    """A file with a request of an operation, such as ``CreateCluster``.
+
+    Raises:
+        ConfigError: it is none.
+
+    """
+    request: dict[str, Any] = _module().checked_request(source, operation)
+    return request
+
+
+def _module() -> Any:
+    try:
+        return import_module("holdfast.apps.cli.clusters.calls")
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"{missing.name} is not installed, and calls of the API need it: pip install "
+            "'holdfast[api]'"
+        ) from missing

@@ -1,0 +1,265 @@
+"""``holdfast jobs``: the jobs of all runs on this machine, or of a cluster, ended ones included."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.jobs.doctor import doctor
+from holdfast.apps.cli.jobs.logs import logs
+from holdfast.apps.cli.known_names import job_names
+from holdfast.apps.cli.output import (
+    LISTS,
+    RESULTS,
+    Column,
+    age,
+    confirm_or_abort,
+    dry_run_option,
+    is_document,
+    output_option,
+    print_details,
+    print_document,
+    print_rows,
+    yes_option,
+)
+from holdfast.apps.cli.sections import print_lines, print_section
+from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
+from holdfast.apps.cli.whole_group import WholeGroup
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.views.jobs import Attempt, JobStatus, JobStory, RankStatus, Told
+from holdfast.apps.views.run_jobs import INTERRUPTED
+from holdfast.engine.wording import recovery
+from holdfast.kit.serial import to_plain
+from holdfast.kit.units import format_duration
+
+
+@click.group(cls=WholeGroup)
+def jobs() -> None:
+    """List, describe, diagnose and cancel jobs, and read their logs.
+
+    JOB is the ID or the name of a job on this machine (a name means the active job, else the last
+    one), or KIND/NAMESPACE/NAME on Kubernetes or a part of it that is unique.
+    """
+
+
+jobs.add_command(logs)
+jobs.add_command(doctor)
+
+
+@examples(
+    "holdfast jobs list",
+    "holdfast jobs list --all --cluster ml-cluster",
+    "holdfast jobs list --platform kubernetes --all-namespaces --watch",
+    "holdfast jobs list --platform slurm --output json",
+)
+@jobs.command("list")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List all jobs of the clusters on this machine, also earlier ones and those of deleted "
+    "clusters.",
+)
+@click.option("--cluster", metavar="NAME", help="List the jobs of this cluster on this machine.")
+@job_options()
+@watch_option
+@output_option(*LISTS)
+def list_jobs(*, watch: bool, output: str, **values: Any) -> None:
+    """List the jobs of all runs and clusters, oldest first.
+
+    Of a cluster on this machine, the active jobs are listed, or else the last one.
+    """
+    where = taken(values)
+    show(
+        lambda: _read(where),
+        lambda listing: _print(*listing, output, with_ids=where.everything),
+        watch=watch,
+    )
+
+
+@examples(
+    "holdfast jobs describe llama",
+    "holdfast jobs describe pytorchjob/team-a/llama --platform kubernetes",
+)
+@jobs.command("describe")
+@click.argument("job", shell_complete=job_names)
+@job_options()
+@watch_option
+@output_option(*LISTS)
+def describe_job(*, job: str, watch: bool, output: str, **values: Any) -> None:
+    """Show details of a job.
+
+    Shows its attempts with their nodes and the reason why each ended, the duration of each restart,
+    its logs and its events.
+    """
+    where = taken(values)
+    show(lambda: _story(job, where), lambda story: _describe(story, output), watch=watch)
+
+
+@examples(
+    "holdfast jobs cancel llama",
+    "holdfast jobs cancel llama --dry-run",
+    "holdfast jobs cancel llama --yes",
+)
+@jobs.command("cancel")
+@click.argument("job", shell_complete=job_names)
+@job_options()
+@yes_option
+@dry_run_option
+@output_option(*RESULTS)
+def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any) -> int:
+    """Cancel a job of this machine.
+
+    Its ranks get SIGTERM, and SIGKILL after the grace period. For a job of a cluster, the command
+    to cancel it is printed instead.
+    """
+
+    def confirm(status: JobStatus) -> None:
+        if not dry_run:
+            question = f"Cancel {job} ({status.phase}, attempt {status.attempt})?"
+            confirm_or_abort(question, yes=yes)
+            return
+        if is_document(output):
+            print_document({"job": job, "cancel_requested": False}, output)
+        else:
+            click.echo(f"{job}: would be asked to end, in attempt {status.attempt}")
+        raise click.exceptions.Exit(ExitCode.OK)
+
+    with open_jobs(taken(values)) as known:
+        status = known.cancel(job, confirm)
+    if is_document(output):
+        print_document({"job": job, "cancel_requested": True}, output)
+    else:
+        grace = format_duration(status.grace)
+        click.echo(f"{job}: asked to end; its ranks have {grace} to do so")
+    return ExitCode.OK
+
+
+def _story(job: str, where: Where) -> JobStory:
+    with open_jobs(where) as known:
+        return known.describe(job)
+
+
+def _read(where: Where) -> tuple[list[JobStatus], str]:
+    with open_jobs(where) as known:
+        return known.jobs(), known.none_yet
+
+
+def _print(statuses: list[JobStatus], none_yet: str, output: str, *, with_ids: bool) -> None:
+    now = SystemClock().now()
+    has_clusters = any(job.cluster for job in statuses)
+    columns: list[Column[JobStatus]] = [
+        Column(title="job", cell=lambda job: job.name),
+        Column(title="id", cell=lambda job: job.id, wide=not (with_ids or has_clusters)),
+        Column(title="cluster", cell=lambda job: job.cluster, wide=not has_clusters),
+        Column(title="phase", cell=lambda job: job.phase),
+        Column(title="nodes", cell=lambda job: job.nodes),
+        Column(title="attempt", cell=lambda job: job.attempt),
+        Column(title="step", cell=lambda job: job.step),
+        Column(title="hw retries", cell=lambda job: f"{job.hardware_retries}/{job.max_retries}"),
+        Column(title="app retries", cell=lambda job: f"{job.app_retries}/{job.max_app_retries}"),
+        Column(title="for", cell=lambda job: age(job.phase_since, now)),
+        Column(title="reason", cell=lambda job: job.reason, minor=True),
+        Column(title="started", cell=lambda job: f"{age(job.started_at, now)} ago", wide=True),
+        Column(title="command", cell=lambda job: job.command, wide=True),
+        Column(title="directory", cell=lambda job: job.directory, wide=True),
+    ]
+    print_rows(statuses, columns, output=output, empty=none_yet)
+
+
+def _describe(story: JobStory, output: str) -> None:
+    if is_document(output):
+        told = [one.plain() for one in story.told]
+        more = {"ranks": to_plain(story.ranks), "events": told}
+        print_document({**to_plain(story.status), **more}, output)
+        return
+    now = SystemClock().now()
+    job = story.status
+    print_details(_details(job, now))
+    columns: list[Column[Attempt]] = [
+        Column(title="attempt", cell=lambda one: one.attempt),
+        Column(title="started", cell=lambda one: f"{age(one.started_at, now)} ago"),
+        Column(title="lasted", cell=_lasted),
+        Column(title="steps", cell=_steps),
+        Column(title="lost", cell=lambda one: one.lost_steps),
+        Column(title="failure", cell=lambda one: one.kind),
+        Column(title="reason", cell=lambda one: one.reason),
+    ]
+    print_section("Attempts", job.attempts, columns, output=output)
+    print_lines("Why they ended", [(_name(one), _why(one)) for one in job.attempts if one.kind])
+    print_lines("How long the restarts took", list(_restarts(job)))
+    print_lines("Where they ran", [(_name(one), ", ".join(one.placement)) for one in job.attempts])
+    ranks: list[Column[RankStatus]] = [
+        Column(title="rank", cell=lambda one: one.rank),
+        Column(title="node", cell=lambda one: one.node),
+        Column(title="name", cell=lambda one: one.name),
+        Column(title="state", cell=lambda one: one.state),
+        Column(title="detail", cell=lambda one: one.detail, minor=True),
+    ]
+    print_section("Ranks", story.ranks, ranks, output=output)
+    print_lines("Events", [_told(one, job.started_at) for one in story.told])
+
+
+def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
+    yield "Job", job.name
+    if job.id:
+        yield "ID", job.id
+    if job.cluster:
+        yield "Cluster", job.cluster
+    if job.command:
+        yield "Command", job.command
+    yield "Phase", job.phase
+    yield "Since", f"{age(job.phase_since, now)} ago"
+    yield "Reason", job.reason or ("asked to end" if job.cancel_requested else "")
+    if job.phase == INTERRUPTED and job.cluster:
+        yield "To resume", "start holdfast api again"
+    elif job.phase == INTERRUPTED:
+        again = f"holdfast run --name {job.name} --resume --nodes {job.nodes} -- {job.command}"
+        yield "To resume", again
+    yield "Started", f"{age(job.started_at, now)} ago"
+    yield "Nodes", job.nodes
+    yield "Attempt", job.attempt
+    yield "Step", job.step
+    yield (
+        "Retries spent",
+        (
+            f"{job.hardware_retries} of {job.max_retries} for hardware, "
+            f"{job.app_retries} of {job.max_app_retries} for the application"
+        ),
+    )
+    if job.directory:
+        yield "Checkpoints", job.checkpoint_dir
+        yield "Logs", f"{job.directory}/logs/attempt-N/rank-N.log"
+
+
+def _restarts(job: JobStatus) -> Iterator[tuple[str, str]]:
+    """How long it took to go on after each attempt that failed."""
+    for before, one in zip(job.attempts, job.attempts[1:], strict=False):
+        if before.kind:
+            yield _name(one), recovery(before.stopped_in, one.waited, one.started_in)
+
+
+def _lasted(attempt: Attempt) -> str:
+    return format_duration(attempt.lasted) if attempt.lasted is not None else ""
+
+
+def _steps(attempt: Attempt) -> str:
+    return "" if attempt.last_step is None else f"{attempt.first_step} to {attempt.last_step}"
+
+
+def _name(attempt: Attempt) -> str:
+    return f"Attempt {attempt.attempt}"
+
+
+def _why(attempt: Attempt) -> str:
+    where = f"on {attempt.node}: " if attempt.node else ""
+    incident = f" (incident {attempt.incident_id})" if attempt.incident_id else ""
+    return f"{where}{attempt.evidence}{incident}"
+
+
+def _told(one: Told, since: datetime) -> tuple[str, str]:
+    return f"{(one.at - since).total_seconds():.2f}s", one.message

@@ -1,0 +1,88 @@
+"""``holdfast jobs doctor``: what may keep a job from resuming, and the line to change."""
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import IO, Any, Final
+
+import click
+
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.known_names import job_names
+from holdfast.apps.cli.output import (
+    RESULTS,
+    is_document,
+    output_option,
+    print_details,
+    print_document,
+)
+from holdfast.apps.cli.where import Place, Where, job_options, open_jobs, taken
+from holdfast.apps.exit_codes import ExitCode
+
+_DOCTOR: Final = "holdfast.apps.kubernetes.doctor"
+_ERROR: Final = "error"
+_NOTE: Final = "note"
+
+
+@examples(
+    "holdfast jobs doctor llama --platform kubernetes", "holdfast jobs doctor -f job.yaml --strict"
+)
+@click.command("doctor")
+@click.argument("job", required=False, shell_complete=job_names)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    type=click.File(encoding="utf-8"),
+    multiple=True,
+    help="Manifest with jobs, or - for standard input. Needs no cluster.",
+)
+@click.option("--strict", is_flag=True, help="Treat warnings as errors: exit with code 1.")
+@job_options()
+@output_option(*RESULTS)
+def doctor(
+    *, job: str | None, files: Sequence[IO[str]], strict: bool, output: str, **values: Any
+) -> int:
+    """Diagnose why a Kubernetes job would not auto-resume, and print fixes.
+
+    Reads JOB from the cluster, or with -f the jobs of a manifest before they are submitted.
+
+    Exits with 0 if nothing prevents the job from resuming, 1 if something does, 2 if no job was
+    found.
+    """
+    where = taken(values)
+    if (job is None) == (not files):
+        raise click.UsageError("give a JOB of the cluster, or manifests with -f FILE")
+    found = _of_cluster(job, where) if job is not None else _of_files(files)
+    if is_document(output):
+        print_document(found, output)
+    else:
+        for index, one in enumerate(found):
+            if index:
+                click.echo()
+            print_details(_lines(one))
+    severities = {trap.severity for one in found for trap in one.traps}
+    is_bad = severities - {_NOTE} if strict else _ERROR in severities
+    return ExitCode.FAILED if is_bad else ExitCode.OK
+
+
+def _of_cluster(job: str, where: Where) -> Sequence[Any]:
+    if where.place is not Place.KUBERNETES:
+        raise click.UsageError(f"the doctor looks at jobs of Kubernetes, not of {where.place}")
+    with open_jobs(where) as jobs:
+        whole = jobs.whole(job)  # type: ignore[attr-defined]
+        groupless = jobs.groupless_nodes()  # type: ignore[attr-defined]
+    return [import_module(_DOCTOR).examined(*whole, groupless=groupless)]
+
+
+def _of_files(files: Sequence[IO[str]]) -> Sequence[Any]:
+    look = import_module(_DOCTOR).examined_manifest
+    return [one for file in files for one in look(file.read(), file.name)]
+
+
+def _lines(diagnosis: Any) -> Iterator[tuple[str, object]]:
+    yield "Job", diagnosis.job
+    if not diagnosis.traps:
+        yield "Traps", "none that is known"
+    for trap in diagnosis.traps:
+        yield f"{trap.severity.capitalize()} {trap.trap}", trap.why
+        yield "  change", trap.change

@@ -1,0 +1,275 @@
+"""``holdfast nodes``: what the nodes do, and how to repair them."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from holdfast.adapters.local.layout import default_home, runs
+from holdfast.adapters.local.lock import is_held
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.known_names import node_names
+from holdfast.apps.cli.nodes.requests import (
+    RESET_BREAKER,
+    check,
+    hold,
+    reboot,
+    release,
+    replace,
+    reset_breaker,
+    unhold,
+)
+from holdfast.apps.cli.nodes.shell import shell
+from holdfast.apps.cli.output import (
+    LISTS,
+    Column,
+    age,
+    is_document,
+    output_option,
+    print_details,
+    print_document,
+    print_rows,
+)
+from holdfast.apps.cli.sections import print_section
+from holdfast.apps.cli.watch import show, watch_option
+from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
+from holdfast.apps.cli.whole_group import WholeGroup
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node
+from holdfast.kit.units import format_duration
+from holdfast.model.health import Fault, Finding
+from holdfast.model.nodes import Breaker, Course, PastFault, Phase
+
+_NOTHING: Final = (
+    "No run is going on. Start one with: holdfast run -- COMMAND. See those that ended with: "
+    "holdfast nodes list --all"
+)
+_NO_AGENT: Final = "Holdfast looks after no node of this cluster: no agent has reported yet."
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What there is to list at one time."""
+
+    nodes: list[NodeStatus]
+    breakers: dict[str, Breaker]
+    """The breakers that are open, by run."""
+
+    shows_runs: bool
+
+    def without_heartbeats(self) -> "_Listing":
+        return dataclasses.replace(
+            self, nodes=[dataclasses.replace(node, heartbeat_at=None) for node in self.nodes]
+        )
+
+
+@click.group(cls=WholeGroup)
+def nodes() -> None:
+    """List, describe, reboot or replace nodes.
+
+    NODE is the name or instance ID of a node, a unique prefix of either, or the rank of the job on
+    it: 0 is the node of rank 0.
+    """
+
+
+for command in (reboot, replace, check, release, hold, unhold, reset_breaker, shell):
+    nodes.add_command(command)
+
+
+@examples(
+    "holdfast nodes list --watch",
+    "holdfast nodes list --platform kubernetes --output wide",
+    "holdfast nodes list --all --output yaml",
+)
+@nodes.command("list")
+@where_options("Show only this run, including ended runs.")
+@click.option("--all", "ended", is_flag=True, help="Include nodes of runs that have ended.")
+@watch_option
+@output_option(*LISTS)
+def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
+    """List nodes of active runs or of a cluster."""
+    where = taken(values)
+    show(
+        lambda: _read(where, ended=ended),
+        lambda listing: _print(listing, output, where),
+        watch=watch,
+        essence=_Listing.without_heartbeats,
+    )
+
+
+@examples(
+    "holdfast nodes describe 0",
+    "holdfast nodes describe i-0123 --output json",
+    "holdfast nodes describe gpu-17 --platform slurm --watch",
+)
+@nodes.command("describe")
+@click.argument("node", shell_complete=node_names)
+@where_options("Name of the run of the node.")
+@watch_option
+@output_option(*LISTS)
+def describe_node(*, node: str, watch: bool, output: str, **values: Any) -> None:
+    """Show details of a node.
+
+    Shows its state, its faults, the current repair and its history.
+    """
+    where = taken(values)
+    show(
+        lambda: _one(node, where),
+        lambda status: _describe(status, output),
+        watch=watch,
+        essence=lambda status: dataclasses.replace(status, heartbeat_at=None),
+    )
+
+
+def _one(node: str, where: Where) -> NodeStatus:
+    with open_fleets(where, ended=True) as known:
+        active = [one for one in known if one.is_active]
+        owner, name = find_node(node, active if node.isdecimal() and where.run is None else known)
+        return next(one for one in owner.nodes() if one.name == name)
+
+
+def _read(where: Where, *, ended: bool) -> _Listing:
+    with open_fleets(where, ended=ended) as known:
+        breakers = {one.name: one.breaker() for one in known if one.is_active}
+        return _Listing(
+            nodes=[node for one in known for node in one.nodes()],
+            breakers={name: one for name, one in breakers.items() if one.tripped_at is not None},
+            shows_runs=len(known) > 1 or not all(one.is_active for one in known),
+        )
+
+
+def _print(listing: _Listing, output: str, where: Where) -> None:
+    now = SystemClock().now()
+    columns: list[Column[NodeStatus]] = [
+        Column(title="node", cell=lambda node: node.name),
+        Column(title="phase", cell=_phase),
+        Column(title="health", cell=lambda node: node.health_status),
+        Column(title="rank/job", cell=_rank),
+        Column(title="fault", cell=_fault, minor=True),
+        Column(title="for", cell=lambda node: age(node.phase_since, now)),
+        Column(title="run", cell=_run, wide=not listing.shows_runs),
+        Column(title="machine", cell=lambda node: node.provider_id, wide=True),
+        Column(title="boot", cell=lambda node: node.boot_id, wide=True),
+        Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
+        Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
+    ]
+    empty = _nothing() if where.place is Place.LOCAL else _NO_AGENT
+    print_rows(listing.nodes, columns, output=output, empty=empty)
+    for run, breaker in listing.breakers.items():
+        click.echo(
+            f"All repairs of {run} are stopped since {age(breaker.tripped_at, now)}: "
+            f"{breaker.reason}. Look at the nodes, then: {RESET_BREAKER}{_again(where, run)}",
+            err=True,
+        )
+
+
+def _nothing() -> str:
+    """What to do where no run and no cluster of this machine is active."""
+    clusters = [run.name for run in runs(default_home()) if run.is_cluster and not is_held(run)]
+    if not clusters:
+        return _NOTHING
+    return (
+        f"No process manages the cluster {', '.join(clusters)}: start holdfast api again. See the "
+        "last state of its nodes with: holdfast nodes list --all"
+    )
+
+
+def _again(where: Where, run: str) -> str:
+    return f" --run {run}" if where.place is Place.LOCAL else where.again()
+
+
+def _run(node: NodeStatus) -> str:
+    return node.run if node.is_active else f"{node.run} (ended)"
+
+
+def _phase(node: NodeStatus) -> str:
+    return "closed" if node.closed and node.phase is Phase.SCHEDULABLE else node.phase
+
+
+def _rank(node: NodeStatus) -> str:
+    return node.job if node.rank is None else f"{node.rank}/{node.job}"
+
+
+def _fault(node: NodeStatus) -> str:
+    return f"{node.course.reason} → {node.course.remedy}" if node.course else node.closed
+
+
+def _describe(node: NodeStatus, output: str) -> None:
+    if is_document(output):
+        print_document(node, output)
+        return
+    now = SystemClock().now()
+    print_details(_details(node, now))
+    evidence = _evidence_columns(now)
+    print_section("Faults", node.faults, evidence, output=output)
+    print_section("Notices, for which nothing is done", node.notices, evidence, output=output)
+    past: list[Column[PastFault]] = [
+        Column(title="reason", cell=lambda past: past.reason),
+        Column(title="remedy", cell=lambda past: past.remedy),
+        Column(title="ended", cell=lambda past: f"{age(past.closed_at, now)} ago"),
+        Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
+    ]
+    print_section("Earlier repairs of this machine", node.history, past, output=output)
+
+
+def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
+    yield "Node", node.name
+    yield "Run", _run(node)
+    yield "Machine", node.provider_id
+    yield "Boot", node.boot_id
+    yield "Replaces", node.replaces
+    yield "Power", None if node.powered_on is None else "on" if node.powered_on else "off"
+    yield "Phase", node.phase
+    yield "Since", f"{age(node.phase_since, now)} ago"
+    yield "Health", node.health_status
+    yield "Deep check", node.deep_check_status
+    yield "Conditions", ", ".join(f"{name} ({why})" for name, why in node.conditions.items())
+    yield "Job", node.job
+    yield "Rank", node.rank
+    yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
+    yield "Repair", _repair(node.course, now)
+    yield "Held", node.held
+    yield "Closed", node.closed
+    yield "Request", _request(node, now)
+    yield "Incidents", ", ".join(node.incidents)
+
+
+def _repair(course: Course | None, now: datetime) -> str:
+    if course is None:
+        return ""
+    ordered = (
+        f"ordered {age(course.ordered_at, now)} ago" if course.ordered_at else "not ordered yet"
+    )
+    return (
+        f"{course.remedy} for {course.reason} ({course.urgency}), opened "
+        f"{age(course.opened_at, now)} ago, {ordered}, incident {course.incident_id}"
+    )
+
+
+def _request(node: NodeStatus, now: datetime) -> str:
+    request, waits = node.request, check_waits(node)
+    if request is None:
+        return ""
+    return (
+        f"{request.verb} ({request.urgency}) asked for by {request.requested_by} "
+        f"{age(request.requested_at, now)} ago{'; it ' if waits else ''}{waits}"
+    )
+
+
+def _evidence_columns(now: datetime) -> list[Column[Fault | Finding]]:
+    return [
+        Column(title="reason", cell=lambda one: one.reason),
+        Column(title="remedy", cell=lambda one: one.remedy),
+        Column(title="severity", cell=lambda one: one.severity),
+        Column(title="code", cell=lambda one: one.code),
+        Column(title="device", cell=lambda one: one.device),
+        Column(title="seen", cell=lambda one: f"{age(_seen(one), now)} ago"),
+        Column(title="message", cell=lambda one: one.message, minor=True),
+    ]
+
+
+def _seen(evidence: Fault | Finding) -> datetime:
+    return evidence.since if isinstance(evidence, Fault) else evidence.observed_at

@@ -1,0 +1,72 @@
+"""``--wait``: follows what was asked for some nodes until it is done."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import click
+
+from holdfast.apps.views.nodes import Fleet, check_waits
+from holdfast.kit.units import format_duration
+from holdfast.model.nodes import Phase
+
+
+@dataclass(slots=True)
+class Awaited:
+    """One node for which something was asked."""
+
+    fleet: Fleet
+    node: str
+    request_id: str
+    told: str = ""
+    """What was last said of it."""
+
+    def is_done(self) -> bool:
+        """Whether it was carried out; says on standard error how it goes on."""
+        nodes = {node.name: node for node in self.fleet.nodes()}
+        if self.node not in nodes:
+            successors = (node.name for node in nodes.values() if node.replaces == self.node)
+            self.node = next(successors, self.node)
+        node = nodes.get(self.node)
+        if node is None:
+            return False
+        is_pending = node.request is not None and node.request.id == self.request_id
+        pending = f"check {waits}" if (waits := check_waits(node)) else "not taken up yet"
+        now = f"{self.node}: {pending if is_pending else node.phase}"
+        if now != self.told:
+            self.told = now
+            click.echo(now, err=True)
+        return node.phase is Phase.SCHEDULABLE and not is_pending
+
+
+def wait_until_done(awaited: Iterable[Awaited], timeout: timedelta, again: str = "") -> bool:
+    """Wait until everything was carried out and every node, or its successor, takes work again.
+
+    Args:
+        awaited: what was asked.
+        timeout: how long to wait.
+        again: options that name the same place in another command.
+
+    Returns:
+        Whether that was so in time; if not, standard error says what is missing.
+
+    """
+    deadline = time.monotonic() + timeout.total_seconds()
+    left = list(awaited)
+    while left := [one for one in left if not one.is_done()]:
+        ended = [one for one in left if one.fleet.has_ended()]
+        for one in ended:
+            click.echo(f"holdfast: {one.node}: run {one.fleet.name} ended before", err=True)
+        if ended:
+            return False
+        if time.monotonic() >= deadline:
+            nodes = ", ".join(one.node for one in left)
+            click.echo(
+                f"holdfast: not done within {format_duration(timeout)}: {nodes}; it goes on: "
+                f"holdfast nodes list --watch{again}",
+                err=True,
+            )
+            return False
+        time.sleep(max(one.fleet.pause_s for one in left))
+    return True

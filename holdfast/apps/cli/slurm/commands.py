@@ -1,0 +1,242 @@
+"""``holdfast slurm``: Holdfast on a machine of a Slurm cluster."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from pwd import getpwnam
+from typing import Any, Final
+
+import click
+
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.install.leftovers import restoring_commands, settings_in_use
+from holdfast.adapters.slurm.install.plan import Choices, Role, next_steps, plan
+from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.slurm.doctor import doctor
+from holdfast.apps.cli.slurm.plan import plan as preview
+from holdfast.apps.cli.whole_group import WholeGroup
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.slurm.doctor import DEFAULT_CONF
+from holdfast.apps.slurm.install import Act, Done, Installer, Manifest
+from holdfast.model.errors import BackendError, ConfigError
+
+_CALL: Final = timedelta(seconds=15)
+_DAEMONS: Final = {"slurmctld": Role.HEAD, "slurmd": Role.COMPUTE}
+_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+@click.group(cls=WholeGroup)
+def slurm() -> None:
+    """Install Holdfast on a Slurm cluster, and diagnose its configuration."""
+
+
+@slurm.command()
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    help="Role of this machine.  [default: from the installed Slurm daemon]",
+)
+@click.option("--dry-run", is_flag=True, help="Print every file and line and exit.")
+@click.option(
+    "--prefix",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("/"),
+    help="Install below this directory instead of /.",
+)
+@click.option(
+    "--report-dir",
+    type=click.Path(path_type=Path),
+    help="Shared directory for the reports of the agents.",
+)
+@click.option(
+    "--plugstack",
+    type=click.Path(path_type=Path),
+    help="Path of plugstack.conf.  [default: from slurmctld, else next to slurm.conf]",
+)
+@click.option(
+    "--holdfast",
+    "program",
+    type=click.Path(path_type=Path),
+    help="Path of the holdfast program on all machines.",
+)
+@click.option("--user", default="slurm", show_default=True, help="User that runs the controller.")
+@click.option(
+    "--headers",
+    type=click.Path(path_type=Path),
+    help="Directory that contains slurm/spank.h.  [default: the include directory of Slurm's "
+    "installation, else /usr/include]",
+)
+@click.option("--compiler", default="gcc", show_default=True, help="C compiler.")
+@click.option(
+    "--sagemaker-dir",
+    is_flag=True,
+    help="Create /opt/sagemaker_cluster, which HyperPod's scripts check before they use "
+    "--auto-resume.",
+)
+@click.option(
+    "--prolog",
+    is_flag=True,
+    help="Write the script that checks nodes before a job: PrologSlurmctld on the head node, "
+    "Prolog on compute nodes.",
+)
+def install(
+    *,
+    role: str | None,
+    dry_run: bool,
+    prefix: Path,
+    plugstack: Path | None,
+    program: Path | None,
+    headers: Path | None,
+    **given: Any,
+) -> int:
+    """Install systemd units, configuration and the SPANK plugin for srun --auto-resume.
+
+    Files that others wrote or changed are kept. slurm.conf is never changed: holdfast slurm doctor
+    prints the lines to add.
+
+    \b
+      holdfast slurm install --role head --report-dir /fsx/holdfast --dry-run
+      holdfast slurm install --role compute --report-dir /fsx/holdfast --sagemaker-dir
+
+    Exits with 3 if a file that others wrote was kept.
+    """  # noqa: D301 - click keeps the lines after it
+    prefix = prefix.absolute()
+    chosen = Role(role) if role else _found_role()
+    _refuse_unusable(
+        chosen, prefix, given["user"], report_dir=given["report_dir"], holdfast=program
+    )
+    choices = Choices(
+        role=chosen,
+        holdfast=program or _this_program(),
+        plugstack=plugstack.absolute() if plugstack else _found_plugstack(prefix),
+        prefix=prefix,
+        headers=headers or _found_headers(),
+        **given,
+    )
+    if choices.report_dir is None and choices.role is not Role.LOGIN:
+        raise click.UsageError(
+            f"--report-dir is missing: on a {choices.role} machine, name a directory that all"
+            " machines share"
+        )
+    installer = Installer(Manifest.read(choices.manifest), dry_run=dry_run)
+    done = _told(installer.install(plan(choices)), dry_run=dry_run)
+    for command in next_steps(choices):
+        click.echo(f"next: {command}")
+    return _code(done)
+
+
+@examples("holdfast slurm uninstall --dry-run")
+@slurm.command()
+@click.option(
+    "--prefix",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("/"),
+    help="Value of --prefix at installation.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be removed and exit.")
+def uninstall(*, prefix: Path, dry_run: bool) -> int:
+    """Remove the files that install has written on this machine.
+
+    Stop the units first. A file that was changed since is kept, and the command exits with 3. While
+    slurm.conf names one of the files, nothing is removed: slurmd drains each node whose Prolog is
+    missing. At the end, commands are printed for nodes that Holdfast has closed and for
+    reservations that it has made.
+    """
+    choices = Choices(role=Role.LOGIN, holdfast=Path(), plugstack=Path(), prefix=prefix.absolute())
+    if not choices.manifest.exists():
+        click.echo(f"Nothing was installed: there is no {choices.manifest}", err=True)
+        return ExitCode.OK
+    manifest = Manifest.read(choices.manifest)
+    if in_use := _asked(lambda commands: settings_in_use(commands, manifest.files)):
+        raise ConfigError(
+            f"slurm.conf still has {', '.join(in_use)}, so nothing was removed; take it out, run"
+            " scontrol reconfigure, and try again"
+        )
+    done = _told(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
+    for command in _asked(restoring_commands):
+        click.echo(f"next: {command}")
+    return _code(done)
+
+
+slurm.add_command(doctor)
+slurm.add_command(preview)
+slurm.add_command(
+    click.Command("supervise", help="Run a job step and restart it after a node fault.")
+)
+
+
+def _refuse_unusable(role: Role, prefix: Path, user: str, **paths: Path | None) -> None:
+    """Refuse what the units would fail with: relative paths, and a user that does not exist."""
+    for name, path in paths.items():
+        if path is not None and not path.is_absolute():
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option}: {path} is relative; give an absolute path")
+    if role is not Role.HEAD or prefix != Path("/"):
+        return
+    try:
+        getpwnam(user)
+    except KeyError:
+        raise click.UsageError(
+            f"--user: there is no user {user} on this machine; create it, or name the SlurmUser"
+        ) from None
+
+
+def _asked(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
+    """What Slurm says; nothing where there is no slurmctld to ask."""
+    try:
+        return list(ask(JobCommands(None, _CALL)))
+    except BackendError as error:
+        click.echo(f"holdfast: Slurm was not asked what is left in it: {error}", err=True)
+        return []
+
+
+def _told(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
+    done = []
+    for one in found:
+        is_change = one.act in (Act.WRITTEN, Act.REMOVED)
+        verb = f"would be {one.act}" if dry_run and is_change else str(one.act)
+        click.echo(f"{verb}: {one.path}{f': {one.detail}' if one.detail else ''}")
+        for line in one.text.splitlines() if dry_run else ():
+            click.echo(f"    {line}".rstrip())
+        done.append(one)
+    return done
+
+
+def _code(done: Sequence[Done]) -> int:
+    kept = any(one.act is Act.KEPT for one in done)
+    return ExitCode.PARTLY_DONE if kept else ExitCode.OK
+
+
+def _found_role() -> Role:
+    found = (role for name, role in _DAEMONS.items() if shutil.which(name, path=_PATH))
+    return next(found, Role.LOGIN)
+
+
+def _found_plugstack(prefix: Path) -> Path:
+    """Where Slurm reads it on this machine; below ``prefix`` may be another."""
+    if prefix == Path("/"):
+        with suppress(BackendError):  # it may run only later
+            told = JobCommands(None, _CALL).settings().get("PlugStackConfig", "")
+            if told.startswith("/"):
+                return Path(told)
+    conf = Path(os.environ.get("SLURM_CONF", DEFAULT_CONF)).absolute()
+    return prefix / conf.with_name("plugstack.conf").relative_to("/")
+
+
+def _found_headers() -> Path:
+    """Those of the Slurm that is used here, where there are some of another one, too."""
+    scontrol = Path(shutil.which("scontrol") or "/usr/bin/scontrol").resolve()
+    beside = scontrol.parent.parent / "include"
+    return beside if (beside / "slurm/spank.h").is_file() else Path("/usr/include")
+
+
+def _this_program() -> Path:
+    beside = Path(sys.executable).with_name("holdfast")
+    found = shutil.which("holdfast")
+    if beside.exists() or found is None:
+        return beside
+    return Path(found).absolute()

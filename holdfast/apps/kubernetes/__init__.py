@@ -1,0 +1,1 @@
+"""Kubernetes nodes and jobs for commands, and the removal of what Holdfast wrote."""

@@ -1,0 +1,297 @@
+"""The jobs of a Kubernetes cluster, as commands see them. No controller has to run for that."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import click
+
+from holdfast import __version__
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Forbidden, Json, NotFound
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.adapters.kubernetes.jobs.notices import KINDS as NOTICES
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.requests import Wishes, wishes_of
+from holdfast.adapters.kubernetes.jobs.views import HELD
+from holdfast.adapters.kubernetes.nodes.node import EPOCH, Conventions, time_of, trimmed
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.apps.views.jobs import (
+    JobStatus,
+    JobStory,
+    NotOurs,
+    RankStatus,
+    Told,
+    attempts_of,
+    find_name,
+)
+from holdfast.model.events import JobWaits
+from holdfast.model.jobs import JobPhase, JobRecord
+from holdfast.model.names import Labels
+
+LEFT_ALONE: Final = "left alone"
+"""What is said of a job that does not ask to be looked after, or cannot be."""
+
+SUSPENDED: Final = "suspended"
+"""What is said of a job that somebody else keeps suspended."""
+
+_WAITS: Final = NOTICES[JobWaits].reason
+_CORE: Final = "/api/v1"
+_PARTS: Final = 3
+"""Of the whole name of a job: kind, namespace, name."""
+
+_NOT_ASKED: Final = "it does not ask to be looked after: see holdfast jobs doctor"
+_NOT_TAKEN_UP: Final = "no controller has noted yet that all its ranks run"
+_DAMAGED: Final = "its record cannot be read; remove the annotation"
+_SUSPENDED_BY_OTHERS: Final = "somebody else has suspended it"
+
+
+def connect_jobs(
+    kubeconfig: Path | None, context: str | None, namespace: str | None
+) -> "KubernetesJobList":
+    """Find the jobs of a cluster as kubectl does.
+
+    Args:
+        kubeconfig: a file, else what kubectl takes.
+        context: its name there, else the current one.
+        namespace: whose jobs; None for the context's, empty for all.
+
+    Raises:
+        ConfigError: there is no cluster, or one that cannot be used.
+
+    """
+    server = find_server(kubeconfig, context or "")
+    name = "holdfast"
+    api = Api(server, user_agent=f"{name}/{__version__}", field_manager=name)
+    return KubernetesJobList(api, server.namespace if namespace is None else namespace)
+
+
+class KubernetesJobList:
+    """The ``Jobs`` of a namespace, or of all."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._labels = Labels()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._api.close()
+
+    def jobs(self) -> list[JobStatus]:
+        """See ``Jobs.jobs``; jobs that do not ask for it are left out."""
+        asking = (
+            state
+            for _, state in self._states(self._namespace)
+            if state.auto_resume is not None or state.record is not None
+        )
+        listed = [job_status(state, wishes_of(state, self._labels)) for state in asking]
+        return sorted(listed, key=lambda job: (job.started_at, job.name))
+
+    def describe(self, job: str) -> JobStory:
+        """See ``Jobs.describe``; also of jobs that are left alone."""
+        kind, state = self._found(job)
+        status = job_status(state, wishes_of(state, self._labels))
+        told = self._told(state)
+        since = status.phase_since.replace(microsecond=0)  # Events have whole seconds
+        waits = [one for one in told if one.event == _WAITS and one.at >= since]
+        if status.phase == JobPhase.WAITING and waits:
+            why = waits[-1].message.removeprefix(f"{_WAITS}: {state.key}: ")
+            status = replace(status, reason=f"{status.reason}; {why}")
+        return JobStory(status=status, ranks=self._ranks(kind, state), told=told)
+
+    def whole(self, job: str) -> tuple[JobKind, Json, Json | None]:
+        """A job as the API server has it: its kind, its object, and what has its pods instead.
+
+        Raises:
+            NotFound: none is meant, or several are.
+
+        """
+        kind, state = self._found(job)
+        if kind.body is None:
+            return kind, self._api.get(state.path), None
+        collection = f"/apis/{kind.body.api_version}/namespaces/{state.namespace}"
+        try:
+            body = self._api.get(f"{collection}/{kind.body.plural}/{state.name}")
+        except NotFound:
+            body = None
+        return kind, self._api.get(state.path), body
+
+    def groupless_nodes(self) -> list[str]:
+        """Names of the managed nodes without a group label; empty if they may not be listed."""
+        conventions = Conventions(group_labels=KubernetesSettings().group_labels)
+        selector = {"labelSelector": conventions.labels.node_health_status}
+        try:
+            nodes = list(self._api.list(f"{_CORE}/nodes", selector))
+        except Forbidden:
+            return []
+        states = [trimmed(node, conventions) for node in nodes]
+        return sorted(state.name for state in states if not state.group)
+
+    def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
+        """See ``Jobs.cancel``: to end a job is to delete it, as any other object."""
+        _, state = self._found(job)
+        kind, namespace, name = state.key.split("/")
+        raise NotOurs(
+            f"{state.key} is ended as any object of the cluster, with: "
+            f"kubectl delete {kind} {name} --namespace {namespace}"
+        )
+
+    @property
+    def none_yet(self) -> str:
+        """See ``Jobs.none_yet``."""
+        where = f"in namespace {self._namespace}" if self._namespace else "in this cluster"
+        return (
+            f"No job {where} asks to be looked after, by the annotation "
+            f"{self._labels.enable_job_auto_resume}."
+        )
+
+    def _found(self, text: str) -> tuple[JobKind, JobState]:
+        """The job that is meant; a whole name says its namespace, too."""
+        parts = text.split("/")
+        namespace = parts[1] if len(parts) == _PARTS else self._namespace
+        there = {state.key: (kind, state) for kind, state in self._states(namespace)}
+        return there[find_name(text, sorted(there))]
+
+    def _states(self, namespace: str) -> Iterator[tuple[JobKind, JobState]]:
+        """All jobs of all kinds; kinds that are not installed, or not ours to read, have none."""
+        read: dict[str, dict[str, JobState]] = {}
+        forbidden: list[Forbidden] = []
+        for kind in KINDS:
+            try:
+                read[kind.plural] = dict(self._states_of(kind, namespace))
+            except NotFound:
+                continue
+            except Forbidden as error:
+                forbidden.append(error)
+        if forbidden and not read:
+            raise forbidden[0]
+        for refusal in forbidden:
+            click.echo(f"holdfast: some jobs are left out: {refusal}", err=True)
+        for kind in KINDS:
+            bodies = read.get(kind.body.plural, {}) if kind.body is not None else {}
+            for name, state in read.get(kind.plural, {}).items():
+                yield kind, _embodied(state, bodies.get(name))
+
+    def _states_of(self, kind: JobKind, namespace: str) -> Iterator[tuple[str, JobState]]:
+        where = f"/namespaces/{namespace}" if namespace else ""
+        for job in self._api.list(f"/apis/{kind.api_version}{where}/{kind.plural}"):
+            state = kind.trimmed(job, self._labels)
+            yield f"{state.namespace}/{state.name}", state
+
+    def _ranks(self, kind: JobKind, state: JobState) -> tuple[RankStatus, ...]:
+        path = f"{_CORE}/namespaces/{state.namespace}/pods"
+        ranks = []
+        for pod in self._api.list(path, {"labelSelector": kind.pod_selector}):
+            member = kind.member(pod)
+            if member is not None and member.job == state.name:
+                one = pod_state(pod, member)
+                ranks += [_rank(one)] if state.owns(one) else []
+        return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
+
+    def _told(self, state: JobState) -> tuple[Told, ...]:
+        path = f"{_CORE}/namespaces/{state.namespace}/events"
+        found = self._api.list(path, {"fieldSelector": f"involvedObject.uid={state.uid}"})
+        written = sorted(found, key=_written)  # their times are in whole seconds
+        return tuple(sorted(map(told, written), key=lambda one: one.at))
+
+
+def _written(event: Json) -> int:
+    """When an object was written last, compared with others of its kind."""
+    version = str(event["metadata"].get("resourceVersion"))
+    return int(version) if version.isdecimal() else 0
+
+
+def job_status(state: JobState, wishes: Wishes) -> JobStatus:
+    """A job from what its object says."""
+    record = wishes.record or JobRecord(
+        phase=JobPhase.STARTING, phase_since=state.started_at or state.created_at, attempt=1
+    )
+    phase, reason = _phase(state, wishes, record)
+    return JobStatus(
+        name=state.key,
+        is_active=phase in tuple(JobPhase) and not JobPhase(phase).is_final,
+        phase=phase,
+        phase_since=record.phase_since,
+        reason=reason,
+        started_at=state.created_at,
+        nodes=state.ranks,
+        attempt=record.attempt,
+        placement=record.placement,
+        hardware_retries=record.hardware_retries,
+        max_retries=wishes.max_retries,
+        app_retries=record.app_retries,
+        max_app_retries=wishes.max_app_retries,
+        grace=max((group.grace for group in state.groups), default=timedelta(0)),
+        attempts=attempts_of(record),
+    )
+
+
+def _embodied(state: JobState, body: JobState | None) -> JobState:
+    """A job with what was made for it, if that is there."""
+    is_its = body is not None and body.controller is not None and body.controller.uid == state.uid
+    return state.embodied(body) if body is not None and is_its else state
+
+
+def _phase(state: JobState, wishes: Wishes, record: JobRecord) -> tuple[str, str]:
+    """Where a job stands, and why."""
+    if record.phase.is_final:
+        return record.phase, record.reason
+    if state.ending is not None:
+        return state.ending.outcome, state.ending.reason
+    if wishes.is_damaged:
+        return LEFT_ALONE, _DAMAGED
+    if not wishes.auto_resume:
+        wrong = next(iter(wishes.rejected), None)
+        said = f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}" if wrong else _NOT_ASKED
+        return LEFT_ALONE, said
+    if state.is_suspended and state.queue is None and record.phase not in HELD:
+        return SUSPENDED, _SUSPENDED_BY_OTHERS
+    return record.phase, record.reason if wishes.record is not None else _NOT_TAKEN_UP
+
+
+def _rank(pod: PodState) -> RankStatus:
+    how = ""
+    if pod.evicted:
+        how = f"made to leave: {pod.evicted}"
+    elif pod.exit is not None:
+        code = pod.exit.code
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        how = f"{how} ({pod.exit.reason})" if pod.exit.reason else how
+    return RankStatus(
+        rank=pod.member.rank if pod.member.rank >= 0 else None,
+        node=pod.node,
+        name=pod.name,
+        state="Terminating" if pod.is_terminating else pod.phase,
+        detail=how,
+    )
+
+
+def told(event: Json) -> Told:
+    """A Kubernetes Event; ``event`` is the object as the API server gives it."""
+    series = event.get("series") or {}
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    )
+    count = series.get("count") or event.get("count") or 1
+    reason, message = event.get("reason") or "", event.get("message") or ""
+    again = f" (x{count})" if count > 1 else ""
+    return Told(
+        at=next(filter(None, map(time_of, times)), EPOCH),
+        event=reason,
+        message=f"{reason}: {message}{again}",
+        details={
+            "type": event.get("type") or "",
+            "count": count,
+            "source": (event.get("source") or {}).get("component")
+            or event.get("reportingComponent")
+            or "",
+        },
+    )

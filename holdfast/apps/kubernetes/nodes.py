@@ -1,0 +1,174 @@
+"""The nodes of a Kubernetes cluster, as commands see them."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from holdfast import __version__
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.nodes.encoding import Word, word_of
+from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, Beat, Heartbeats
+from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
+from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
+from holdfast.adapters.kubernetes.nodes.requests import ask, hold
+from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
+from holdfast.adapters.kubernetes.nodes.views import (
+    Heard,
+    agent_heard_at,
+    is_managed,
+    kubelet_answered_at,
+    leaving_view,
+    node_view,
+    record_of,
+)
+from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.views.nodes import JobRank, NodeStatus, incidents_by_node, node_status
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker
+from holdfast.model.requests import Request
+
+NAMESPACE = "HOLDFAST_NAMESPACE"
+"""Environment variable: where the controller keeps its state, if not in ``holdfast``."""
+
+AGENT_NAMESPACE = "HOLDFAST_AGENT_NAMESPACE"
+"""Environment variable: where the agents keep their leases, if not beside the controller."""
+
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+
+def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
+    """Find a cluster as kubectl does.
+
+    Raises:
+        ConfigError: there is none, or one that cannot be used.
+
+    """
+    server = find_server(kubeconfig, context or "")
+    name = "holdfast"
+    api = Api(server, user_agent=f"{name}/{__version__}", field_manager=name)
+    namespace = os.environ.get(NAMESPACE, name)
+    agents = os.environ.get(AGENT_NAMESPACE, namespace)
+    return KubernetesFleet(context or server.url, api, namespace, agents)
+
+
+class KubernetesFleet:
+    """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
+
+    def __init__(self, name: str, api: Api, namespace: str, agent_namespace: str) -> None:
+        self._name = name
+        self._api = api
+        self._memory = ClusterMemory(api, namespace, lambda: None)
+        self._agents = Heartbeats(api, agent_namespace)
+        self._kubelets = Heartbeats(api, KUBELETS)
+        self._incidents = KubernetesIncidents(api)
+        self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._api.close()
+
+    @property
+    def name(self) -> str:
+        """See ``Fleet.name``."""
+        return self._name
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``: whether a controller runs is for the cluster to say."""
+        return True
+
+    def nodes(self) -> list[NodeStatus]:
+        """See ``Fleet.nodes``."""
+        now = SystemClock().now()
+        states = [trimmed(one, self._conventions) for one in self._api.list("/api/v1/nodes")]
+        memory = self._memory.fetch()
+        found = {state.name: (state, word_of(state, self._conventions, now)) for state in states}
+        managed = {name: one for name, one in found.items() if is_managed(*one)}
+        beats = self._agents.of(list(managed), now, at_once=managed)
+        answers = self._kubelets.of(list(managed), now, at_once=managed)
+        incidents = incidents_by_node(self.incidents())
+        listed = [
+            self._status(state, word, (beats.get(name), answers.get(name)), incidents[name], now)
+            for name, (state, word) in sorted(managed.items())
+        ]
+        return listed + self._leaving(memory, found, incidents)
+
+    def ranks(self) -> Mapping[str, JobRank]:
+        """See ``Fleet.ranks``: the ranks of many jobs have no number in common."""
+        return {}
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """See ``Fleet.incidents``."""
+        return self._incidents.list_incidents()
+
+    def ask(self, node: str, request: Request) -> str:
+        """See ``Fleet.ask``."""
+        ask(self._api, node, request)
+        return ""
+
+    def hold(self, node: str, why: str) -> None:
+        """See ``Fleet.hold``."""
+        hold(self._api, node, why)
+
+    def breaker(self) -> Breaker:
+        """See ``Fleet.breaker``."""
+        return self._memory.fetch().breaker
+
+    def close_breaker(self, now: datetime) -> None:
+        """See ``Fleet.close_breaker``."""
+        self._memory.put_breaker(Breaker(reset_at=now))
+
+    def has_ended(self) -> bool:
+        """See ``Fleet.has_ended``: clusters do not end."""
+        return False
+
+    @property
+    def pause_s(self) -> float:
+        """See ``Fleet.pause_s``: a repair takes minutes."""
+        return 1.0
+
+    def shown_ranks(self) -> str:
+        """See ``Fleet.shown_ranks``."""
+        return "nodes of a cluster go by their names"
+
+    def _status(
+        self,
+        state: NodeState,
+        word: Word,
+        beats: tuple[Beat | None, Beat | None],
+        incidents: tuple[str, ...],
+        now: datetime,
+    ) -> NodeStatus:
+        record = record_of(state, word, now)
+        agent, kubelet = beats
+        heard = Heard(
+            agent_at=agent_heard_at(state, word, record, agent, None),
+            kubelet_at=kubelet_answered_at(state, record, now, kubelet),
+        )
+        view = node_view(state, word, record, heard=heard)
+        notices = word.report.notices if word.report is not None else ()
+        status = node_status(view, run=self._name, notices=notices, incidents=incidents)
+        return replace(
+            status,
+            instance_type=state.labels.get(_INSTANCE_TYPE, ""),
+            created_at=state.created_at,
+        )
+
+    def _leaving(
+        self,
+        memory: Memory,
+        found: dict[str, tuple[NodeState, Word]],
+        incidents: dict[str, tuple[str, ...]],
+    ) -> list[NodeStatus]:
+        """Nodes whose object is gone, and whose replacement is on the way."""
+        return [
+            node_status(
+                leaving_view(name, one), run=self._name, notices=(), incidents=incidents[name]
+            )
+            for name, one in sorted(memory.leaving.items())
+            if name not in found
+        ]

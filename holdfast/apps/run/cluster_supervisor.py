@@ -1,0 +1,276 @@
+"""The process that manages one cluster on this machine: its nodes and its jobs.
+
+Its machines live and die with it. When it starts again, as after a power cut, the same machines
+boot again, and jobs that ran on them resume from their last checkpoints.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.local.checks import LocalChecks
+from holdfast.adapters.local.cluster import POLL, LocalCluster
+from holdfast.adapters.local.cluster_store import ClusterStore
+from holdfast.adapters.local.first_boot import SCRIPT_TIMEOUT_S, prepare
+from holdfast.adapters.local.groups import archive_deleted
+from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.lock import held
+from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.run import checkpoints as attempt_checkpoints
+from holdfast.apps.run.agents import agent_command
+from holdfast.apps.run.cluster_state import creation_failure
+from holdfast.apps.run.prepare import sweep
+from holdfast.apps.run.reconcilers import reconcilers
+from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
+from holdfast.apps.run.waiting import Waiting
+from holdfast.decisions.hangs import HangLimits
+from holdfast.decisions.policy import RecoveryMode
+from holdfast.engine.job_reconciler import JobReconciler
+from holdfast.engine.node_reconciler import NodeReconciler
+from holdfast.kit.processes import become_subreaper, bury_all, die_with_parent
+from holdfast.model.clusters import MachineGroup
+from holdfast.model.errors import BackendError
+from holdfast.model.events import CheckpointChosen, Event
+from holdfast.model.jobs import Ending, JobPhase
+from holdfast.model.names import DeepCheck
+
+_SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
+
+_STOP_SIGNALS: Final = 2
+"""Signals of one stop of the API server: the end of the thread that started this process, and the
+request to end. One more ends the jobs at once."""
+
+WIND_DOWN: Final = timedelta(seconds=20)
+"""How long jobs may take to stop when the process is asked to end, beyond which they are killed."""
+
+
+class Keeper:
+    """Keeps the groups of one cluster at their sizes, repairs its nodes, runs its jobs."""
+
+    def __init__(self, run: RunDir, config: RunConfig) -> None:
+        self._run = run
+        self._config = config
+        self._clock = SystemClock()
+        self._store = ClusterStore(run.state)
+        delays = Delays(boot=config.machines.boot_time, replace=config.machines.boot_time)
+        self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
+        checks = LocalChecks(self._machines, self._clock)
+        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
+        self._jobs = LocalJobs(
+            run,
+            self._machines,
+            self._store,
+            self._launch,
+            self._clock,
+            self._ending,
+            self._prepare,
+        )
+        self._waiting = Waiting(run, self._machines, self._clock)
+        self._leaving_since: dict[str, datetime] = {}
+
+    def run(self) -> bool:
+        """Manage the cluster until it is deleted or a signal asks to end; whether it is deleted."""
+        become_subreaper()
+        self._machines.restore()
+        self._restart_waits()
+        policy = self._policy()
+        nodes, jobs = self._reconcilers(policy)
+        try:
+            with self._waiting.signals() as woken:
+                while not self._waiting.stop_signals:
+                    if not self._follow():
+                        return True
+                    if self._policy() != policy:
+                        policy = self._policy()
+                        nodes, jobs = self._reconcilers(policy)
+                    boot_at = self._machines.boot_due()
+                    wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
+                    self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)
+                self._wind_down(jobs, woken)
+            return False
+        finally:
+            self._machines.shut_down()
+            bury_all()
+            self._waiting.close()
+            self._store.close()
+
+    def emit(self, event: Event) -> None:
+        """Keep an event: this object is the engine's ``EventSink``."""
+        with contextlib.suppress(BackendError):
+            self._store.add_event(self._clock.now(), event)
+
+    def _prepare(self, job: str, attempt: int, folder: Path) -> None:
+        """Verify what the attempt resumes from."""
+        depth = self._config.jobs.checkpoint_depth
+        for why in attempt_checkpoints.prepare(folder, depth, is_named=False)[0]:
+            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+
+    def _follow(self) -> bool:
+        """Have as many machines as are wanted; whether there is anything to manage."""
+        for node in self._store.leaving():
+            if not self._is_occupied(node):
+                self._cluster.retire(node)
+                self._leaving_since.pop(node, None)
+        groups, nodes = self._store.groups(), self._store.nodes()
+        members = self._store.node_groups()
+        for name, group in groups.items():
+            seats = sum(
+                members[node] == name and old not in nodes for node, (_, old, _) in nodes.items()
+            )
+            for _ in range(group.count - seats):
+                self._machines.add(group=name)
+        return bool(groups or nodes or self._store.active_jobs())
+
+    def _is_occupied(self, node: str) -> bool:
+        """Whether a job is still being stopped on a node that is to go."""
+        now = self._clock.now()
+        since = self._leaving_since.setdefault(node, now)
+        return node in self._jobs.occupied() and now < since + self._config.nodes.drain_timeout
+
+    def _wind_down(self, jobs: JobReconciler, woken: int) -> None:
+        """Stop the jobs before their machines end, so that they can save and lose no retry."""
+        self._cluster.stopping = "holdfast api, which manages the cluster, was stopped"
+        deadline = self._clock.now() + WIND_DOWN
+        asked = max(len(self._waiting.stop_signals), _STOP_SIGNALS)
+        while len(self._waiting.stop_signals) <= asked:
+            wake_at = jobs.step()
+            if not self._is_stopping() or self._clock.now() >= deadline:
+                return
+            self._waiting.until(min(wake_at, deadline), woken)
+
+    def _is_stopping(self) -> bool:
+        """Whether an attempt has not ended, or its end is not recorded yet."""
+        phases = {record.phase for _, record, _ in self._store.active_jobs().values()}
+        return bool(phases - {JobPhase.WAITING})
+
+    def _restart_waits(self) -> None:
+        """Have jobs wait for nodes from now on: there were none while this process did not run."""
+        now = self._clock.now()
+        for name, (_, record, _) in self._store.active_jobs().items():
+            if record.phase is JobPhase.WAITING:
+                self._store.put_job(name, replace(record, phase_since=now))
+
+    def _ending(self) -> Ending | None:
+        """How jobs end that have no cluster to run on any more."""
+        if self._store.groups():
+            return None
+        home, name = self._run.path.parent.parent, self._run.name
+        failure = creation_failure(home, name, self._store.uid() or "")
+        why = f"the cluster {name} was deleted"
+        if failure is not None:
+            why = f"the creation of the cluster {name} failed: {failure}"
+        return Ending(outcome=JobPhase.CANCELLED, reason=why)
+
+    def _policy(self) -> LocalNodePolicy:
+        """As the groups ask for; a machine with scripts may take long to join."""
+        groups = [one.made_of for one in self._store.groups().values()]
+        checked = tuple(one.name for one in groups if one.deep_checks)
+        more = _SCRIPTS if any(one.scripts for one in groups) else timedelta(0)
+        policy = self._config.nodes
+        repairs = all(one.repairs for one in groups)
+        return replace(
+            policy,
+            node_recovery=RecoveryMode.AUTOMATIC if repairs else RecoveryMode.NONE,
+            deep_check_on_start=bool(checked),
+            deep_check_groups=checked,
+            deep_check_pairs=any(DeepCheck.CONNECTIVITY in one.deep_checks for one in groups),
+            join_timeout=policy.join_timeout + more,
+            replace_timeout=policy.replace_timeout + more,
+        )
+
+    def _reconcilers(self, policy: LocalNodePolicy) -> tuple[NodeReconciler, JobReconciler]:
+        return reconcilers(
+            self._cluster,
+            self._machines,
+            self._jobs,
+            self._store,
+            events=self,
+            clock=self._clock,
+            node_policy=policy,
+            job_policy=self._config.jobs,
+        )
+
+    def _launch(self, job: str) -> Launch:
+        asked = self._store.job_launch(job)
+        return Launch(
+            argv=asked.argv,
+            nproc_per_node=asked.nproc_per_node,
+            checkpoint_dir=Path(asked.checkpoint_dir),
+            master_port=asked.master_port,
+            hang_limits=HangLimits(
+                startup=_span(asked.startup_timeout_s), pause=_span(asked.hang_timeout_s)
+            ),
+            directory=Path(asked.directory),
+            environment=asked.environment,
+        )
+
+    def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:
+        agent = agent_command(name, directory, self._config.machines)
+        groups = self._store.groups()
+        group = groups.get(self._store.node_groups().get(name, ""))
+        if group is None or group.made_of.scripts is None:
+            return agent
+        made_of = [one.made_of for one in groups.values()]
+        prepare(directory, group.made_of.scripts, self._resources(made_of))
+        return [
+            sys.executable, "-m", "holdfast.adapters.local.first_boot",
+            "--dir", str(directory.path), "--timeout", str(SCRIPT_TIMEOUT_S), *agent,
+        ]  # fmt: skip
+
+    def _resources(self, groups: Sequence[MachineGroup]) -> Mapping[str, Any]:
+        """``resource_config.json``: all instances of all groups, in HyperPod's form."""
+        members = self._store.node_groups()
+        ids = {node: machine for node, (machine, _, _) in self._store.nodes().items()}
+        return {
+            "ClusterConfig": {"ClusterName": self._run.name},
+            "InstanceGroups": [
+                {
+                    "Name": group.name,
+                    "InstanceType": group.instance_type,
+                    "Instances": [
+                        {
+                            "InstanceName": node,
+                            "AgentIpAddress": "127.0.0.1",
+                            "CustomerIpAddress": "127.0.0.1",
+                            "InstanceId": machine,
+                        }
+                        for node, machine in ids.items()
+                        if members.get(node) == group.name
+                    ],
+                }
+                for group in groups
+            ],
+        }
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def main(argv: list[str]) -> int:
+    """Manage one cluster; ends with the process that started it."""
+    parser = argparse.ArgumentParser(prog="holdfast _keeper", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    options = parser.parse_args(argv)
+    die_with_parent(options.parent, signal.SIGTERM)
+    run = RunDir(options.dir)
+    sweep(run.path.parent.parent)  # what is left of this cluster if it was killed, too
+    with held(run):
+        if Keeper(run, RunConfig()).run():
+            archive_deleted(run)
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    sys.exit(main(sys.argv[1:]))

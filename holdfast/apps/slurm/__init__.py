@@ -1,0 +1,1 @@
+"""Processes on a Slurm cluster: install, doctor, prolog, supervised steps."""

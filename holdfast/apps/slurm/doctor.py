@@ -1,0 +1,215 @@
+"""Looks at a Slurm cluster from the machine that it runs on, for ``holdfast slurm doctor``."""
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.install.examined import Agent, Examined
+from holdfast.adapters.slurm.install.plan import PLUGIN
+from holdfast.adapters.slurm.nodes.leadership import FILE as LOCK
+from holdfast.adapters.slurm.nodes.reports import Reports
+from holdfast.adapters.slurm.nodes.text import SHOW_NODES
+from holdfast.apps.controller.config import ControllerConfig
+from holdfast.kit.commands import run
+from holdfast.model.errors import BackendError
+
+_CALL: Final = timedelta(seconds=15)
+DEFAULT_CONF: Final = "/etc/slurm/slurm.conf"
+_FIRST_LINE: Final = 256  # bytes; the kernel reads no more of it
+_DEPTH: Final = 4
+"""Files of plugins that include each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where to look."""
+
+    conf: Path | None = None
+    report_dir: Path | None = None
+    state_dir: Path | None = None
+    max_retries: int | None = None
+    replace: str = ""
+    reboot: str = ""
+
+    @classmethod
+    def of(cls, config: ControllerConfig, report_dir: Path | None) -> "Sources":
+        """What a controller's configuration names."""
+        slurm = config.slurm
+        return cls(
+            conf=None if slurm is None else slurm.conf,
+            report_dir=report_dir or (None if slurm is None else slurm.report_dir),
+            state_dir=None if slurm is None else slurm.state_dir,
+            max_retries=None if slurm is None else slurm.max_retries,
+            replace=str(config.provider.replace or ""),
+            reboot=str(config.provider.reboot or ""),
+        )
+
+
+class _Asked(JobCommands):
+    def nodes_as_told(self) -> dict[str, dict[str, str]]:
+        """Every word ``key=value`` of every node."""
+        lines = self._call(*SHOW_NODES).splitlines()
+        told = (dict(_pairs(line)) for line in lines)
+        return {node["NodeName"]: node for node in told if "NodeName" in node}
+
+    def knows_option(self) -> bool:
+        """Whether srun has ``--auto-resume``."""
+        return "--auto-resume" in self._call("srun", "--help")
+
+
+def look(sources: Sources, now: datetime) -> Examined:
+    """Read everything that there is to see."""
+    slurm = _Asked(sources.conf, _CALL)
+    try:
+        settings = slurm.settings()
+        nodes = slurm.nodes_as_told()
+        reservations = tuple(slurm.reservations())
+        has_option = slurm.knows_option()
+    except BackendError as error:
+        return Examined(trouble=str(error), has_munge=_has_munge(_in_conf(sources.conf)))
+    lines = [*_lines(Path(settings.get("PlugStackConfig", "")), _DEPTH)]
+    plugin = next((line for line in lines if f"/{PLUGIN}.so" in line), "")
+    return Examined(
+        settings=settings,
+        nodes=nodes,
+        reservations=reservations,
+        has_plugstack=os.access(settings.get("PlugStackConfig", ""), os.R_OK),
+        plugin=plugin,
+        has_option=has_option,
+        has_supervisor=_has_supervisor(plugin),
+        supervisor_closed=next(filter(None, map(closed_to_others, _supervisors(plugin))), ""),
+        has_munge=_has_munge(settings),
+        agents=None if sources.report_dir is None else _agents(sources.report_dir, now),
+        is_controlled=None if sources.state_dir is None else _is_controlled(sources.state_dir),
+        max_retries=sources.max_retries,
+        replace=sources.replace,
+        reboot=sources.reboot,
+    )
+
+
+def _pairs(line: str) -> Iterator[tuple[str, str]]:
+    for word in line.split():
+        key, equals, value = word.partition("=")
+        if equals:
+            yield key, value
+
+
+def _lines(path: Path, depth: int) -> Iterator[str]:
+    """The lines of a plugstack.conf and of those that it includes."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if words[:1] == ["include"] and len(words) > 1 and depth:
+            pattern = Path(words[1])
+            folder = pattern.parent if pattern.is_absolute() else path.parent
+            for one in sorted(folder.glob(pattern.name)):
+                yield from _lines(one, depth - 1)
+        elif words:
+            yield " ".join(words)
+
+
+def _supervisors(plugin: str) -> list[str]:
+    given = (word.partition("=") for word in plugin.split()[2:])
+    return [value for key, _, value in given if key == "supervisor"]
+
+
+def _has_supervisor(plugin: str) -> bool:
+    return not plugin or any(os.access(value, os.X_OK) for value in _supervisors(plugin))
+
+
+def closed_to_others(program: str) -> str:
+    """What keeps users who neither own it nor are in its group from running a program.
+
+    Looked at are the file, what it links to, the interpreter that its first line names, and all
+    directories on the way; not access control lists. Empty if nothing is found.
+    """
+    path = Path(program)
+    for one in (path, _interpreter(path)):
+        if one is None:
+            continue
+        for part in (*reversed(one.parents), *reversed(one.resolve().parents), one.resolve()):
+            try:
+                mode = part.stat().st_mode
+            except OSError:
+                continue  # told as a program that is missing
+            if not mode & stat.S_IXOTH:
+                return f"{part} ({stat.filemode(mode)})"
+    return ""
+
+
+def _interpreter(path: Path) -> Path | None:
+    try:
+        with path.open("rb") as file:
+            first = file.readline(_FIRST_LINE)
+    except OSError:
+        return None
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return Path(os.fsdecode(words[0])) if words else None
+
+
+def _in_conf(conf: Path | None) -> dict[str, str]:
+    """What ``slurm.conf`` says, where slurmctld cannot tell."""
+    path = conf or Path(os.environ.get("SLURM_CONF", DEFAULT_CONF))
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split("#")[0].partition("=") for line in lines)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _has_munge(settings: Mapping[str, str]) -> bool:
+    if settings.get("AuthType", "auth/munge") != "auth/munge":
+        return True
+    words = settings.get("AuthInfo", "").split(",")
+    sockets = [one for one in words if one.startswith("socket=")]
+    socket = [f"--{sockets[-1]}"] if sockets else []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "credential")
+        try:
+            made = run(["munge", *socket, "--no-input", f"--output={path}"], timeout=_CALL)
+            read = run(["unmunge", *socket, f"--input={path}"], timeout=_CALL)
+        except BackendError:
+            return False
+    return not made.status and not read.status
+
+
+def _agents(folder: Path, now: datetime) -> Mapping[str, Agent]:
+    reports = Reports(folder)
+    try:
+        reports.look(now)
+    except BackendError:
+        return {}
+    found = {}
+    for name, heard in reports.heard().items():
+        try:
+            written = (folder / f"{name}.json").stat().st_mtime
+        except OSError:
+            continue
+        at = datetime.fromtimestamp(written, UTC)
+        found[name] = Agent(age=now - at, skew=heard.report.reported_at - at)
+    return found
+
+
+def _is_controlled(state_dir: Path) -> bool | None:
+    """Whether somebody holds the lock of the controllers; None if that cannot be seen."""
+    try:
+        with (state_dir / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False

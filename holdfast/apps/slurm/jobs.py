@@ -1,0 +1,128 @@
+"""The jobs of a Slurm cluster, as commands see them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast.adapters.checkpoints.directory import latest_step
+from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.jobs.comment import parse
+from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.jobs.views import PAST, PREFIX
+from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
+from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.apps.slurm.nodes import open_store
+from holdfast.apps.views.jobs import (
+    JobStatus,
+    JobStory,
+    NotOurs,
+    RankStatus,
+    Told,
+    attempts_of,
+    find_name,
+)
+from holdfast.apps.views.nodes import NotFound
+from holdfast.model.events import JobInputRejected
+
+
+def connect_jobs(state_dir: Path | None) -> "SlurmJobList":
+    """Find the jobs of a cluster by what its controller keeps.
+
+    Raises:
+        ConfigError: no controller has run with that directory.
+        BackendError: it cannot be read.
+
+    """
+    return SlurmJobList(open_store(state_dir))
+
+
+class SlurmJobList:
+    """The ``Jobs`` of a cluster: all that were looked after."""
+
+    def __init__(self, store: SlurmStore) -> None:
+        self._store = store
+        places = store.places()
+        settings = SlurmSettings(
+            report_dir=Path(places.report_dir), conf=Path(places.conf) if places.conf else None
+        )
+        self._slurm = JobCommands(settings.conf, settings.timeout)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    def jobs(self) -> list[JobStatus]:
+        """See ``Jobs.jobs``."""
+        found = self._slurm.batch_jobs()
+        known = self._store.read().jobs
+        listed = [_status(name, one, found.get(name)) for name, one in known.items()]
+        return sorted(listed, key=lambda job: (job.started_at, job.name))
+
+    def describe(self, job: str) -> JobStory:
+        """See ``Jobs.describe``."""
+        name = self._named(job)
+        known, found = self._store.read().jobs[name], self._slurm.batch_jobs().get(name)
+        return JobStory(
+            status=_status(name, known, found),
+            ranks=tuple(_ranks(found)) if found is not None else (),
+            told=tuple(_told(name, known)),
+        )
+
+    def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
+        """See ``Jobs.cancel``: to end a job is Slurm's to do."""
+        name = self._named(job)
+        if self._store.read().jobs[name].record.phase.is_final:
+            raise NotFound(f"{PREFIX}{name} does not run any more")
+        raise NotOurs(f"{PREFIX}{name} is ended as any job of the cluster, with: scancel {name}")
+
+    @property
+    def none_yet(self) -> str:
+        """See ``Jobs.none_yet``."""
+        return (
+            "No job of this cluster was looked after yet; submit one with: "
+            "sbatch --comment=auto-resume=1"
+        )
+
+    def _named(self, text: str) -> str:
+        names: Mapping[str, str] = {PREFIX + name: name for name in self._store.read().jobs}
+        return names[find_name(text, sorted(names))]
+
+
+def _status(name: str, known: RememberedJob, found: BatchJob | None) -> JobStatus:
+    record = known.record
+    folder = parse(found.comment).checkpoint if found is not None else ""
+    attempts = attempts_of(record)
+    return JobStatus(
+        name=PREFIX + name,
+        is_active=not record.phase.is_final,
+        phase=record.phase,
+        phase_since=record.phase_since,
+        reason=record.reason,
+        started_at=attempts[0].started_at if attempts else record.phase_since,
+        nodes=known.nodes,
+        attempt=record.attempt,
+        placement=record.placement,
+        step=latest_step(Path(folder)) if folder else None,
+        hardware_retries=record.hardware_retries,
+        max_retries=known.max_retries,
+        app_retries=record.app_retries,
+        max_app_retries=0,
+        grace=timedelta(0),
+        checkpoint_dir=folder,
+        attempts=attempts,
+    )
+
+
+def _ranks(found: BatchJob) -> Iterator[RankStatus]:
+    for rank, node in enumerate(found.nodes):
+        yield RankStatus(rank=rank, node=node, name=found.id, state=found.state, detail=found.why)
+
+
+def _told(name: str, known: RememberedJob) -> Iterator[Told]:
+    """What its owner was told."""
+    for note in filter(None, known.notes):
+        yield Told(
+            at=known.record.started_at or known.record.phase_since,
+            event=JobInputRejected.name,
+            message=f"{PREFIX}{name.partition(PAST)[0]}: {note}",
+        )

@@ -1,0 +1,147 @@
+"""The nodes of a Slurm cluster, as commands see them."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.jobs.views import PREFIX
+from holdfast.adapters.slurm.nodes.reports import Reports
+from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
+from holdfast.adapters.slurm.nodes.text import JobFacts
+from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view, record_of
+from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
+from holdfast.apps.clock import SystemClock
+from holdfast.apps.views.nodes import JobRank, NodeStatus, incidents_by_node, node_status
+from holdfast.model.errors import ConfigError
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import Breaker
+from holdfast.model.requests import Request
+
+
+def connect(state_dir: Path | None) -> "SlurmFleet":
+    """Find a cluster by what its controller keeps.
+
+    Raises:
+        ConfigError: no controller has run with that directory.
+        BackendError: it cannot be read.
+
+    """
+    return SlurmFleet(open_store(state_dir))
+
+
+def open_store(state_dir: Path | None) -> SlurmStore:
+    """What a controller keeps.
+
+    Raises:
+        ConfigError: no controller has run with that directory.
+        BackendError: it cannot be read.
+
+    """
+    path = (state_dir or STATE_DIR) / FILE
+    if not path.is_file():
+        raise ConfigError(
+            f"--state-dir: there is no {path}; give the state_dir of the controller's table slurm,"
+            " on the machine where it runs"
+        )
+    return SlurmStore(path)
+
+
+class SlurmFleet:
+    """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
+
+    def __init__(self, store: SlurmStore) -> None:
+        self._store = store
+        places = store.places()
+        settings = SlurmSettings(
+            report_dir=Path(places.report_dir), conf=Path(places.conf) if places.conf else None
+        )
+        self._slurm = Slurm(settings.conf, settings.timeout)
+        self._reports = Reports(settings.report_dir)
+        self._clock = SystemClock()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    @property
+    def name(self) -> str:
+        """See ``Fleet.name``."""
+        return "slurm"
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``: whether a controller runs is for systemd to say."""
+        return True
+
+    def nodes(self) -> list[NodeStatus]:
+        """See ``Fleet.nodes``."""
+        now = self._clock.now()
+        self._reports.look(now)
+        memory = self._store.read()
+        known = known_nodes(self._slurm.nodes(), self._reports.heard(), memory)
+        incidents = incidents_by_node(self.incidents())
+        jobs = self._jobs()
+        listed = []
+        for name, one in known.items():
+            record = record_of(one, now)
+            heard = heard_at(one, record, now, None)
+            view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
+            notices = one.heard.report.notices if one.heard is not None else ()
+            status = node_status(view, run=self.name, notices=notices, incidents=incidents[name])
+            listed.append(_with_jobs(status, jobs[name]))
+        return listed
+
+    def _jobs(self) -> Mapping[str, Sequence[JobFacts]]:
+        found: defaultdict[str, list[JobFacts]] = defaultdict(list)
+        for job in sorted(self._slurm.jobs(), key=lambda one: (len(one.id), one.id)):
+            for node in job.nodes:
+                found[node].append(job)
+        return found
+
+    def ranks(self) -> Mapping[str, JobRank]:
+        """See ``Fleet.ranks``: the ranks of many jobs have no number in common."""
+        return {}
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """See ``Fleet.incidents``."""
+        return self._store.list_incidents()
+
+    def ask(self, node: str, request: Request) -> str:
+        """See ``Fleet.ask``."""
+        self._store.ask(node, request)
+        return ""
+
+    def hold(self, node: str, why: str) -> None:
+        """See ``Fleet.hold``."""
+        self._store.hold(node, why)
+
+    def breaker(self) -> Breaker:
+        """See ``Fleet.breaker``."""
+        return self._store.read().breaker
+
+    def close_breaker(self, now: datetime) -> None:
+        """See ``Fleet.close_breaker``."""
+        self._store.put_breaker(Breaker(reset_at=now))
+
+    def has_ended(self) -> bool:
+        """See ``Fleet.has_ended``: clusters do not end."""
+        return False
+
+    @property
+    def pause_s(self) -> float:
+        """See ``Fleet.pause_s``: a repair takes minutes, and each look asks slurmctld."""
+        return 2.0
+
+    def shown_ranks(self) -> str:
+        """See ``Fleet.shown_ranks``."""
+        return "nodes of a cluster go by their names"
+
+
+def _with_jobs(status: NodeStatus, jobs: Sequence[JobFacts]) -> NodeStatus:
+    """A node with the jobs on it; of one job alone, the node's place among its nodes is known."""
+    names = dict.fromkeys(f"{PREFIX}{job.id}" for job in jobs)  # once for each heterogeneous job
+    rank = jobs[0].nodes.index(status.name) if len(jobs) == 1 else None
+    return replace(status, job=",".join(names), rank=rank)

@@ -1,0 +1,136 @@
+"""What the controller would do with nodes, for all that Slurm says of them.
+
+The decisions are those of the core, for nodes that were healthy until now and whose agents report
+no fault. A repair that is under way is known to its controller alone, and is left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.slurm.nodes.reasons import Author, our_reason
+from holdfast.adapters.slurm.nodes.state import Memory
+from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.nodes.views import Known, node_view
+from holdfast.decisions.lifecycle import accepted, after
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.remediation import decide
+from holdfast.kit.units import format_duration
+from holdfast.model.actions import Drain, NodeAction, Quarantine, Reboot, Replace
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+
+_BUSY: Final = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
+_BASE: Final = _BUSY | {"IDLE", "DOWN", "UNKNOWN", "FUTURE", "ERROR"}
+"""What a node is; all other words are flags."""
+
+_ANY_JOB: Final = ("its jobs",)
+_ROUNDS: Final = 5
+"""A node has three steps until its repair is ordered; the budget may let others go first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """One node: what is seen, and what would be done."""
+
+    node: str
+    state: str
+    reason: str
+    seen: str
+    steps: tuple[str, ...]
+    """In their order; none if nothing would be done."""
+
+    waits: str
+    """Why the next step would have to wait; empty if it would not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """All nodes, and what holds for them together."""
+
+    nodes: tuple[NodePlan, ...]
+    stopped: str
+    """Why no repair at all would begin; empty if they may."""
+
+
+def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: datetime) -> Planned:
+    """Decide until nothing is left to do before the world has changed."""
+    views = {one.name: _view(one, policy, now) for one in nodes.values() if not _is_ours(one)}
+    steps: dict[str, list[str]] = {name: [] for name in nodes}
+    waits: dict[str, str] = {}
+    stopped = ""
+    for _ in range(_ROUNDS):
+        found = decide(ClusterView(nodes=tuple(views.values())), policy, now)
+        stopped = stopped or ("" if found.trip is None else found.trip.reason)
+        waits = {one.node: one.why for one in found.held_back}
+        for action in found.actions:
+            view = views[action.node]
+            record = after(view, action, now)
+            steps[action.node] += _step(action, view, record, policy)
+            if isinstance(action, Reboot | Replace):
+                record = accepted(record, now)
+            left = () if isinstance(action, Drain) else view.running_jobs
+            views[action.node] = replace(view, record=record, running_jobs=left)
+    return Planned(
+        nodes=tuple(
+            NodePlan(
+                node=name,
+                state=_state(one),
+                reason=one.word.text,
+                seen=_seen(one),
+                steps=tuple(steps[name]),
+                waits=waits.get(name, ""),
+            )
+            for name, one in sorted(nodes.items())
+        ),
+        stopped=stopped,
+    )
+
+
+def _is_ours(facts: NodeFacts) -> bool:
+    """Whether its repair is under way."""
+    return facts.is_closed and facts.word.author is Author.HOLDFAST
+
+
+def _view(facts: NodeFacts, policy: RemediationPolicy, now: datetime) -> NodeView:
+    record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=now - timedelta(days=1))
+    known = Known(name=facts.name, facts=facts, heard=None, remembered=None)
+    is_there = facts.is_heard or facts.is_asleep
+    heard = now if is_there else now - policy.heartbeat_timeout
+    jobs = _ANY_JOB if facts.state & _BUSY else ()
+    return node_view(known, record, Memory(), heard=heard, jobs=jobs, now=now)
+
+
+def _state(facts: NodeFacts) -> str:
+    """In Slurm's order: what it is, and then its flags."""
+    return "+".join(sorted(facts.state, key=lambda word: (word not in _BASE, word)))
+
+
+def _seen(facts: NodeFacts) -> str:
+    who, word = facts.reason_set.partition("@")[0] or "somebody", facts.word
+    if facts.is_asleep:
+        return "power saving has switched it off, or switches it"
+    if not facts.is_closed:
+        return "open to jobs" if facts.is_heard else "it does not answer"
+    meant = f"; {word.meant} counts to the letter only" if word.meant else ""
+    return {
+        Author.NOBODY: "closed without a reason",
+        Author.SLURM: "Slurm has closed it",
+        Author.HOLDFAST: "Holdfast keeps it from jobs; its controller knows what comes next",
+        Author.REQUEST: f"{who} asks for: {word.verb}",
+        Author.OTHER: f"{who} has closed it, so it is left alone{meant}",
+    }[word.author]
+
+
+def _step(
+    action: NodeAction, view: NodeView, record: NodeRecord, policy: RemediationPolicy
+) -> Iterator[str]:
+    match action:
+        case Quarantine():
+            yield f"fail it with the reason {our_reason(record)!r}"
+        case Drain() if view.running_jobs:
+            yield f"let its jobs go, {format_duration(policy.drain_timeout)} at most"
+        case Reboot():
+            yield "order its reboot"
+        case Replace():
+            yield "order its replacement"

@@ -1,0 +1,203 @@
+"""The jobs of runs on this machine: what the run remembers, and what the job says itself."""
+
+import contextlib
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.adapters.local.layout import cluster_dir, run_dir
+from holdfast.adapters.local.progress import Progress, read_progress
+from holdfast.apps.run.summary import lost_steps
+from holdfast.apps.views.jobs import Attempt, JobStatus, JobStory, Told, attempts_of
+from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
+from holdfast.engine.wording import sentence
+from holdfast.kit.serial import from_plain
+from holdfast.model import events
+
+INTERRUPTED: Final = "interrupted"
+"""What is said of a job that was not at its end when its Holdfast was killed."""
+
+_EVENTS: Final = {
+    kind.name: kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, events.Event)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalJobs:
+    """The ``Jobs`` of runs and clusters on this machine, those that ended included."""
+
+    home: Path
+    everything: bool = False
+    """Whether ``jobs`` has all jobs: of a cluster, also those before the present one, and those of
+    deleted clusters."""
+
+    cluster: str = ""
+    """Of this cluster alone; empty for all."""
+
+    def jobs(self) -> list[JobStatus]:
+        """See ``Jobs.jobs``.
+
+        Raises:
+            NotFound: there is no such cluster.
+
+        """
+        with open_runs(self.home, ended=True, deleted=self.everything) as known:
+            chosen = [run for run in known if self.cluster in ("", cluster_of(run))]
+            if self.cluster and not chosen:
+                names = [cluster_of(run) for run in known if run.directory.is_cluster]
+                raise NotFound(no_such("cluster", self.cluster, list(dict.fromkeys(names))))
+            jobs = [
+                job_status(job)
+                for run in chosen
+                for job in (run.jobs() if self.everything else run.recent_jobs())
+            ]
+            return sorted(jobs, key=lambda job: job.started_at)
+
+    def describe(self, job: str) -> JobStory:
+        """See ``Jobs.describe``."""
+        with self.found(job) as known:
+            told = tuple(_told(entry) for entry in _events(known))
+            return JobStory(status=job_status(known), told=told)
+
+    def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:
+        """See ``Jobs.cancel``."""
+        with self.found(job) as known:
+            status = job_status(known)
+            if not known.is_active:
+                raise NotFound(f"{known.ref} does not run any more: its phase is {status.phase}")
+            confirm(status)
+            known.run.store.cancel_job(known.key)
+            known.run.wake()
+            return status
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    @property
+    def none_yet(self) -> str:
+        """See ``Jobs.none_yet``."""
+        if self.cluster:
+            return (
+                f"The cluster {self.cluster} has had no job yet; start one with: holdfast run "
+                f"--cluster {self.cluster} -- COMMAND"
+            )
+        return "There was no run yet; start one with: holdfast run -- COMMAND"
+
+    @contextlib.contextmanager
+    def found(self, job: str) -> Iterator[KnownJob]:
+        """Open the job that a person means by its ID or its name.
+
+        Raises:
+            NotFound: see ``find_job``.
+
+        """
+        with open_runs(self.home, ended=True, deleted=True) as known:
+            yield find_job(job, known)
+
+
+def cluster_of(run: KnownRun) -> str:
+    """Name of a cluster, also of a deleted one; empty for a plain run."""
+    if not run.directory.is_cluster:
+        return ""
+    uid = run.store.uid()
+    return run.name.removesuffix(f"-{uid}") if uid and run.directory.is_deleted else run.name
+
+
+def job_status(job: KnownJob) -> JobStatus:
+    """A job as people are shown it.
+
+    Raises:
+        BackendError: its state cannot be read.
+
+    """
+    spec, record, submission = job.spec, job.record, job.submission
+    is_interrupted = not (job.run.is_active or record.phase.is_final)
+    reason = f"Holdfast was killed while the job was {record.phase}" if is_interrupted else ""
+    attempts = tuple(_attempts(job))
+    return JobStatus(
+        name=job.name,
+        id=job.id,
+        cluster=cluster_of(job.run),
+        is_active=job.is_active,
+        phase=INTERRUPTED if is_interrupted else record.phase,
+        phase_since=record.phase_since,
+        reason=reason or record.reason,
+        command=shlex.join(submission.command),
+        pid=submission.pid,
+        started_at=submission.started_at,
+        nodes=spec.nodes,
+        attempt=record.attempt,
+        placement=record.placement,
+        step=attempts[-1].last_step if attempts else None,
+        hardware_retries=record.hardware_retries,
+        max_retries=spec.max_retries,
+        app_retries=record.app_retries,
+        max_app_retries=spec.max_app_retries,
+        grace=spec.grace,
+        cancel_requested=job.cancel_requested,
+        directory=str(job.files.path),
+        checkpoint_dir=_checkpoints(job),
+        attempts=attempts,
+    )
+
+
+def _checkpoints(job: KnownJob) -> str:
+    """Directory of its checkpoints, also after its run or its cluster was moved; may be empty."""
+    stored, run = job.submission.checkpoint_dir, job.run.directory
+    home, cluster = run.path.parent.parent, cluster_of(job.run)
+    before = cluster_dir(home, cluster) if cluster else run_dir(home, job.submission.name)
+    moved = run.moved_from(before, Path(stored))
+    return str(moved) if stored and moved.is_dir() else stored
+
+
+def _attempts(job: KnownJob) -> Iterator[Attempt]:
+    record, files = job.record, job.files
+    attempts = attempts_of(record)
+    is_over = len(attempts) == len(record.attempts)
+    progress = Progress() if is_over else read_progress(files.progress(record.attempt))
+    resumed_from = [*(one.first_step for one in record.attempts[1:]), progress.first]
+    for over, one, step in zip(record.attempts, attempts, resumed_from, strict=False):
+        yield replace(one, lost_steps=lost_steps(over, step), logs=_logs(job, one))
+    for one in attempts[len(record.attempts) :]:
+        logs = _logs(job, one)
+        yield replace(one, first_step=progress.first, last_step=progress.last, logs=logs)
+
+
+def _logs(job: KnownJob, one: Attempt) -> tuple[str, ...]:
+    return tuple(str(job.files.log(one.attempt, rank)) for rank in range(job.spec.nodes))
+
+
+def _events(job: KnownJob) -> Iterator[dict[str, Any]]:
+    """What happened in a plain run; of a cluster, to the job and meanwhile to the nodes."""
+    if not job.run.directory.is_cluster:
+        yield from job.run.store.events()
+        return
+    is_over = job.record.phase.is_final
+    for entry in job.run.store.events():
+        at = datetime.fromisoformat(entry["at"])
+        is_in_time = job.submission.started_at <= at and not (
+            is_over and at > job.record.phase_since
+        )
+        if entry["job"] == job.key if "job" in entry else is_in_time:
+            yield entry
+
+
+def event_told(entry: dict[str, Any], tell: Callable[[datetime, events.Event], None]) -> None:
+    """Tell of an event of ``LocalStore.events``; one of another release is left out."""
+    kind = _EVENTS.get(entry["event"])
+    if kind is not None:
+        tell(datetime.fromisoformat(entry["at"]), from_plain(kind, entry))
+
+
+def _told(entry: dict[str, Any]) -> Told:
+    """One event in the words of a person; one of another release by its name."""
+    kind = _EVENTS.get(entry["event"])
+    said = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
+    at = datetime.fromisoformat(entry["at"])
+    return Told(at=at, event=entry["event"], message=said, details=entry)

@@ -1,0 +1,132 @@
+"""The nodes of a run: what it remembers, and what its machines say themselves."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.adapters.local.faults import powered_processes
+from holdfast.adapters.local.layout import NodeDir, RunDir
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.views.nodes import JobRank, NodeStatus
+from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.kit.serial import from_plain
+from holdfast.model.incidents import Incident
+from holdfast.model.nodes import NodeRecord, NodeView
+from holdfast.model.report import NodeReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNow:
+    """A run as it is now."""
+
+    directory: RunDir
+    store: LocalStore
+    is_active: bool
+    ranks: Mapping[str, JobRank]
+    """See ``Fleet.ranks``."""
+
+
+def node_statuses(run: RunNow) -> list[NodeStatus]:
+    """All nodes of a run.
+
+    Raises:
+        BackendError: its state cannot be read.
+
+    """
+    requests = run.store.requests()
+    holds = run.store.holds()
+    incidents = run.store.list_incidents()
+    groups = run.store.node_groups()
+    return [
+        _status(
+            run,
+            NodeView(
+                name=name,
+                provider_id=provider_id,
+                record=record,
+                group=groups.get(name, ""),
+                boot_id=_text(run.directory.node(name).boot_id),
+                request=requests.get(name),
+                held=holds.get(name, ""),
+                replaces=replaces,
+            ),
+            run.ranks.get(name),
+            tuple(one.id for one in incidents if _concerns(one, name, record)),
+        )
+        for name, (provider_id, replaces, record) in run.store.nodes().items()
+    ]
+
+
+def _status(
+    run: RunNow, view: NodeView, rank: JobRank | None, incidents: tuple[str, ...]
+) -> NodeStatus:
+    directory = run.directory.node(view.name)
+    is_on = "node" in powered_processes(directory)
+    report = _report(directory, view.boot_id) if is_on else None
+    faults = report.faults if report is not None else ()
+    record = view.record
+    conditions = {fault.condition: fault.reason for fault in faults}
+    if record.course is not None:
+        conditions[record.course.condition] = record.course.reason
+    return NodeStatus(
+        run=run.directory.name,
+        is_active=run.is_active,
+        name=view.name,
+        provider_id=view.provider_id,
+        boot_id=view.boot_id,
+        phase=record.phase,
+        phase_since=record.phase_since,
+        health_status=health_status(record),
+        deep_check_status=deep_check_status(view),
+        job=rank.job if rank is not None else "",
+        rank=rank.rank if rank is not None else None,
+        powered_on=is_on,
+        heartbeat_at=_heartbeat_at(directory, view.boot_id),
+        replaces=view.replaces,
+        held=view.held,
+        closed=view.closed,
+        course=record.course,
+        request=view.request,
+        conditions=conditions,
+        faults=faults,
+        notices=report.notices if report is not None else (),
+        history=record.history,
+        checks=record.checks,
+        incidents=incidents,
+        group=view.group,
+        pairing=record.pairing,
+    )
+
+
+def _concerns(incident: Incident, node: str, record: NodeRecord) -> bool:
+    is_present = record.course is not None and record.course.incident_id == incident.id
+    return is_present or node in (incident.node, incident.successor)
+
+
+def _report(directory: NodeDir, boot_id: str) -> NodeReport | None:
+    """The agent's report of this boot; None before the first one, and if it is damaged."""
+    try:
+        report = from_plain(NodeReport, json.loads(_text(directory.report)))
+    except ValueError:
+        return None
+    return report if report.boot_id == boot_id else None
+
+
+def _heartbeat_at(directory: NodeDir, boot_id: str) -> datetime | None:
+    """When the agent last wrote its heartbeat in this boot; None before the first one."""
+    if not boot_id or not _text(directory.heartbeat).startswith(boot_id):
+        return None
+    try:
+        return datetime.fromtimestamp(directory.heartbeat.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+
+
+def _text(path: Path) -> str:
+    """What is in a small file of a machine; nothing if it is not there, or not any more."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,1 @@
+"""Real and fake engines for tests: Kubernetes control plane, Slurm clusters, PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Random schedules on the simulated platform, and the laws that judge them."""

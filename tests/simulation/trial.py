@@ -1,0 +1,118 @@
+"""One scenario on trial: simulated to its end, under all laws."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.adapters.sim.scenario import Answer, Happening, Scenario
+from holdfast.adapters.sim.simulation import START, Simulation
+from holdfast.adapters.sim.training import SimJob, SimRank
+from holdfast.adapters.sim.world import SimNode
+from holdfast.model.events import Event
+from holdfast.model.jobs import JobRecord
+from holdfast.model.nodes import NodeRecord
+from tests.simulation.laws import LawBroken, Laws
+
+SETTLING: Final = timedelta(days=1)
+"""Within so long after the last happening, everything has come to an end."""
+
+_NONE: Final = timedelta(0)
+STEPS: Final = 20_000
+"""More moments than any scenario on trial needs: beyond it, the loop must be spinning."""
+
+
+def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
+    """Simulate ``scenario`` until nothing happens any more.
+
+    Raises:
+        LawBroken: something happened that must not, or something that must did not.
+
+    """
+    laws = laws or Laws()
+    simulation = Simulation(scenario, laws)
+    laws.world = simulation.world
+    bound = _bound(scenario)
+    patience = _patience(scenario)
+    changes, changed_at = 0, simulation.world.now
+    for _ in range(STEPS):
+        if not simulation.step():
+            break
+        now = simulation.world.now
+        if simulation.line.changes != changes or simulation.world.next_timer() is not None:
+            changes, changed_at = simulation.line.changes, now
+        if now - changed_at > patience or now > bound:
+            break
+    else:
+        raise LawBroken(f"{simulation.world.now.isoformat()}: the loop spins")
+    laws.judge_end()
+    return simulation
+
+
+def _patience(scenario: Scenario) -> timedelta:
+    """After so long without a change, no deadline is left that could bring one."""
+    policy, jobs = scenario.policy, scenario.job_policy
+    return timedelta(minutes=5) + max(
+        policy.join_timeout,
+        policy.reboot_timeout,
+        policy.replace_timeout,
+        policy.drain_timeout,
+        policy.deep_check_timeout,
+        jobs.wait_for_nodes,
+        jobs.launch_timeout,
+    )
+
+
+def _bound(scenario: Scenario) -> datetime:
+    last = max(
+        (happening.at + _lasts(happening) for happening in scenario.happenings), default=_NONE
+    )
+    return START + last + SETTLING
+
+
+def _lasts(happening: Happening) -> timedelta:
+    return getattr(happening, "lasts", None) or _NONE
+
+
+class TracedLaws(Laws):
+    """Laws that also tell what happens, one line for each fact."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._tell = say
+
+    def happened(self, happening: Happening) -> None:
+        """See ``Observer.happened``."""
+        self._say(f"* {happening}")
+
+    def told(self, event: Event) -> None:
+        """See ``Observer.told``."""
+        self._say(f"  {event}")
+        super().told(event)
+
+    def controller_died(self) -> None:
+        """See ``Observer.controller_died``."""
+        self._say("* the controller is killed")
+
+    def node_put(self, node: SimNode, before: NodeRecord) -> None:
+        """See ``Observer.node_put``."""
+        self._say(f"  {node.name}: {before.phase} -> {node.record.phase} {node.record.course}")
+        super().node_put(node, before)
+
+    def job_put(self, job: SimJob, before: JobRecord) -> None:
+        """See ``Observer.job_put``."""
+        record = job.record
+        self._say(f"  {job.training.spec.name} #{record.attempt}: {before.phase} -> {record.phase}")
+        super().job_put(job, before)
+
+    def launched(self, job: SimJob, rank: SimRank) -> None:
+        """See ``Observer.launched``."""
+        self._say(f"  rank {rank.rank} of {job.training.spec.name} starts on {rank.node}")
+        super().launched(job, rank)
+
+    def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
+        """See ``Observer.ordered``."""
+        self._say(f"  {verb} {node.name} {token}: {answer}")
+        super().ordered(node, verb, token, answer)
+
+    def _say(self, what: str) -> None:
+        self._tell(f"{self.world.now:%d %H:%M:%S.%f} {what}")
