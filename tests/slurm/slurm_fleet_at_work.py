@@ -37,9 +37,14 @@ replace = "slurm-power"
 reboot = "slurm-reboot"
 """
 _ORDER = """
-import os, sys
+import os, pathlib, signal, sys
+order = [os.environ["HOLDFAST_" + name] for name in ("ACTION", "NODE", "TOKEN")]
 with open(sys.argv[1], "a", encoding="utf-8") as orders:
-    orders.write(os.environ["HOLDFAST_ACTION"] + " " + os.environ["HOLDFAST_NODE"] + chr(10))
+    orders.write(" ".join(order) + chr(10))
+kills = pathlib.Path(sys.argv[1]).with_name("kill-controller")
+if kills.exists():
+    kills.unlink()
+    os.kill(os.getppid(), signal.SIGKILL)
 """
 
 _DCGMI = """\
@@ -201,10 +206,22 @@ class Fleet:
 
     @property
     def orders(self) -> list[list[str]]:
-        """What that command was asked for."""
+        """Action and node of each order that the command received."""
+        return [line[:2] for line in self._orders()]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The token of each order that the command received."""
+        return [line[2] for line in self._orders()]
+
+    def kill_controller_at_next_order(self) -> None:
+        """Let the command kill the controller before that learns that the order was accepted."""
+        (self.folder / "kill-controller").touch()
+
+    def _orders(self) -> list[list[str]]:
         path = self.folder / "orders"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        return [line.split() for line in text.splitlines()]
+        return [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     # What there is to see
 

@@ -150,10 +150,27 @@ def test_what_somebody_else_has_drained_is_neither_repaired_nor_opened(fleet: Fl
     fleet.until_recovered("node1")
 
 
+def test_an_order_whose_answer_a_killed_controller_lost_is_repeated_under_its_token(
+    fleet: Fleet,
+) -> None:
+    first = fleet.control(provider=fleet.by_command())
+    fleet.kill_controller_at_next_order()
+    fleet.machines["node1"].log(REPLACE_XID)
+    fleet.until(lambda: first.process.poll() is not None)
+
+    fleet.control(provider=fleet.by_command(), wait=False)
+    fleet.until(lambda: len(fleet.orders) == 2)
+    fleet.machines["node1"].renew()
+
+    fleet.until_recovered("node1")
+    assert fleet.orders == [["replace", "node1"]] * 2
+    assert len(set(fleet.tokens)) == 1
+
+
 def test_a_controller_that_is_killed_midway_loses_nothing(fleet: Fleet) -> None:
     first = fleet.control(provider=fleet.by_command())
     fleet.machines["node1"].log(REPLACE_XID)
-    fleet.until(lambda: fleet.orders)
+    fleet.until(lambda: is_accepted(fleet, "node1"))
 
     first.kill()
     fleet.machines["node1"].renew()
@@ -161,6 +178,12 @@ def test_a_controller_that_is_killed_midway_loses_nothing(fleet: Fleet) -> None:
 
     fleet.until_recovered("node1")
     assert len(fleet.orders) == 1
+
+
+def is_accepted(fleet: Fleet, node: str) -> bool:
+    """Whether it is stored that the order for a node was accepted."""
+    record = fleet.record(node)
+    return record is not None and record.course is not None and record.course.ordered_at is not None
 
 
 def test_a_second_controller_stands_by_until_the_first_ends(fleet: Fleet) -> None:
