@@ -1,7 +1,8 @@
 """A small training job that checkpoints in Megatron's layout; one process for each rank.
 
 ``python megatron_training.py FOLDER STEPS``: the value that it trains depends on every step, so
-that one that was done twice, left out or read from a damaged checkpoint shows in the end.
+that one that was done twice, left out or read from a damaged checkpoint shows in the end. It does
+not take its last step while there is a file ``hold`` in the folder.
 """
 
 import os
@@ -25,6 +26,8 @@ def main() -> None:
     step, value = _loaded(folder, rank)
     _say(journal, f"{run} {rank} {os.environ['SLURMD_NODENAME']} begins {step}")
     while step < steps:
+        while step == steps - 1 and (folder / "hold").exists():
+            time.sleep(PAUSE_S)
         step += 1
         value = (value * 31 + step + rank) % 1_000_003
         time.sleep(PAUSE_S)

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,15 @@ class Controller:
         self.process.kill()
         self.process.wait()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It does nothing meanwhile, and afterwards finds all that has happened."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=30)
@@ -105,6 +115,10 @@ class Fleet:
                 machine.start("agent", self._agent(machine))
         on = [one for one in self.machines.values() if one.is_on]
         self.until(lambda: len([*self.shared.glob("node*.json")]) == len(on))
+
+    def has_reported(self, node: str, reason: str) -> bool:
+        """Whether the present report of the agent of a node holds a fault of that reason."""
+        return reason in (self.shared / f"{node}.json").read_text(encoding="utf-8")
 
     def break_memory(self) -> None:
         """Let DCGM tell of an error in the memory of a GPU of its node."""

@@ -15,13 +15,10 @@ from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.names import Reason
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
-LONG = 280
-"""Steps: 14 seconds, in which all jobs begin."""
-
 GPUS = "--gres=gpu:2"
 AFFLICTED = {
-    "gres": REPLACE_XID, "two-on-a-node-1": REPLACE_XID, "crash-with-fault": REPLACE_XID,
-    "xid-reboot": REBOOT_XID, "no-retries": REPLACE_XID,
+    "gres": REPLACE_XID, "two-on-a-node-1": REPLACE_XID, "xid-reboot": REBOOT_XID,
+    "no-retries": REPLACE_XID,
 }  # fmt: skip
 """What the kernel says on a node of the job of a row."""
 
@@ -83,7 +80,8 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
 def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     wide: Fleet, final: FinalStates
 ) -> None:
-    wide.control(unavailable=20, drain="2m")  # one job stays for long where nothing else may
+    # Two jobs stay where nothing else may, until the test lets them go.
+    controller = wide.control(unavailable=20, drain="1h")
     stepwise = wide.slurm.submit(
         "-N1", GPUS, "--comment=auto-resume=1 mode=step", script="srun sleep 600"
     )
@@ -91,8 +89,9 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     array = wide.slurm.submit(*wish, "--array=1-2", script="srun sleep 600")
     parts = ("-N1", *wish, ":", "-N1", GPUS, "--wrap", "srun --het-group=0,1 sleep 600")
     het = wide.slurm.run("sbatch", "--parsable", *parts).strip()
-    wide.until(lambda: runs(wide, f"{array}_2") and runs(wide, f"{het}+1"))
-    at = {f"{array}_1": runs(wide, f"{array}_1"), f"{het}+1": runs(wide, f"{het}+1")}
+    names = (stepwise, f"{array}_1", f"{array}_2", f"{het}+0", f"{het}+1")
+    wide.until(lambda: all(runs(wide, name) for name in names))
+    at = {name: runs(wide, name) for name in (f"{array}_1", f"{het}+1")}
     supervised = runs(wide, stepwise)
     jobs, killed = trainings(wide)
     for job in jobs.values():
@@ -100,15 +99,18 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     bad = {fault: job.nodes()[-1] for fault, job in jobs.items()}
     assert bad["two-on-a-node-1"] == bad["two-on-a-node-2"]
 
+    killed.end_a_rank()
+    with controller.paused():  # else the job may be stopped for the fault before its rank ends
+        jobs["crash-with-fault"].end_a_rank()
+        wide.machines[bad["crash-with-fault"]].log(REPLACE_XID)
+        wide.until(lambda: wide.has_reported(bad["crash-with-fault"], Reason.XID_REPLACE))
     for fault, xid in AFFLICTED.items():
         wide.machines[bad[fault]].log(xid)
-    for job in (killed, jobs["crash-with-fault"]):
-        job.end_a_rank()
     wide.break_memory()
     for node in (supervised, *at.values()):
         wide.machines[node].log(REPLACE_XID)
 
-    for fault in AFFLICTED.keys() - {"no-retries"}:
+    for fault in {*AFFLICTED, "crash-with-fault"} - {"no-retries"}:
         jobs[fault].until_attempt(1)
     wide.until(lambda: runs(wide, f"{array}_1", restarts=1))
     wide.until(lambda: runs(wide, f"{het}+0", restarts=1) and runs(wide, f"{het}+1", restarts=1))
@@ -118,6 +120,9 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     wide.scontrol("update", f"jobid={stepwise}", asks)
     wide.until(lambda: runs(wide, stepwise, restarts=1) not in ("", supervised))
     assert "ask=" not in wide.slurm.run("squeue", "-h", "-j", stepwise, "-o", "%k")
+    wide.until(lambda: wide.phase(bad["dcgm-ecc"]) == "quarantined")
+    for job in jobs.values():
+        job.let_end()
     for fault in jobs.keys() - {"no-retries"}:
         jobs[fault].until_done()
     wide.until(lambda: killed.memory.record.phase is JobPhase.FAILED)
@@ -139,19 +144,19 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
 
 
 def trainings(wide: Fleet) -> tuple[dict[str, Training], Training]:
-    """One for each row of the table, and one of which a process is killed."""
+    """One for each row of the table, and one of which a process is killed; none ends by itself."""
     last, ecc = "--exclude=node[1-18]", "--nodelist=node20"
     jobs = {
-        "two-on-a-node-1": Training(wide, last, ranks=1, steps=LONG),
-        "two-on-a-node-2": Training(wide, last, ranks=1, steps=LONG),
-        "dcgm-ecc": Training(wide, GPUS, ecc, ranks=1, steps=LONG),
-        "gres": Training(wide, GPUS, "--no-requeue", steps=LONG),
-        "crash-with-fault": Training(wide, GPUS, steps=LONG),
-        "xid-reboot": Training(wide, GPUS, ranks=1, steps=LONG),
-        "no-retries": Training(wide, GPUS, ranks=1, steps=LONG, wish="auto-resume=1 max-retry=0"),
-        "bystander": Training(wide, GPUS, ranks=1, steps=LONG, wish="auto-resume=0"),
+        "two-on-a-node-1": Training(wide, last, ranks=1, holds=True),
+        "two-on-a-node-2": Training(wide, last, ranks=1, holds=True),
+        "dcgm-ecc": Training(wide, GPUS, ecc, ranks=1, holds=True),
+        "gres": Training(wide, GPUS, "--no-requeue", holds=True),
+        "crash-with-fault": Training(wide, GPUS, holds=True),
+        "xid-reboot": Training(wide, GPUS, ranks=1, holds=True),
+        "no-retries": Training(wide, GPUS, ranks=1, wish="auto-resume=1 max-retry=0", holds=True),
+        "bystander": Training(wide, GPUS, ranks=1, wish="auto-resume=0", holds=True),
     }
-    killed = Training(wide, GPUS, steps=LONG)
+    killed = Training(wide, GPUS, holds=True)
     killed.until_step(5)
     return jobs, killed
 

@@ -27,19 +27,41 @@ class Training:
         ranks: int = 2,
         steps: int = 100,
         wish: str = "auto-resume=1",
+        holds: bool = False,
     ) -> None:
+        """Submit it.
+
+        Args:
+            fleet: where.
+            options: more options of sbatch.
+            ranks: how many nodes it needs.
+            steps: after how many it has completed.
+            wish: its comment.
+            holds: whether it does not complete before ``let_end``.
+
+        """
         self.fleet = fleet
         self.steps = steps
         self.ranks = ranks
         self.is_watched = wish != "auto-resume=0"
         self.folder = fleet.folder / f"training-{time.monotonic_ns()}"
         self.folder.mkdir()
+        if holds:
+            self._hold.touch()
         command = "export TRAINING_RUN=$(date +%s%N)\n"
         command += f"srun --kill-on-bad-exit=1 {sys.executable} {_PROGRAM} {self.folder} {steps}"
         self.id = fleet.slurm.submit(
             f"-N{ranks}", f"--comment={wish} checkpoint={self.folder}", "--open-mode=append",
             *options, script=command,
         )  # fmt: skip
+
+    @property
+    def _hold(self) -> Path:
+        return self.folder / "hold"
+
+    def let_end(self) -> None:
+        """Let it take its last step."""
+        self._hold.unlink()
 
     @property
     def name(self) -> str:
