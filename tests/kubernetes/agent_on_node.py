@@ -1,5 +1,6 @@
 """An agent's reporter on a real cluster, with the rights of an agent and not one more."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -10,7 +11,7 @@ from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.kubernetes.nodes.report import NodeReporter, Pace
 from holdfast.apps.clock import SystemClock
-from holdfast.model.names import AGENT_MARK, Labels
+from holdfast.model.names import AGENT_MARK, REPORT, Labels
 from holdfast.model.report import NodeReport
 from tests.engines.api_connection import Refused
 from tests.engines.control_plane import ControlPlane
@@ -89,9 +90,15 @@ class OnNode:
     def taints(self) -> list[Any]:
         return self.object["spec"].get("taints", [])
 
+    @property
+    def report(self) -> Any:
+        """The report on the Node object; None before the first."""
+        return json.loads(self.annotation(REPORT) or "null")
+
     def condition(self, kind: str) -> Any:
+        """A condition of the node; empty before it is first written."""
         found = [one for one in self.object["status"]["conditions"] if one["type"] == kind]
-        return found[0] if found else None
+        return found[0] if found else {}
 
     @property
     def events(self) -> list[Any]:

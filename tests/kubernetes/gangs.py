@@ -107,6 +107,11 @@ class Set(Gang):
         job = {"completions": 1, "parallelism": 1, "template": pods()}
         return {"replicatedJobs": [{"name": "node", "replicas": 2, "template": {"spec": job}}]}
 
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """The status of each of its replicated jobs; none before JobSet has written it."""
+        return self.job.get("status", {}).get("replicatedJobsStatus", [])
+
 
 class Mpi(Gang):
     """An MPIJob of a launcher, which needs no device, and two workers."""

@@ -1,6 +1,5 @@
 """The whole agent, a process of its own, on a real API server."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -16,7 +14,7 @@ from agent_on_node import ACCOUNT, NAMESPACE, OnNode, grant
 from real_cluster import Cluster, until
 
 from holdfast.adapters.local.ports import free_port
-from holdfast.model.names import REPORT, Condition, Reason
+from holdfast.model.names import Condition, Reason
 
 NODE = "n1"
 RELOADED = "the configuration was read again"
@@ -87,10 +85,6 @@ class Agent(OnNode):
     @property
     def stderr(self) -> str:
         return (self.folder / "stderr").read_text(encoding="utf-8")
-
-    @property
-    def report(self) -> Any:
-        return json.loads(self.annotation(REPORT) or "null")
 
 
 @pytest.fixture
@@ -208,7 +202,7 @@ def test_the_kubelet_can_probe_it_and_neuron_recovery_can_read_it(agent: Agent) 
     assert _page(f"{address}/healthz") == "ok\n"
     before = _page(f"{address}/metrics")
     agent.log(NEURON)
-    until(lambda: agent.condition(Condition.NEURON)["status"] == "True")
+    until(lambda: agent.condition(Condition.NEURON).get("status") == "True")
     after = _page(f"{address}/metrics")
 
     published = {reason for reason in Reason if reason.startswith("NeuronHasError_")}

@@ -224,7 +224,7 @@ def test_a_job_set_of_which_a_job_has_ended_restarts_with_all_of_them(fleet: Fle
     job = submitted(fleet, Set)
     done, other = sorted(job.pods)
     fleet.cluster.nodes.finish(done)
-    until(lambda: job.job["status"]["replicatedJobsStatus"][0]["succeeded"] == 1)
+    until(lambda: [one["succeeded"] for one in job.parts] == [1])
 
     fleet.cluster.nodes.finish(other, exit_code=3)
     job.until_running(2)

@@ -62,17 +62,22 @@ class PlayedKueue:
     """Suspends a job and lets it go as its ``Workload`` says, and has it no other way."""
 
     def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
         self.api = fleet.api
         self.heard: list[bool] = []
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.play, daemon=True)
 
-    def admit(self, job: Training) -> None:
+    def submitted(self) -> Training:
+        """A job in a queue, suspended from the start as Kueue's webhook does, then admitted."""
+        job = Training(self.fleet.cluster, self.fleet.api, labels={QUEUE: "team"})
+        job.submit(runPolicy={"suspend": True})
         about = {"name": "w", "labels": {"kueue.x-k8s.io/job-uid": job.job["metadata"]["uid"]}}
         workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": about}
         self.api.create(WORKLOADS, {**workload, "spec": {"active": True}})
         self.job = job
         self.thread.start()
+        return job
 
     def play(self) -> None:
         while not self.over.wait(0.02):
@@ -320,9 +325,7 @@ def test_a_job_in_a_queue_is_stopped_and_started_by_its_workload(
     fleet.start("a", "b", "c")
     fleet.control(settings=SETTINGS)
     fleet.until_schedulable("a", "b", "c")
-    job = Training(fleet.cluster, fleet.api, labels={QUEUE: "team"})
-    job.submit()
-    kueue.admit(job)
+    job = kueue.submitted()
     job.until_running(1)
     before = {pod["metadata"]["uid"] for pod in job.pods.values()}
 
@@ -342,9 +345,7 @@ def test_a_job_that_a_person_took_out_of_its_queue_stays_out_when_it_is_let_go(
     fleet.start("a", "b")
     fleet.control(settings=SETTINGS)
     fleet.until_schedulable("a", "b")
-    job = Training(fleet.cluster, fleet.api, labels={QUEUE: "team"})
-    job.submit()
-    kueue.admit(job)
+    job = kueue.submitted()
     job.until_running(1)
 
     fleet.api.patch(f"{WORKLOADS}/w", {"spec": {"active": False}})

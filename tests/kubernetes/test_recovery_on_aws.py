@@ -157,7 +157,7 @@ def test_the_neuron_guide_without_recovery_marks_the_node_and_no_more(
 
     assert fleet.health("a") == HealthStatus.PENDING_REPLACEMENT
     assert fleet.is_marked("a")
-    assert condition(fleet, "b") == ("False", "NeuronHasNoError")
+    until(lambda: condition(fleet, "b") == ("False", "NeuronHasNoError"))
     stays(lambda: set(group.instances().values()) == {"healthy"}, 2)
 
 
