@@ -24,7 +24,7 @@ STORM_RATE = 5000
 FLOOD_LINES = 200_000
 MATCHING = 50  # one line in so many
 FLOOD_S = 20
-PATIENCE_S = 15
+TIMEOUT_S = 15
 _MS = 1000
 
 
@@ -101,7 +101,7 @@ def _figures(
         f"node-problem-detector {peer.VERSION} with {len(peer.rules())} of the agent's rules, on "
         f"the same lines: p99 {percentile(theirs.latencies_ms, 0.99):.0f} ms, "
         f"{quiet['peer']:.1f} MiB, after storm and flood {theirs.peak_mib:.1f} MiB, "
-        f"{lost['peer']} matching lines not counted {PATIENCE_S} s after the storm, {theirs_flood}",
+        f"{lost['peer']} matching lines not counted {TIMEOUT_S} s after the storm, {theirs_flood}",
         file=sys.stderr,
     )
     return [
@@ -132,7 +132,7 @@ def _append_and_wait(log: Path, number: int, watchers: list[Watcher]) -> None:
 
     def wait(watcher: Watcher) -> None:
         while watcher.count() < goal[id(watcher)]:
-            assert time.perf_counter() - start < peer.PATIENCE_S, "a line was never counted"
+            assert time.perf_counter() - start < peer.TIMEOUT_S, "a line was never counted"
             time.sleep(0.002)
         watcher.latencies_ms.append((time.perf_counter() - start) * 1000)
 
@@ -183,7 +183,7 @@ def _storm(
 
 
 def _missing(count: Callable[[], int], goal: int) -> int:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while (missing := goal - count()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return abs(missing)

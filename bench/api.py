@@ -47,7 +47,7 @@ from holdfast.model.clusters import (
     WantedGroup,
 )
 from holdfast.model.incidents import Incident
-from holdfast.ports.cluster_records import Asked, Change
+from holdfast.ports.cluster_records import Change, RecordedRequest
 
 NODES = 10_000
 CALLS = 2_000
@@ -88,13 +88,13 @@ def _fill(url: str) -> None:
         since=LONG_AGO,
         groups=(WantedGroup(made_of=group, target=NODES),),
     )
-    asked = Asked(at=LONG_AGO, person="bench", operation="CreateCluster", request={})
+    requested = RecordedRequest(at=LONG_AGO, person="bench", operation="CreateCluster", request={})
     with closing(Database(url, SystemClock())) as database:
         records = DatabaseRecords(database)
-        records.create(cluster, (), {}, asked)
+        records.create(cluster, (), {}, requested)
         members = tuple(_member(number) for number in range(NODES))
         records.change(
-            CLUSTER, lambda _: Change(cluster=cluster, members=members, answer={}), asked
+            CLUSTER, lambda _: Change(cluster=cluster, members=members, answer={}), requested
         )
 
 

@@ -306,7 +306,7 @@ def _made(number: int, now: datetime) -> NodeStatus:
         heartbeat_at=now,
         replaces="",
         held="",
-        course=None,
+        remediation=None,
         request=None,
         conditions={},
         faults=(),

@@ -30,7 +30,7 @@ LARGE, LARGE_ROUNDS = 1_000, 2
 WRITERS = 8
 PODS = "/api/v1/namespaces/default/pods"
 PYTORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
-PATIENCE = timedelta(minutes=2)
+TIMEOUT = timedelta(minutes=2)
 GRACE_S = 300
 """Longer than the bench takes to delete the pods, which is not the controller's doing."""
 
@@ -145,7 +145,7 @@ class Operator:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until it holds."""
-        deadline = time.monotonic() + PATIENCE.total_seconds()
+        deadline = time.monotonic() + TIMEOUT.total_seconds()
         while not condition():
             if time.monotonic() > deadline:
                 raise TimeoutError("the controller does not take over or restart jobs")
@@ -177,11 +177,11 @@ class Operator:
 
     def _say(self, name: str, condition: str) -> None:
         """How the job is, in the words of the operator."""
-        told = [
+        reported = [
             {"type": kind, "status": str(kind == condition), "reason": kind, "message": ""}
             for kind in ("Running", "Suspended")
         ]
-        status: dict[str, Any] = {"conditions": told, "replicaStatuses": {}}
+        status: dict[str, Any] = {"conditions": reported, "replicaStatuses": {}}
         status["startTime"] = _stamp() if condition == "Running" else None
         self.api.patch(f"{PYTORCH_JOBS}/{name}/status", {"status": status})
 
@@ -208,7 +208,7 @@ def _stamp() -> str:
 def _job(name: str, ranks: int) -> dict[str, Any]:
     """As large as that of a team with a handful of variables and mounts."""
     labels = Labels()
-    asked = {labels.enable_job_auto_resume: "true", labels.job_max_retry_count: "1000"}
+    requested = {labels.enable_job_auto_resume: "true", labels.job_max_retry_count: "1000"}
     env = [{"name": f"SETTING_{one}", "value": "a value of some length"} for one in range(20)]
     container = {
         "name": "pytorch",
@@ -221,7 +221,7 @@ def _job(name: str, ranks: int) -> dict[str, Any]:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": name, "annotations": asked},
+        "metadata": {"name": name, "annotations": requested},
         "spec": {
             "runPolicy": {"suspend": False},
             "pytorchReplicaSpecs": {"Worker": worker},

@@ -8,7 +8,7 @@ from bench.figure import Figure
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.kernel_log import KernelLog
-from holdfast.detectors.table import detectors, log_marks
+from holdfast.detectors.table import detectors, log_keywords
 
 NOW = datetime(2025, 11, 20, tzinfo=UTC)
 LINES = 100_000
@@ -49,7 +49,7 @@ def run() -> list[Figure]:
 def _judge(data: bytes) -> tuple[float, int]:
     """CPU seconds, and how often the faults and notices were seen."""
     watchers = detectors(Profile.HYPERPOD)
-    log, health, seen = KernelLog(log_marks(watchers)), Health(), 0
+    log, health, seen = KernelLog(log_keywords(watchers)), Health(), 0
     began = time.process_time()
     for start in range(0, len(data), 1 << 16):
         records = log.feed(data[start : start + (1 << 16)], NOW)

@@ -32,7 +32,7 @@ from holdfast.detectors.xid_codes import XID_CODES
 MODULE = "k8s.io/node-problem-detector"
 VERSION = "v1.34.0"
 BUILD_S = 300
-PATIENCE_S = 60
+TIMEOUT_S = 60
 MEMORY_MIB = 41.0
 REASON = "NvidiaGpuXidErrorPendingReplacement"
 _NOT_IN_GO = ("(?!", "(?=", "(?<")
@@ -185,7 +185,7 @@ def _started(argv: list[str], port: int) -> Iterator[Watcher]:
 
 
 def _wait_until_served(process: subprocess.Popen[bytes], watcher: Watcher) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             watcher.count()

@@ -21,8 +21,8 @@ from values_limits import LIMITS, PAIRS
 
 from holdfast.apps.agent.config import AgentConfig, ListenAddress
 from holdfast.apps.controller.config import ControllerConfig
+from holdfast.detectors.corroborations import WITNESSED
 from holdfast.detectors.table import detectors
-from holdfast.detectors.witnesses import WITNESSED
 from holdfast.kit.quota import Quota
 
 ROOT: Final = Path(__file__).parents[1]

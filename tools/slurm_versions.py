@@ -30,7 +30,7 @@ PROGRAMS: Final = (
 
 _KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _SOURCE: Final = f"deb [signed-by={_KEYS}] http://deb.debian.org/debian trixie main\n"
-_PATIENCE_S: Final = 300.0
+_TIMEOUT_S: Final = 300.0
 
 
 class CannotGet(Exception):
@@ -132,13 +132,13 @@ def _bind(patchelf: str, program: Path, libraries: Path) -> None:
 def _run(*argv: str) -> str:
     try:
         done = subprocess.run(
-            argv, capture_output=True, check=True, encoding="utf-8", timeout=_PATIENCE_S
+            argv, capture_output=True, check=True, encoding="utf-8", timeout=_TIMEOUT_S
         )
     except subprocess.CalledProcessError as error:
         end = "\n".join(f"{error.stdout}{error.stderr}".splitlines()[-10:])
         raise CannotGet(f"{Path(argv[0]).name} failed for Slurm {VERSION}:\n{end}") from error
     except subprocess.TimeoutExpired as error:
-        raise CannotGet(f"{argv[0]} did not end within {_PATIENCE_S:g} s") from error
+        raise CannotGet(f"{argv[0]} did not end within {_TIMEOUT_S:g} s") from error
     return done.stdout
 
 

@@ -9,7 +9,7 @@ from holdfast.api.identity import Key
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import WantedCluster
-from holdfast.ports.cluster_records import Asked, ClusterRecords
+from holdfast.ports.cluster_records import ClusterRecords, RecordedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,11 @@ class Call:
             )
         return self.maker
 
-    def asked(self, operation: str) -> Asked:
+    def requested(self, operation: str) -> RecordedRequest:
         """The request, for the record."""
-        return Asked(at=self.now, person=self.key.person, operation=operation, request=self.request)
+        return RecordedRequest(
+            at=self.now, person=self.key.person, operation=operation, request=self.request
+        )
 
     def cluster(self) -> Cluster:
         """The one that the request names, by its name or ARN.

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from holdfast.model.cluster_words import InstanceStatus
-from holdfast.model.clusters import Happening, WantedCluster
+from holdfast.model.clusters import ClusterEvent, WantedCluster
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
@@ -78,7 +78,7 @@ class Cluster(Protocol):
         """What was asked for through the API; None for a cluster that came to be otherwise."""
         ...
 
-    def happenings(self) -> Sequence[Happening]:
+    def cluster_events(self) -> Sequence[ClusterEvent]:
         """What became of that, oldest first."""
         ...
 

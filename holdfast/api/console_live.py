@@ -59,7 +59,7 @@ class Live:
         self._readers += 1
         try:
             seen = self._seen(last)
-            told = ""
+            reported = ""
             yield f"retry: {_RETRY_MS}\n\n"
 
             def is_over() -> bool:
@@ -69,10 +69,10 @@ class Live:
                 if self._watch is None:
                     self._begin()
                 news = self._news
-                if self._trouble != told:  # first, so that old rows are not taken for new ones
-                    told = self._trouble
+                if self._trouble != reported:  # first, so that old rows are not taken for new ones
+                    reported = self._trouble
                     as_of = self._as_of.isoformat() if self._as_of else None
-                    yield self._event("trouble", {"message": told, "as_of": as_of})
+                    yield self._event("trouble", {"message": reported, "as_of": as_of})
                 for text, number in self._since(seen):
                     seen = number
                     yield text

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Protocol
 
 from holdfast.api.clusters import Node, cluster_id
-from holdfast.model.clusters import Happening, Member, WantedCluster
+from holdfast.model.clusters import ClusterEvent, Member, WantedCluster
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
-from holdfast.ports.cluster_records import ClusterRecords, HeldCluster
+from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 
 
-class Keeper(Protocol):
+class ClusterSupervisor(Protocol):
     """Those who look after the nodes of created clusters. May raise ``BackendError``."""
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
@@ -32,9 +32,9 @@ class Keeper(Protocol):
 class CreatedCluster:
     """A ``Cluster`` that somebody asked for."""
 
-    held: HeldCluster
+    held: StoredCluster
     records: ClusterRecords
-    keeper: Keeper
+    supervisor: ClusterSupervisor
 
     @property
     def name(self) -> str:
@@ -60,9 +60,9 @@ class CreatedCluster:
         """See ``Cluster.wanted``."""
         return self.held.cluster
 
-    def happenings(self) -> Sequence[Happening]:
-        """See ``Cluster.happenings``."""
-        return self.records.happenings(self.name)
+    def cluster_events(self) -> Sequence[ClusterEvent]:
+        """See ``Cluster.cluster_events``."""
+        return self.records.cluster_events(self.name)
 
     def nodes(self) -> Sequence[Node]:
         """See ``Cluster.nodes``: as they were when the cluster was last looked at."""
@@ -75,22 +75,22 @@ class CreatedCluster:
 
     def incidents(self) -> Sequence[Incident]:
         """See ``Cluster.incidents``: those of an earlier cluster of its name are not its own."""
-        found = self.keeper.incidents(self.name)
+        found = self.supervisor.incidents(self.name)
         return [one for one in found if one.detected_at >= self.created_at]
 
     def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
         """See ``Cluster.ask``."""
         if not node:
             return "the node has no machine yet"
-        return self.keeper.ask(self.name, node, verb, person, checks)
+        return self.supervisor.ask(self.name, node, verb, person, checks)
 
 
 class CreatedClusters:
     """All of them; one that has not changed is not made anew. Several threads may ask."""
 
-    def __init__(self, records: ClusterRecords, keeper: Keeper) -> None:
+    def __init__(self, records: ClusterRecords, supervisor: ClusterSupervisor) -> None:
         self._records = records
-        self._keeper = keeper
+        self._keeper = supervisor
         self._shown: dict[str, CreatedCluster] = {}
 
     def all(self) -> Sequence[CreatedCluster]:
@@ -99,7 +99,7 @@ class CreatedClusters:
         self._shown = {one.name: one for one in shown}
         return shown
 
-    def _of(self, held: HeldCluster) -> CreatedCluster:
+    def _of(self, held: StoredCluster) -> CreatedCluster:
         known = self._shown.get(held.cluster.name)
         if known is not None and known.held is held:
             return known

@@ -19,7 +19,7 @@ from holdfast.api.wishes import changed_group, node_count, objections, refuse, w
 from holdfast.decisions.cluster_members import Telling
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
-from holdfast.ports.cluster_records import Change, Fits, HeldCluster
+from holdfast.ports.cluster_records import Change, Fits, StoredCluster
 
 _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
 """What is said about a cluster as a whole, and only told again."""
@@ -51,14 +51,14 @@ def create_cluster(call: Call) -> Json:
             wanted_group(name, uid, one, shared, repairs=repairs)
             for one in request.get("InstanceGroups", ())
         ),
-        asked=shared,
+        requested=shared,
     )
     refuse(maker.objections(cluster))
     telling = Telling(cluster, call.now)
     telling.cluster("Cluster {c} creation started successfully")
     is_known = any(one.name == name and one.is_listed for one in call.clusters)
     if is_known or not maker.records.create(
-        cluster, telling.told, tags, call.asked("CreateCluster"), fits=within_limit(call)
+        cluster, telling.reported, tags, call.requested("CreateCluster"), fits=within_limit(call)
     ):
         raise ResourceInUse(
             f"Resource Already Exists: Cluster with name {name} already exists. Choose a different "
@@ -79,7 +79,7 @@ def update_cluster(call: Call) -> Json:
 def delete_cluster(call: Call) -> Json:
     """See ``DeleteCluster``; asked for again, it changes nothing."""
 
-    def deleted(held: HeldCluster) -> Change:
+    def deleted(held: StoredCluster) -> Change:
         cluster = held.cluster
         if cluster.status is ClusterStatus.DELETING:
             return Change(cluster=cluster, members=held.members, answer={})
@@ -89,14 +89,16 @@ def delete_cluster(call: Call) -> Json:
         return Change(
             cluster=replace(cluster, status=ClusterStatus.DELETING, since=call.now, groups=going),
             members=held.members,
-            happenings=tuple(telling.told),
+            cluster_events=tuple(telling.reported),
             answer={},
         )
 
     return changed(call, "DeleteCluster", deleted)
 
 
-def changed(call: Call, operation: str, make: Callable[[HeldCluster], Change], **more: Any) -> Json:
+def changed(
+    call: Call, operation: str, make: Callable[[StoredCluster], Change], **more: Any
+) -> Json:
     """Write down what becomes of the cluster that a request names.
 
     Args:
@@ -115,7 +117,7 @@ def changed(call: Call, operation: str, make: Callable[[HeldCluster], Change], *
     """
     cluster = call.cluster()
     name = cluster.name
-    answer = call.made().records.change(name, make, call.asked(operation), **more)
+    answer = call.made().records.change(name, make, call.requested(operation), **more)
     if answer is None:
         if any(one.name == name and one.wanted() is None for one in call.clusters):
             raise ValidationException(
@@ -162,15 +164,15 @@ def _going(group: WantedGroup) -> WantedGroup:
     return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
 
 
-def _updated(call: Call, held: HeldCluster) -> Change:
+def _updated(call: Call, held: StoredCluster) -> Change:
     request, cluster = call.request, held.cluster
     steady(cluster, ClusterStatus.FAILED)
     refuse(list(_group_problems(cluster, request)))
-    shared = {**cluster.asked, **{key: request[key] for key in _SHARED if key in request}}
+    shared = {**cluster.requested, **{key: request[key] for key in _SHARED if key in request}}
     repairs = cluster.repairs
     if "NodeRecovery" in request:
         repairs = request["NodeRecovery"] == _AUTOMATIC
-    asked = {
+    requested = {
         one["InstanceGroupName"]: wanted_group(
             cluster.name, cluster.uid, one, shared, repairs=repairs
         )
@@ -181,8 +183,8 @@ def _updated(call: Call, held: HeldCluster) -> Change:
     for one in cluster.groups:
         if one.name in goes:
             groups.append(_going(one))
-        elif one.name in asked:
-            groups.append(changed_group(one, asked.pop(one.name)))
+        elif one.name in requested:
+            groups.append(changed_group(one, requested.pop(one.name)))
         else:
             groups.append(_looked_after(one, repairs=repairs))
     after = replace(
@@ -192,13 +194,15 @@ def _updated(call: Call, held: HeldCluster) -> Change:
         failure="",
         repairs=repairs,
         is_continuous=cluster.is_continuous or "NodeProvisioningMode" in request,
-        groups=(*groups, *asked.values()),
-        asked=shared,
+        groups=(*groups, *requested.values()),
+        requested=shared,
     )
     refuse(call.made().objections(after))
     telling = Telling(after, call.now)
     telling.cluster("Cluster {c} update started successfully")
-    return Change(cluster=after, members=held.members, happenings=tuple(telling.told), answer={})
+    return Change(
+        cluster=after, members=held.members, cluster_events=tuple(telling.reported), answer={}
+    )
 
 
 def _looked_after(group: WantedGroup, *, repairs: bool) -> WantedGroup:
@@ -209,11 +213,11 @@ def _looked_after(group: WantedGroup, *, repairs: bool) -> WantedGroup:
 
 def _group_problems(cluster: WantedCluster, request: Json) -> Iterator[str]:
     names = {one.name for one in cluster.groups}
-    asked = {one["InstanceGroupName"] for one in request.get("InstanceGroups", ())}
+    requested = {one["InstanceGroupName"] for one in request.get("InstanceGroups", ())}
     goes = set(request.get("InstanceGroupsToDelete", ()))
     for name in sorted(goes - names):
         yield f"InstanceGroupsToDelete: there is no group {name}"
-    for name in sorted(goes & asked):
+    for name in sorted(goes & requested):
         yield f"{name} is both in InstanceGroups and in InstanceGroupsToDelete"
-    if names and not (names | asked) - goes:
+    if names and not (names | requested) - goes:
         yield "InstanceGroupsToDelete: a cluster keeps one group at least; use DeleteCluster"

@@ -19,7 +19,7 @@ _BY_CLUSTER: Final = {
 def described(cluster: WantedCluster, nodes: Sequence[Node]) -> Json:
     """What is said about a cluster beyond its summary."""
     return {
-        **cluster.asked,
+        **cluster.requested,
         "FailureMessage": cluster.failure or None,
         "InstanceGroups": [
             _group(cluster, one, [node for node in nodes if node.group == one.name])

@@ -74,7 +74,7 @@ def _metadata(step: Step) -> Json:
 
 
 def _steps(cluster: Cluster) -> Iterator[Step]:
-    for one in cluster.happenings():
+    for one in cluster.cluster_events():
         yield Step(
             id=one.id,
             at=one.at,
@@ -95,8 +95,10 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
 
 def _logical_ids(cluster: Cluster) -> dict[str, str]:
     """``instance id -> NodeLogicalId`` of all nodes, also of those that are gone."""
-    told = {one.instance_id: one.logical_id for one in cluster.happenings() if one.logical_id}
-    return {**told, **{one.instance_id: one.known_as for one in cluster.nodes()}}
+    reported = {
+        one.instance_id: one.logical_id for one in cluster.cluster_events() if one.logical_id
+    }
+    return {**reported, **{one.instance_id: one.known_as for one in cluster.nodes()}}
 
 
 def _steps_of(incident: Incident) -> Iterator[Step]:

@@ -8,18 +8,18 @@ from holdfast.api.clusters import Cluster, Node
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.errors import BackendError
-from holdfast.model.names import BatchAnswer, DeepCheck
+from holdfast.model.names import BatchResponse, DeepCheck
 from holdfast.model.requests import Verb
 
 
 def reboot_nodes(call: Call) -> Json:
     """See ``BatchRebootClusterNodes``."""
-    return _asked(call, Verb.REBOOT)
+    return _requested(call, Verb.REBOOT)
 
 
 def replace_nodes(call: Call) -> Json:
     """See ``BatchReplaceClusterNodes``."""
-    return _asked(call, Verb.REPLACE)
+    return _requested(call, Verb.REPLACE)
 
 
 def start_health_check(call: Call) -> Json:
@@ -56,7 +56,7 @@ def _members(nodes: Sequence[Node], wanted: Json) -> Iterator[Node]:
         yield members[node_id]
 
 
-def _asked(call: Call, verb: Verb) -> Json:
+def _requested(call: Call, verb: Verb) -> Json:
     request = call.request
     ids, names = request.get("NodeIds", ()), request.get("NodeLogicalIds", ())
     if not ids and not names:
@@ -68,8 +68,8 @@ def _asked(call: Call, verb: Verb) -> Json:
     done, refused = _each(call, cluster, verb, {one: by_id.get(one) for one in ids})
     named, unnamed = _each(call, cluster, verb, {one: by_name.get(one) for one in names})
     return {
-        BatchAnswer.SUCCESSFUL: done,
-        BatchAnswer.FAILED: [{"NodeId": one, **why} for one, why in refused],
+        BatchResponse.SUCCESSFUL: done,
+        BatchResponse.FAILED: [{"NodeId": one, **why} for one, why in refused],
         "SuccessfulNodeLogicalIds": named if names else None,
         "FailedNodeLogicalIds": [{"NodeLogicalId": one, **why} for one, why in unnamed]
         if names

@@ -12,8 +12,8 @@ from holdfast.api.sagemaker_model import Json
 from holdfast.api.wishes import refuse
 from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
 from holdfast.model.clusters import Member, WantedCluster, WantedGroup
-from holdfast.model.names import BatchAnswer
-from holdfast.ports.cluster_records import Change, HeldCluster
+from holdfast.model.names import BatchResponse
+from holdfast.ports.cluster_records import Change, StoredCluster
 
 _MOST_ADDED: Final = 50
 """Nodes that one call may add; the model limits each group only."""
@@ -36,7 +36,7 @@ def add_nodes(call: Call) -> Json:
         nonce=request.get("ClientToken", ""),
         nonce_since=call.now - _TOKENS_KEPT,
     )
-    return {name: answer[name] for name in (BatchAnswer.SUCCESSFUL, BatchAnswer.FAILED)}
+    return {name: answer[name] for name in (BatchResponse.SUCCESSFUL, BatchResponse.FAILED)}
 
 
 def delete_nodes(call: Call) -> Json:
@@ -57,7 +57,7 @@ def _in_service(cluster: WantedCluster) -> None:
         )
 
 
-def _added(call: Call, held: HeldCluster) -> Change:
+def _added(call: Call, held: StoredCluster) -> Change:
     cluster = held.cluster
     _in_service(cluster)
     if not cluster.is_continuous:
@@ -67,17 +67,17 @@ def _added(call: Call, held: HeldCluster) -> Change:
         )
     groups = {one.name: one for one in cluster.groups}
     members = list(held.members)
-    answer: dict[str, list[Json]] = {BatchAnswer.SUCCESSFUL: [], BatchAnswer.FAILED: []}
+    answer: dict[str, list[Json]] = {BatchResponse.SUCCESSFUL: [], BatchResponse.FAILED: []}
     for wanted in call.request["NodesToAdd"]:
         group = groups.get(wanted["InstanceGroupName"])
         why = _why_not_added(group, wanted)
         if group is None or why is not None:
-            answer[BatchAnswer.FAILED].append(why or {})
+            answer[BatchResponse.FAILED].append(why or {})
             continue
         count = wanted["IncrementTargetCountBy"]
         groups[group.name] = replace(group, target=group.target + count)
         places = [_place(call, group.name, members) for _ in range(count)]
-        answer[BatchAnswer.SUCCESSFUL] += [
+        answer[BatchResponse.SUCCESSFUL] += [
             {
                 "NodeLogicalId": one.logical_id,
                 "InstanceGroupName": group.name,
@@ -125,7 +125,7 @@ def _place(call: Call, group: str, members: list[Member]) -> Member:
 class _Deletion:
     """Takes nodes out of a cluster, one after the other."""
 
-    def __init__(self, held: HeldCluster) -> None:
+    def __init__(self, held: StoredCluster) -> None:
         _in_service(held.cluster)
         self._cluster = held.cluster
         self._members = {one.logical_id: one for one in held.members}
@@ -141,8 +141,8 @@ class _Deletion:
         done, failed = self._each({one: self._ids.get(one) for one in ids})
         named, unnamed = self._each({one: one for one in names})
         answer = {
-            BatchAnswer.SUCCESSFUL: done or None,
-            BatchAnswer.FAILED: [{"NodeId": one, **why} for one, why in failed] or None,
+            BatchResponse.SUCCESSFUL: done or None,
+            BatchResponse.FAILED: [{"NodeId": one, **why} for one, why in failed] or None,
             "SuccessfulNodeLogicalIds": named or None,
             "FailedNodeLogicalIds": [{"NodeLogicalId": one, **why} for one, why in unnamed] or None,
         }

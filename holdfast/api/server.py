@@ -14,7 +14,7 @@ from holdfast.api.problems import BODY_LIMIT, ApiProblem, InternalFailure, TooLa
 from holdfast.api.protocol import Answer, Protocol, refusal
 from holdfast.api.signature import SignedRequest
 
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """For the body of a request: its limit of bytes over a line of 1 Mbit/s."""
 
 _BUG: Final = "An internal error; the log of the server has more"
@@ -63,13 +63,13 @@ def application(
 async def _body(request: Request) -> bytes:
     body, size = bytearray(), 0
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             async for chunk in request.stream():
                 size += len(chunk)
                 if size <= BODY_LIMIT:  # the rest is read and dropped: who sends does not listen
                     body += chunk
     except TimeoutError:
-        raise TooSlow(f"The request was not there after {PATIENCE_S:.0f} seconds") from None
+        raise TooSlow(f"The request was not there after {TIMEOUT_S:.0f} seconds") from None
     if size > BODY_LIMIT:
         raise TooLarge(f"A request may have {BODY_LIMIT} bytes, and this one has {size}")
     return bytes(body)

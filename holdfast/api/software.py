@@ -12,7 +12,7 @@ from holdfast.api.sagemaker_model import Json
 from holdfast.decisions.cluster_members import Telling
 from holdfast.model.cluster_words import ClusterStatus, UpdateStatus
 from holdfast.model.clusters import GroupStage, SoftwareUpdate, WantedGroup
-from holdfast.ports.cluster_records import Change, HeldCluster
+from holdfast.ports.cluster_records import Change, StoredCluster
 
 
 def update_software(call: Call) -> Json:
@@ -30,13 +30,13 @@ def update_software(call: Call) -> Json:
     return changed(call, "UpdateClusterSoftware", lambda held: _begun(call, held))
 
 
-def _begun(call: Call, held: HeldCluster) -> Change:
+def _begun(call: Call, held: StoredCluster) -> Change:
     cluster, request = held.cluster, call.request
     steady(cluster)
-    asked = request.get("InstanceGroups", ())
-    if any("ImageReleaseVersion" in one for one in asked):
+    requested = request.get("InstanceGroups", ())
+    if any("ImageReleaseVersion" in one for one in requested):
         raise ValidationException("InstanceGroups: ImageReleaseVersion is not offered here")
-    names = {one["InstanceGroupName"] for one in asked} or {one.name for one in cluster.groups}
+    names = {one["InstanceGroupName"] for one in requested} or {one.name for one in cluster.groups}
     if strays := names - {one.name for one in cluster.groups}:
         raise ResourceNotFound(f"Instance group {min(strays)} not found")
     telling = Telling(cluster, call.now)
@@ -54,7 +54,9 @@ def _begun(call: Call, held: HeldCluster) -> Change:
         failure="",
         groups=tuple(groups),
     )
-    return Change(cluster=after, members=held.members, happenings=tuple(telling.told), answer={})
+    return Change(
+        cluster=after, members=held.members, cluster_events=tuple(telling.reported), answer={}
+    )
 
 
 def _updating(call: Call, group: WantedGroup) -> WantedGroup:

@@ -39,7 +39,7 @@ def add_tags(call: Call) -> Json:
     """See ``AddTags``."""
     more = call.request["Tags"]
     tags = call.made().records.tag(
-        _named(call), lambda before: checked_tags(before, more), call.asked("AddTags")
+        _named(call), lambda before: checked_tags(before, more), call.requested("AddTags")
     )
     return {"Tags": _listed(_there(call, tags))}
 
@@ -50,7 +50,7 @@ def delete_tags(call: Call) -> Json:
     tags = call.made().records.tag(
         _named(call),
         lambda before: {key: value for key, value in before.items() if key not in keys},
-        call.asked("DeleteTags"),
+        call.requested("DeleteTags"),
     )
     _there(call, tags)
     return {}

@@ -86,8 +86,10 @@ def _answer(error: Exception) -> int:
             return _say([f"{error.strerror or error}{where}"], code)
         case UnicodeEncodeError():
             letter = ascii(error.object[error.start])
-            told = f"{letter} in a name or a value is no UTF-8 and cannot be written: change that"
-            return _say([told], ExitCode.BAD_INPUT)
+            reported = (
+                f"{letter} in a name or a value is no UTF-8 and cannot be written: change that"
+            )
+            return _say([reported], ExitCode.BAD_INPUT)
         case RecursionError():
             return _say(["what was read is nested too deeply to be understood"], ExitCode.BAD_INPUT)
         case ModuleNotFoundError(name=name) if name in _EXTRAS:

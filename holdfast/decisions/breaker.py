@@ -75,9 +75,9 @@ def _is_healthy(node: NodeView, policy: RemediationPolicy, now: datetime) -> boo
 def _turned_faulty(
     node: NodeView, policy: RemediationPolicy, since: datetime, now: datetime
 ) -> bool:
-    course = node.record.course
-    is_faulty = course is not None and course.condition not in _NO_FAULTS
-    if course is not None and is_faulty and course.opened_at > since:
+    remediation = node.record.remediation
+    is_faulty = remediation is not None and remediation.condition not in _NO_FAULTS
+    if remediation is not None and is_faulty and remediation.opened_at > since:
         return True
     if any(past.opened_at > since for past in node.record.history):
         return True

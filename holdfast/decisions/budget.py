@@ -5,7 +5,7 @@ from datetime import datetime
 
 from holdfast.decisions.lifecycle import is_out_of_service
 from holdfast.decisions.policy import RemediationPolicy
-from holdfast.model.actions import BeginCheck, Drain, HeldBack, NodeAction
+from holdfast.model.actions import Deferred, Drain, NodeAction, StartCheck
 from holdfast.model.health import Urgency
 from holdfast.model.nodes import NodeView, Phase
 
@@ -16,7 +16,7 @@ def within_limits(
     members: Sequence[NodeView],
     size: int,
     policy: RemediationPolicy,
-) -> tuple[list[NodeAction], list[HeldBack]]:
+) -> tuple[list[NodeAction], list[Deferred]]:
     """What may be done now, by node, and what has to wait.
 
     Args:
@@ -36,7 +36,7 @@ def within_limits(
 
 def _within_budget(
     drains: list[tuple[NodeView, Drain]], members: Sequence[NodeView], allowed: int
-) -> tuple[list[Drain], list[HeldBack]]:
+) -> tuple[list[Drain], list[Deferred]]:
     """The drains that may begin while at most ``allowed`` nodes are out of service."""
     out = sum(is_out_of_service(node.record) for node in members) if drains else 0
     room = max(0, allowed - out)
@@ -44,29 +44,29 @@ def _within_budget(
     why = f"{out + min(room, len(drains))} of {allowed} allowed nodes are out of service"
     return (
         [drain for _, drain in drains[:room]],
-        [HeldBack(node=node.name, why=why) for node, _ in drains[room:]],
+        [Deferred(node=node.name, why=why) for node, _ in drains[room:]],
     )
 
 
 def _within_check_limit(
     actions: Iterable[NodeAction], members: Iterable[NodeView], allowed: int
-) -> tuple[list[NodeAction], list[HeldBack]]:
+) -> tuple[list[NodeAction], list[Deferred]]:
     """The actions that may be taken while at most ``allowed`` nodes are under a check."""
     running = sum(node.record.phase is Phase.CHECKING for node in members)
     taken: list[NodeAction] = []
     held = []
     for action in sorted(actions, key=lambda action: action.node):
-        if isinstance(action, BeginCheck) and running >= allowed:
+        if isinstance(action, StartCheck) and running >= allowed:
             why = f"{running} of {allowed} allowed nodes are under a deep health check"
-            held.append(HeldBack(node=action.node, why=why))
+            held.append(Deferred(node=action.node, why=why))
         else:
-            running += isinstance(action, BeginCheck)
+            running += isinstance(action, StartCheck)
             taken.append(action)
     return taken, held
 
 
 def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:
     node = item[0]
-    course = node.record.course
-    is_deferred = course is not None and course.urgency is Urgency.DEFERRED
+    remediation = node.record.remediation
+    is_deferred = remediation is not None and remediation.urgency is Urgency.DEFERRED
     return (is_deferred, node.record.phase_since, node.name)

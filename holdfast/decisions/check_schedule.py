@@ -86,5 +86,5 @@ def scheduled_check(
 
 
 def _is_taken(node: NodeView) -> bool:
-    course = node.record.course
-    return course is not None and course.reason == Reason.SCHEDULED_DEEP_CHECK
+    remediation = node.record.remediation
+    return remediation is not None and remediation.reason == Reason.SCHEDULED_DEEP_CHECK

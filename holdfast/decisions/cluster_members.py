@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.model.cluster_words import EventLevel, InstanceStatus
 from holdfast.model.clusters import (
-    Happening,
+    ClusterEvent,
     Machine,
     MachineState,
     Member,
@@ -44,7 +44,7 @@ class Telling:
     def __init__(self, cluster: WantedCluster, now: datetime) -> None:
         self._cluster = cluster
         self._now = now
-        self.told: list[Happening] = []
+        self.reported: list[ClusterEvent] = []
 
     def cluster(self, what: str, why: str = "") -> None:
         """Something happened to the cluster as a whole; ``{c}`` in the text is its name.
@@ -69,10 +69,11 @@ class Telling:
         text = what.format(c=self._cluster.name, g=of.get("group"), i=of.get("instance_id"))
         text = f"{text}: {why}" if why else text
         seed = "|".join((self._cluster.name, self._now.isoformat(), text, of.get("logical_id", "")))
-        self.told.append(
-            Happening(
+        self.reported.append(
+            ClusterEvent(
                 id=str(uuid.uuid5(_SPACE, seed)),
-                at=self._now + timedelta(microseconds=len(self.told)),  # so that they stay in order
+                at=self._now
+                + timedelta(microseconds=len(self.reported)),  # so that they stay in order
                 description=text,
                 level=EventLevel.ERROR if why else EventLevel.INFO,
                 **of,

@@ -10,8 +10,8 @@ from holdfast.decisions.software_update import advanced, renewals
 from holdfast.model.cluster_actions import ClusterAction, Delete, Ensure, Remove, Scale
 from holdfast.model.cluster_words import ClusterStatus, InstanceStatus, UpdateStatus
 from holdfast.model.clusters import (
+    ClusterEvent,
     GroupStage,
-    Happening,
     Machine,
     MachineState,
     Member,
@@ -30,7 +30,7 @@ class ClusterStep:
 
     members: tuple[Member, ...]
     actions: tuple[ClusterAction, ...]
-    happenings: tuple[Happening, ...]
+    cluster_events: tuple[ClusterEvent, ...]
 
 
 def decide(
@@ -65,7 +65,7 @@ def decide(
         cluster=judged,
         members=there if judged is not None else (),
         actions=tuple(actions),
-        happenings=tuple(telling.told),
+        cluster_events=tuple(telling.reported),
     )
 
 

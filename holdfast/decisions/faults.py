@@ -7,7 +7,7 @@ from holdfast.decisions.policy import RemediationPolicy, SilentAgentAction
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import Course, NodeView, Phase
+from holdfast.model.nodes import NodeView, Phase, Remediation
 from holdfast.model.requests import Request, Verb
 
 _REQUESTED: Final = {
@@ -45,21 +45,21 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
     """The fault of a node that went dark or silent; None while it answers or may be silent."""
     if node.record.phase in AWAY:
         return None
-    course = node.record.course
+    remediation = node.record.remediation
     if node.powered_on is False:
         return _fault(
             Condition.NODE_LOST,
             Reason.NODE_POWERED_OFF,
             policy.silent_remedy,
-            node.heartbeat_at or (now if course is None else course.opened_at),
+            node.heartbeat_at or (now if remediation is None else remediation.opened_at),
             "the machine is powered off",
         )
-    if course is not None and _is_unheard_since_lost(node, course):
+    if remediation is not None and _is_unheard_since_lost(node, remediation):
         return _fault(
             Condition.NODE_LOST,
-            Reason(course.reason),
-            course.remedy,
-            course.opened_at,
+            Reason(remediation.reason),
+            remediation.remedy,
+            remediation.opened_at,
             "the node's agent has not reported since the node was lost",
         )
     deadline = silent_at(node, policy)
@@ -84,14 +84,14 @@ def _unjoined(node: NodeView, since: datetime) -> Fault:
     return _fault(Condition.NODE_LOST, reason, Remedy.REPLACE, since, why)
 
 
-def _is_unheard_since_lost(node: NodeView, course: Course) -> bool:
+def _is_unheard_since_lost(node: NodeView, remediation: Remediation) -> bool:
     """Whether a lost node is not proven to work: its scheduler's daemon alone is no proof."""
     is_marked = node.record.phase in (Phase.QUARANTINED, Phase.DRAINING)
-    if not is_marked or course.condition != Condition.NODE_LOST:
+    if not is_marked or remediation.condition != Condition.NODE_LOST:
         return False
     if node.heartbeat_at is None:
         return True
-    return node.answered_at is not None and node.heartbeat_at <= course.opened_at
+    return node.answered_at is not None and node.heartbeat_at <= remediation.opened_at
 
 
 def has_joined(node: NodeView) -> bool:

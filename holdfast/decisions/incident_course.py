@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.model.actions import (
-    BeginCheck,
     NodeAction,
     Quarantine,
     Reassign,
@@ -14,12 +13,13 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    StartCheck,
 )
 from holdfast.model.cluster_words import EventLevel
 from holdfast.model.health import Fault
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.names import Reason
-from holdfast.model.nodes import Course, NodeView, Phase
+from holdfast.model.nodes import NodeView, Phase, Remediation
 
 _PLANNED: Final = {
     Reason.REQUESTED_REBOOT: EventLevel.INFO,
@@ -37,17 +37,19 @@ def level_of(reason: str) -> EventLevel:
     return next((level for one, level in _PLANNED.items() if one == reason), EventLevel.ERROR)
 
 
-def opened(node: NodeView, course: Course, fault: Fault | None) -> Incident:
+def opened(node: NodeView, remediation: Remediation, fault: Fault | None) -> Incident:
     """The incident of a course; ``fault`` is its cause, None if that is not known any more."""
     return Incident(
-        id=course.incident_id,
+        id=remediation.incident_id,
         node=node.name,
         provider_id=node.provider_id,
-        reason=course.reason,
-        remedy=course.remedy,
+        reason=remediation.reason,
+        remedy=remediation.remedy,
         message=fault.message if fault is not None else "",
-        detected_at=min(fault.since, course.opened_at) if fault is not None else course.opened_at,
-        quarantined_at=course.opened_at,
+        detected_at=min(fault.since, remediation.opened_at)
+        if fault is not None
+        else remediation.opened_at,
+        quarantined_at=remediation.opened_at,
     )
 
 
@@ -57,7 +59,7 @@ def advanced(incident: Incident, action: NodeAction, node: NodeView, now: dateti
     A repair that did not help has not happened: what follows the next one counts.
     """
     if (
-        isinstance(action, Rejoin | BeginCheck | Release)
+        isinstance(action, Rejoin | StartCheck | Release)
         and node.provider_id != incident.provider_id
     ):
         incident = replace(incident, successor_id=node.provider_id)
@@ -78,7 +80,7 @@ def advanced(incident: Incident, action: NodeAction, node: NodeView, now: dateti
             return replace(incident, remedy="reboot", drained_at=incident.drained_at or now)
         case Replace():
             return replace(incident, remedy="replace", drained_at=incident.drained_at or now)
-        case BeginCheck():
+        case StartCheck():
             return replace(
                 incident,
                 drained_at=incident.drained_at or now,

@@ -56,7 +56,7 @@ def _has_left_service(node: NodeView, job: JobView) -> bool:
     is looked after only since the rank runs.
     """
     phase = node.record.phase
-    is_new = phase in (Phase.JOINING, Phase.CHECKING) and node.record.course is None
+    is_new = phase in (Phase.JOINING, Phase.CHECKING) and node.record.remediation is None
     if is_new and job.spec.placing is Placing.SCHEDULER:
         return False
     return phase not in (Phase.SCHEDULABLE, Phase.QUARANTINED)
@@ -69,9 +69,9 @@ def left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
 
 def withdrawn(node: NodeView, now: datetime) -> Failure:
     """The same of an attempt of which nothing else is known."""
-    course = node.record.course
-    reason = course.reason if course is not None else Reason.NODE_LOST
-    is_requested = course is not None and course.condition == Condition.REQUESTED
+    remediation = node.record.remediation
+    reason = remediation.reason if remediation is not None else Reason.NODE_LOST
+    is_requested = remediation is not None and remediation.condition == Condition.REQUESTED
     return Failure(
         kind=FailureKind.REQUESTED if is_requested else FailureKind.HARDWARE,
         reason=reason,

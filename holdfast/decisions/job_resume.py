@@ -227,7 +227,7 @@ def _after_failure(
 ) -> Retry | Finish:
     if job.cancel_requested:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
-    why = gives_up(job, failure)
+    why = is_exhausted(job, failure)
     if why:
         return _fail(job, failure, why)
     if failure.kind is not FailureKind.APPLICATION:
@@ -236,7 +236,7 @@ def _after_failure(
     return Retry(job=job.spec.name, failure=failure, start_after=now + pause if pause else None)
 
 
-def gives_up(job: JobView, failure: Failure) -> str:
+def is_exhausted(job: JobView, failure: Failure) -> str:
     """Why a job gets no other attempt after a failure; empty if it gets one."""
     spec, record = job.spec, job.record
     stuck = failures_at_step(job, failure)

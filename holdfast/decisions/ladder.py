@@ -31,8 +31,8 @@ def is_repeat_offender(node: NodeView, policy: RemediationPolicy, now: datetime)
 
 
 def _rebooted_in_vain(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
-    course = node.record.course
-    if course is not None and machine_ordered_on(course) == node.provider_id:
+    remediation = node.record.remediation
+    if remediation is not None and machine_ordered_on(remediation) == node.provider_id:
         return True  # only a reboot leaves the machine here
     return any(
         past.remedy is Remedy.REBOOT and now - past.closed_at <= policy.reboot_window

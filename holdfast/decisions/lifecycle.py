@@ -5,9 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.model.actions import (
-    BeginCheck,
     Drain,
-    MarkAgent,
     NodeAction,
     Pair,
     Quarantine,
@@ -17,6 +15,8 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    SetAgentCondition,
+    StartCheck,
 )
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Fault, Remedy
@@ -25,12 +25,12 @@ from holdfast.model.nodes import (
     CHECKS_LIMIT,
     HISTORY_LIMIT,
     CheckResult,
-    Course,
     NodeRecord,
     NodeView,
     Pairing,
     PastFault,
     Phase,
+    Remediation,
 )
 
 OUT_OF_SERVICE: Final = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING})
@@ -45,16 +45,16 @@ def is_out_of_service(record: NodeRecord) -> bool:
 
     One that is only the other end of tests does not: it had no job, and nothing is repaired.
     """
-    if is_lent(record):
+    if is_borrowed(record):
         return False
     if record.phase in OUT_OF_SERVICE:
         return True
-    return record.course is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+    return record.remediation is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
 
 
-def is_lent(record: NodeRecord) -> bool:
+def is_borrowed(record: NodeRecord) -> bool:
     """Whether a node without jobs was taken to be the other end of tests with another."""
-    return record.course is not None and record.course.reason == Reason.DEEP_CHECK_PARTNER
+    return record.remediation is not None and record.remediation.reason == Reason.DEEP_CHECK_PARTNER
 
 
 def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
@@ -77,7 +77,7 @@ def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
             return _rejoined(node, now)
         case Retire():
             return record
-        case BeginCheck():
+        case StartCheck():
             return replace(
                 record,
                 phase=Phase.CHECKING,
@@ -89,15 +89,17 @@ def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
             return replace(record, pairing=pairing)
         case Release():
             return _released(node, action, now)
-        case MarkAgent(silent_since=since):
+        case SetAgentCondition(silent_since=since):
             return replace(record, agent_silent_since=since)
 
 
 def accepted(record: NodeRecord, now: datetime) -> NodeRecord:
     """The record once the provider took the order."""
-    assert record.course is not None  # noqa: S101 - only courses have orders
-    course = replace(record.course, ordered_at=now, retry_at=None, is_outcome_unknown=False)
-    return replace(record, course=course)
+    assert record.remediation is not None  # noqa: S101 - only courses have orders
+    remediation = replace(
+        record.remediation, ordered_at=now, retry_at=None, is_outcome_unknown=False
+    )
+    return replace(record, remediation=remediation)
 
 
 def refused(
@@ -107,29 +109,33 @@ def refused(
 
     An order whose response was lost once may have been carried out, whatever later tries meet.
     """
-    course = record.course
-    assert course is not None  # noqa: S101 - only courses have orders
-    unknown = course.is_outcome_unknown or is_outcome_unknown
-    return replace(record, course=replace(course, retry_at=retry_at, is_outcome_unknown=unknown))
+    remediation = record.remediation
+    assert remediation is not None  # noqa: S101 - only courses have orders
+    unknown = remediation.is_outcome_unknown or is_outcome_unknown
+    return replace(
+        record, remediation=replace(remediation, retry_at=retry_at, is_outcome_unknown=unknown)
+    )
 
 
 def machine_gone(record: NodeRecord) -> NodeRecord:
     """The record once the provider said that the machine does not exist."""
-    assert record.course is not None  # noqa: S101 - only courses have orders
-    course = replace(record.course, remedy=Remedy.REPLACE, retry_at=None, is_machine_gone=True)
-    return replace(record, course=course)
+    assert record.remediation is not None  # noqa: S101 - only courses have orders
+    remediation = replace(
+        record.remediation, remedy=Remedy.REPLACE, retry_at=None, is_machine_gone=True
+    )
+    return replace(record, remediation=remediation)
 
 
-def machine_ordered_on(course: Course) -> str:
+def machine_ordered_on(remediation: Remediation) -> str:
     """``provider_id`` of the machine that the last order of a course was for; empty before any."""
-    return course.machine.partition("#")[0]
+    return remediation.machine.partition("#")[0]
 
 
 def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
     """The record of a replacement once it takes over the course of the node before it."""
-    assert predecessor.course is not None  # noqa: S101 - what is replaced has a course
-    course = replace(predecessor.course, replacements=0, is_machine_gone=False)
-    return replace(successor, course=course)
+    assert predecessor.remediation is not None  # noqa: S101 - what is replaced has a course
+    remediation = replace(predecessor.remediation, replacements=0, is_machine_gone=False)
+    return replace(successor, remediation=remediation)
 
 
 def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatus | None:
@@ -142,16 +148,16 @@ def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatu
     """
     if record.phase is Phase.SCHEDULABLE:
         return HealthStatus.UNSCHEDULABLE if is_closed else HealthStatus.SCHEDULABLE
-    course = record.course
-    if record.phase is Phase.JOINING and course is None:
+    remediation = record.remediation
+    if record.phase is Phase.JOINING and remediation is None:
         return None
-    if record.phase in (Phase.JOINING, Phase.CHECKING) or course is None:
+    if record.phase in (Phase.JOINING, Phase.CHECKING) or remediation is None:
         return HealthStatus.UNSCHEDULABLE
-    if course.remedy is Remedy.REPLACE:
+    if remediation.remedy is Remedy.REPLACE:
         return HealthStatus.PENDING_REPLACEMENT
     return (
         HealthStatus.PENDING_REBOOT
-        if course.remedy is Remedy.REBOOT
+        if remediation.remedy is Remedy.REBOOT
         else HealthStatus.UNSCHEDULABLE
     )
 
@@ -170,7 +176,7 @@ def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
 
 
 def _is_failed_machine(record: NodeRecord) -> bool:
-    if record.course is None or record.course.condition != Condition.DEEP_CHECK:
+    if record.remediation is None or record.remediation.condition != Condition.DEEP_CHECK:
         return False
     return record.phase is not Phase.JOINING  # there it is the course of the machine before
 
@@ -179,8 +185,8 @@ def _quarantined(
     record: NodeRecord, action: Quarantine | Reassign, node: NodeView, now: datetime
 ) -> NodeRecord:
     fault = action.fault
-    old = record.course
-    course = Course(
+    old = record.remediation
+    remediation = Remediation(
         incident_id=old.incident_id if old else incident_id(node.name, now),
         opened_at=old.opened_at if old else now,
         condition=fault.condition,
@@ -193,12 +199,12 @@ def _quarantined(
     )
     kinds = _requested_kinds(node, action.request_id)
     if isinstance(action, Reassign):
-        return replace(record, course=course, kinds=kinds)
+        return replace(record, remediation=remediation, kinds=kinds)
     return replace(
         record,
         phase=Phase.QUARANTINED,
         phase_since=now,
-        course=course,
+        remediation=remediation,
         checks=_with_check(node, action.check, fault, now),
         kinds=kinds,
         pairing=_resting(record.pairing),
@@ -222,36 +228,36 @@ def incident_id(node_name: str, now: datetime) -> str:
 
 def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> NodeRecord:
     record = node.record
-    course = record.course
-    assert course is not None  # noqa: S101 - decide_node orders only within a course
-    is_repetition = record.phase is phase and course.ordered_at is None
+    remediation = record.remediation
+    assert remediation is not None  # noqa: S101 - decide_node orders only within a course
+    is_repetition = record.phase is phase and remediation.ordered_at is None
     is_new_replacement = remedy is Remedy.REPLACE and not is_repetition
     return replace(
         record,
         phase=phase,
         phase_since=record.phase_since if record.phase is phase else now,
-        course=replace(
-            course,
+        remediation=replace(
+            remediation,
             remedy=remedy,
-            repairs=course.repairs if is_repetition else course.repairs + 1,
-            replacements=course.replacements + is_new_replacement,
+            repairs=remediation.repairs if is_repetition else remediation.repairs + 1,
+            replacements=remediation.replacements + is_new_replacement,
             ordered_at=None,
             retry_at=None,
-            is_outcome_unknown=is_repetition and course.is_outcome_unknown,
-            machine=course.machine if is_repetition else node.machine,
+            is_outcome_unknown=is_repetition and remediation.is_outcome_unknown,
+            machine=remediation.machine if is_repetition else node.machine,
         ),
     )
 
 
 def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
     record = node.record
-    assert record.course is not None  # noqa: S101 - only a repair ends with a rejoin
-    is_same = machine_ordered_on(record.course) == node.provider_id
+    assert record.remediation is not None  # noqa: S101 - only a repair ends with a rejoin
+    is_same = machine_ordered_on(record.remediation) == node.provider_id
     return replace(
         record,
         phase=Phase.JOINING,
         phase_since=now,
-        course=replace(record.course, replacements=0, is_machine_gone=False),
+        remediation=replace(record.remediation, replacements=0, is_machine_gone=False),
         history=record.history if is_same else (),
         checks=record.checks if is_same else (),
         kinds=(),
@@ -266,7 +272,7 @@ def _released(node: NodeView, action: Release, now: datetime) -> NodeRecord:
         record,
         phase=Phase.SCHEDULABLE,
         phase_since=now,
-        course=None,
+        remediation=None,
         history=_with_past(node, now),
         cleared_at=now if action.forgive else record.cleared_at,
         checked_machine=node.machine if action.checked else record.checked_machine,
@@ -293,16 +299,19 @@ def _with_check(
 
 def _with_past(node: NodeView, now: datetime) -> tuple[PastFault, ...]:
     """The history of the machine, which is another than the faulty one after a replacement."""
-    course, history = node.record.course, node.record.history
-    if course is None or course.condition in (Condition.REQUESTED, Condition.AGENT_SILENT):
+    remediation, history = node.record.remediation, node.record.history
+    if remediation is None or remediation.condition in (
+        Condition.REQUESTED,
+        Condition.AGENT_SILENT,
+    ):
         return history
-    ordered_on = machine_ordered_on(course)
+    ordered_on = machine_ordered_on(remediation)
     if ordered_on not in ("", node.provider_id):
         return history
     past = PastFault(
-        opened_at=course.opened_at,
+        opened_at=remediation.opened_at,
         closed_at=now,
-        reason=course.reason,
+        reason=remediation.reason,
         remedy=Remedy.REBOOT if ordered_on else Remedy.NONE,
     )
     return (*history, past)[-HISTORY_LIMIT:]

@@ -46,14 +46,17 @@ def waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
     the same name.
     """
     leaving = {
-        node.name: node.record.course.incident_id
+        node.name: node.record.remediation.incident_id
         for node in nodes
-        if node.record.phase is Phase.REPLACING and node.record.course is not None
+        if node.record.phase is Phase.REPLACING and node.record.remediation is not None
     }
     return {
         node.name: node.replaces
         for node in nodes
         if node.record.phase is Phase.JOINING
         and node.replaces in leaving
-        and (node.record.course is None or node.record.course.incident_id == leaving[node.replaces])
+        and (
+            node.record.remediation is None
+            or node.record.remediation.incident_id == leaving[node.replaces]
+        )
     }

@@ -11,20 +11,20 @@ from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.actions import NodeAction, Reboot, Rejoin, Replace, Wait
 from holdfast.model.health import Remedy
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import Course, NodeView
+from holdfast.model.nodes import NodeView, Remediation
 from holdfast.model.requests import Verb
 
 HELD_BY_MODE: Final = "node recovery is set to None"
 
 
-def drain_time(node: NodeView, course: Course, policy: RemediationPolicy) -> timedelta:
+def drain_time(node: NodeView, remediation: Remediation, policy: RemediationPolicy) -> timedelta:
     """How long the jobs of a node may take to leave it.
 
     Where neither the agent nor the scheduler's daemon answers, nobody there carries out a drain, so
     the repair is ordered at once: it ends what still runs. Where there is no such daemon, a node
     whose agent is silent may still work.
     """
-    if course.condition != Condition.NODE_LOST:
+    if remediation.condition != Condition.NODE_LOST:
         return policy.drain_timeout
     if node.answered_at is not None and node.is_ready is False:
         return timedelta(0)
@@ -33,42 +33,42 @@ def drain_time(node: NodeView, course: Course, policy: RemediationPolicy) -> tim
 
 def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
     """What to do with a node whose reboot was ordered, or perhaps was."""
-    course = course_of(node)
-    if node.machine != course.machine and has_joined(node):
+    remediation = remediation_of(node)
+    if node.machine != remediation.machine and has_joined(node):
         return Rejoin(node=node.name)
     if asks_for(node, Verb.REPLACE):
         return replacement(node, Reason.REQUESTED_REPLACE, policy, now)
-    if course.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
+    if remediation.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
         deadline = due_at(node.record, policy)
         is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
         is_in_vain = is_automatic and is_refused_for_good(node.record, policy, now)
-        if deadline is None and node.machine != course.machine:  # so the order was carried out
-            last_try = max(node.record.phase_since, course.retry_at or node.record.phase_since)
+        if deadline is None and node.machine != remediation.machine:  # so the order was carried out
+            last_try = max(node.record.phase_since, remediation.retry_at or node.record.phase_since)
             deadline = last_try + policy.reboot_timeout
         if deadline is None and not is_in_vain:
-            return _again(course, Reboot(node=node.name), now)
+            return _again(remediation, Reboot(node=node.name), now)
         if deadline is not None and now < deadline:
             return Wait(until=deadline)
     if policy.node_recovery is RecoveryMode.NONE:
         return Wait(until=None, why=f"it did not come back from its reboot; {HELD_BY_MODE}")
-    return replacement(node, course.reason, policy, now)
+    return replacement(node, remediation.reason, policy, now)
 
 
 def decide_replacing(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
     """What to do with a node whose replacement was ordered, or perhaps was."""
-    course = course_of(node)
-    if node.provider_id != machine_ordered_on(course):
+    remediation = remediation_of(node)
+    if node.provider_id != machine_ordered_on(remediation):
         return Rejoin(node=node.name)
-    order = replacement(node, course.reason, policy, now)
+    order = replacement(node, remediation.reason, policy, now)
     deadline = due_at(node.record, policy)
     if deadline is None:
-        return _again(course, order, now)
+        return _again(remediation, order, now)
     return Wait(until=deadline) if now < deadline else order
 
 
-def _again(course: Course, order: Reboot | Replace, now: datetime) -> NodeAction | Wait:
-    if course.retry_at is not None and now < course.retry_at:
-        return Wait(until=course.retry_at)
+def _again(remediation: Remediation, order: Reboot | Replace, now: datetime) -> NodeAction | Wait:
+    if remediation.retry_at is not None and now < remediation.retry_at:
+        return Wait(until=remediation.retry_at)
     return order
 
 
@@ -77,23 +77,23 @@ def replacement(node: NodeView, reason: str, policy: RemediationPolicy, now: dat
     return Replace(
         node=node.name,
         reason=reason,
-        repeat_offender=course_of(node).condition != Condition.REQUESTED
+        repeat_offender=remediation_of(node).condition != Condition.REQUESTED
         and is_repeat_offender(node, policy, now),
     )
 
 
-def course_of(node: NodeView) -> Course:
+def remediation_of(node: NodeView) -> Remediation:
     """The remediation of a node that has one.
 
     Raises:
         ValueError: it has none, so its record is damaged.
 
     """
-    if node.record.course is None:
+    if node.record.remediation is None:
         raise ValueError(
             f"{node.name} is {node.record.phase} without a course: its record is damaged"
         )
-    return node.record.course
+    return node.record.remediation
 
 
 def asks_for(node: NodeView, verb: Verb) -> bool:

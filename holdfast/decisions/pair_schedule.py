@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
-from holdfast.decisions.lifecycle import is_lent
+from holdfast.decisions.lifecycle import is_borrowed
 from holdfast.decisions.pair_verdicts import Made, verdict
 from holdfast.decisions.pairing import Localization, PairTest, localize, next_pairs, pair_of
 from holdfast.decisions.policy import RemediationPolicy
@@ -67,19 +67,19 @@ def in_need(records: Iterable[tuple[Pool, NodeRecord]]) -> frozenset[Pool]:
     present: Counter[Pool] = Counter()
     for pool, record in records:
         if record.phase is Phase.CHECKING and record.pairing is not None:
-            present[pool] += not is_lent(record)
+            present[pool] += not is_borrowed(record)
     return frozenset(pool for pool, count in present.items() if 0 < count < ENOUGH)
 
 
 def given_back(
-    node: NodeView, needy: Collection[Pool], policy: RemediationPolicy, now: datetime
+    node: NodeView, needing_check: Collection[Pool], policy: RemediationPolicy, now: datetime
 ) -> Release | None:
     """The release of a node that was to be tested with another, if it cannot be or need not be."""
-    if not is_lent(node.record) or node.record.phase is Phase.CHECKING:
+    if not is_borrowed(node.record) or node.record.phase is Phase.CHECKING:
         return None
     if node.heartbeat_at is None or node_faults(node, policy, now):
         return None
-    is_wanted = not node.running_jobs and pool_of(node) in needy
+    is_wanted = not node.running_jobs and pool_of(node) in needing_check
     return None if is_wanted else Release(node=node.name)
 
 
@@ -131,7 +131,7 @@ def pool_of(node: NodeView) -> Pool:
 
 def _is_on_the_way(node: NodeView) -> bool:
     """Whether a node without jobs was taken, and its tests have not begun yet."""
-    return is_lent(node.record) and node.record.phase is not Phase.CHECKING
+    return is_borrowed(node.record) and node.record.phase is not Phase.CHECKING
 
 
 class _Tests:
@@ -172,7 +172,7 @@ class _Tests:
         noted = list(self._noted())
         if noted:
             yield from noted
-        elif all(is_lent(node.record) for node in self._present.values()):
+        elif all(is_borrowed(node.record) for node in self._present.values()):
             for name in self._present:
                 yield Release(node=name)
         elif self._running:
@@ -272,9 +272,9 @@ class _Tests:
             self.wake_times.append(since + self._policy.deep_check_timeout)
         if not left:
             return
-        lent = self._borrowed(left)
-        if lent is not None:
-            yield lent
+        borrowed = self._borrowed(left)
+        if borrowed is not None:
+            yield borrowed
         yield from self._begun(left)
 
     def _over(self) -> Iterator[str]:

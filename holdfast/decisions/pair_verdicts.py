@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.decisions.lifecycle import is_lent
+from holdfast.decisions.lifecycle import is_borrowed
 from holdfast.decisions.pairing import CLEARED, Localization
 from holdfast.model.actions import Quarantine, Release
 from holdfast.model.deep_checks import KindResult, Outcome, combined
@@ -36,7 +36,7 @@ def verdict(
     """
     if node.name in found.bad_nodes:
         return _accused(node, made, found.nodes[node.name], now)
-    if is_lent(node.record):
+    if is_borrowed(node.record):
         return Release(node=node.name)
     note = _note(node.name, made, found)
     check = _result(node, made, note, now, passed=True)
@@ -89,8 +89,8 @@ def _result(
     tests = [test for _, test in made]
     others = [one for one in before.kinds if one.kind is not DeepCheck.CONNECTIVITY]
     alone = [one for one in before.kinds if one.kind is DeepCheck.CONNECTIVITY]
-    asked = node.record.kinds or tuple(DeepCheck)
-    if own is not None and not own.kinds and DeepCheck.STRESS in asked:  # it reports no kinds
+    requested = node.record.kinds or tuple(DeepCheck)
+    if own is not None and not own.kinds and DeepCheck.STRESS in requested:  # it reports no kinds
         others = [KindResult(kind=DeepCheck.STRESS, outcome=own.outcome)]
     return CheckResult(
         passed=passed,

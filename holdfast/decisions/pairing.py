@@ -167,11 +167,13 @@ class _Beliefs:
         """What a pair's failures say of each part, given what is believed of the other two."""
         beliefs = {part: _probability(self.log_odds(part, without=pair)) for part in _parts(pair)}
         times = min(self.failures[pair], _MANY)
-        told: dict[_Part, float] = {}
+        reported: dict[_Part, float] = {}
         for part, before in self._messages[pair].items():
             others = [belief for other, belief in beliefs.items() if other != part]
-            told[part] = (before + _evidence(others, times)) / 2  # or circles would swing for ever
-        return told
+            reported[part] = (
+                before + _evidence(others, times)
+            ) / 2  # or circles would swing for ever
+        return reported
 
 
 def _evidence(others: Sequence[float], times: int) -> float:

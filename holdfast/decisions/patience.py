@@ -15,31 +15,31 @@ def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
 
     Each replacement ordered in place of one that never came is waited for twice as long.
     """
-    course = record.course
-    if course is None or course.ordered_at is None:
+    remediation = record.remediation
+    if remediation is None or remediation.ordered_at is None:
         return None
     match record.phase:
         case Phase.REBOOTING:
-            return course.ordered_at + policy.reboot_timeout
+            return remediation.ordered_at + policy.reboot_timeout
         case Phase.REPLACING:
-            doublings = min(max(course.replacements - 1, 0), _DOUBLINGS)
-            return course.ordered_at + policy.replace_timeout * (1 << doublings)
+            doublings = min(max(remediation.replacements - 1, 0), _DOUBLINGS)
+            return remediation.ordered_at + policy.replace_timeout * (1 << doublings)
     return None
 
 
 def is_refused_for_good(record: NodeRecord, policy: RemediationPolicy, now: datetime) -> bool:
     """Whether a provider has refused to reboot a machine for as long as a reboot may take."""
-    is_refused = record.course is not None and record.course.retry_at is not None
+    is_refused = record.remediation is not None and record.remediation.retry_at is not None
     return is_refused and now >= record.phase_since + policy.reboot_timeout
 
 
 def pause_after_refusal(
-    record: NodeRecord, asked: timedelta | None, policy: RemediationPolicy, now: datetime
+    record: NodeRecord, requested: timedelta | None, policy: RemediationPolicy, now: datetime
 ) -> timedelta:
     """How long to leave a provider alone that refused the order of ``record``.
 
-    At least as long as it ``asked`` for, and at least as long as the order has waited until now:
+    At least as long as it ``requested``, and at least as long as the order has waited until now:
     so pauses double, up to ``provider_retry_max``.
     """
     waited = min(now - record.phase_since, policy.provider_retry_max)
-    return max(policy.provider_retry if asked is None else asked, waited)
+    return max(policy.provider_retry if requested is None else requested, waited)

@@ -18,15 +18,15 @@ from holdfast.decisions.faults import (
     silent_at,
 )
 from holdfast.decisions.ladder import remedy_for
-from holdfast.decisions.lifecycle import is_lent
+from holdfast.decisions.lifecycle import is_borrowed
 from holdfast.decisions.members import unsettled_nodes, waiting_successors
 from holdfast.decisions.orders import (
     HELD_BY_MODE,
     asks_for,
-    course_of,
     decide_rebooting,
     decide_replacing,
     drain_time,
+    remediation_of,
     replacement,
 )
 from holdfast.decisions.pair_schedule import (
@@ -47,9 +47,8 @@ from holdfast.decisions.silent_agents import (
 )
 from holdfast.decisions.taken_requests import is_request_taken, yields
 from holdfast.model.actions import (
-    BeginCheck,
+    Deferred,
     Drain,
-    HeldBack,
     NodeAction,
     Plan,
     Quarantine,
@@ -58,12 +57,13 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    StartCheck,
     Wait,
 )
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import Condition
-from holdfast.model.nodes import ClusterView, Course, NodeView, Pairing, Phase
+from holdfast.model.nodes import ClusterView, NodeView, Pairing, Phase, Remediation
 from holdfast.model.requests import Verb
 
 _HELD_BY_BREAKER: Final = "the breaker is open"
@@ -84,19 +84,19 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     closed, closes_at = close(cluster, policy, now)
     actions: list[NodeAction] = []
     drains: list[tuple[NodeView, Drain]] = []
-    held: list[HeldBack] = []
-    needy = in_need((pool_of(node), node.record) for node in unsettled)
+    held: list[Deferred] = []
+    needing_check = in_need((pool_of(node), node.record) for node in unsettled)
     for node in members:
         wake_at = _earliest(wake_at, _falls_silent_at(node, policy, now))
         if node.name in successors:
             actions.append(Retire(node=node.name, successor=successors[node.name]))
             continue
-        choice = _decide_member(node, cluster.offenders, needy, policy, now)
-        if why := _held_back(node, choice, is_open=is_open):
-            held.append(HeldBack(node=node.name, why=why))
+        choice = _decide_member(node, cluster.offenders, needing_check, policy, now)
+        if why := _deferred(node, choice, is_open=is_open):
+            held.append(Deferred(node=node.name, why=why))
         if isinstance(choice, Wait):
             wake_at = _earliest(wake_at, choice.until)
-        elif isinstance(choice, Drain) and not is_lent(node.record):
+        elif isinstance(choice, Drain) and not is_borrowed(node.record):
             drains += [] if why else [(node, choice)]
         elif not why:
             actions.append(choice)
@@ -112,12 +112,12 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
         actions=tuple(taken),
         trip=tripped,
         close=closed,
-        held_back=_by_node(*held, *uncordoned, *unbegun, *refused),
+        deferred=_by_node(*held, *uncordoned, *unbegun, *refused),
         wake_at=_earliest(wake_at, closes_at, look_at, pairs.wake_at, check_at),
     )
 
 
-def _by_node(*held: HeldBack) -> tuple[HeldBack, ...]:
+def _by_node(*held: Deferred) -> tuple[Deferred, ...]:
     return tuple(sorted(held, key=lambda item: item.node))
 
 
@@ -129,7 +129,7 @@ def _planned_checks(
     size: int,
     *,
     is_open: bool,
-) -> tuple[list[Quarantine], list[HeldBack]]:
+) -> tuple[list[Quarantine], list[Deferred]]:
     """The checks that begin now because of a request or of the schedule, and those that wait."""
     blocked = _HELD_BY_BREAKER if is_open else ""
     taken, waiting = requested_checks(members, busy, policy, size=size, blocked=blocked)
@@ -138,7 +138,7 @@ def _planned_checks(
     return taken, waiting
 
 
-def _held_back(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> str:
+def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> str:
     """Why what is chosen is not done; empty if it is, or if nothing is chosen."""
     if isinstance(choice, Wait):
         return choice.why
@@ -167,14 +167,14 @@ def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> Nod
 def _decide_member(
     node: NodeView,
     offenders: frozenset[str],
-    needy: Collection[Pool],
+    needing_check: Collection[Pool],
     policy: RemediationPolicy,
     now: datetime,
 ) -> NodeAction | Wait:
     returned = offender_fault(node, offenders)
     if returned is not None:
         return _quarantine(node, returned, policy, now)
-    choice = given_back(node, needy, policy, now) or decide_node(node, policy, now)
+    choice = given_back(node, needing_check, policy, now) or decide_node(node, policy, now)
     return agent_mark(node, choice, policy, now) or choice
 
 
@@ -204,10 +204,10 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     if not has_joined(node):
         return _NOTHING
     if node.request is not None and wants_check:
-        return BeginCheck(node=node.name, kinds=node.request.checks)
+        return StartCheck(node=node.name, kinds=node.request.checks)
     must_check = policy.deep_check_on_start and is_checked_unasked(node.group, policy)
     if must_check and node.record.checked_machine != node.machine:
-        return BeginCheck(node=node.name)
+        return StartCheck(node=node.name)
     return Release(node=node.name)
 
 
@@ -225,15 +225,15 @@ def _after_check(node: NodeView, policy: RemediationPolicy, now: datetime) -> No
 def _decide_quarantined(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
-    course = course_of(node)
+    remediation = remediation_of(node)
     if asks_for(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     fault = _worst(node, policy, now)
-    if fault is None and not _stays_without_fault(course):
+    if fault is None and not _stays_without_fault(remediation):
         if node.heartbeat_at is None:
             return _NOTHING
         return Release(node=node.name, checked=is_checked_since(node.record))
-    if fault is not None and _takes_over(node, fault, course, policy, now):
+    if fault is not None and _takes_over(node, fault, remediation, policy, now):
         return Reassign(
             node=node.name,
             fault=fault,
@@ -241,26 +241,28 @@ def _decide_quarantined(
             request_id=_request_id(node, fault),
         )
     if node.record.phase is Phase.QUARANTINED:
-        return _begin_repair(node, course, policy)
-    deadline = node.record.phase_since + drain_time(node, course, policy)
+        return _begin_repair(node, remediation, policy)
+    deadline = node.record.phase_since + drain_time(node, remediation, policy)
     if node.running_jobs and node.powered_on is not False and now < deadline:
         return Wait(until=deadline)
-    match course.remedy:
+    match remediation.remedy:
         case Remedy.NONE:
-            pairing = Pairing(since=now) if is_lent(node.record) else None
-            return BeginCheck(node=node.name, kinds=node.record.kinds, pairing=pairing)
+            pairing = Pairing(since=now) if is_borrowed(node.record) else None
+            return StartCheck(node=node.name, kinds=node.record.kinds, pairing=pairing)
         case Remedy.REPLACE:
-            return replacement(node, course.reason, policy, now)
+            return replacement(node, remediation.reason, policy, now)
         case _:
             return Reboot(node=node.name)
 
 
-def _begin_repair(node: NodeView, course: Course, policy: RemediationPolicy) -> NodeAction | Wait:
-    if policy.node_recovery is RecoveryMode.NONE and course.condition != Condition.REQUESTED:
+def _begin_repair(
+    node: NodeView, remediation: Remediation, policy: RemediationPolicy
+) -> NodeAction | Wait:
+    if policy.node_recovery is RecoveryMode.NONE and remediation.condition != Condition.REQUESTED:
         return Wait(until=None, why=HELD_BY_MODE)
-    if is_agent_silent(course) and not _gets_check(node, policy):
+    if is_agent_silent(remediation) and not _gets_check(node, policy):
         return Wait(until=None, why="its agent is silent; look at the agent's pod or service")
-    if course.urgency is Urgency.DEFERRED and node.running_jobs:
+    if remediation.urgency is Urgency.DEFERRED and node.running_jobs:
         return Wait(until=None, why="its jobs run on; the repair begins when they end")
     return Drain(node=node.name)
 
@@ -274,9 +276,9 @@ def _gets_check(node: NodeView, policy: RemediationPolicy) -> bool:
 def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
     """A new request of a person goes before every fault: they may know better."""
     if node.request is not None and not is_request_taken(node) and not yields(node, policy):
-        asked = request_fault(node.request)
-        if asked is not None:
-            return asked
+        requested = request_fault(node.request)
+        if requested is not None:
+            return requested
     return _worst_fault(node, policy, now)
 
 
@@ -285,28 +287,30 @@ def _worst_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fa
 
 
 def _takes_over(
-    node: NodeView, fault: Fault, course: Course, policy: RemediationPolicy, now: datetime
+    node: NodeView, fault: Fault, remediation: Remediation, policy: RemediationPolicy, now: datetime
 ) -> bool:
     """Whether the course is to follow ``fault``, the worst of its node, from now on."""
-    if Condition.REQUESTED in (fault.condition, course.condition):
+    if Condition.REQUESTED in (fault.condition, remediation.condition):
         return fault.condition == Condition.REQUESTED  # faults that remain are answered afterwards
     if fault.condition == Condition.AGENT_SILENT and node.record.phase is Phase.DRAINING:
         return False  # the repair that has begun is carried out
-    if not _stays_without_fault(course) and not _still_holds(node, course, policy, now):
+    if not _stays_without_fault(remediation) and not _still_holds(node, remediation, policy, now):
         return True
     remedy = remedy_for(node, fault, policy, now)
-    if remedy.strength != course.remedy.strength:
-        return remedy.strength > course.remedy.strength
-    return course.urgency is Urgency.DEFERRED and fault.urgency is Urgency.IMMEDIATE
+    if remedy.strength != remediation.remedy.strength:
+        return remedy.strength > remediation.remedy.strength
+    return remediation.urgency is Urgency.DEFERRED and fault.urgency is Urgency.IMMEDIATE
 
 
-def _still_holds(node: NodeView, course: Course, policy: RemediationPolicy, now: datetime) -> bool:
-    return any(fault.reason == course.reason for fault in node_faults(node, policy, now))
+def _still_holds(
+    node: NodeView, remediation: Remediation, policy: RemediationPolicy, now: datetime
+) -> bool:
+    return any(fault.reason == remediation.reason for fault in node_faults(node, policy, now))
 
 
-def _stays_without_fault(course: Course) -> bool:
+def _stays_without_fault(remediation: Remediation) -> bool:
     """A cause that is no reading of the agent cannot go away by itself."""
-    return course.condition in (
+    return remediation.condition in (
         Condition.REQUESTED,
         Condition.DEEP_CHECK,
         Condition.REPEAT_OFFENDER,
@@ -325,8 +329,8 @@ def _quarantine(
 
 
 def _request_id(node: NodeView, fault: Fault) -> str:
-    asked = fault.condition == Condition.REQUESTED and node.request is not None
-    return node.request.id if asked and node.request is not None else ""
+    requested = fault.condition == Condition.REQUESTED and node.request is not None
+    return node.request.id if requested and node.request is not None else ""
 
 
 def _falls_silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> datetime | None:

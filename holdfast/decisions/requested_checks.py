@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import request_fault
-from holdfast.decisions.lifecycle import is_lent, is_out_of_service
+from holdfast.decisions.lifecycle import is_borrowed, is_out_of_service
 from holdfast.decisions.policy import RemediationPolicy
-from holdfast.model.actions import HeldBack, Quarantine
+from holdfast.model.actions import Deferred, Quarantine
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -44,7 +44,7 @@ def requested_checks(
     *,
     size: int,
     blocked: str,
-) -> tuple[list[Quarantine], list[HeldBack]]:
+) -> tuple[list[Quarantine], list[Deferred]]:
     """The nodes whose requested checks begin now, and why the others wait.
 
     Args:
@@ -69,13 +69,13 @@ def requested_checks(
     away = sum(_is_away(node) or node.name in busy for node in nodes)
     checking = sum(node.record.phase is Phase.CHECKING or _is_planned(node) for node in nodes)
     taken: list[Quarantine] = []
-    held: list[HeldBack] = []
+    held: list[Deferred] = []
     for node, request in sorted(waiting, key=_idle_first):
         why = blocked or _own_reason(node, request)
         why = why or _no_room(away + len(taken), checking + len(taken), policy, size)
         fault = request_fault(request)
         if why or fault is None:
-            held.append(HeldBack(node=node.name, why=why, is_check=True))
+            held.append(Deferred(node=node.name, why=why, is_check=True))
         else:
             taken.append(
                 Quarantine(node=node.name, fault=fault, remedy=Remedy.NONE, request_id=request.id)
@@ -126,7 +126,7 @@ def _is_planned(node: NodeView) -> bool:
     record = node.record
     return (
         record.phase is Phase.QUARANTINED
-        and record.course is not None
-        and record.course.condition == Condition.REQUESTED
-        and not is_lent(record)
+        and record.remediation is not None
+        and record.remediation.condition == Condition.REQUESTED
+        and not is_borrowed(record)
     )

@@ -6,9 +6,16 @@ from typing import Final
 
 from holdfast.decisions.faults import AWAY, agent_fault
 from holdfast.decisions.policy import RemediationPolicy
-from holdfast.model.actions import HeldBack, MarkAgent, NodeAction, Quarantine, Release, Wait
+from holdfast.model.actions import (
+    Deferred,
+    NodeAction,
+    Quarantine,
+    Release,
+    SetAgentCondition,
+    Wait,
+)
 from holdfast.model.names import Condition
-from holdfast.model.nodes import Course, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import NodeRecord, NodeView, Phase, Remediation
 
 _TOO_MANY: Final = (
     "its agent is silent, but it stays in service: max_unavailable nodes are cordoned for silent"
@@ -16,23 +23,23 @@ _TOO_MANY: Final = (
 )
 
 
-def is_agent_silent(course: Course) -> bool:
+def is_agent_silent(remediation: Remediation) -> bool:
     """Whether a node is out of service for its silent agent."""
-    return course.condition == Condition.AGENT_SILENT
+    return remediation.condition == Condition.AGENT_SILENT
 
 
 def is_checked_since(record: NodeRecord) -> bool:
     """Whether a node with a silent agent has passed a deep health check in its present course."""
-    course = record.course
-    if course is None or not is_agent_silent(course) or not record.checks:
+    remediation = record.remediation
+    if remediation is None or not is_agent_silent(remediation) or not record.checks:
         return False
     last = record.checks[-1]
-    return last.passed and last.ended_at >= course.opened_at
+    return last.passed and last.ended_at >= remediation.opened_at
 
 
 def agent_mark(
     node: NodeView, choice: NodeAction | Wait, policy: RemediationPolicy, now: datetime
-) -> MarkAgent | None:
+) -> SetAgentCondition | None:
     """What has to be published about the agent of a node before ``choice``; None if nothing.
 
     What repairs the machine goes first. A mark ends when the agent reports again, not when the
@@ -44,20 +51,20 @@ def agent_mark(
     silent = agent_fault(node, policy, now)
     marked_since = node.record.agent_silent_since
     if silent is not None and marked_since is None:
-        return MarkAgent(node=node.name, silent_since=silent.since)
+        return SetAgentCondition(node=node.name, silent_since=silent.since)
     if marked_since is not None and _reports(node, policy, now):
-        return MarkAgent(node=node.name, silent_since=None)
+        return SetAgentCondition(node=node.name, silent_since=None)
     return None
 
 
 def within_silent_limit(
     actions: Iterable[NodeAction], members: Sequence[NodeView], allowed: int
-) -> tuple[list[NodeAction], list[HeldBack]]:
+) -> tuple[list[NodeAction], list[Deferred]]:
     """The actions without the cordons beyond ``allowed`` nodes in service with a silent agent."""
     cordoned = sum(
         node.record.phase is Phase.QUARANTINED
-        and node.record.course is not None
-        and is_agent_silent(node.record.course)
+        and node.record.remediation is not None
+        and is_agent_silent(node.record.remediation)
         for node in members
     )
     in_service = {node.name for node in members if node.record.phase is Phase.SCHEDULABLE}
@@ -69,7 +76,7 @@ def within_silent_limit(
             taken.append(action)
     wanted.sort(key=lambda action: action.node)
     room = max(0, allowed - cordoned)
-    held = [HeldBack(node=action.node, why=_TOO_MANY) for action in wanted[room:]]
+    held = [Deferred(node=action.node, why=_TOO_MANY) for action in wanted[room:]]
     return [*taken, *wanted[:room]], held
 
 

@@ -5,7 +5,7 @@ from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.health import Urgency
 from holdfast.model.names import Condition, DeepCheck
-from holdfast.model.nodes import Course, NodeView, Phase
+from holdfast.model.nodes import NodeView, Phase, Remediation
 from holdfast.model.requests import Request, Verb
 
 
@@ -13,8 +13,8 @@ def yields(node: NodeView, policy: RemediationPolicy) -> bool:
     """Whether a request is a check that waits: a repair that has its turn goes before it."""
     if node.request is None or not is_requested_check(node.request):
         return False
-    course = node.record.course
-    is_repair = course is not None and course.condition != Condition.REQUESTED
+    remediation = node.record.remediation
+    is_repair = remediation is not None and remediation.condition != Condition.REQUESTED
     is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
     return node.request.urgency is Urgency.DEFERRED and is_repair and is_automatic
 
@@ -23,12 +23,14 @@ def is_request_taken(node: NodeView) -> bool:
     """Whether the node's request is being carried out already and can be forgotten."""
     if node.request is None:
         return False
-    course = node.record.course
-    if course is not None and course.request_id == node.request.id:
+    remediation = node.record.remediation
+    if remediation is not None and remediation.request_id == node.request.id:
         return True
     match node.record.phase:
         case Phase.QUARANTINED | Phase.DRAINING:
-            return course is not None and _is_repeated(node.request, course, node.record.kinds)
+            return remediation is not None and _is_repeated(
+                node.request, remediation, node.record.kinds
+            )
         case Phase.CHECKING:
             return node.request.verb is Verb.DEEP_CHECK
         case Phase.REBOOTING:
@@ -38,13 +40,13 @@ def is_request_taken(node: NodeView) -> bool:
     return False
 
 
-def _is_repeated(request: Request, course: Course, kinds: tuple[DeepCheck, ...]) -> bool:
+def _is_repeated(request: Request, remediation: Remediation, kinds: tuple[DeepCheck, ...]) -> bool:
     """Whether a course already does what a request asks for, and no later than it asks for it."""
-    asked = request_fault(request)
+    requested = request_fault(request)
     return (
-        asked is not None
-        and course.condition == Condition.REQUESTED
-        and course.reason == asked.reason
-        and (course.urgency is Urgency.IMMEDIATE or asked.urgency is Urgency.DEFERRED)
+        requested is not None
+        and remediation.condition == Condition.REQUESTED
+        and remediation.reason == requested.reason
+        and (remediation.urgency is Urgency.IMMEDIATE or requested.urgency is Urgency.DEFERRED)
         and (request.verb is not Verb.DEEP_CHECK or request.checks == kinds)
     )

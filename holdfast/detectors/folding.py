@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.detectors.causes import decides, follows
-from holdfast.detectors.witnesses import supports
+from holdfast.detectors.corroborations import supports
 from holdfast.model.health import Fault, Finding, Remedy, Severity
 
 NOTICES_KEPT: Final = 20
@@ -34,7 +34,7 @@ class Health:
     """What would be among ``faults`` if another reading supported it, oldest first."""
 
     @property
-    def told(self) -> tuple[Finding, ...]:
+    def reported(self) -> tuple[Finding, ...]:
         """The notices, and one for each suspect."""
         return (*self.notices, *map(_warning, self.suspects))
 
@@ -44,7 +44,7 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
 
     The newest word on a ``key`` holds: one that calls for no remedy ends the fault of the same
     key. An event that is found in two logs is one fault. What follows from a fault (see
-    ``causes``) is counted with it and told no more. What needs a witness (see ``witnesses``) is
+    ``causes``) is counted with it and reported once. What needs corroboration (see there) is
     a suspect until there is one; then it is the fault that it would have been without the need.
 
     Args:
@@ -66,9 +66,9 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
             del known[key]
     in_order = sorted(faults.values(), key=_oldest_first)
     return Health(
-        faults=tuple(fault for fault in in_order if not fault.witness_within),
+        faults=tuple(fault for fault in in_order if not fault.corroborated_within),
         notices=_newest(tuple(notices.values())),
-        suspects=tuple(fault for fault in in_order if fault.witness_within),
+        suspects=tuple(fault for fault in in_order if fault.corroborated_within),
     )
 
 
@@ -101,14 +101,14 @@ def _take(
 
 def _hear(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
     """Make faults of the suspects for which there is a witness."""
-    suspects = [fault for fault in faults.values() if fault.witness_within]
+    suspects = [fault for fault in faults.values() if fault.corroborated_within]
     for key in [suspect.key for suspect in sorted(suspects, key=_oldest_first)]:
         if key not in faults:
             continue  # another has gathered it
         known: list[Fault | Finding] = [*faults.values(), *notices.values()]
-        witnesses = [one for one in known if supports(one, faults[key])]
-        if witnesses:
-            fault = _borne_out(faults[key], min(witnesses, key=_in_words).message)
+        corroborations = [one for one in known if supports(one, faults[key])]
+        if corroborations:
+            fault = _borne_out(faults[key], min(corroborations, key=_in_words).message)
             faults[key] = fault
             for root in (*_roots(fault, faults), fault):
                 if root.key in faults:
@@ -134,11 +134,11 @@ def _roots(finding: Finding | Fault, faults: dict[Key, Fault]) -> list[Fault]:
 
 def _is_covered(finding: Finding | Fault, root: Fault) -> bool:
     """Whether ``root`` may stand for ``finding``: a mere suspect hides nothing that is certain."""
-    is_certain = finding.remedy is not Remedy.NONE and not finding.witness_within
+    is_certain = finding.remedy is not Remedy.NONE and not finding.corroborated_within
     return (
         finding.key != root.key
         and follows(finding, root)
-        and not (root.witness_within and is_certain)
+        and not (root.corroborated_within and is_certain)
     )
 
 
@@ -163,7 +163,7 @@ def _with_follower(root: Fault, one: Finding | Fault) -> Fault:
 
 def _borne_out(suspect: Fault, evidence: str) -> Fault:
     message = f"{suspect.message} [second witness: {evidence}]"
-    return replace(suspect, witness_within=timedelta(0), message=message)
+    return replace(suspect, corroborated_within=timedelta(0), message=message)
 
 
 def _warning(suspect: Fault) -> Finding:
@@ -200,7 +200,7 @@ def _in_words(one: Fault | Finding) -> list[str]:
 
 def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: bool) -> Fault:
     before = None if known is None else known.seen_at
-    is_certain = known is not None and not known.witness_within
+    is_certain = known is not None and not known.corroborated_within
     fault = Fault(
         family=finding.family,
         condition=finding.condition,
@@ -216,9 +216,9 @@ def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: b
         followers=0 if known is None else known.followers,
         count=sightings if known is None else known.count + 1,
         decides=() if known is None else known.decides,
-        witness_within=timedelta(0) if is_certain else finding.witness_within,
+        corroborated_within=timedelta(0) if is_certain else finding.corroborated_within,
     )
-    if known is not None and known.witness_within and not finding.witness_within:
+    if known is not None and known.corroborated_within and not finding.corroborated_within:
         return replace(fault, message=_borne_out(known, finding.message).message)
     return fault
 

@@ -206,8 +206,8 @@ def _missing(sample: Sample, judgement: Judgement, equipment: Equipment) -> Iter
             sample.taken_at, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, device(address)
         )
     short = shortage(sample, equipment.gpus, _is_gpu, at_once=equipment.at_once)
-    is_told = any(finding.reason == Reason.GPU_COUNT for finding in judgement.findings)
-    if short > len(lost) and not is_told:
+    is_reported = any(finding.reason == Reason.GPU_COUNT for finding in judgement.findings)
+    if short > len(lost) and not is_reported:
         why = f"nvidia-smi shows {shown} GPUs, and there should be {equipment.gpus}"
         yield _finding(sample.taken_at, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, "")
 

@@ -132,15 +132,19 @@ def judge_stress(text: str, now: datetime, *, seconds: float | None = None) -> J
         return undecided(f"the run did not succeed: {line.strip() or 'it has no end'}"[:500])
     if _NO_WORK in text or _HOGS.search(text) is None:
         return undecided("no worker was started")
-    asked = seconds if seconds is not None else _seconds_asked(text)
-    if asked is not None and _float(done["seconds"]) < PART_OF_TIME * asked:
-        return undecided(f"it ran for {done['seconds']} s instead of {asked:g} s")
+    requested = seconds if seconds is not None else _seconds_asked(text)
+    if requested is not None and _float(done["seconds"]) < PART_OF_TIME * requested:
+        return undecided(f"it ran for {done['seconds']} s instead of {requested:g} s")
     return whole([])
 
 
 def _seconds_asked(text: str) -> float | None:
-    asked = _ASKED.search(text)
-    return _float(next(group for group in asked.groups() if group)) if asked is not None else None
+    requested = _ASKED.search(text)
+    return (
+        _float(next(group for group in requested.groups() if group))
+        if requested is not None
+        else None
+    )
 
 
 def _float(text: str) -> float:

@@ -45,9 +45,9 @@ action, or with an unknown one, AWS's recovery agent replaces the instance all t
 
 def _pattern(error: str, action: str) -> str:
     """The runtime's line, after up to three words that it or a logger puts before."""
-    asked = rf"(?=[^\n]{{0,500}}?\s{action}(?!\w))" if action else ""
+    requested = rf"(?=[^\n]{{0,500}}?\s{action}(?!\w))" if action else ""
     device = r"(?:[^\n]{0,500}?\snd-id=(?P<neuron>[0-9]{1,4})(?![0-9]))?"
-    return rf"(?:[\w:.+,-]{{1,64}} ){{0,3}}NEURON_HW_ERR={error}(?!\w){asked}{device}"
+    return rf"(?:[\w:.+,-]{{1,64}} ){{0,3}}NEURON_HW_ERR={error}(?!\w){requested}{device}"
 
 
 _HARDWARE_RULES: Final = tuple(

@@ -91,7 +91,7 @@ def detectors(
     return tuple(built.values())
 
 
-def log_marks(detectors: tuple[Detector, ...]) -> frozenset[str]:
+def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """The words of which a line of the kernel log must hold one to concern any detector."""
     return frozenset(mark for detector in detectors for mark in detector.marks)
 

@@ -105,7 +105,7 @@ class AgentLoop:
         self._health = fold(self._health, findings, settled=settled)
 
     def _is_urgent(self) -> bool:
-        return self._told is None or _gist(self._told) != _gist(self._health)
+        return self._told is None or _fingerprint(self._told) != _fingerprint(self._health)
 
     def _publish(self, now: datetime) -> None:
         self._sink.publish(
@@ -115,7 +115,7 @@ class AgentLoop:
                 sequence=self._reports + 1,
                 reported_at=now,
                 faults=self._health.faults,
-                notices=self._health.told,
+                notices=self._health.reported,
                 suspects=self._health.suspects,
             )
         )
@@ -129,19 +129,19 @@ class AgentLoop:
 
 
 def _known(report: NodeReport) -> Health:
-    told = {suspect.key for suspect in report.suspects}
+    reported = {suspect.key for suspect in report.suspects}
     return Health(
         faults=report.faults,
-        notices=tuple(notice for notice in report.notices if notice.key not in told),
+        notices=tuple(notice for notice in report.notices if notice.key not in reported),
         suspects=report.suspects,
     )
 
 
-def _gist(health: Health) -> object:
+def _fingerprint(health: Health) -> object:
     """What a reader acts upon; the rest is how often and in which words it was said."""
     return (
         [(fault.key, fault.remedy, fault.urgency, fault.since) for fault in health.faults],
-        {notice.key for notice in health.told},
+        {notice.key for notice in health.reported},
     )
 
 

@@ -21,7 +21,7 @@ from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
-from holdfast.ports.cluster_records import ClusterRecords, HeldCluster
+from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 from holdfast.ports.machine_groups import MachineGroups
 
 AFTER_ERROR: Final = timedelta(seconds=5)
@@ -106,7 +106,7 @@ class ClusterReconciler:
         is_quiet = step.cluster is not None and step.cluster.status in _QUIET and not step.actions
         return now + (self._pace.quiet if is_quiet else self._pace.busy)
 
-    def _seen(self, held: HeldCluster) -> Seen:
+    def _seen(self, held: StoredCluster) -> Seen:
         groups = held.cluster.groups
         alarms = [
             alarm
@@ -122,10 +122,12 @@ class ClusterReconciler:
             alarms=self._ports.alarms.ringing(alarms) if alarms else frozenset(),
         )
 
-    def _is_saved(self, held: HeldCluster, step: ClusterStep) -> bool:
-        is_news = step.happenings or step.cluster != held.cluster or step.members != held.members
+    def _is_saved(self, held: StoredCluster, step: ClusterStep) -> bool:
+        is_news = (
+            step.cluster_events or step.cluster != held.cluster or step.members != held.members
+        )
         return not is_news or self._ports.records.save(
-            held, step.cluster, step.members, step.happenings
+            held, step.cluster, step.members, step.cluster_events
         )
 
     def _carry_out(self, cluster: str, action: ClusterAction) -> None:
@@ -173,10 +175,10 @@ class ClusterReconciler:
             self._ports.records.save(held, changed, held.members, ())
 
     def _tell(self, name: str, error: Exception) -> None:
-        told = f"{name}: {error}" if name else str(error)
-        if self._told.get(name) != told:
-            self._told[name] = told
-            self._ports.tell(told)
+        reported = f"{name}: {error}" if name else str(error)
+        if self._told.get(name) != reported:
+            self._told[name] = reported
+            self._ports.tell(reported)
 
 
 def _told(group: WantedGroup, stage: GroupStage, made_of: object) -> WantedGroup:

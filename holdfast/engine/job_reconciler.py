@@ -139,7 +139,7 @@ class JobReconciler:
         since = now - self._policy.job.suspect_window
         self._ended = [(job, one) for job, one in self._ended if one.stopped_at > since]
         seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
-        has_asked = False
+        has_requested = False
         for one in suspects((*self._ended, *seen), nodes, self._policy, now):
             if one.request.id in self._suspects or not self._ports.leadership.is_held():
                 continue
@@ -149,7 +149,7 @@ class JobReconciler:
                 self._failed(f"asking for a check of {one.node}", error, now)
                 continue
             self._suspects.add(one.request.id)
-            has_asked |= is_checked
+            has_requested |= is_checked
             self._ports.events.emit(
                 NodeSuspected(
                     node=one.node,
@@ -158,7 +158,7 @@ class JobReconciler:
                     is_checked=is_checked,
                 )
             )
-        return has_asked
+        return has_requested
 
     def _act(
         self, action: JobAction | Wait, job: JobView, nodes: Mapping[str, NodeView], now: datetime
@@ -291,8 +291,8 @@ class JobReconciler:
         if failure.incident_id:
             return self._ports.incidents.get(failure.incident_id)
         node = nodes.get(failure.node)
-        if node is not None and node.record.course is not None:
-            return self._ports.incidents.get(node.record.course.incident_id)
+        if node is not None and node.record.remediation is not None:
+            return self._ports.incidents.get(node.record.remediation.incident_id)
         return next(
             (
                 one

@@ -3,9 +3,7 @@
 from datetime import datetime
 
 from holdfast.model.actions import (
-    BeginCheck,
     Drain,
-    MarkAgent,
     NodeAction,
     Pair,
     Quarantine,
@@ -15,6 +13,8 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    SetAgentCondition,
+    StartCheck,
 )
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.events import (
@@ -39,8 +39,8 @@ from holdfast.model.nodes import NodeRecord, NodeView, Pairing
 
 def event_of(action: NodeAction, node: NodeView) -> Event | None:
     """The event to emit once ``action`` was taken on ``node``, seen as it was before, if any."""
-    course = node.record.course
-    reason = course.reason if course is not None else ""
+    remediation = node.record.remediation
+    reason = remediation.reason if remediation is not None else ""
     name = node.name
     match action:
         case Quarantine(fault=fault, remedy=remedy):
@@ -61,13 +61,13 @@ def event_of(action: NodeAction, node: NodeView) -> Event | None:
             return NodeRejoined(node=name)
         case Retire(successor=successor):
             return NodeReplaced(node=name, successor=successor)
-        case BeginCheck():
+        case StartCheck():
             return NodeCheckBegun(node=name)
         case Pair(pairing=pairing):
             return _tested(name, node.record.pairing, pairing)
         case Release():
             return NodeReleased(node=name, after=reason)
-        case MarkAgent(silent_since=since):
+        case SetAgentCondition(silent_since=since):
             return NodeAgentReports(node=name) if since is None else _silent(name, since)
 
 

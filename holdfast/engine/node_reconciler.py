@@ -38,7 +38,7 @@ from holdfast.model.events import (
     CallFailed,
     NodeCheckWaits,
     NodeVanished,
-    RepairHeldBack,
+    RepairDeferred,
     RepairOverdue,
     RepairPostponed,
 )
@@ -161,9 +161,9 @@ class NodeReconciler:
     def _close_vanished(self, view: ClusterView, now: datetime) -> datetime:
         """End the incidents of courses that no node has any more, though none was released."""
         borne = {
-            node.record.course.incident_id
+            node.record.remediation.incident_id
             for node in view.nodes
-            if node.record.phase is not Phase.SCHEDULABLE and node.record.course is not None
+            if node.record.phase is not Phase.SCHEDULABLE and node.record.remediation is not None
         }
         try:
             if self._listed_at is None or now - self._listed_at >= EXPIRY_PERIOD:
@@ -217,13 +217,15 @@ class NodeReconciler:
 
     def _kept(self, node: NodeView, now: datetime) -> NodeView:
         """The node once calls that were lost after its record was stored are made up for."""
-        course = node.record.course
-        if course is not None and course.incident_id not in self._known_incidents:
-            if self._ports.incidents.get(course.incident_id) is None:
+        remediation = node.record.remediation
+        if remediation is not None and remediation.incident_id not in self._known_incidents:
+            if self._ports.incidents.get(remediation.incident_id) is None:
                 faults = node_faults(node, self._policy, now)
-                cause = next((fault for fault in faults if fault.reason == course.reason), None)
-                self._ports.incidents.put(opened(node, course, cause))
-            self._known_incidents.add(course.incident_id)
+                cause = next(
+                    (fault for fault in faults if fault.reason == remediation.reason), None
+                )
+                self._ports.incidents.put(opened(node, remediation, cause))
+            self._known_incidents.add(remediation.incident_id)
         if node.request is not None and is_request_taken(node):
             self._ports.cluster.clear_request(node.name, node.request.id)
             return replace(node, request=None)
@@ -252,17 +254,19 @@ class NodeReconciler:
         pairing = record.pairing
         if pairing is None and node.check is None:
             check_id = record.phase_since.isoformat()
-            self._ports.cluster.begin_check(node.name, check_id, record.kinds)
+            self._ports.cluster.start_check(node.name, check_id, record.kinds)
         elif pairing is not None and pairing.began_at is not None and node.pair is None:
             test_id = pairing.began_at.isoformat()
-            self._ports.cluster.begin_pair(node.name, pairing.partner, test_id)
+            self._ports.cluster.start_pair(node.name, pairing.partner, test_id)
 
     def _act(
         self, action: NodeAction, node: NodeView, nodes: Mapping[str, NodeView], now: datetime
     ) -> datetime:
         record = after(node, action, now)
-        if node.record.course is not None:  # before the record: a course that is over has no name
-            self._advance_incident(node.record.course.incident_id, action, node, now)
+        if (
+            node.record.remediation is not None
+        ):  # before the record: a course that is over has no name
+            self._advance_incident(node.record.remediation.incident_id, action, node, now)
         match action:
             case Reboot() | Replace():
                 return self._order(action, node, record, now)
@@ -270,11 +274,11 @@ class NodeReconciler:
                 self._retire(node, nodes[action.successor])
             case _:
                 self._ports.cluster.put(node.name, record)
-        if isinstance(action, Quarantine) and record.course is not None:
-            if node.record.course is None:  # after the record: no incident without a course
-                self._unopened.append(opened(node, record.course, action.fault))
+        if isinstance(action, Quarantine) and record.remediation is not None:
+            if node.record.remediation is None:  # after the record: no incident without a course
+                self._unopened.append(opened(node, record.remediation, action.fault))
             else:
-                self._known_incidents.add(record.course.incident_id)
+                self._known_incidents.add(record.remediation.incident_id)
         if node.request is not None and (
             isinstance(action, Release) or is_request_taken(replace(node, record=record))
         ):
@@ -282,9 +286,9 @@ class NodeReconciler:
         ended = check_ended(node, record, now)
         if ended is not None:
             self._ports.events.emit(ended)
-        told = event_of(action, node)
-        if told is not None:
-            self._ports.events.emit(told)
+        reported = event_of(action, node)
+        if reported is not None:
+            self._ports.events.emit(reported)
         return now
 
     def _order(
@@ -294,7 +298,7 @@ class NodeReconciler:
         cluster = self._ports.cluster
         cluster.put(node.name, record)
         self._tell_overdue(node.record, node.name, now)
-        assert record.course is not None  # noqa: S101 - an order is part of a course
+        assert record.remediation is not None  # noqa: S101 - an order is part of a course
         call = self._ports.provider.reboot
         if isinstance(action, Replace):
             call = self._ports.provider.replace
@@ -303,7 +307,7 @@ class NodeReconciler:
         if not self._ports.leadership.is_held():
             return now + AFTER_ERROR
         try:
-            call(node, record.course.token)
+            call(node, record.remediation.token)
         except NodeGone:
             record = machine_gone(record)
             if isinstance(action, Reboot):
@@ -312,16 +316,16 @@ class NodeReconciler:
         except ProviderError as error:
             return self._postponed(error, node, record, now)
         cluster.put(node.name, accepted(record, now))
-        told = event_of(action, node)
-        if told is not None:
-            self._ports.events.emit(told)
+        reported = event_of(action, node)
+        if reported is not None:
+            self._ports.events.emit(reported)
         return now
 
     def _postponed(
         self, error: ProviderError, node: NodeView, record: NodeRecord, now: datetime
     ) -> datetime:
-        asked = error.after if isinstance(error, RetryLater) else None
-        pause = pause_after_refusal(record, asked, self._policy, now)
+        requested = error.after if isinstance(error, RetryLater) else None
+        pause = pause_after_refusal(record, requested, self._policy, now)
         if isinstance(error, InProgress):
             pause = error.after
         pause = max(pause, AFTER_ERROR)
@@ -329,14 +333,14 @@ class NodeReconciler:
         self._ports.cluster.put(node.name, refused(record, now + pause, is_outcome_unknown=unknown))
         if isinstance(error, InProgress):
             return now + pause
-        remedy = record.course.remedy if record.course is not None else ""
+        remedy = record.remediation.remedy if record.remediation is not None else ""
         self._ports.events.emit(
             RepairPostponed(node=node.name, remedy=remedy, error=str(error), retry_after=pause)
         )
         return now + pause
 
     def _retire(self, node: NodeView, successor: NodeView) -> None:
-        if successor.record.course is None:
+        if successor.record.remediation is None:
             self._ports.cluster.put(successor.name, inherited(successor.record, node.record))
         self._ports.cluster.retire(node.name)
 
@@ -349,17 +353,24 @@ class NodeReconciler:
 
     def _tell_overdue(self, record: NodeRecord, node: str, now: datetime) -> None:
         """Tell if the order of ``record`` was taken and not carried out."""
-        due, course = due_at(record, self._policy), record.course
-        if course is not None and course.ordered_at is not None and due is not None and now >= due:
-            waited = now - course.ordered_at
-            self._ports.events.emit(RepairOverdue(node=node, remedy=course.remedy, waited=waited))
+        due, remediation = due_at(record, self._policy), record.remediation
+        if (
+            remediation is not None
+            and remediation.ordered_at is not None
+            and due is not None
+            and now >= due
+        ):
+            waited = now - remediation.ordered_at
+            self._ports.events.emit(
+                RepairOverdue(node=node, remedy=remediation.remedy, waited=waited)
+            )
 
     def _report_waiting(self, view: ClusterView, plan: Plan, now: datetime) -> None:
         """Report what cannot begin yet, once for as long as its node waits."""
         quarantined = {one.name for one in view.nodes if one.record.phase is Phase.QUARANTINED}
-        self._repeats.keep_nodes({*quarantined, *(one.node for one in plan.held_back)})
-        for one in plan.held_back:
-            event = NodeCheckWaits if one.is_check else RepairHeldBack
+        self._repeats.keep_nodes({*quarantined, *(one.node for one in plan.deferred)})
+        for one in plan.deferred:
+            event = NodeCheckWaits if one.is_check else RepairDeferred
             self._repeats.emit(event(node=one.node, why=one.why), now)
 
     def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.model.events import CallFailed, Event, NodeCheckWaits, RepairHeldBack
+from holdfast.model.events import CallFailed, Event, NodeCheckWaits, RepairDeferred
 from holdfast.ports.events import EventSink
 
-Repeated = CallFailed | RepairHeldBack | NodeCheckWaits
+Repeated = CallFailed | RepairDeferred | NodeCheckWaits
 
 _AFTER: Final[Mapping[type[Event], timedelta]] = {
     CallFailed: timedelta(minutes=1),
-    RepairHeldBack: timedelta(hours=1),
+    RepairDeferred: timedelta(hours=1),
     NodeCheckWaits: timedelta(hours=1),
 }
 """Pause until the same event is emitted once more. Calls are repeated each second; a repair or a
@@ -70,7 +70,7 @@ def _subject(event: Repeated) -> tuple[str, str]:
     match event:
         case CallFailed(what=what, error=error):
             return what, error
-        case RepairHeldBack(node=node, why=why):
+        case RepairDeferred(node=node, why=why):
             return node, why
         case NodeCheckWaits(node=node, why=why):  # for whatever: jobs come and go
             return node, why.partition(" ")[0]

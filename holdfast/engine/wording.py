@@ -36,7 +36,7 @@ from holdfast.model.events import (
     NodeSuspected,
     NodesWithoutGroup,
     NodeVanished,
-    RepairHeldBack,
+    RepairDeferred,
     RepairOrdered,
     RepairOverdue,
     RepairPostponed,
@@ -101,7 +101,7 @@ def _node_sentence(event: Event) -> str:
             return f"{node}: {remedy} ordered"
         case RepairPostponed() | RepairOverdue():
             return _delay_sentence(event)
-        case RepairHeldBack(node=node, why=why):
+        case RepairDeferred(node=node, why=why):
             return f"{node}: repair held back{_times(event.times)}: {why}"
         case NodeRejoined(node=node):
             return f"{node} is back and is checked"
@@ -122,11 +122,11 @@ def _node_sentence(event: Event) -> str:
         ):
             return _check_sentence(event)
         case NodeReleased(node=node, after=after):
-            return f"{node} is schedulable{_ended_course(after)}"
+            return f"{node} is schedulable{_ended_remediation(after)}"
     return event.name
 
 
-def _ended_course(reason: str) -> str:
+def _ended_remediation(reason: str) -> str:
     if reason == Reason.REQUESTED_DEEP_CHECK:
         return "; the requested deep health check has ended"
     return f"; {reason} is over" if reason else ""

@@ -22,16 +22,16 @@ class NotTrusted(OSError):
     """The certificate of the other side is not to be trusted."""
 
 
-class NoAnswer(OSError):
+class NoResponse(OSError):
     """The other side did not answer: no response in time, or one that is not HTTP."""
 
 
-class NotReached(NoAnswer):
+class NotReached(NoResponse):
     """No connection to the other side: it has received nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posted:
+class WebhookResponse:
     """What was answered."""
 
     status: int
@@ -42,7 +42,7 @@ class Posted:
     """The header of that name; empty if there was none."""
 
 
-class Receiver:
+class WebhookClient:
     """One address. A redirect is an answer like any other: it is not followed."""
 
     def __init__(self, url: str, timeout: timedelta, ca_file: Path | None = None) -> None:
@@ -68,7 +68,7 @@ class Receiver:
         """The name of the other side, which may be told to people; the rest may be secret."""
         return self._url.hostname or ""
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> Posted:
+    def post(self, body: bytes, headers: Mapping[str, str]) -> WebhookResponse:
         """Post something.
 
         Raises:
@@ -89,7 +89,7 @@ class Receiver:
             self._connect(connection)
             connection.request("POST", path, body, dict(headers))
             answer = connection.getresponse()
-            return Posted(
+            return WebhookResponse(
                 status=answer.status,
                 text=answer.read(_EXCERPT).decode("utf-8", errors="replace").strip(),
                 retry_after=answer.getheader("Retry-After", ""),
@@ -97,7 +97,7 @@ class Receiver:
         except (NotTrusted, NotReached):
             raise
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer(str(error) or type(error).__name__) from error
+            raise NoResponse(str(error) or type(error).__name__) from error
         finally:
             connection.close()
 

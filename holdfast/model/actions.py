@@ -73,7 +73,7 @@ class Retire:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginCheck:
+class StartCheck:
     """Start a deep health check on the node."""
 
     node: str
@@ -108,7 +108,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkAgent:
+class SetAgentCondition:
     """Record and publish that the agent of a node is silent, or reports again."""
 
     node: str
@@ -142,15 +142,15 @@ NodeAction = (
     | Replace
     | Rejoin
     | Retire
-    | BeginCheck
+    | StartCheck
     | Pair
     | Release
-    | MarkAgent
+    | SetAgentCondition
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBack:
+class Deferred:
     """A repair or a requested check that is due but may not begin, and why."""
 
     node: str
@@ -166,7 +166,7 @@ class Plan:
     actions: tuple[NodeAction, ...] = ()
     trip: TripBreaker | None = None
     close: CloseBreaker | None = None
-    held_back: tuple[HeldBack, ...] = ()
+    deferred: tuple[Deferred, ...] = ()
     wake_at: datetime | None = None
     """The next time at which a decision changes by itself; None if only news can change it."""
 

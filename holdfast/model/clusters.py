@@ -221,7 +221,7 @@ class WantedCluster:
     failure: str = ""
     """Why the last change of it failed; empty if it did not."""
 
-    asked: Mapping[str, object] = field(default_factory=dict)
+    requested: Mapping[str, object] = field(default_factory=dict)
     """What else was asked for, in the words of ``CreateCluster``."""
 
 
@@ -243,7 +243,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class ClusterEvent:
     """Something that happened to such a cluster, in the words of SageMaker's cluster events."""
 
     id: str

@@ -75,7 +75,7 @@ class RepairOverdue(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairHeldBack(Event):
+class RepairDeferred(Event):
     """A repair is due but may not begin."""
 
     name: ClassVar[str] = "repair.held_back"
@@ -134,7 +134,7 @@ class NodeCheckWaits(Event):
     """What it waits for: ``job train-7``."""
 
     times: int = 1
-    """As in ``RepairHeldBack``."""
+    """As in ``RepairDeferred``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ class Finding:
     seen_at: tuple[datetime, ...] = ()
     """When it was seen as yet, oldest first, while it was not often enough to be a fault."""
 
-    witness_within: timedelta = timedelta(0)
+    corroborated_within: timedelta = timedelta(0)
     """Another reading must support it within so long, before or after, to be a fault that counts;
     with 0 it stands for itself."""
 
@@ -116,8 +116,8 @@ class Fault:
     decides: tuple[int, ...] = ()
     """Codes of the same family and device whose remedies its own has replaced."""
 
-    witness_within: timedelta = timedelta(0)
-    """As in ``Finding.witness_within``; 0 as soon as another reading supports it."""
+    corroborated_within: timedelta = timedelta(0)
+    """As in ``Finding.corroborated_within``; 0 as soon as another reading supports it."""
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:

@@ -174,7 +174,7 @@ class DeepCheck(StrEnum):
     CONNECTIVITY = "InstanceConnectivity"
 
 
-class BatchAnswer(StrEnum):
+class BatchResponse(StrEnum):
     """Lists in the answers of SageMaker's batch operations."""
 
     SUCCESSFUL = "Successful"

@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class Remediation:
     """One remediation of one node, from quarantine to release. It lives with the node."""
 
     incident_id: str
@@ -90,7 +90,7 @@ class NodeRecord:
 
     phase: Phase
     phase_since: datetime
-    course: Course | None = None
+    remediation: Remediation | None = None
     history: tuple[PastFault, ...] = ()
     """Earlier courses of this machine, oldest first, at most ``HISTORY_LIMIT``."""
 

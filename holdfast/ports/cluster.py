@@ -46,7 +46,7 @@ class ClusterBackend(Protocol):
         """Ask the jobs on the node to leave. Called in every round while it drains."""
         ...
 
-    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
+    def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
         """Start the deep health check ``check_id`` of ``kinds``, unless it was started already.
 
         Called in every round until ``NodeView.check`` holds its result. No ``kinds`` are all that
@@ -54,7 +54,7 @@ class ClusterBackend(Protocol):
         """
         ...
 
-    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
+    def start_pair(self, node: str, partner: str, test_id: str) -> None:
         """Start the test ``test_id`` between two nodes, unless it was started already.
 
         Called in every round until ``NodeView.pair`` of ``node`` holds its result. No job is on

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.model.clusters import Happening, Member, WantedCluster
+from holdfast.model.clusters import ClusterEvent, Member, WantedCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldCluster:
+class StoredCluster:
     """A cluster as it was read."""
 
     cluster: WantedCluster
@@ -19,7 +19,7 @@ class HeldCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RecordedRequest:
     """Who asked for a change, and for which."""
 
     at: datetime
@@ -34,7 +34,7 @@ class Change:
 
     cluster: WantedCluster
     members: tuple[Member, ...]
-    happenings: tuple[Happening, ...] = ()
+    cluster_events: tuple[ClusterEvent, ...] = ()
     answer: Mapping[str, object]
     """What is said about it; given again to whoever asks with the same nonce."""
 
@@ -54,20 +54,20 @@ class ClusterRecords(Protocol):
         """Of all clusters, in order."""
         ...
 
-    def all(self) -> Sequence[HeldCluster]:
+    def all(self) -> Sequence[StoredCluster]:
         """All clusters with their nodes, in the order of their names."""
         ...
 
-    def load(self, name: str) -> HeldCluster | None:
+    def load(self, name: str) -> StoredCluster | None:
         """A cluster with its nodes; None if there is none of that name."""
         ...
 
     def create(
         self,
         cluster: WantedCluster,
-        happenings: Sequence[Happening],
+        cluster_events: Sequence[ClusterEvent],
         tags: Mapping[str, str],
-        asked: Asked,
+        requested: RecordedRequest,
         *,
         fits: Fits | None = None,
     ) -> bool:
@@ -80,8 +80,8 @@ class ClusterRecords(Protocol):
     def change(
         self,
         name: str,
-        make: Callable[[HeldCluster], Change],
-        asked: Asked,
+        make: Callable[[StoredCluster], Change],
+        requested: RecordedRequest,
         *,
         fits: Fits | None = None,
         nonce: str = "",
@@ -92,7 +92,7 @@ class ClusterRecords(Protocol):
         Args:
             name: of the cluster.
             make: what becomes of it; nothing is written if it raises.
-            asked: noted.
+            requested: noted.
             fits: nothing is written if it raises, and nobody writes anything meanwhile.
             nonce: names the wish; one that came before is answered as it was then.
             nonce_since: those from before are forgotten.
@@ -105,10 +105,10 @@ class ClusterRecords(Protocol):
 
     def save(
         self,
-        held: HeldCluster,
+        held: StoredCluster,
         cluster: WantedCluster | None,
         members: Sequence[Member],
-        happenings: Sequence[Happening],
+        cluster_events: Sequence[ClusterEvent],
     ) -> bool:
         """Write what became of a cluster, None for that it is gone.
 
@@ -133,7 +133,7 @@ class ClusterRecords(Protocol):
         """Let a word be used once more, as nothing came of its use."""
         ...
 
-    def happenings(self, name: str) -> Sequence[Happening]:
+    def cluster_events(self, name: str) -> Sequence[ClusterEvent]:
         """All that happened to a cluster, oldest first."""
         ...
 
@@ -142,7 +142,10 @@ class ClusterRecords(Protocol):
         ...
 
     def tag(
-        self, name: str, make: Callable[[Mapping[str, str]], Mapping[str, str]], asked: Asked
+        self,
+        name: str,
+        make: Callable[[Mapping[str, str]], Mapping[str, str]],
+        requested: RecordedRequest,
     ) -> Mapping[str, str] | None:
         """Change the tags of a cluster; the tags that it has now, None if there is no such one."""
         ...

@@ -10,11 +10,11 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import (
     Breaker,
     ClusterView,
-    Course,
     NodeRecord,
     NodeView,
     PastFault,
     Phase,
+    Remediation,
 )
 from holdfast.model.requests import Request, Verb
 
@@ -23,7 +23,7 @@ NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 LONG_AGO: Final = NOW - timedelta(days=30)
 
-WITH_COURSE: Final = (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING)
+WITH_REMEDIATION: Final = (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING)
 
 
 def a_fault(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Fault:
@@ -40,7 +40,7 @@ def a_fault(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Fault:
     return Fault(remedy=remedy, **{**values, **changes})
 
 
-def a_course(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Course:
+def a_remediation(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Remediation:
     """A course for the fault of ``a_fault(remedy)``."""
     fault = a_fault(remedy)
     values: dict[str, Any] = {
@@ -50,7 +50,7 @@ def a_course(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Course:
         "reason": fault.reason,
         "urgency": Urgency.IMMEDIATE,
     }
-    return Course(remedy=remedy, **{**values, **changes})
+    return Remediation(remedy=remedy, **{**values, **changes})
 
 
 def a_past_fault(remedy: Remedy = Remedy.REBOOT, *, ago: timedelta, **changes: Any) -> PastFault:
@@ -66,8 +66,8 @@ def a_past_fault(remedy: Remedy = Remedy.REBOOT, *, ago: timedelta, **changes: A
 def a_record(phase: Phase = Phase.SCHEDULABLE, **changes: Any) -> NodeRecord:
     """A record in ``phase`` since a minute ago, with a course where the phase has one."""
     values: dict[str, Any] = {"phase_since": NOW - timedelta(minutes=1)}
-    if phase in WITH_COURSE:
-        values["course"] = a_course(
+    if phase in WITH_REMEDIATION:
+        values["remediation"] = a_remediation(
             Remedy.REPLACE if phase is Phase.REPLACING else Remedy.REBOOT,
             ordered_at=NOW if phase in (Phase.REBOOTING, Phase.REPLACING) else None,
             machine="i-1#boot-1" if phase in (Phase.REBOOTING, Phase.REPLACING) else "",

@@ -22,7 +22,7 @@ from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.incidents import IncidentStore
 from holdfast.ports.jobs import JobBackend
 from holdfast.ports.provider import NodeProvider
-from holdfast.testing.builders import NOW, a_course, a_fault, a_past_fault, a_record
+from holdfast.testing.builders import NOW, a_fault, a_past_fault, a_record, a_remediation
 from holdfast.testing.event_laws import ReportedOnce
 
 HOUR: Final = timedelta(hours=1)
@@ -169,8 +169,10 @@ class DurableClusterContract:
 
     def test_the_next_controller_finds_what_was_stored(self, harness: DurableHarness) -> None:
         fault = a_fault()
-        course = a_course(opened_at=fault.since, ordered_at=NOW, retry_at=NOW, repairs=3)
-        record = a_record(Phase.REBOOTING, course=course, history=(a_past_fault(ago=HOUR),))
+        remediation = a_remediation(opened_at=fault.since, ordered_at=NOW, retry_at=NOW, repairs=3)
+        record = a_record(
+            Phase.REBOOTING, remediation=remediation, history=(a_past_fault(ago=HOUR),)
+        )
         request = Request(id="r", verb=Verb.REBOOT, requested_at=NOW, urgency=Urgency.DEFERRED)
         harness.ask(request)
         harness.cluster.put(harness.node, record)

@@ -42,7 +42,7 @@ class EventLaw:
         self._check = check
         self._told: dict[str, Counter[str]] = {}
 
-    def told(self, event: Event) -> None:
+    def reported(self, event: Event) -> None:
         """Take an event; a node that repeats itself breaks the law."""
         node = getattr(event, "node", "")
         is_reminder = getattr(event, "times", 1) > 1  # after a long pause

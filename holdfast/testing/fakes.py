@@ -92,12 +92,12 @@ class FakeCluster:
         """See ``ClusterBackend.drain``."""
         self._calls.note("drain", node)
 
-    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
-        """See ``ClusterBackend.begin_check``."""
+    def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
+        """See ``ClusterBackend.start_check``."""
         self._calls.note("begin_check", " ".join((node, check_id, *kinds)))
 
-    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
-        """See ``ClusterBackend.begin_pair``."""
+    def start_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.start_pair``."""
         self._calls.note("begin_pair", f"{node} {partner} {test_id}")
 
     def retire(self, node: str) -> None:
@@ -202,22 +202,22 @@ class FakeEvents:
     """An ``EventSink`` that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
-        self.told.append(event)
+        self.reported.append(event)
 
     def names(self) -> list[str]:
         """The names of the events, oldest first."""
-        return [event.name for event in self.told]
+        return [event.name for event in self.reported]
 
 
 class FakeLeadership:
-    """A ``Leadership`` that is lost after it was asked for ``asked`` times."""
+    """A ``Leadership`` that is lost after it was asked for ``requested`` times."""
 
-    def __init__(self, asked: int) -> None:
-        self._left = asked
+    def __init__(self, requested: int) -> None:
+        self._left = requested
 
     def is_held(self) -> bool:
         """See ``Leadership.is_held``."""

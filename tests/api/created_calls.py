@@ -48,13 +48,13 @@ class LateClock:
 
 @dataclass
 class FakeNodes:
-    """Controllers of nodes: ``ClusterNodes``, and a ``Keeper``, of machines in memory."""
+    """Controllers of nodes: ``ClusterNodes``, and a ``ClusterSupervisor``, in memory."""
 
     groups: FakeMachineGroups
     looked_after: bool = False
     sick: dict[str, NodeHealth] = field(default_factory=dict)
     renewed: list[str] = field(default_factory=list)
-    asked: list[tuple[str, Verb]] = field(default_factory=list)
+    requested: list[tuple[str, Verb]] = field(default_factory=list)
     past: list[Incident] = field(default_factory=list)
     meanwhile: Callable[[], object] = lambda: None
 
@@ -87,7 +87,7 @@ class FakeNodes:
         return tuple(self.past)
 
     def ask(self, cluster, node, verb, person, checks=()):
-        self.asked.append((node, verb))
+        self.requested.append((node, verb))
         return ""
 
 
@@ -111,7 +111,7 @@ class Lab(Api):
         self.nodes = FakeNodes(self.groups)
         self.alarms = FakeAlarms()
         self.objections: list[str] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.limit = limit
         self.nonce = 0
         self.restart()
@@ -135,7 +135,7 @@ class Lab(Api):
             nodes=self.nodes,
             alarms=self.alarms,
             clock=self.late,
-            tell=self.told.append,
+            tell=self.reported.append,
         )
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
 

@@ -182,7 +182,7 @@ def test_repairs_are_asked_for_and_each_refusal_says_why(api, lab, operation, ve
     }
     assert answer["SuccessfulNodeLogicalIds"] == [third.name]
     assert [one["NodeLogicalId"] for one in answer["FailedNodeLogicalIds"]] == ["no"]
-    assert lab.asked == [(first.name, verb, "ada"), (third.name, verb, "ada")]
+    assert lab.requested == [(first.name, verb, "ada"), (third.name, verb, "ada")]
 
 
 def test_a_repair_of_no_node_is_refused(api) -> None:
@@ -203,7 +203,7 @@ def test_health_checks_are_asked_for_by_group_and_by_node(api, lab) -> None:
 
     api.call("StartClusterHealthCheck", ClusterName="lab", DeepHealthCheckConfigurations=wanted)
 
-    assert sorted(lab.asked) == [
+    assert sorted(lab.requested) == [
         ("cpu-0", Verb.DEEP_CHECK, "ada"),
         ("gpu-0", Verb.DEEP_CHECK, "ada"),
     ]
@@ -235,7 +235,7 @@ def test_health_checks_of_what_is_not_there_are_refused_and_none_begins(api, lab
         "StartClusterHealthCheck", ClusterName="lab", DeepHealthCheckConfigurations=[good, bad]
     )
 
-    assert (refused[0], lab.asked) == ("ResourceNotFound", [])
+    assert (refused[0], lab.requested) == ("ResourceNotFound", [])
 
 
 def test_nodes_that_cannot_be_checked_now_are_left_out_and_told_if_none_can(api, lab) -> None:
@@ -243,7 +243,7 @@ def test_nodes_that_cannot_be_checked_now_are_left_out_and_told_if_none_can(api,
     wanted = {"ClusterName": "lab", "DeepHealthCheckConfigurations": [group]}
     lab.in_vain = {"gpu-0": "gpu-0 is being replaced"}
     assert "ClusterArn" in api.call("StartClusterHealthCheck", **wanted)
-    assert sorted(name for name, _, _ in lab.asked) == ["gpu-1", "gpu-2"]
+    assert sorted(name for name, _, _ in lab.requested) == ["gpu-1", "gpu-2"]
 
     lab.in_vain = {f"gpu-{n}": f"gpu-{n} is being replaced" for n in range(3)}
     code, message = api.refused("StartClusterHealthCheck", **wanted, Nonce=1)
@@ -268,7 +268,7 @@ def test_a_key_for_reading_changes_nothing(api, lab, operation) -> None:
 
     assert code == "AccessDeniedException"
     assert f"sagemaker:{operation}" in message
-    assert lab.asked == []
+    assert lab.requested == []
 
 
 # events

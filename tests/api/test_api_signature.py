@@ -149,7 +149,7 @@ def test_a_request_that_changes_something_is_not_taken_twice() -> None:
 
     assert (first, second) == (200, 400)
     assert "used before" in answer["message"]
-    assert len(cluster.asked) == 1
+    assert len(cluster.requested) == 1
 
 
 def test_a_request_that_only_reads_may_be_sent_again() -> None:

@@ -17,7 +17,7 @@ from holdfast.model.errors import BackendError
 from holdfast.testing.fakes import FakeClock
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Page:
 
     async def hear(self) -> tuple[str, Json]:
         """The next event that is not a beat."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 text = await anext(self.events)
                 lines = dict(line.split(": ", 1) for line in text.strip().splitlines())
@@ -83,7 +83,7 @@ class Room:
         return Page(self.live.stream(last, is_welcome))
 
 
-def told(story: Callable[[Room], Awaitable[Any]], **nodes: Json) -> Any:
+def reported(story: Callable[[Room], Awaitable[Any]], **nodes: Json) -> Any:
     """Run a story in a loop of its own."""
 
     async def run() -> Any:
@@ -106,7 +106,7 @@ def test_a_page_gets_everything_first_and_then_what_changes() -> None:
         found.append(await page.hear())
         return found
 
-    first, second, third = told(story, a={"look": "healthy"})
+    first, second, third = reported(story, a={"look": "healthy"})
 
     now = NOW.isoformat()
     assert first == ("snapshot", {"now": now, "tables": {"nodes": {"a": {"look": "healthy"}}}})
@@ -125,7 +125,7 @@ def test_a_page_that_comes_again_is_told_what_it_missed() -> None:
         again = room.page(page.last)
         return [await again.hear() for _ in range(3)]
 
-    found = told(story, a={})
+    found = reported(story, a={})
 
     assert [name for name, _ in found] == ["change"] * 3
     assert [list(content["tables"]["nodes"]) for _, content in found] == [["n0"], ["n1"], ["n2"]]
@@ -141,7 +141,7 @@ def test_a_page_of_another_server_gets_everything(last: str) -> None:
             await other.hear()
         return (await room.page(last).hear())[0]
 
-    assert told(story, a={}) == "snapshot"
+    assert reported(story, a={}) == "snapshot"
 
 
 def test_a_page_that_missed_too_much_gets_everything() -> None:
@@ -154,7 +154,7 @@ def test_a_page_that_missed_too_much_gets_everything() -> None:
             await other.hear()
         return await room.page(page.last).hear()
 
-    name, content = told(story, a={})
+    name, content = reported(story, a={})
 
     assert name == "snapshot"
     assert content["tables"]["nodes"] == {"a": {"number": KEPT}}
@@ -172,7 +172,7 @@ def test_what_cannot_be_read_is_told_once_and_its_end_too() -> None:
         found.append(await page.hear())
         return [(name, content.get("message", "")) for name, content in found]
 
-    assert told(story, a={}) == [
+    assert reported(story, a={}) == [
         ("trouble", "the cluster is away"),
         ("trouble", ""),
         ("change", ""),
@@ -189,7 +189,7 @@ def test_a_page_that_opens_meanwhile_hears_first_how_old_the_rows_are() -> None:
         found = [await other.hear(), await other.hear()]
         return whole["now"], [(name, content.get("as_of")) for name, content in found]
 
-    read_at, heard = told(story, a={})
+    read_at, heard = reported(story, a={})
 
     assert heard == [("trouble", read_at), ("snapshot", None)]
 
@@ -204,7 +204,7 @@ def test_nobody_looks_while_no_page_is_open() -> None:
         await asyncio.sleep(0.1)
         return looked, room.source.looks
 
-    before, after = told(story, a={})
+    before, after = reported(story, a={})
 
     assert before == after
 
@@ -218,7 +218,7 @@ def test_after_a_pause_without_pages_nothing_old_is_shown() -> None:
         room.source.nodes = {"b": {}}
         return (await room.page(page.last).hear())[1]
 
-    assert told(story, a={})["tables"]["nodes"] == {"b": {}}
+    assert reported(story, a={})["tables"]["nodes"] == {"b": {}}
 
 
 def test_a_stream_ends_with_its_session() -> None:
@@ -228,9 +228,9 @@ def test_a_stream_ends_with_its_session() -> None:
         await page.hear()
         welcome[0] = False
         room.source.nodes["b"] = {}
-        await asyncio.wait_for(page.to_the_end(), PATIENCE_S)
+        await asyncio.wait_for(page.to_the_end(), TIMEOUT_S)
 
-    told(story, a={})
+    reported(story, a={})
 
 
 def test_a_stream_ends_with_the_server() -> None:
@@ -238,9 +238,9 @@ def test_a_stream_ends_with_the_server() -> None:
         page = room.page()
         await page.hear()
         room.live.is_ending = lambda: True
-        await asyncio.wait_for(page.to_the_end(), PATIENCE_S)
+        await asyncio.wait_for(page.to_the_end(), TIMEOUT_S)
 
-    told(story, a={})
+    reported(story, a={})
 
 
 def test_a_bug_is_told_and_does_not_end_the_looking_for_ever() -> None:
@@ -254,7 +254,7 @@ def test_a_bug_is_told_and_does_not_end_the_looking_for_ever() -> None:
         second = await room.page().hear()
         return [(await hearing)[0], second[0]], room.bugs
 
-    names, bugs = told(story, a={})
+    names, bugs = reported(story, a={})
 
     assert names == ["snapshot", "snapshot"]
     assert [str(bug) for bug in bugs] == ["a bug"]

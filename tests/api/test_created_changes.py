@@ -288,7 +288,7 @@ def test_repairs_go_by_the_name_that_a_node_is_known_by(steady) -> None:
     assert answer["SuccessfulNodeLogicalIds"] == [known]
     [refused] = answer["FailedNodeLogicalIds"]
     assert (refused["NodeLogicalId"], refused["Message"]) == (coming, "the node has no machine yet")
-    assert steady.nodes.asked == [(node["PrivateDnsHostname"], Verb.REBOOT)]
+    assert steady.nodes.requested == [(node["PrivateDnsHostname"], Verb.REBOOT)]
 
 
 def test_a_node_is_deleted_once_however_often_that_is_asked(steady) -> None:

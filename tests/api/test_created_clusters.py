@@ -13,7 +13,7 @@ from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.incidents import Incident
-from holdfast.ports.cluster_records import Asked
+from holdfast.ports.cluster_records import RecordedRequest
 from tests.engines.fake_clusters import ShownCluster
 
 
@@ -77,7 +77,7 @@ def test_a_node_has_one_logical_id_in_lists_and_in_all_events_also_when_it_is_go
     [node] = lab.listed()
     lab.nodes.past = [an_incident(node, lab)]
 
-    def told() -> set[str]:
+    def reported() -> set[str]:
         found = lab.call("ListClusterEvents", ClusterName="lab", NodeId=node["InstanceId"])
         ids = [one["EventId"] for one in found["Events"]]
         assert len(ids) > 2
@@ -89,11 +89,11 @@ def test_a_node_has_one_logical_id_in_lists_and_in_all_events_also_when_it_is_go
             one["EventDetails"]["EventMetadata"]["Instance"]["NodeLogicalId"] for one in described
         }
 
-    assert told() == {node["NodeLogicalId"]}
+    assert reported() == {node["NodeLogicalId"]}
     lab.groups.remove("lab/gpu", [node["InstanceId"]])
     lab.settle()
     assert node["InstanceId"] not in {one["InstanceId"] for one in lab.listed()}
-    assert told() == {node["NodeLogicalId"]}
+    assert reported() == {node["NodeLogicalId"]}
 
 
 def test_incidents_from_before_a_cluster_was_created_are_not_its_own(lab) -> None:
@@ -245,8 +245,10 @@ def test_a_cluster_that_came_while_a_request_was_read_counts(lab) -> None:
         since=lab.late.now(),
         groups=(WantedGroup(made_of=MachineGroup(cluster="other", name="gpu"), target=2),),
     )
-    asked = Asked(at=lab.late.now(), person="bob", operation="CreateCluster", request={})
-    lab.meanwhile = lambda: lab.records.create(other, (), {}, asked)
+    requested = RecordedRequest(
+        at=lab.late.now(), person="bob", operation="CreateCluster", request={}
+    )
+    lab.meanwhile = lambda: lab.records.create(other, (), {}, requested)
 
     refused = lab.refused("CreateCluster", ClusterName="lab", InstanceGroups=[group(count=2)])
 
@@ -336,7 +338,7 @@ def test_an_owner_that_is_away_is_asked_again_later(lab, call, error) -> None:
     lab.create()
     lab.settle()
     assert lab.status() == "Creating"
-    assert lab.told == [f"lab: {error}"]
+    assert lab.reported == [f"lab: {error}"]
     lab.groups.calls.failing.clear()
     lab.late.late = timedelta(seconds=31)
     lab.settle()

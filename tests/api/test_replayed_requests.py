@@ -73,7 +73,7 @@ def test_who_was_told_to_come_again_may_do_so_at_once() -> None:
         answers.append(api.send(headers, body)[0])
 
     assert answers == [503, 200, 400]
-    assert len(cluster.asked) == 1
+    assert len(cluster.requested) == 1
 
 
 def test_a_request_that_was_refused_is_not_taken_later() -> None:
@@ -123,4 +123,4 @@ def test_a_later_process_does_not_take_it_either(tmp_path) -> None:
             answers.append(protocol.answer(request).status)
 
     assert answers == [200, 400]
-    assert len(cluster.asked) == 1
+    assert len(cluster.requested) == 1

@@ -82,7 +82,7 @@ def test_each_limit_of_the_model_holds_and_is_told(request_, rule) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "reported"),
     [
         ([], "'[]' at '.' can not be converted to structure"),
         ({"ClusterName": 3}, "'3' at 'clusterName' can not be converted to string"),
@@ -95,11 +95,11 @@ def test_each_limit_of_the_model_holds_and_is_told(request_, rule) -> None:
         ({"ClusterName": "a", "CreationTimeAfter": True}, "timestamp"),
     ],
 )
-def test_what_has_the_wrong_type_cannot_be_read(request_, told) -> None:
+def test_what_has_the_wrong_type_cannot_be_read(request_, reported) -> None:
     with pytest.raises(NotReadable) as refused:
         SERVICE.read("ListClusterNodes", request_)
 
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_all_mistakes_are_told_at_once_with_their_places() -> None:
@@ -170,7 +170,7 @@ def test_a_response_can_be_sent() -> None:
 )
 def test_the_classes_of_unicode_in_patterns_are_understood(value, is_good) -> None:
     request = {"ResourceArn": PLACE.arn("a"), "Tags": [{"Key": "k", "Value": value}]}
-    told = contextlib.nullcontext() if is_good else pytest.raises(ValidationException)
+    reported = contextlib.nullcontext() if is_good else pytest.raises(ValidationException)
 
-    with told:
+    with reported:
         SERVICE.read("AddTags", request)

@@ -73,10 +73,10 @@ class Visitor:
             return Told(answer.status, found, answer.read())
 
     def log_in(self, person: str) -> "Visitor":
-        told = self.call("POST", "/console/session", {"token": TOKENS[person]})
-        assert told.status == 200, told.body
-        self.cookie = told.headers["set-cookie"].partition(";")[0]
-        self.proof = told.json["proof"]
+        reported = self.call("POST", "/console/session", {"token": TOKENS[person]})
+        assert reported.status == 200, reported.body
+        self.cookie = reported.headers["set-cookie"].partition(";")[0]
+        self.proof = reported.json["proof"]
         return self
 
 

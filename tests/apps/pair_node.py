@@ -20,13 +20,13 @@ TOKEN = "a token that is long enough"  # noqa: S105
 def serving(config: Path, *, token: str = TOKEN) -> Iterator[tuple[int, list[str]]]:
     """``holdfast check serve`` on loopback. Gives its port and what it tells."""
     server = PairServer(load_config(config, CheckConfig), ListenAddress("127.0.0.1", 0), token)
-    told: list[str] = []
+    reported: list[str] = []
     over = threading.Event()
     before = threading.enumerate()
-    thread = threading.Thread(target=lambda: server.serve(told.append, is_over=over.is_set))
+    thread = threading.Thread(target=lambda: server.serve(reported.append, is_over=over.is_set))
     thread.start()
     try:
-        yield server.port, told
+        yield server.port, reported
     finally:
         over.set()
         thread.join()

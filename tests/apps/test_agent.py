@@ -19,7 +19,7 @@ from holdfast.apps.agent.main import main
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
-PATIENCE_S = 20.0  # far more than anything here takes, for machines that are busy
+TIMEOUT_S = 20.0  # far more than anything here takes, for machines that are busy
 
 XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, NVLink: fatal error"
 KMSG = Path("/dev/kmsg")
@@ -27,7 +27,7 @@ NOBODY = 65534
 
 
 def eventually(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.002)
@@ -73,7 +73,7 @@ class Node:
 
     def stop(self, process: subprocess.Popen[str]) -> str:
         process.terminate()
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0
         return errors
 
@@ -129,7 +129,7 @@ def test_an_agent_ends_on_ctrl_c(node: Node) -> None:
 
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(TIMEOUT_S) == 0
 
 
 def test_both_forms_of_the_log_are_one_fault(node: Node) -> None:
@@ -338,7 +338,7 @@ def test_an_agent_dies_with_its_parent_if_asked_to(node: Node) -> None:
 def test_an_agent_whose_parent_has_died_already_does_not_start(node: Node) -> None:
     process = node.start("--die-with-parent", "1" if os.getpid() != 1 else "2")
 
-    assert process.wait(PATIENCE_S) == 128 + signal.SIGKILL
+    assert process.wait(TIMEOUT_S) == 128 + signal.SIGKILL
     assert node.heartbeat() == ""
 
 
@@ -387,7 +387,7 @@ def test_two_agents_never_share_their_place_for_reports(node: Node) -> None:
     process = node.start_and_wait()
 
     other = node.start()
-    _, errors = other.communicate(timeout=PATIENCE_S)
+    _, errors = other.communicate(timeout=TIMEOUT_S)
     assert other.returncode == 2
     assert f"another agent reports to {node.reports}; end it first" in errors
 
@@ -443,7 +443,7 @@ def test_a_running_agent_has_loaded_nothing_heavy(node: Node) -> None:
     node.log(74)
     eventually(lambda: 74 in node.faults())
     process.terminate()
-    output, _ = process.communicate(timeout=PATIENCE_S)
+    output, _ = process.communicate(timeout=TIMEOUT_S)
 
     modules: list[Any] = json.loads(output)
 

@@ -27,12 +27,12 @@ from holdfast.model.errors import ConfigError
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
-PATIENCE_S = 20.0  # far more than anything here takes, for machines that are busy
+TIMEOUT_S = 20.0  # far more than anything here takes, for machines that are busy
 XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, text"
 
 
 def eventually(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -109,7 +109,7 @@ class Configured:
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
 
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         """What the log says of faults and conditions, in short."""
         return [
             ("fault", line["Event detail"]["Action"])
@@ -280,7 +280,7 @@ def test_shadow_mode_that_is_switched_on_ends_the_faults(agent: Configured) -> N
     agent.reload(process)
 
     eventually(lambda: agent.codes() == [])
-    eventually(lambda: agent.told()[-1] == ("NvidiaErrorTerminate", "False"))
+    eventually(lambda: agent.reported()[-1] == ("NvidiaErrorTerminate", "False"))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_changes_are_logged_once_over_restarts_and_kills(agent: Configured) -> N
     process = agent.start()
     agent.kernel_says(74, 13)
     eventually(lambda: agent.codes() == [74])
-    first = agent.told()
+    first = agent.reported()
     process.kill()
     process.wait()
 
@@ -325,7 +325,7 @@ def test_changes_are_logged_once_over_restarts_and_kills(agent: Configured) -> N
         ("fault", "none"),
         ("fault", "replace"),
     ]
-    assert agent.told() == first
+    assert agent.reported() == first
 
 
 def test_the_conditions_keep_their_time_over_restarts_and_clear_with_a_reboot(
@@ -346,7 +346,7 @@ def test_the_conditions_keep_their_time_over_restarts_and_clear_with_a_reboot(
     agent.start()
 
     assert all(condition.status == "False" for condition in agent.report().conditions)
-    assert agent.told()[-1] == ("NvidiaErrorTerminate", "False")
+    assert agent.reported()[-1] == ("NvidiaErrorTerminate", "False")
 
 
 def test_the_log_is_made_anew_after_rotation(agent: Configured) -> None:
@@ -356,14 +356,14 @@ def test_the_log_is_made_anew_after_rotation(agent: Configured) -> None:
     agent.kernel_says(74)
 
     eventually(lambda: agent.codes() == [74])
-    assert agent.told() == [("fault", "replace"), ("NvidiaErrorTerminate", "True")]
+    assert agent.reported() == [("fault", "replace"), ("NvidiaErrorTerminate", "True")]
 
 
 def test_the_log_goes_to_standard_output_if_asked_to(agent: Configured) -> None:
     agent.kernel_says(74)
     process = agent.start("--json-log", "-")
     process.terminate()
-    output, _ = process.communicate(timeout=PATIENCE_S)
+    output, _ = process.communicate(timeout=TIMEOUT_S)
 
     lines = [json.loads(line) for line in output.splitlines()]
     assert all(line["HealthMonitoringAgentDetectionEvent"] == "HealthEvent" for line in lines)
@@ -377,7 +377,7 @@ def url(agent: Configured) -> str:
 
 
 def get(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:  # noqa: S310
+    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:  # noqa: S310
         text: str = answer.read().decode()
     return text
 
@@ -422,7 +422,7 @@ def test_a_port_that_is_taken_is_bad_input(agent: Configured) -> None:
         port = taken.getsockname()[1]
         process = agent.start("--metrics", str(port))
 
-    assert process.wait(PATIENCE_S) == 2
+    assert process.wait(TIMEOUT_S) == 2
     assert f"cannot serve metrics on 127.0.0.1:{port}: Address already in use" in agent.said()
 
 
@@ -488,7 +488,7 @@ def test_a_signal_to_end_is_heard_beside_one_to_reload(agent: Configured) -> Non
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
 
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.parametrize("setting", ["enabled = false", "shadow = true"])
@@ -553,9 +553,9 @@ def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
     write(agent.root, "proc/meminfo", "nothing\n")
 
     assert main(["--config", str(agent.file), "--once"]) == 0
-    told = capsys.readouterr()
-    assert told.err == "holdfast agent: cannot judge memory: meminfo has no MemAvailable\n"
-    assert "no fault" in told.out
+    reported = capsys.readouterr()
+    assert reported.err == "holdfast agent: cannot judge memory: meminfo has no MemAvailable\n"
+    assert "no fault" in reported.out
 
 
 def test_a_healthy_node_is_told_in_words(

@@ -14,8 +14,8 @@ from holdfast.apps.agent.equipment import identity_labels, node_equipment
 from holdfast.apps.agent.probe import probe
 from holdfast.apps.agent.session import AgentSession
 from holdfast.detectors.contract import LogLine, Readings
+from holdfast.detectors.corroborations import WITNESSED
 from holdfast.detectors.instance_types import Equipment
-from holdfast.detectors.witnesses import WITNESSED
 from holdfast.kit.config import parse_table
 from holdfast.model.errors import ConfigError
 from holdfast.model.health import Remedy
@@ -152,7 +152,7 @@ def test_a_second_witness_is_asked_of_the_detectors_that_are_named(tmp_path: Pat
 def test_only_what_touches_the_node_needs_a_witness() -> None:
     config = AgentConfig(
         detectors={"gpu-xid": DetectorSettings(second_witness=True)},
-        witness_window=timedelta(minutes=1),
+        corroboration_window=timedelta(minutes=1),
     )
     lines = [
         LogLine(message=message, observed_at=NOW)
@@ -165,7 +165,7 @@ def test_only_what_touches_the_node_needs_a_witness() -> None:
         for one in detector.detect(Readings(kernel_log=tuple(lines)))
     ]
 
-    assert [(one.code, one.witness_within) for one in found] == [
+    assert [(one.code, one.corroborated_within) for one in found] == [
         (94, timedelta(0)),
         (95, timedelta(minutes=1)),
         (13, timedelta(0)),

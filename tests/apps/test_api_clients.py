@@ -29,13 +29,13 @@ from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.apps.clock import SystemClock
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
-from holdfast.ports.cluster_records import Asked
+from holdfast.ports.cluster_records import RecordedRequest
 
 CLIENTS = 200
 CLUSTERS = 20
 KILLS = 2
 SHARED = "shared"
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVER = Path(__file__).with_name("quiet_api.py")
 
@@ -62,7 +62,7 @@ class Place:
                 ),
                 (),
                 {},
-                Asked(at=NOW, person="nobody", operation="CreateCluster", request={}),
+                RecordedRequest(at=NOW, person="nobody", operation="CreateCluster", request={}),
             )
 
     @contextlib.contextmanager
@@ -103,10 +103,10 @@ def place(tmp_path) -> Iterator[Place]:
         place.kill()
 
 
-def told(place: Place, operation: str, request: dict[str, Any]) -> str:
+def reported(place: Place, operation: str, request: dict[str, Any]) -> str:
     """Ask until there is an answer that is one; its error code, or nothing."""
     body = json.dumps(request).encode()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline and not place.is_over.is_set():
         try:
             with closing(Wire(place.served)) as wire:
@@ -131,7 +131,9 @@ def test_of_two_hundred_clients_each_gets_what_was_accepted_once_wherever_the_se
         one = {"InstanceGroupName": "gpu", "IncrementTargetCountBy": 1}
         add = {"ClusterName": SHARED, "ClientToken": f"token-{number}", "NodesToAdd": [one]}
         try:
-            return told(place, "CreateCluster", create), told(place, "BatchAddClusterNodes", add)
+            return reported(place, "CreateCluster", create), reported(
+                place, "BatchAddClusterNodes", add
+            )
         finally:
             done.append(number)
 
@@ -183,7 +185,8 @@ def test_where_the_disk_is_full_what_was_accepted_is_there_and_what_was_refused_
     place.begin()
     again = min(refused)
     assert (
-        told(place, "CreateCluster", {"ClusterName": again, "InstanceGroups": [a_group(0)]}) == ""
+        reported(place, "CreateCluster", {"ClusterName": again, "InstanceGroups": [a_group(0)]})
+        == ""
     )
     with place.records() as records:
         assert set(records.names()) == {SHARED, *accepted, again}

@@ -54,11 +54,11 @@ def test_boto3_raises_what_is_told(lab, operation) -> None:
         with pytest.raises(ClientError) as caught:
             lab.call(operation, lab.careless, **case.request)
 
-        told = caught.value.response
-        assert told["Error"]["Code"] == WRONG, case.what
-        assert case.member in told["Error"]["Message"]
-        assert told["ResponseMetadata"]["HTTPStatusCode"] == 400
-        assert uuid.UUID(told["ResponseMetadata"]["RequestId"])
+        reported = caught.value.response
+        assert reported["Error"]["Code"] == WRONG, case.what
+        assert case.member in reported["Error"]["Message"]
+        assert reported["ResponseMetadata"]["HTTPStatusCode"] == 400
+        assert uuid.UUID(reported["ResponseMetadata"]["RequestId"])
 
 
 def test_there_is_a_right_request_for_every_operation() -> None:
@@ -69,9 +69,9 @@ def test_there_is_a_right_request_for_every_operation() -> None:
 def test_a_right_request_is_answered_as_the_model_says(lab, operation) -> None:
     answer = lab.call(operation, **RIGHT[operation](lab))
 
-    told = answer.pop("ResponseMetadata")
-    assert (told["HTTPStatusCode"], told["RetryAttempts"]) == (200, 0)
-    assert uuid.UUID(told["RequestId"])
+    reported = answer.pop("ResponseMetadata")
+    assert (reported["HTTPStatusCode"], reported["RetryAttempts"]) == (200, 0)
+    assert uuid.UUID(reported["RequestId"])
     shape = MODEL.operation_model(operation).output_shape
     report = ParamValidator().validate(answer, shape)
     assert not report.has_errors(), report.generate_report()

@@ -21,7 +21,7 @@ from written_runs import machine
 
 from holdfast.api.operations import OPERATIONS
 from holdfast.api.problems import BODY_LIMIT
-from holdfast.apps.api.connections import PATIENCE_S
+from holdfast.apps.api.connections import TIMEOUT_S
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n"
 SLACK_S = 20.0
@@ -49,7 +49,7 @@ class Hanger:
     def _go_on(self) -> None:
         """Say a little from time to time, until the other end closes."""
         self._socket.settimeout(0.5)
-        deadline = time.monotonic() + PATIENCE_S + SLACK_S
+        deadline = time.monotonic() + TIMEOUT_S + SLACK_S
         with contextlib.suppress(ConnectionError), self._socket:
             while time.monotonic() < deadline:
                 with contextlib.suppress(TimeoutError):
@@ -127,8 +127,8 @@ def fitting(shape: Shape) -> st.SearchStrategy[Any]:
 
 def is_answered(reply: Reply) -> bool:
     """Whether it is an answer of AWS's protocol that tells of no bug."""
-    told = json.loads(reply.body)
-    return reply.status < 500 and (reply.status == 200) is ("__type" not in told)
+    reported = json.loads(reply.body)
+    return reply.status < 500 and (reply.status == 200) is ("__type" not in reported)
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
@@ -227,7 +227,7 @@ def test_a_target_that_there_is_not_is_told(lab, target) -> None:
 @given(st.binary(min_size=1, max_size=300) | st.binary(max_size=80).map(lambda one: HEAD + one))
 @settings(max_examples=60)
 def test_bytes_that_are_no_http_are_sent_away(lab, garbage) -> None:
-    with socket.create_connection(("127.0.0.1", lab.served.port), timeout=PATIENCE_S) as one:
+    with socket.create_connection(("127.0.0.1", lab.served.port), timeout=TIMEOUT_S) as one:
         one.sendall(garbage)
         one.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionError):

@@ -38,12 +38,12 @@ def test_the_nodes_of_a_run_answer_to_its_name_and_the_run_is_not_listed(runs, s
 
     cluster = sagemaker.describe_cluster(ClusterName="train")
     nodes = sagemaker.list_cluster_nodes(ClusterName=cluster["ClusterArn"])["ClusterNodeSummaries"]
-    asked = sagemaker.batch_reboot_cluster_nodes(ClusterName="train", NodeIds=[machine(1)])
+    requested = sagemaker.batch_reboot_cluster_nodes(ClusterName="train", NodeIds=[machine(1)])
 
     assert sagemaker.list_clusters()["ClusterSummaries"] == []
     assert {one["InstanceId"] for one in nodes} == {machine(n) for n in (1, 2, 3)}
     assert {one["InstanceStatus"]["Status"] for one in nodes} == {"Running"}
-    assert asked["Successful"] == [machine(1)]
+    assert requested["Successful"] == [machine(1)]
     request = store.requests()[node(1)]
     assert (request.verb, request.requested_by) == (Verb.REBOOT, "operate")
 
@@ -167,14 +167,14 @@ def test_without_keys_nothing_is_served() -> None:
     assert "--new-key" in ended.stderr
 
 
-@pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o640, False), (0o644, True)])
-def test_keys_that_everybody_can_read_are_told(served, tmp_path, mode, is_told) -> None:
+@pytest.mark.parametrize(("mode", "is_reported"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_keys_that_everybody_can_read_are_told(served, tmp_path, mode, is_reported) -> None:
     config = with_keys(tmp_path / "keys.toml")
     config.chmod(mode)
 
     ended = holdfast("api", "--config", str(config), "--listen", served.url.rpartition(":")[2])
 
-    assert (f"everybody here can read it: chmod 600 {config}" in ended.stderr) == is_told
+    assert (f"everybody here can read it: chmod 600 {config}" in ended.stderr) == is_reported
 
 
 def test_a_port_that_is_taken_is_told(served) -> None:

@@ -118,10 +118,10 @@ def test_a_tool_that_is_missing_hangs_or_dies_is_told_and_passes(node, code, sai
     if code is not None:
         node.tool("dcgmi", code)
 
-    status, told = node.calls("prolog", "--timeout", "1s")
+    status, reported = node.calls("prolog", "--timeout", "1s")
 
     assert status == 0
-    assert said in told
+    assert said in reported
     assert node.verdict is None
 
 

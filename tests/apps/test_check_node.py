@@ -562,25 +562,25 @@ class Told:
 
 def test_the_time_that_is_left_is_that_of_what_is_to_come(node) -> None:
     healthy(node)
-    course = lay_out(
+    remediation = lay_out(
         load_config(node.write_config(), CheckConfig),
         Level.QUICK,
         names=["cpu", "memory", "disk"],
         stress_time=timedelta(seconds=5),
     )
-    told = Told()
+    reported = Told()
 
-    check_node(course, told, SystemClock())
+    check_node(remediation, reported, SystemClock())
 
-    assert told.left == [timedelta(seconds=seconds) for seconds in (15, 10, 5)]
+    assert reported.left == [timedelta(seconds=seconds) for seconds in (15, 10, 5)]
 
 
 def test_only_a_disk_is_to_blame_for_a_load_that_does_not_end(node) -> None:
     healthy(node)
     config = load_config(node.write_config(), CheckConfig)
-    course = lay_out(config, Level.QUICK, names=["cpu", "memory", "disk"])
+    remediation = lay_out(config, Level.QUICK, names=["cpu", "memory", "disk"])
 
-    blamed = [name for name, plan in course.steps if isinstance(plan, Plan) and plan.if_hung]
+    blamed = [name for name, plan in remediation.steps if isinstance(plan, Plan) and plan.if_hung]
 
     assert blamed == ["disk"]
 

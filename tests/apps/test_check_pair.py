@@ -70,7 +70,7 @@ def other_at(port: int) -> Other:
 def test_tcp_and_the_real_fi_pingpong_measure_between_two_ends(node) -> None:
     node.real("fi_pingpong")
     node.more = TCP + UNBOUNDED
-    with serving(node.write_config()) as (port, told):
+    with serving(node.write_config()) as (port, reported):
         code, result, _ = node.ask(port)
 
     assert code == 0, result
@@ -86,7 +86,7 @@ def test_tcp_and_the_real_fi_pingpong_measure_between_two_ends(node) -> None:
         value > 0 for part in result["parts"].values() for value in part["measured"].values()
     )
     assert result["node"] == result["peer"] == os.uname().nodename
-    assert told == ["127.0.0.1: tested"]
+    assert reported == ["127.0.0.1: tested"]
 
 
 def test_where_there_is_no_fabric_tcp_alone_is_tested_and_this_is_told(node) -> None:
@@ -154,12 +154,12 @@ def test_after_a_device_that_fails_both_ends_go_on_with_the_next(node) -> None:
     says = "print('Error at iteration=1 size=64 byte=3')"
     code = f"if '-c' in argv and device == 'rdmap0s29-rdm': {says}"
     node.tool("fi_pingpong", pingpong(code=code))
-    with serving(node.write_config()) as (port, told):
+    with serving(node.write_config()) as (port, reported):
         _, result, _ = node.ask(port, "--only", "fi_pingpong")
 
     [finding] = result["parts"]["fi_pingpong"]["findings"]
     assert finding["message"].startswith("rdmap0s29-rdm: data changed on the way")
-    assert told == ["127.0.0.1: tested"]
+    assert reported == ["127.0.0.1: tested"]
 
 
 def test_what_the_tool_of_the_other_end_says_is_handed_on(node) -> None:
@@ -263,12 +263,12 @@ def test_the_slower_direction_counts_until_the_last_byte_has_arrived(node) -> No
 
 
 def test_a_wrong_token_is_told_at_both_ends_and_is_no_result(node) -> None:
-    with serving(node.write_config()) as (port, told):
+    with serving(node.write_config()) as (port, reported):
         code, result, said = node.ask(port, token=TOKEN.upper())
 
     assert (code, result) == (1, {"parts": {}})
     assert "refuses our token: both ends must be given the same" in said
-    assert told == ["127.0.0.1: it does not have our token"]
+    assert reported == ["127.0.0.1: it does not have our token"]
 
 
 def _claims(connection: socket.socket) -> None:
@@ -325,7 +325,7 @@ def test_a_proof_that_was_heard_is_of_no_use_again() -> None:
 
 
 def test_the_server_outlives_strangers(node) -> None:
-    with serving(node.write_config()) as (port, told):
+    with serving(node.write_config()) as (port, reported):
         for said in (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b""):
             with socket.create_connection(("127.0.0.1", port)) as one:
                 one.sendall(said)
@@ -335,8 +335,8 @@ def test_the_server_outlives_strangers(node) -> None:
             with pytest.raises(BackendError, match="closed"):
                 channel.receive()
 
-    assert told.count("127.0.0.1: tested") == 1
-    assert len(told) == 4
+    assert reported.count("127.0.0.1: tested") == 1
+    assert len(reported) == 4
 
 
 def test_one_pair_is_tested_at_a_time_and_the_next_waits(node) -> None:
@@ -487,11 +487,11 @@ def test_the_platform_tells_which_end_a_process_is_and_strangers_are_passed_over
         assert time.monotonic() < deadline
         time.sleep(0.05)
     second = start("1")
-    served, asked = (end.communicate(timeout=60)[0] for end in (first, second))
+    served, requested = (end.communicate(timeout=60)[0] for end in (first, second))
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert served == ""
-    assert json.loads(asked)["outcome"] == "passed"
+    assert json.loads(requested)["outcome"] == "passed"
 
 
 def test_an_end_that_nobody_visits_gives_up(monkeypatch, capfd) -> None:

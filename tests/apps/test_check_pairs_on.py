@@ -83,7 +83,7 @@ def test_a_node_that_others_cannot_reach_is_found_by_what_listens_on_each(pairs)
 
 
 def test_if_the_first_node_cannot_be_asked_the_second_is(pairs) -> None:
-    wanted = asked(pairs)
+    wanted = requested(pairs)
     dies = welcomed(lambda channel: channel.read(10))
     with serving(pairs.node.config) as (good, _), listening(dies) as bad:
         ask = Served(wanted, TOKEN)
@@ -92,7 +92,7 @@ def test_if_the_first_node_cannot_be_asked_the_second_is(pairs) -> None:
     assert [answer.passed for answer in answers] == [False, False]
 
 
-def asked(pairs: Pairs, **changes: Any) -> Wanted:
+def requested(pairs: Pairs, **changes: Any) -> Wanted:
     return Wanted(
         tests=("tcp",),
         config=load_config(pairs.node.write_config(), CheckConfig),
@@ -103,18 +103,18 @@ def asked(pairs: Pairs, **changes: Any) -> Wanted:
 
 def test_a_test_that_does_not_end_has_failed_and_nobody_else_is_asked(pairs) -> None:
     hangs = welcomed(lambda channel: channel.read(10_000))
-    with serving(pairs.node.write_config()) as (good, told), listening(hangs) as bad:
-        ask = Served(asked(pairs, timeout=timedelta(milliseconds=500)), TOKEN)
+    with serving(pairs.node.write_config()) as (good, reported), listening(hangs) as bad:
+        ask = Served(requested(pairs, timeout=timedelta(milliseconds=500)), TOKEN)
         answer = ask((f"127.0.0.1:{bad}", f"127.0.0.1:{good}"))
 
-    assert (answer.passed, told) == (False, [])
+    assert (answer.passed, reported) == (False, [])
     assert answer.why == f"127.0.0.1:{bad}: the test did not end within 0.5 s"
 
 
 def test_a_test_that_is_broken_off_is_not_waited_for(pairs) -> None:
     hangs = welcomed(lambda channel: channel.read(10_000))
     with listening(hangs) as one, listening(hangs) as other:
-        ask = Served(asked(pairs, is_over=lambda: True), TOKEN)
+        ask = Served(requested(pairs, is_over=lambda: True), TOKEN)
         answer = ask((f"127.0.0.1:{one}", f"127.0.0.1:{other}"))
 
     assert answer.passed is None

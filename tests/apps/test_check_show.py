@@ -47,10 +47,10 @@ def test_show_tells_the_last_check_of_each_node_that_had_one(runs) -> None:
 def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
     a_run(runs)
 
-    told = runs.call("check", "show", node(1)).out
+    reported = runs.call("check", "show", node(1)).out
     shown = runs.call("check", "show", node(1), "-o", "json").json
 
-    assert "disk: it is slow" in told
+    assert "disk: it is slow" in reported
     assert [one["result"]["passed"] for one in shown] == [False, True]
     assert shown[1]["result"]["measured"] == {"nccl_gb_per_s": 481.25}
     assert {one["node"] for one in shown} == {node(1)}
@@ -59,10 +59,10 @@ def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
 def test_show_tells_partners_and_thresholds_of_tests_between_nodes(runs) -> None:
     put(runs.add("train", nodes=(1,)), 1, checks=(PAIRED,))
 
-    told = runs.call("check", "show", "-o", "wide").out
+    reported = runs.call("check", "show", "-o", "wide").out
 
-    assert "pair_tcp_mb_per_s 1180 (≥ 10), pair_tcp_us 48.25 (≤ 10000)" in told
-    assert "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more" in told
+    assert "pair_tcp_mb_per_s 1180 (≥ 10), pair_tcp_us 48.25 (≤ 10000)" in reported
+    assert "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more" in reported
 
 
 def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
@@ -80,10 +80,10 @@ def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
     ):
         put(store, number, phase=Phase.CHECKING, pairing=pairing)
 
-    told = runs.call("check", "show").out.splitlines()[1:]
+    reported = runs.call("check", "show").out.splitlines()[1:]
     shown = {one["node"]: one["tests"] for one in runs.call("check", "show", "-o", "json").json}
 
-    rows = {line.split()[0]: line for line in told}
+    rows = {line.split()[0]: line for line in reported}
     assert f"{node(2)} (now)" in rows[node(1)]
     assert f"{node(1)} (now)" in rows[node(2)]
     assert "(now)" not in rows[node(3)] + rows[node(4)]
@@ -115,19 +115,19 @@ def test_a_check_is_asked_for_of_nodes_given_as_words_or_as_one(runs) -> None:
     store = runs.add("train", nodes=(1, 2, 3))
     named = f"{node(2)}, {node(3)},"
 
-    asked = runs.call("check", "deep", node(1), "--nodes", named, "--yes")
+    requested = runs.call("check", "deep", node(1), "--nodes", named, "--yes")
 
-    assert asked.code == ExitCode.OK
+    assert requested.code == ExitCode.OK
     assert set(store.requests()) == {node(1), node(2), node(3)}
 
 
 def test_a_check_of_no_node_is_refused_and_nothing_is_asked_for(runs) -> None:
     store = runs.add("train", nodes=(1,))
 
-    asked = runs.call("check", "deep", "--nodes", " , ", "--yes")
+    requested = runs.call("check", "deep", "--nodes", " , ", "--yes")
 
-    assert asked.code == ExitCode.BAD_INPUT
-    assert "name at least one node" in asked.err
+    assert requested.code == ExitCode.BAD_INPUT
+    assert "name at least one node" in requested.err
     assert store.requests() == {}
 
 
@@ -139,7 +139,7 @@ def test_the_kind_of_a_check_is_asked_for_by_sagemakers_name(runs) -> None:
     runs.call("check", "deep", node(2), "--yes")
     refused = runs.call("check", "deep", node(2), "--check", "Instance", "--yes")
 
-    asked = store.requests()
-    assert asked[node(1)].checks == (DeepCheck.CONNECTIVITY,)
-    assert asked[node(2)].checks == ()
+    requested = store.requests()
+    assert requested[node(1)].checks == (DeepCheck.CONNECTIVITY,)
+    assert requested[node(2)].checks == ()
     assert refused.code == ExitCode.BAD_INPUT

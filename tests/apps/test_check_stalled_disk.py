@@ -62,14 +62,14 @@ class Disk:
 
     def check(self, *, timeout: timedelta | None = None) -> PartResult:
         config = CheckConfig(disk=self.mount)
-        course = lay_out(config, Level.QUICK, names=["disk"], stress_time=timedelta(seconds=2))
-        [(name, plan)] = course.steps
+        remediation = lay_out(config, Level.QUICK, names=["disk"], stress_time=timedelta(seconds=2))
+        [(name, plan)] = remediation.steps
         assert isinstance(plan, Plan)
         if timeout is not None:
-            course = replace(course, steps=((name, replace(plan, timeout=timeout)),))
+            remediation = replace(remediation, steps=((name, replace(plan, timeout=timeout)),))
         (self.group / "cgroup.procs").write_text(str(os.getpid()))
         try:
-            return check_node(course, Unwatched(), SystemClock()).parts[0]
+            return check_node(remediation, Unwatched(), SystemClock()).parts[0]
         finally:
             (self.home / "cgroup.procs").write_text(str(os.getpid()))
 

@@ -36,9 +36,9 @@ def a_check(outcome: Outcome, **part) -> NodeCheck:
 
 def test_a_failure_has_hyperpods_words(monkeypatch) -> None:
     monkeypatch.setenv("AWS_REGION", "us-west-2")
-    told = json.loads(line(a_check(Outcome.FAILED, detail="30 GB/s, expected 80"), NOW))
+    reported = json.loads(line(a_check(Outcome.FAILED, detail="30 GB/s, expected 80"), NOW))
 
-    assert told == {
+    assert reported == {
         "level": "error",
         "ts": "2024-06-18T21:15:22Z",
         "msg": "Encountered FaultyInstance. Replace the Instance. Region: us-west-2, "
@@ -53,16 +53,16 @@ def test_a_failure_has_hyperpods_words(monkeypatch) -> None:
 )
 def test_a_failure_says_what_is_to_be_done(remedies, act) -> None:
     findings = tuple(a_finding(remedy) for remedy in remedies)
-    told = json.loads(line(a_check(Outcome.FAILED, findings=findings), NOW))
+    reported = json.loads(line(a_check(Outcome.FAILED, findings=findings), NOW))
 
-    assert f"{act} the Instance." in told["msg"]
+    assert f"{act} the Instance." in reported["msg"]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.SKIPPED, Outcome.UNKNOWN])
 def test_what_did_not_fail_is_no_error(outcome) -> None:
-    told = json.loads(line(a_check(outcome, detail="x"), NOW))
+    reported = json.loads(line(a_check(outcome, detail="x"), NOW))
 
-    assert (told["level"], f"check {outcome}." in told["msg"]) == ("info", True)
+    assert (reported["level"], f"check {outcome}." in reported["msg"]) == ("info", True)
 
 
 def test_results_are_added_to_those_before(tmp_path) -> None:

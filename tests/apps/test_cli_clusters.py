@@ -13,7 +13,7 @@ from served_api import serving, with_keys
 
 from holdfast.apps.exit_codes import ExitCode
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 ROLE = "arn:aws:iam::123456789012:role/nodes"
 GROUP = {
     "InstanceGroupName": "gpu",
@@ -81,7 +81,7 @@ def change(source: Path, *, count: int) -> None:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.1)

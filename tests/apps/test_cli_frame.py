@@ -108,7 +108,7 @@ def test_the_version_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "reported"),
     [
         ("rum", "No such command 'rum'. Did you mean 'run'?\n"),
         ("incident", "No such command 'incident'. Did you mean 'incidents'?\n"),
@@ -116,10 +116,10 @@ def test_the_version_is_told() -> None:
     ],
 )
 def test_an_unknown_command_is_bad_input_and_the_nearest_name_is_told(
-    typed: str, told: str, capsys: pytest.CaptureFixture[str]
+    typed: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([typed]) == ExitCode.BAD_INPUT
-    assert capsys.readouterr().err.endswith(told)
+    assert capsys.readouterr().err.endswith(reported)
 
 
 def test_an_unknown_option_is_bad_input() -> None:
@@ -252,9 +252,9 @@ def test_each_error_is_put_into_words_and_has_its_exit_code(
 ) -> None:
     assert process.run(f"raise {error}") == code
 
-    told = capsys.readouterr().err
-    assert told.startswith(message) if message else told == ""
-    assert "Traceback" not in told
+    reported = capsys.readouterr().err
+    assert reported.startswith(message) if message else reported == ""
+    assert "Traceback" not in reported
 
 
 def without_yaml(environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
@@ -377,8 +377,8 @@ def test_closed_standard_streams_are_no_error(
         check=False,
     )
 
-    told = (tmp_path / "errors").read_text(encoding="utf-8")
-    assert (done.returncode, "internal error" in told) == (code, False)
+    reported = (tmp_path / "errors").read_text(encoding="utf-8")
+    assert (done.returncode, "internal error" in reported) == (code, False)
 
 
 def test_what_the_caller_closed_has_no_number_that_a_file_could_get() -> None:

@@ -7,7 +7,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import Course, NodeRecord, Phase
+from holdfast.model.nodes import NodeRecord, Phase, Remediation
 
 DETECTED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
@@ -94,7 +94,7 @@ def test_json_gives_every_field_and_what_follows_from_them(runs) -> None:
 def test_an_incident_that_is_not_over_is_where_its_node_is(runs, is_active, holder, state) -> None:
     one = incident()
     store = runs.add("train", nodes=(), is_active=is_active)
-    course = Course(
+    remediation = Remediation(
         incident_id=one.id,
         opened_at=DETECTED,
         condition=Condition.NVIDIA_TERMINATE,
@@ -102,7 +102,7 @@ def test_an_incident_that_is_not_over_is_where_its_node_is(runs, is_active, hold
         remedy=Remedy.REPLACE,
         urgency=Urgency.IMMEDIATE,
     )
-    record = NodeRecord(phase=Phase.DRAINING, phase_since=DETECTED, course=course)
+    record = NodeRecord(phase=Phase.DRAINING, phase_since=DETECTED, remediation=remediation)
     store.add_node(node(holder), machine(holder), "", record)
     store.put(one)
 
@@ -114,8 +114,8 @@ def test_an_incident_that_is_not_over_is_where_its_node_is(runs, is_active, hold
 def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
     runs.add("train").put(WHOLE)
 
-    told = runs.call("incidents", "show", WHOLE.id).out
-    table = [line.split() for line in told.partition("Course\n")[2].splitlines()]
+    reported = runs.call("incidents", "show", WHOLE.id).out
+    table = [line.split() for line in reported.partition("Course\n")[2].splitlines()]
 
     assert [row[0] for row in table[1:6]] == [
         "detected", "quarantined", "drained", "repaired", "released",
@@ -129,16 +129,16 @@ def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
     ]
     assert table[-1][:3] == ["train", "3", "41"]
     assert table[-1][-1] == "1.2s"
-    assert LINE in told
+    assert LINE in reported
 
 
 def test_a_job_that_has_not_resumed_yet_is_still_down(runs) -> None:
     touch = JobTouch(job="train", attempt=3, stopped_at=after(0.03))
     runs.add("train").put(incident(jobs=(touch,)))
 
-    told = runs.call("incidents", "show", incident().id).out
+    reported = runs.call("incidents", "show", incident().id).out
 
-    assert told.splitlines()[-1].split()[-2:] == ["-", "-"]
+    assert reported.splitlines()[-1].split()[-2:] == ["-", "-"]
 
 
 @pytest.mark.parametrize("text", ["20260102T030405", "030405.700", f"{node(1)}-2026"])

@@ -102,5 +102,5 @@ def test_a_dry_run_asks_nobody_and_changes_nothing(fleet) -> None:
     assert (reset.code, reset.out) == (ExitCode.OK, "other: repairs would begin again\n")
     assert not store.jobs()["other"][2]
     assert store.breaker() == breaker
-    told = fleet.call("jobs", "cancel", "other", "--dry-run", "-o", "yaml")
-    assert yaml.safe_load(told.out) == {"job": "other", "cancel_requested": False}
+    reported = fleet.call("jobs", "cancel", "other", "--dry-run", "-o", "yaml")
+    assert yaml.safe_load(reported.out) == {"job": "other", "cancel_requested": False}

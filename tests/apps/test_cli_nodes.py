@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from written_runs import BOOT, LINE, NOW, course, machine, node, program
+from written_runs import BOOT, LINE, NOW, machine, node, program, remediation
 
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.cli.nodes.wait import Awaited, wait_until_done
@@ -36,7 +36,7 @@ def put(store, number: int, **fields) -> None:
 
 def test_list_shows_each_node_with_its_rank_its_health_and_its_fault(runs) -> None:
     store = runs.add("train", nodes=(1, 2, 3), ranks=(2, 1))
-    put(store, 3, phase=Phase.REPLACING, course=course(3))
+    put(store, 3, phase=Phase.REPLACING, remediation=remediation(3))
 
     listed = runs.call("nodes", "list")
 
@@ -140,7 +140,7 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
         reason=Reason.XID_REBOOT,
         remedy=Remedy.REBOOT,
     )
-    put(store, 2, phase=Phase.DRAINING, course=course(2), history=(past,))
+    put(store, 2, phase=Phase.DRAINING, remediation=remediation(2), history=(past,))
     request = Request(id="7", verb=Verb.RELEASE, requested_at=NOW, requested_by="ada")
     store.ask(node(2), request)
     past_incident = incident(9, id="past", successor=node(2))
@@ -149,7 +149,7 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
     runs.report("train", 2)
 
     shown = runs.call("nodes", "describe", node(2), "-o", "json").json
-    told = runs.call("nodes", "describe", node(2)).out
+    reported = runs.call("nodes", "describe", node(2)).out
 
     assert shown["provider_id"] == machine(2)
     assert (shown["boot_id"], shown["powered_on"]) == (BOOT, True)
@@ -163,12 +163,12 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
     assert shown["incidents"] == [past_incident.id, incident(2).id]
     assert shown["heartbeat_at"] is not None
     for word in (LINE, "MMU Fault", "release (immediate) asked for by ada", "1m", past.reason):
-        assert word.lower() in told.lower()
+        assert word.lower() in reported.lower()
 
 
 def incident(number: int, **fields) -> Incident:
     values = {
-        "id": course(number).incident_id,
+        "id": remediation(number).incident_id,
         "node": node(number),
         "provider_id": machine(number),
         "reason": Reason.XID_REPLACE,
@@ -289,10 +289,10 @@ def test_a_request_is_recorded_and_wakes_the_run(runs, command, verb, monkeypatc
     os.utime(wake, (1, 1))
     before = datetime.now(UTC)
 
-    asked = runs.call("nodes", command[0], node(2), *command[1:])
+    requested = runs.call("nodes", command[0], node(2), *command[1:])
 
-    assert asked.code == ExitCode.OK
-    assert f"{node(2)}: {verb} requested" in asked.out
+    assert requested.code == ExitCode.OK
+    assert f"{node(2)}: {verb} requested" in requested.out
     assert list(store.requests()) == [node(2)]
     request = store.requests()[node(2)]
     assert (request.verb, request.urgency) == (verb, verb.usual_urgency)
@@ -314,12 +314,12 @@ def test_when_idle_defers_a_request(runs, command) -> None:
 def test_a_check_interrupts_jobs_only_if_it_is_told_to(runs) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "check", "0", "--now", "--dry-run")
+    requested = runs.call("nodes", "check", "0", "--now", "--dry-run")
     runs.call("nodes", "check", "0", "--now", "-y")
     runs.call("nodes", "check", "1", "-y")
     shown = runs.call("nodes", "describe", "1")
 
-    assert "the job is stopped and resumes" in asked.out
+    assert "the job is stopped and resumes" in requested.out
     urgencies = {name: one.urgency for name, one in store.requests().items()}
     assert urgencies == {node(1): Urgency.IMMEDIATE, node(2): Urgency.DEFERRED}
     assert "it waits for job train" in shown.out
@@ -334,10 +334,10 @@ def test_a_release_does_not_wait_for_an_idle_node(runs) -> None:
 def test_each_node_is_asked_for_once_however_often_it_is_named(runs) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "check", "-y", "0", node(1), machine(1), node(3), "-o", "json")
+    requested = runs.call("nodes", "check", "-y", "0", node(1), machine(1), node(3), "-o", "json")
 
-    assert [wish["node"] for wish in asked.json] == [node(1), node(3)]
-    assert {wish["request_id"] for wish in asked.json} == {
+    assert [wish["node"] for wish in requested.json] == [node(1), node(3)]
+    assert {wish["request_id"] for wish in requested.json} == {
         request.id for request in store.requests().values()
     }
 
@@ -353,12 +353,12 @@ def test_each_node_is_asked_for_once_however_often_it_is_named(runs) -> None:
 def test_the_exit_code_says_how_many_were_accepted(runs, named, code) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "reboot", *named, "--yes")
+    requested = runs.call("nodes", "reboot", *named, "--yes")
 
     known = [name for name in named if name in (node(1), node(2))]
-    assert asked.code == code
+    assert requested.code == code
     assert sorted(store.requests()) == known
-    assert [name for name in named if f"holdfast: {name}: " in asked.err] == [
+    assert [name for name in named if f"holdfast: {name}: " in requested.err] == [
         name for name in named if name not in known
     ]
 
@@ -378,11 +378,11 @@ def test_a_run_that_has_ended_takes_no_request(runs) -> None:
 def test_a_dry_run_says_what_would_happen_and_records_nothing(runs) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "replace", "1", node(3), "--dry-run")
+    requested = runs.call("nodes", "replace", "1", node(3), "--dry-run")
     later = runs.call("nodes", "replace", "1", "--dry-run", "--when-idle")
 
-    assert asked.code == ExitCode.OK
-    assert asked.out.splitlines() == [
+    assert requested.code == ExitCode.OK
+    assert requested.out.splitlines() == [
         f"{node(2)}: replace would be requested; rank 1 of job train runs there: "
         "the job is stopped and resumes from its last checkpoint",
         f"{node(3)}: replace would be requested",
@@ -395,10 +395,10 @@ def test_nothing_is_destroyed_unless_somebody_confirms(runs) -> None:
     store = runs.add("train")
 
     for command in ("reboot", "replace"):
-        asked = runs.call("nodes", command, "0")
+        requested = runs.call("nodes", command, "0")
 
-        assert asked.code == ExitCode.BAD_INPUT
-        assert f"{command.capitalize()} {node(1)}? Job train is stopped" in asked.err
+        assert requested.code == ExitCode.BAD_INPUT
+        assert f"{command.capitalize()} {node(1)}? Job train is stopped" in requested.err
     assert store.requests() == {}
 
 
@@ -409,10 +409,10 @@ def test_the_answer_on_a_terminal_decides(runs, monkeypatch, answer, code) -> No
     os.write(ours, f"{answer}\n".encode())
     with contextlib.closing(os.fdopen(theirs, encoding="utf-8")) as terminal:
         monkeypatch.setattr(sys, "stdin", terminal)
-        asked = runs.call("nodes", "reboot", "0")
+        requested = runs.call("nodes", "reboot", "0")
     os.close(ours)
 
-    assert asked.code == code
+    assert requested.code == code
     assert list(store.requests()) == ([node(1)] if answer == "y" else [])
 
 
@@ -434,10 +434,10 @@ def test_a_request_under_an_open_breaker_is_recorded_with_a_warning(runs) -> Non
     store = runs.add("train")
     store.put_breaker(Breaker(tripped_at=NOW, reason="5 of 6 nodes turned faulty"))
 
-    asked = runs.call("nodes", "reboot", "0", "--yes")
+    requested = runs.call("nodes", "reboot", "0", "--yes")
 
-    assert asked.code == ExitCode.OK
-    assert "nothing begins before: holdfast nodes reset-breaker --run train" in asked.err
+    assert requested.code == ExitCode.OK
+    assert "nothing begins before: holdfast nodes reset-breaker --run train" in requested.err
 
 
 # Waiting
@@ -465,9 +465,9 @@ def test_a_request_is_done_when_the_node_takes_work_again(awaited, capfd) -> Non
     store.clear_request(node(1), "7")
 
     for phase in (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REBOOTING):
-        put(store, 1, phase=phase, course=course(1))
+        put(store, 1, phase=phase, remediation=remediation(1))
         assert not awaited.is_done()
-    put(store, 1, phase=Phase.SCHEDULABLE, course=None)
+    put(store, 1, phase=Phase.SCHEDULABLE, remediation=None)
 
     assert awaited.is_done()
     assert capfd.readouterr().err.splitlines() == [
@@ -479,7 +479,7 @@ def test_a_replacement_is_done_when_the_successor_takes_work(awaited) -> None:
     store = awaited.fleet.store
     store.clear_request(node(1), "7")
     store.add_node(node(2), machine(2), node(1), NodeRecord(phase=Phase.JOINING, phase_since=NOW))
-    put(store, 1, phase=Phase.REPLACING, course=course(1))
+    put(store, 1, phase=Phase.REPLACING, remediation=remediation(1))
 
     assert not awaited.is_done()
     store.remove_node(node(1))
@@ -491,11 +491,11 @@ def test_a_replacement_is_done_when_the_successor_takes_work(awaited) -> None:
 def test_a_wait_in_vain_ends_with_its_timeout(runs) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "reboot", "0", "--yes", "--wait", "--timeout", "10ms")
+    requested = runs.call("nodes", "reboot", "0", "--yes", "--wait", "--timeout", "10ms")
 
-    assert asked.code == ExitCode.FAILED
-    assert "not taken up yet" in asked.err
-    assert f"not done within 10ms: {node(1)}" in asked.err
+    assert requested.code == ExitCode.FAILED
+    assert "not taken up yet" in requested.err
+    assert f"not done within 10ms: {node(1)}" in requested.err
     assert list(store.requests()) == [node(1)]
 
 
@@ -529,9 +529,9 @@ def test_resetting_the_breaker_lets_repairs_begin_again(runs) -> None:
 def test_a_breaker_that_is_not_open_stays_as_it_is(runs) -> None:
     store = runs.add("train")
 
-    asked = runs.call("nodes", "reset-breaker", "-o", "json")
+    requested = runs.call("nodes", "reset-breaker", "-o", "json")
 
-    assert (asked.code, asked.json) == (ExitCode.OK, {"run": "train", "was_open": False})
+    assert (requested.code, requested.json) == (ExitCode.OK, {"run": "train", "was_open": False})
     assert store.breaker() == Breaker()
 
 
@@ -542,10 +542,10 @@ def test_a_breaker_is_reset_in_one_run_only(runs, active, said) -> None:
     for number, name in enumerate(active):
         runs.add(name, nodes=(number,))
 
-    asked = runs.call("nodes", "reset-breaker", "--yes")
+    requested = runs.call("nodes", "reset-breaker", "--yes")
 
-    assert asked.code == ExitCode.FAILED
-    assert said in asked.err
+    assert requested.code == ExitCode.FAILED
+    assert said in requested.err
 
 
 # Watching
@@ -568,7 +568,7 @@ def test_a_watched_list_prints_a_block_for_each_change_until_ctrl_c(runs) -> Non
         first = read_until(watch.stdout, node(1))
         runs.report("train", 1)  # another heartbeat is no change
         time.sleep(1.2)
-        put(store, 1, phase=Phase.REBOOTING, course=course(1, Remedy.REBOOT))
+        put(store, 1, phase=Phase.REBOOTING, remediation=remediation(1, Remedy.REBOOT))
         second = read_until(watch.stdout, node(1))
         watch.send_signal(signal.SIGINT)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from console_server import TOKENS, Site, Visitor, site
 from served_api import serving, with_keys
-from written_runs import NOW, course, machine, node
+from written_runs import NOW, machine, node, remediation
 
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident, JobTouch
@@ -70,11 +70,11 @@ def told_of(visitor: Visitor, path: str, is_there: Callable[[Any], object]) -> A
     """A view as soon as something is there."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        told = visitor.call("GET", path)
-        if told.status == 200 and is_there(told.json):
-            return told.json
+        reported = visitor.call("GET", path)
+        if reported.status == 200 and is_there(reported.json):
+            return reported.json
         time.sleep(0.05)
-    raise AssertionError(f"it is not there: {told.body!r}")
+    raise AssertionError(f"it is not there: {reported.body!r}")
 
 
 VIEWS = ("session", "live", "node?fleet=x&name=y", "job?name=x", "goodput")
@@ -83,10 +83,10 @@ VIEWS = ("session", "live", "node?fleet=x&name=y", "job?name=x", "goodput")
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("cookie", ["", "holdfast_session=AKIAADAADAADAADAADA2.9999999999.x.y"])
 def test_without_a_session_nothing_is_told(console, view, cookie) -> None:
-    told = console.visitor().call("GET", f"/console/{view}", cookie=cookie)
+    reported = console.visitor().call("GET", f"/console/{view}", cookie=cookie)
 
-    assert told.status == 401
-    assert told.json == {"message": "log in first"}
+    assert reported.status == 401
+    assert reported.json == {"message": "log in first"}
 
 
 def test_pages_and_their_parts_are_there_for_all_and_strictly_served(console) -> None:
@@ -96,12 +96,12 @@ def test_pages_and_their_parts_are_there_for_all_and_strictly_served(console) ->
 
     assert {path.rpartition("/")[2] for path in linked} == there - {"index.html"}
     for path in ("/", *linked):
-        told = console.visitor().call("GET", path)
-        assert told.status == 200
-        assert told.headers["content-security-policy"].startswith("default-src 'self'; ")
-        assert "unsafe" not in told.headers["content-security-policy"]
-        assert told.headers["x-content-type-options"] == "nosniff"
-        again = console.visitor().call("GET", path, if_none_match=told.headers["etag"])
+        reported = console.visitor().call("GET", path)
+        assert reported.status == 200
+        assert reported.headers["content-security-policy"].startswith("default-src 'self'; ")
+        assert "unsafe" not in reported.headers["content-security-policy"]
+        assert reported.headers["x-content-type-options"] == "nosniff"
+        again = console.visitor().call("GET", path, if_none_match=reported.headers["etag"])
         assert (again.status, again.body) == (304, b"")
 
 
@@ -117,23 +117,23 @@ def test_what_is_no_part_of_a_page_is_not_served(console) -> None:
 
 
 def test_a_session_is_kept_where_no_script_and_no_other_site_can_use_it(console) -> None:
-    told = console.visitor().call("POST", "/console/session", {"token": TOKENS["ada"]})
+    reported = console.visitor().call("POST", "/console/session", {"token": TOKENS["ada"]})
 
     assert {"HttpOnly", "SameSite=strict", "Path=/console"} <= set(
-        told.headers["set-cookie"].split("; ")
+        reported.headers["set-cookie"].split("; ")
     )
-    assert told.json["person"] == "ada"
-    assert told.json["role"] == "operate"
-    assert TOKENS["ada"] not in told.headers["set-cookie"]
+    assert reported.json["person"] == "ada"
+    assert reported.json["role"] == "operate"
+    assert TOKENS["ada"] not in reported.headers["set-cookie"]
 
 
 def test_behind_tls_the_cookie_travels_over_tls_only(console) -> None:
     visitor = console.visitor()
-    told = visitor.call(
+    reported = visitor.call(
         "POST", "/console/session", {"token": TOKENS["ada"]}, x_forwarded_proto="https"
     )
 
-    assert "Secure" in told.headers["set-cookie"].split("; ")
+    assert "Secure" in reported.headers["set-cookie"].split("; ")
 
 
 @pytest.mark.parametrize(
@@ -147,20 +147,22 @@ def test_behind_tls_the_cookie_travels_over_tls_only(console) -> None:
     ],
 )
 def test_other_tokens_are_refused(console, content, status) -> None:
-    told = console.visitor().call("POST", "/console/session", content, x_forwarded_for="10.0.0.1")
+    reported = console.visitor().call(
+        "POST", "/console/session", content, x_forwarded_for="10.0.0.1"
+    )
 
-    assert told.status == status
-    assert "set-cookie" not in told.headers
+    assert reported.status == status
+    assert "set-cookie" not in reported.headers
 
 
 @pytest.mark.parametrize("origin", ["http://elsewhere.example", "null", "http://[", None])
 def test_no_other_site_logs_anybody_in(console, origin) -> None:
-    told = console.visitor().call(
+    reported = console.visitor().call(
         "POST", "/console/session", {"token": TOKENS["ada"]}, origin=origin
     )
 
-    assert told.status == 403
-    assert "set-cookie" not in told.headers
+    assert reported.status == 403
+    assert "set-cookie" not in reported.headers
 
 
 def test_guessing_is_slowed_down(console) -> None:
@@ -202,9 +204,9 @@ def test_a_request_that_no_page_of_the_session_made_is_refused(
     store = console.runs.add(name, nodes=(1,), ranks=(1,))
     wish = {"act": "reboot", "fleet": name, "node": node(1)}
 
-    told = ada.call(method, path, wish, **headers)
+    reported = ada.call(method, path, wish, **headers)
 
-    assert told.status == 403
+    assert reported.status == 403
     assert store.requests() == {}
     assert ada.call("GET", "/console/session").status == 200
 
@@ -212,10 +214,12 @@ def test_a_request_that_no_page_of_the_session_made_is_refused(
 def test_who_may_only_look_asks_for_nothing(console, bob) -> None:
     store = console.runs.add("look", nodes=(1,), ranks=(1,))
 
-    told = bob.call("POST", "/console/wishes", {"act": "reboot", "fleet": "look", "node": node(1)})
+    reported = bob.call(
+        "POST", "/console/wishes", {"act": "reboot", "fleet": "look", "node": node(1)}
+    )
 
-    assert told.status == 403
-    assert "may only look" in told.json["message"]
+    assert reported.status == 403
+    assert "may only look" in reported.json["message"]
     assert store.requests() == {}
 
 
@@ -227,14 +231,14 @@ def test_what_is_asked_for_is_recorded_in_the_name_of_who_asked(
     run = f"ask-{verb}-{when_idle}"
     store = console.runs.add(run, nodes=(1, 2), ranks=(1,))
 
-    told = ada.call(
+    reported = ada.call(
         "POST",
         "/console/wishes",
         {"act": verb, "fleet": run, "node": node(2), "when_idle": when_idle, "why": "a test"},
     )
 
-    assert told.status == 202
-    assert node(2) in told.json["message"]
+    assert reported.status == 202
+    assert node(2) in reported.json["message"]
     [(name, request)] = store.requests().items()
     assert name == node(2)
     assert (request.verb, request.requested_by, request.why) == (verb, "ada", "a test")
@@ -276,10 +280,10 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
     store.put_breaker(Breaker(tripped_at=NOW, reason="too many"))
     fleet = seen(ada, lambda tables: "stopped" in tables["fleets"])["fleets"]["stopped"]
 
-    told = ada.call("POST", "/console/wishes", {"act": "reset-breaker", "fleet": "stopped"})
+    reported = ada.call("POST", "/console/wishes", {"act": "reset-breaker", "fleet": "stopped"})
 
     assert fleet["stopped_for"] == "too many"
-    assert told.status == 202
+    assert reported.status == 202
     assert store.breaker().tripped_at is None
     assert store.breaker().reset_at is not None
 
@@ -303,9 +307,9 @@ def test_what_cannot_be_asked_for_is_refused_with_a_reason(
         console.runs.add("wrong", nodes=(1,), ranks=(1,))
         console.runs.add("over", nodes=(1,), ranks=(1,), is_active=False)
 
-    told = ada.call("POST", "/console/wishes", wish)
+    reported = ada.call("POST", "/console/wishes", wish)
 
-    assert (told.status, said in told.json["message"]) == (status, True), told.body
+    assert (reported.status, said in reported.json["message"]) == (status, True), reported.body
 
 
 @pytest.mark.parametrize(
@@ -321,7 +325,9 @@ def test_a_snapshot_has_nodes_jobs_and_incidents(console, ada) -> None:
     store = console.runs.add("seen", nodes=(1, 2, 3), ranks=(1, 2))
     store.put_node(
         node(2),
-        NodeRecord(phase=Phase.REBOOTING, phase_since=NOW, course=course(2, Remedy.REBOOT)),
+        NodeRecord(
+            phase=Phase.REBOOTING, phase_since=NOW, remediation=remediation(2, Remedy.REBOOT)
+        ),
     )
     console.runs.report("seen", 3)
     store.hold(node(3), "why not")
@@ -387,9 +393,9 @@ def test_the_state_of_an_incident_is_how_it_ended(console, ada, more, state) -> 
     ],
 )
 def test_an_open_incident_is_where_its_node_is(console, ada, phase, look) -> None:
-    run, at = f"where-{phase}", course(1)
+    run, at = f"where-{phase}", remediation(1)
     store = console.runs.add(run, nodes=(1,), ranks=(1,))
-    store.put_node(node(1), NodeRecord(phase=phase, phase_since=NOW, course=at))
+    store.put_node(node(1), NodeRecord(phase=phase, phase_since=NOW, remediation=at))
     store.put(Incident(**{**as_fields(incident(1)), "id": at.incident_id}))
     key = f"{run} {at.incident_id}"
 
@@ -412,19 +418,19 @@ def test_all_about_a_node(console, ada) -> None:
     store.put(incident(1, successor=node(2)))
     console.runs.report("one", 1)
 
-    told = told_of(
+    reported = told_of(
         ada,
         f"/console/node?fleet=one&name={node(1)}",
         lambda now: now["faults"] and now["incidents"] and now["checks"],
     )
 
-    [check] = told["checks"]
+    [check] = reported["checks"]
     assert (check["passed"], check["detail"]) == (False, "slow")
     assert check["ended_at"] == NOW.isoformat()
     assert check["measured"] == {"nccl_gb_per_s": 3}
-    assert [one["id"] for one in told["incidents"]] == [incident(1).id]
-    assert told["faults"][0]["code"] == 74
-    assert told["row"]["look"] == "warning"
+    assert [one["id"] for one in reported["incidents"]] == [incident(1).id]
+    assert reported["faults"][0]["code"] == 74
+    assert reported["row"]["look"] == "warning"
 
 
 def test_a_node_that_is_gone_has_a_successor(console, ada) -> None:
@@ -432,10 +438,10 @@ def test_a_node_that_is_gone_has_a_successor(console, ada) -> None:
     store.put(incident(1, successor=node(2)))
 
     told_of(ada, f"/console/node?fleet=gone&name={node(2)}", lambda now: now["incidents"])
-    told = ada.call("GET", f"/console/node?fleet=gone&name={node(1)}")
+    reported = ada.call("GET", f"/console/node?fleet=gone&name={node(1)}")
 
-    assert told.status == 404
-    assert node(2) in told.json["message"]
+    assert reported.status == 404
+    assert node(2) in reported.json["message"]
 
 
 def over(number: int, begun_s: float, ended_s: float, failure: Failure | None) -> AttemptRecord:
@@ -470,15 +476,15 @@ def test_all_about_a_job_and_how_its_time_was_spent(console, ada) -> None:
 
     console.runs.add("after", ranks=(1,))  # what ends changes which runs go on
 
-    told = told_of(ada, "/console/job?name=spent", lambda now: now["goodput"])
+    reported = told_of(ada, "/console/job?name=spent", lambda now: now["goodput"])
     whole = ada.call("GET", "/console/goodput").json
 
-    [found] = told["goodput"]["jobs"]
+    [found] = reported["goodput"]["jobs"]
     assert found["parts"] == {
         "productive": 185.0, "redone": 25.0, "starting": 20.0, "waiting": 18.0, "stopping": 2.0,
     }  # fmt: skip
     assert [stay["attempt"] for stay in found["stays"]] == [1, 2]
-    assert [one["lost_steps"] for one in told["attempts"]] == [25, None]
+    assert [one["lost_steps"] for one in reported["attempts"]] == [25, None]
     assert found["losses"][0]["whole"] == 55.0
     assert {"kind": "hardware", "reason": "Xid", "seconds": 55.0} in whole["causes"]
     assert ada.call("GET", "/console/job?name=nothing").status == 404
@@ -495,10 +501,10 @@ def test_the_time_of_a_job_ends_with_it_though_its_cluster_goes_on(console, ada)
         attempts=(over(1, 0, 120, None),),
     )
 
-    told = told_of(ada, "/console/job?name=outlived", lambda now: now["goodput"])
+    reported = told_of(ada, "/console/job?name=outlived", lambda now: now["goodput"])
 
-    [found] = told["goodput"]["jobs"]
-    assert (told["is_active"], found["parts"]["waiting"]) == (False, 0.0)
+    [found] = reported["goodput"]["jobs"]
+    assert (reported["is_active"], found["parts"]["waiting"]) == (False, 0.0)
 
 
 def test_the_address_of_the_console_is_told(console) -> None:
@@ -522,10 +528,10 @@ def test_a_session_outlives_the_server(tmp_path) -> None:
 
 def test_without_a_token_nobody_is_let_in_and_it_is_said_why(tmp_path, runs) -> None:
     with serving(with_keys(tmp_path / "api.toml")) as served:
-        told = Visitor(served).call("POST", "/console/session", {"token": "z" * 30})
+        reported = Visitor(served).call("POST", "/console/session", {"token": "z" * 30})
 
-    assert told.status == 403
-    assert "token = ..." in told.json["message"]
+    assert reported.status == 403
+    assert "token = ..." in reported.json["message"]
 
 
 def test_a_server_with_open_pages_ends_at_once(tmp_path) -> None:

@@ -19,14 +19,14 @@ from holdfast.model.actions import TripBreaker
 from holdfast.model.events import (
     CallFailed,
     NodeQuarantined,
-    RepairHeldBack,
+    RepairDeferred,
     RepairOrdered,
     RepairPostponed,
 )
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
 from holdfast.ports.leadership import Alone
-from holdfast.testing.builders import a_course, a_fault, a_node, healthy_nodes
+from holdfast.testing.builders import a_fault, a_node, a_remediation, healthy_nodes
 from holdfast.testing.fakes import (
     Calls,
     FakeClock,
@@ -127,8 +127,10 @@ def test_a_loop_that_was_stopped_before_it_began_makes_no_round() -> None:
     ],
 )
 def test_nodes_are_counted_by_phase_and_by_hyperpods_names(phase, remedy, value) -> None:
-    course = a_course(remedy) if remedy is not None else None
-    node = a_node(phase, record={"course": course}, provider_id="aws:///us-west-2a/i-0abc")
+    remediation = a_remediation(remedy) if remedy is not None else None
+    node = a_node(
+        phase, record={"remediation": remediation}, provider_id="aws:///us-west-2a/i-0abc"
+    )
     world = World(node)
     world.metrics.seen(world.cluster.snapshot())
 
@@ -145,14 +147,14 @@ def test_events_and_repairs_are_counted_and_passed_on() -> None:
     events = [
         RepairOrdered(node="a", remedy="reboot", reason="x"),
         RepairPostponed(node="a", remedy="replace", error="no", retry_after=second),
-        RepairHeldBack(node="a", why="the breaker is open"),
-        RepairHeldBack(node="b", why="the breaker is open"),
+        RepairDeferred(node="a", why="the breaker is open"),
+        RepairDeferred(node="b", why="the breaker is open"),
     ]
     for event in events:
         metrics.emit(event)
 
     text = metrics.text(())
-    assert sink.told == events
+    assert sink.reported == events
     assert 'holdfast_events_total{event="repair.held_back"} 2' in text
     assert 'holdfast_repairs_total{outcome="ordered",remedy="reboot"} 1' in text
     assert 'holdfast_repairs_total{outcome="postponed",remedy="replace"} 1' in text
@@ -173,7 +175,7 @@ def test_an_open_breaker_shows() -> None:
 def test_who_leads_no_more_tells_nothing_of_nodes() -> None:
     cluster = World(*healthy_nodes(3)).cluster
     cluster.trip_breaker(TripBreaker(reason="too many", nodes=("node-1",)))
-    metrics = ControllerMetrics("prod", FakeLeadership(asked=2), [])
+    metrics = ControllerMetrics("prod", FakeLeadership(requested=2), [])
     metrics.seen(cluster.snapshot())
     before, after = metrics.text(()), metrics.text(())
 
@@ -243,13 +245,13 @@ class TestDryRun:
     def test_it_tells_again_what_came_back(self) -> None:
         world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
         dry_run = DryRun(world.cluster, POLICY, FakeClock())
-        told = list(dry_run.news())
+        reported = list(dry_run.news())
 
         world.cluster.change("node-1", faults=())
         assert list(dry_run.news()) == []
         world.cluster.change("node-1", faults=(a_fault(Remedy.REBOOT),))
 
-        assert list(dry_run.news()) == told
+        assert list(dry_run.news()) == reported
 
 
 class TestEventLog:
@@ -265,9 +267,9 @@ class TestEventLog:
         EventLog(LogFormat.JSON, FakeClock()).emit(self.EVENT)
 
         (line,) = capsys.readouterr().out.splitlines()
-        told = json.loads(line)
-        assert told.pop("at")
-        assert told == {
+        reported = json.loads(line)
+        assert reported.pop("at")
+        assert reported == {
             "event": "node.quarantined",
             "node": "a",
             "reason": "Xid",
@@ -278,12 +280,12 @@ class TestEventLog:
     def test_a_call_that_fails_again_and_again_is_told_every_minute(self, capsys) -> None:
         clock = FakeClock()
         log = EventLog(LogFormat.TEXT, clock)
-        told = []
+        reported = []
         for _ in range(121):
             log.emit(CallFailed(what="reading", error="nobody answers"))
             log.emit(CallFailed(what="writing", error="nobody answers"))
-            told += capsys.readouterr().out.splitlines()
+            reported += capsys.readouterr().out.splitlines()
             clock.time += timedelta(seconds=1)
 
-        assert sum("reading" in line for line in told) == 3
-        assert sum("writing" in line for line in told) == 3
+        assert sum("reading" in line for line in reported) == 3
+        assert sum("writing" in line for line in reported) == 3

@@ -30,7 +30,7 @@ def a_status(number: int, group: str, phase: Phase = Phase.SCHEDULABLE) -> NodeS
 @dataclass
 class FakeFleet:
     name: str = "k"
-    asked: list[tuple[str, Request]] = field(default_factory=list)
+    requested: list[tuple[str, Request]] = field(default_factory=list)
     first: NodeStatus = field(default_factory=lambda: a_status(1, "gpu workers"))
 
     def nodes(self) -> list[NodeStatus]:
@@ -41,7 +41,7 @@ class FakeFleet:
         ]
 
     def ask(self, node: str, request: Request) -> str:
-        self.asked.append((node, request))
+        self.requested.append((node, request))
         return "" if node == "n1" else "somebody else asked before"
 
     def incidents(self):
@@ -119,7 +119,7 @@ def test_new_software_is_asked_of_whoever_looks_after_the_node(clusters, fleet) 
     assert clusters.renew("lab", "n1")
     assert not clusters.renew("lab", "n2")
 
-    assert [(node, one.verb) for node, one in fleet.asked] == [
+    assert [(node, one.verb) for node, one in fleet.requested] == [
         ("n1", Verb.REPLACE),
         ("n2", Verb.REPLACE),
     ]

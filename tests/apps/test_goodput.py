@@ -199,9 +199,9 @@ def test_whatever_is_written_the_parts_are_the_whole_and_none_is_negative(
     found = goodput(job(*written, is_active=is_active), now)
 
     if found is not None:
-        told = parts(found)
-        assert sum(told.values()) == pytest.approx(found.whole.total_seconds(), abs=1e-4)
-        assert min(told.values()) >= 0
+        reported = parts(found)
+        assert sum(reported.values()) == pytest.approx(found.whole.total_seconds(), abs=1e-4)
+        assert min(reported.values()) >= 0
         assert found.share is None or 0 <= found.share <= 1
         assert all(min(one.stopping, one.waiting, one.starting, one.redone) >= NONE
                    for one in found.losses)  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.config_file import read_config
-from holdfast.apps.hyperpod.job_request import Claim, HostVolume, JobWish
+from holdfast.apps.hyperpod.job_request import Claim, HostVolume, JobRequest
 from holdfast.apps.hyperpod.manifest import manifest_of
 from holdfast.apps.main import run
 from holdfast.model.errors import ConfigError
@@ -60,11 +60,11 @@ def a_file(tmp_path: Path, text: str = CONFIG) -> Path:
     return path
 
 
-def a_wish(**changes) -> JobWish:
+def a_wish(**changes) -> JobRequest:
     least = {
         "name": "a", "image": "i", "entry_script": "t.py", "instance_type": "g5.xlarge", "nodes": 1,
     }  # fmt: skip
-    return JobWish(**{**least, **changes})
+    return JobRequest(**{**least, **changes})
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def shown(capsys, *argv: str):
 
 
 def test_the_file_of_hyperpods_examples_is_read(tmp_path) -> None:
-    wish = JobWish(**read_config(a_file(tmp_path)))
+    wish = JobRequest(**read_config(a_file(tmp_path)))
 
     assert (wish.name, wish.nodes, wish.tasks_per_node) == ("mnist", 2, 8)
     assert wish.script_args == ("--epochs", "3", "--amp", "--lr", "0.1")
@@ -141,7 +141,7 @@ def test_whatever_the_file_holds_is_read_or_refused(tmp_path_factory, content) -
 
 
 def test_the_object_asks_for_all_devices_of_its_nodes_and_for_healthy_ones(tmp_path) -> None:
-    job = manifest_of(JobWish(**read_config(a_file(tmp_path))), "kubeflow")
+    job = manifest_of(JobRequest(**read_config(a_file(tmp_path))), "kubeflow")
 
     assert job["metadata"]["annotations"] == {
         LABELS.enable_job_auto_resume: "true",
@@ -263,6 +263,6 @@ def test_no_resume_takes_the_retries_of_the_file_away(tmp_path, kubeconfig, caps
 )
 def test_what_cannot_be_started_is_told_and_not_submitted(kubeconfig, capfd, options, said) -> None:
     assert run(["hyperpod", "start-job", *options]) == ExitCode.BAD_INPUT
-    told = capfd.readouterr()
-    assert said in " ".join(told.err.replace("│", " ").split())
-    assert told.out == ""
+    reported = capfd.readouterr()
+    assert said in " ".join(reported.err.replace("│", " ").split())
+    assert reported.out == ""

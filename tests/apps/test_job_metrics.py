@@ -22,12 +22,12 @@ def stopped(kind: FailureKind) -> AttemptStopped:
 
 
 def test_every_outcome_and_every_kind_of_failure_begins_with_zero() -> None:
-    told = text(a_metrics())
+    reported = text(a_metrics())
 
     for kind in FailureKind:
-        assert f'holdfast_job_failures_total{{kind="{kind}"}} 0\n' in told
+        assert f'holdfast_job_failures_total{{kind="{kind}"}} 0\n' in reported
     for outcome in ("succeeded", "failed", "cancelled"):
-        assert f'holdfast_jobs_finished_total{{outcome="{outcome}"}} 0\n' in told
+        assert f'holdfast_jobs_finished_total{{outcome="{outcome}"}} 0\n' in reported
 
 
 def test_attempts_failures_and_ends_are_counted() -> None:
@@ -42,14 +42,14 @@ def test_attempts_failures_and_ends_are_counted() -> None:
     ):
         metrics.emit(event)
 
-    told = text(metrics)
+    reported = text(metrics)
 
-    assert "holdfast_job_attempts_total 1\n" in told
-    assert 'holdfast_job_failures_total{kind="hardware"} 2\n' in told
-    assert 'holdfast_job_failures_total{kind="application"} 1\n' in told
-    assert "holdfast_job_kills_total 1\n" in told
-    assert 'holdfast_jobs_finished_total{outcome="failed"} 1\n' in told
-    assert "holdfast_job_recoveries_total 0\n" in told
+    assert "holdfast_job_attempts_total 1\n" in reported
+    assert 'holdfast_job_failures_total{kind="hardware"} 2\n' in reported
+    assert 'holdfast_job_failures_total{kind="application"} 1\n' in reported
+    assert "holdfast_job_kills_total 1\n" in reported
+    assert 'holdfast_jobs_finished_total{outcome="failed"} 1\n' in reported
+    assert "holdfast_job_recoveries_total 0\n" in reported
 
 
 def test_the_parts_of_a_recovery_add_up() -> None:
@@ -66,11 +66,11 @@ def test_the_parts_of_a_recovery_add_up() -> None:
             )
         )
 
-    told = text(metrics)
+    reported = text(metrics)
 
-    assert "holdfast_job_recoveries_total 2\n" in told
+    assert "holdfast_job_recoveries_total 2\n" in reported
     for part, seconds in (("stopping", 2), ("waiting", 20), ("starting", 200)):
-        assert f'holdfast_job_recovery_seconds_total{{part="{part}"}} {seconds}\n' in told
+        assert f'holdfast_job_recovery_seconds_total{{part="{part}"}} {seconds}\n' in reported
 
 
 def test_jobs_are_shown_with_the_time_in_their_phase_by_the_leader_alone() -> None:

@@ -133,17 +133,17 @@ def test_each_job_of_a_cluster_runs_and_has_its_own_result(clusters) -> None:
 
     first, _ = run("fs", "--nodes", "2", "--", "bash", "-c", "echo one")
     argv = ("--nodes", "2", "--max-app-retries", "0")
-    second, told = run("fs", *argv, "--", "bash", "-c", "echo two; exit 3")
+    second, reported = run("fs", *argv, "--", "bash", "-c", "echo two; exit 3")
     third, again = run("fs", "--nodes", "2", "--", "bash", "-c", "echo three")
 
     assert (first, second, third) == (0, 1, 0)
-    assert (logged(told), logged(again)) == (["two"], ["three"])
-    assert [one["outcome"] for one in (told[-1], again[-1])] == ["failed", "succeeded"]
+    assert (logged(reported), logged(again)) == (["two"], ["three"])
+    assert [one["outcome"] for one in (reported[-1], again[-1])] == ["failed", "succeeded"]
     listed = clusters.jobs("--all", "--cluster", "fs")
     assert [one["phase"] for one in listed] == ["succeeded", "failed", "succeeded"]
     assert len({one["id"] for one in listed}) == len({one["checkpoint_dir"] for one in listed}) == 3
     assert [len(one["attempts"]) for one in listed] == [1, 1, 1]
-    logs = holdfast("jobs", "logs", told[-1]["id"])
+    logs = holdfast("jobs", "logs", reported[-1]["id"])
     assert (logs.returncode, logs.stdout) == (0, "two\n")
     assert [one["id"] for one in clusters.jobs("--cluster", "fs")] == [again[-1]["id"]]
 
@@ -197,18 +197,20 @@ def test_a_deleted_cluster_ends_its_job_and_one_of_its_name_inherits_nothing(clu
 
         clusters.delete("fs")
         out, _ = job.communicate(timeout=DEADLINE_S)
-    told = [json.loads(line) for line in out.splitlines()]
+    reported = [json.loads(line) for line in out.splitlines()]
 
     assert job.returncode == 1
-    assert told[-1]["outcome"] == "cancelled"
-    assert told[-1]["reason"] == "the cluster fs was deleted"
-    assert (told[-1]["hardware_retries"], told[-1]["app_retries"]) == (0, 0)
-    assert (logged(told)[0], logged(told)[-1]) == ("up", "saved")
+    assert reported[-1]["outcome"] == "cancelled"
+    assert reported[-1]["reason"] == "the cluster fs was deleted"
+    assert (reported[-1]["hardware_retries"], reported[-1]["app_retries"]) == (0, 0)
+    assert (logged(reported)[0], logged(reported)[-1]) == ("up", "saved")
     until(lambda: not clusters.describe("fs"))
     until(lambda: not clusters.zombies())
     assert clusters.jobs() == []
-    assert os.listdir(told[-1]["checkpoint_dir"]) == ["x"]
-    assert [one["checkpoint_dir"] for one in clusters.jobs("--all")] == [told[-1]["checkpoint_dir"]]
+    assert os.listdir(reported[-1]["checkpoint_dir"]) == ["x"]
+    assert [one["checkpoint_dir"] for one in clusters.jobs("--all")] == [
+        reported[-1]["checkpoint_dir"]
+    ]
 
     after = clusters.create("fs", 2)
     assert after != before

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 from served_api import Served, holdfast, serving, with_keys
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 TRAINING = """
 import os, time
@@ -75,7 +75,7 @@ def scripts(tmp_path) -> Path:
 
 
 def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -116,14 +116,14 @@ def test_the_launch_guide_runs_on_one_machine(home, scripts, tmp_path) -> None:
         until(lambda: cluster.is_running(2))
         before = cluster.nodes()
         described = cluster.calls.describe_cluster(ClusterName="ml-cluster")
-        asked = launch_guide(scripts)
-        assert described["VpcConfig"] == asked["VpcConfig"]
-        assert described["Orchestrator"] == asked["Orchestrator"]
+        requested = launch_guide(scripts)
+        assert described["VpcConfig"] == requested["VpcConfig"]
+        assert described["Orchestrator"] == requested["Orchestrator"]
         group = described["InstanceGroups"][0]
-        kept = {name: group[name] for name in asked["InstanceGroups"][0] if name in group}
+        kept = {name: group[name] for name in requested["InstanceGroups"][0] if name in group}
         assert kept == {
             name: value
-            for name, value in asked["InstanceGroups"][0].items()
+            for name, value in requested["InstanceGroups"][0].items()
             if name != "InstanceCount"
         }
         assert {one["deep_check_status"] for one in listed_nodes()} == {"Passed"}
@@ -139,12 +139,12 @@ def test_the_launch_guide_runs_on_one_machine(home, scripts, tmp_path) -> None:
             until(lambda: cluster.is_running(2))
             assert holdfast("run", "--cluster", "ml-cluster", "--", "true").returncode == 2
             (tmp_path / "enough").touch()
-            told = [json.loads(line) for line in run.stdout]
+            reported = [json.loads(line) for line in run.stdout]
         assert run.returncode == 0
-        lines = [one["line"] for one in told if one["event"] == "job.log"]
+        lines = [one["line"] for one in reported if one["event"] == "job.log"]
         assert lines[0] == "from step 0"
         assert int(lines[-1].removeprefix("from step ")) > 0
-        assert told[-1]["hardware_retries"] >= 1
+        assert reported[-1]["hardware_retries"] >= 1
 
         replacement = min(cluster.nodes().keys() - before.keys())
         events = cluster.calls.list_cluster_events(ClusterName="ml-cluster", MaxResults=100)
@@ -243,9 +243,9 @@ def test_a_requested_check_waits_for_the_job_and_reports_what_it_did_not_run(
             until(lambda: "waits for job" in cluster.message())
             assert list(cluster.nodes().values()) == ["Running"]
             (tmp_path / "enough").touch()
-            told = run.stdout.read()
+            reported = run.stdout.read()
         assert run.returncode == 0
-        assert "attempts: 1;" in told
+        assert "attempts: 1;" in reported
 
         until(lambda: "InstanceConnectivity skipped: no other node" in cluster.message())
         events = cluster.calls.list_cluster_events(ClusterName="ml-cluster", MaxResults=100)

@@ -379,11 +379,15 @@ def verdict_on(*paths: Path) -> list[dict[str, Any]]:
 
 
 def test_a_verdict_is_that_of_an_agent_that_has_read_the_log(log: Path) -> None:
-    [told] = verdict_on(log)
+    [reported] = verdict_on(log)
 
-    assert list(told) == ["kind", "file", "verdict", "undecided", "findings"]
-    assert (told["kind"], told["file"], told["verdict"]) == ("kernel-log", str(log), "unhealthy")
-    assert [(one["code"], one["remedy"]) for one in told["findings"]] == [
+    assert list(reported) == ["kind", "file", "verdict", "undecided", "findings"]
+    assert (reported["kind"], reported["file"], reported["verdict"]) == (
+        "kernel-log",
+        str(log),
+        "unhealthy",
+    )
+    assert [(one["code"], one["remedy"]) for one in reported["findings"]] == [
         (73, "reboot"),
         (74, "replace"),
         (13, "none"),
@@ -402,9 +406,9 @@ def test_what_follows_from_a_fault_and_what_was_taken_back_is_no_finding_of_a_ve
         encoding="utf-8",
     )
 
-    [told] = verdict_on(path)
+    [reported] = verdict_on(path)
 
-    assert [(one["code"], one["remedy"]) for one in told["findings"]] == [
+    assert [(one["code"], one["remedy"]) for one in reported["findings"]] == [
         (79, "replace"),
         (154, "none"),
     ]
@@ -424,10 +428,10 @@ def test_a_quiet_kernel_is_healthy_and_what_is_no_kernel_log_is_unknown(tmp_path
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text, encoding="utf-8")
 
-    told = verdict_on(*paths)
+    reported = verdict_on(*paths)
 
-    assert [one["verdict"] for one in told] == ["healthy"] * 2 + ["unknown"] * 5
-    assert all(bool(one["undecided"]) == (one["verdict"] == "unknown") for one in told)
+    assert [one["verdict"] for one in reported] == ["healthy"] * 2 + ["unknown"] * 5
+    assert all(bool(one["undecided"]) == (one["verdict"] == "unknown") for one in reported)
 
 
 def test_a_fault_needs_no_prefix_to_count(tmp_path: Path) -> None:

@@ -73,11 +73,11 @@ def test_session_manager_knows_machines_of_ec2_and_of_hyperpod(provider_id, targ
 
 
 @pytest.mark.parametrize(
-    ("provider_id", "told"),
+    ("provider_id", "reported"),
     [("", "not known"), ("gce://x/y/z", "gce://x/y/z"), (OF_HYPERPOD, "the instance group of")],
 )
-def test_what_session_manager_does_not_know_is_told(provider_id, told) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_session_manager_does_not_know_is_told(provider_id, reported) -> None:
+    with pytest.raises(ConfigError, match=reported):
         argv(Way.SSM, replace(NODE, provider_id=provider_id, group=""), (), is_terminal=True)
 
 
@@ -107,7 +107,7 @@ def test_on_this_machine_a_command_has_the_environment_of_the_node(runs) -> None
 
 
 @pytest.mark.parametrize(
-    ("argv", "code", "told"),
+    ("argv", "code", "reported"),
     [
         (("0",), ExitCode.BAD_INPUT, "this is no terminal: give a command, after --"),
         (("0", "--", "missing-program"), ExitCode.BAD_INPUT, "missing-program is not there"),
@@ -115,13 +115,13 @@ def test_on_this_machine_a_command_has_the_environment_of_the_node(runs) -> None
         (("9", "--", "true"), ExitCode.FAILED, "no rank 9 runs"),
     ],
 )
-def test_what_cannot_be_run_is_told(runs, argv, code, told) -> None:
+def test_what_cannot_be_run_is_told(runs, argv, code, reported) -> None:
     runs.add("train", nodes=(1,), ranks=(1,))
 
     done = shell(runs.home, *argv)
 
     assert (done.returncode, done.stdout) == (code, "")
-    assert told in done.stderr
+    assert reported in done.stderr
 
 
 def test_a_dry_run_shows_the_command_line(runs) -> None:

@@ -21,7 +21,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Finding, Remedy, Severity, Urgency
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.names import Condition, Reason
-from holdfast.model.nodes import Course, NodeRecord, Phase
+from holdfast.model.nodes import NodeRecord, Phase, Remediation
 from holdfast.model.report import NodeReport
 
 DEADLINE_S = 30
@@ -39,8 +39,8 @@ def node(number: int) -> str:
     return node_name(machine(number))
 
 
-def course(number: int, remedy: Remedy = Remedy.REPLACE) -> Course:
-    return Course(
+def remediation(number: int, remedy: Remedy = Remedy.REPLACE) -> Remediation:
+    return Remediation(
         incident_id=f"{node(number)}-20260102T030405.678",
         opened_at=NOW,
         condition=Condition.NVIDIA_TERMINATE,

@@ -7,10 +7,10 @@ from holdfast.model.names import Reason
 
 def test_every_reason_says_what_it_means() -> None:
     [definition] = ast.parse(inspect.getsource(Reason)).body
-    told = {
+    reported = {
         member.targets[0].id
         for member, doc in pairwise(definition.body)
         if isinstance(member, ast.Assign) and isinstance(doc, ast.Expr)
     }
 
-    assert {reason.name for reason in Reason} - told == set()
+    assert {reason.name for reason in Reason} - reported == set()

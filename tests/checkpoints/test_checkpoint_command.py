@@ -29,12 +29,24 @@ def test_a_dry_run_prints_what_would_be_done(folder: Path, capsys) -> None:
     arguments = ["--dry-run", "--job-stopped", "-o", "json"]
     assert run(["checkpoint", "verify", str(folder), *arguments]) == 0
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["directory"] == str(folder)
-    assert (told["format"], told["outcome"], told["dry_run"]) == ("megatron", "resume", True)
-    assert (told["checkpoint"], told["step"], told["depth"]) == ("iter_0000200", 200, "sizes")
-    assert (told["tracker"], told["set_back"], told["aside"]) == ("300", True, ["iter_0000300"])
-    assert "bytes instead of" in told["problems"]["iter_0000300"][0]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["directory"] == str(folder)
+    assert (reported["format"], reported["outcome"], reported["dry_run"]) == (
+        "megatron",
+        "resume",
+        True,
+    )
+    assert (reported["checkpoint"], reported["step"], reported["depth"]) == (
+        "iter_0000200",
+        200,
+        "sizes",
+    )
+    assert (reported["tracker"], reported["set_back"], reported["aside"]) == (
+        "300",
+        True,
+        ["iter_0000300"],
+    )
+    assert "bytes instead of" in reported["problems"]["iter_0000300"][0]
     assert content(folder) == before
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from console_server import Site
 from playwright.sync_api import Page, expect
-from written_runs import course, node
+from written_runs import node, remediation
 
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
@@ -59,7 +59,9 @@ def test_a_page_that_nobody_sees_leaves_its_connection_to_others(console, visit)
     with page.expect_event("requestfailed", lambda one: one.url.endswith("/console/live")):
         page.evaluate(SEEN, True)
     expect(page.locator(".status")).to_have_text("Connecting…")
-    record = NodeRecord(phase=Phase.REBOOTING, phase_since=NOW, course=course(2, Remedy.REBOOT))
+    record = NodeRecord(
+        phase=Phase.REBOOTING, phase_since=NOW, remediation=remediation(2, Remedy.REBOOT)
+    )
     store.put_node(node(2), record)
     page.evaluate(SEEN, False)
 

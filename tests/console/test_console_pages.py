@@ -15,7 +15,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from console_server import TOKENS, Site, site
 from playwright.sync_api import Page, expect
-from written_runs import LINE, course, machine, node
+from written_runs import LINE, machine, node, remediation
 
 from holdfast.adapters.local.faults import XID_TEXTS, write_kernel_line, xid_line
 from holdfast.adapters.local.layout import RunDir
@@ -79,7 +79,7 @@ PAST = Incident(
     jobs=(JobTouch(job="llm", attempt=1, stopped_at=ago(41), resumed_at=ago(39), step=120),),
 )
 GOES_ON = Incident(
-    id=course(3).incident_id,
+    id=remediation(3).incident_id,
     node=node(3),
     provider_id=machine(3),
     reason="AgentSilent",
@@ -115,17 +115,17 @@ def fleet(console) -> Iterator[LocalStore]:
         for days in (4, 3, 2, 1)
     )
     past = (PastFault(opened_at=ago(900), closed_at=ago(890), reason="X", remedy=Remedy.REBOOT),)
-    silent = replace(course(3, Remedy.REBOOT), reason="AgentSilent")
+    silent = replace(remediation(3, Remedy.REBOOT), reason="AgentSilent")
     phases = {
         3: (Phase.QUARANTINED, silent),
-        4: (Phase.REBOOTING, course(4, Remedy.REBOOT)),
-        5: (Phase.REPLACING, course(5)),
+        4: (Phase.REBOOTING, remediation(4, Remedy.REBOOT)),
+        5: (Phase.REPLACING, remediation(5)),
         6: (Phase.CHECKING, None),
         7: (Phase.JOINING, None),
     }
     for number, (phase, goes_on) in phases.items():
         record = NodeRecord(
-            phase=phase, phase_since=ago(1.8), course=goes_on, checks=checks, history=past
+            phase=phase, phase_since=ago(1.8), remediation=goes_on, checks=checks, history=past
         )
         store.put_node(node(number), record)
     console.runs.report("llm", 8)
@@ -286,15 +286,15 @@ def test_all_about_a_node_is_shown_as_text(fleet, visit) -> None:
 def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, verb) -> None:
     page = visit("ada", f"node/llm/{node(2)}")
     before = fleet.requests().get(node(2))
-    asked = dialog(page, button)
-    asked.get_by_role("button", name="Cancel").click()
+    requested = dialog(page, button)
+    requested.get_by_role("button", name="Cancel").click()
     expect(page.locator(".actions").get_by_role("button", name=button, exact=True)).to_be_focused()
     assert fleet.requests().get(node(2)) == before
 
-    asked = dialog(page, button)
+    requested = dialog(page, button)
     if verb is not Verb.RELEASE:
-        asked.get_by_label("Wait until no job runs on it").check()
-    asked.get_by_role("button", name=button, exact=True).click()
+        requested.get_by_label("Wait until no job runs on it").check()
+    requested.get_by_role("button", name=button, exact=True).click()
 
     expect(page.locator(".notice")).to_contain_text(f"of {node(2)} is requested")
     request = fleet.requests()[node(2)]
@@ -305,9 +305,9 @@ def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, ve
 
 def test_a_node_is_held_and_let_go(fleet, visit) -> None:
     page = visit("ada", f"node/llm/{node(11)}")
-    asked = dialog(page, "Hold")
-    asked.get_by_label("Why").fill("I am at it")
-    asked.get_by_role("button", name="Hold").click()
+    requested = dialog(page, "Hold")
+    requested.get_by_label("Why").fill("I am at it")
+    requested.get_by_role("button", name="Hold").click()
     expect(page.locator("main")).to_contain_text("I am at it (ada)")
     assert fleet.holds()[node(11)] == "I am at it (ada)"
 
@@ -330,9 +330,9 @@ def test_repairs_that_were_stopped_begin_again(fleet, visit) -> None:
 
 def test_who_is_out_meanwhile_logs_in_again(fleet, visit) -> None:
     page = visit("ada", f"node/llm/{node(1)}")
-    asked = dialog(page, "Reboot")
+    requested = dialog(page, "Reboot")
     page.context.clear_cookies()
-    asked.get_by_role("button", name="Reboot").click()
+    requested.get_by_role("button", name="Reboot").click()
 
     expect(page.get_by_label("Token")).to_be_focused()
     page.get_by_label("Token").fill(TOKENS["ada"])
@@ -366,8 +366,8 @@ def test_a_job_is_shown_with_its_attempts_and_what_they_lost(fleet, visit) -> No
 def test_goodput_adds_up_on_the_page(console, fleet, visit) -> None:
     page = visit("ada", "goodput")
     expect(page.get_by_role("heading", name="What was lost, by cause")).to_be_visible()
-    told = console.visitor("ada").call("GET", "/console/goodput").json
-    share = told["jobs"][0]["share"] if len(told["jobs"]) == 1 else None
+    reported = console.visitor("ada").call("GET", "/console/goodput").json
+    share = reported["jobs"][0]["share"] if len(reported["jobs"]) == 1 else None
     figure = page.locator(".figure strong").inner_text()
 
     assert re.fullmatch(r"\d+\.\d %", figure)
@@ -409,7 +409,9 @@ def test_what_happens_is_told_aloud_too(elsewhere, visit) -> None:
     store = elsewhere.runs.add("live", nodes=(1, 2), ranks=(1,))
     page = visit("ada", "fleet?q=live", at=elsewhere)
     expect(page.locator(".shown").last).to_contain_text("2 ")
-    record = NodeRecord(phase=Phase.REBOOTING, phase_since=NOW, course=course(2, Remedy.REBOOT))
+    record = NodeRecord(
+        phase=Phase.REBOOTING, phase_since=NOW, remediation=remediation(2, Remedy.REBOOT)
+    )
     well = store.nodes()[node(2)][2]
     for _ in range(2):
         store.put_node(node(2), record)
@@ -483,7 +485,7 @@ def test_a_server_that_comes_again_is_found_again(browser, tmp_path, visit) -> N
         expect(old).to_contain_text("The server cannot be reached.")
         expect(old).to_contain_text("What is shown is from")
         store.put_node(
-            node(2), NodeRecord(phase=Phase.REPLACING, phase_since=NOW, course=course(2))
+            node(2), NodeRecord(phase=Phase.REPLACING, phase_since=NOW, remediation=remediation(2))
         )
         with site(tmp_path, str(first.served.port)):
             expect(page.locator(".status")).to_have_text("Live")
@@ -512,12 +514,12 @@ def test_nodes_that_cannot_be_read_are_told_and_read_again(fleet, visit) -> None
     trouble = 'event: trouble\ndata: {"now":"2026-01-02T03:04:05+00:00","message":"it is away"}\n\n'
     page.route("**/console/live", lambda route: route.fulfill(body=trouble, content_type=STREAM))
     page.reload()
-    told = page.locator("main [role=alert]")
-    expect(told).to_contain_text("The nodes cannot be read")
-    expect(told).to_contain_text("it is away")
+    reported = page.locator("main [role=alert]")
+    expect(reported).to_contain_text("The nodes cannot be read")
+    expect(reported).to_contain_text("it is away")
     for path in ("jobs", "incidents"):
         page.goto(page.url.partition("#")[0] + f"#/{path}")
-        expect(told).to_contain_text("it is away")
+        expect(reported).to_contain_text("it is away")
         expect(page.locator("main")).to_contain_text("Nothing could be read yet.")
         expect(page.locator("main")).not_to_contain_text("0 incidents")
     page.goto(page.url.partition("#")[0] + "#/fleet")

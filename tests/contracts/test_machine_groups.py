@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.layout import cluster_dir
-from holdfast.apps.api.local_clusters import Keepers, local_groups
+from holdfast.apps.api.local_clusters import ClusterSupervisors, local_groups
 from holdfast.model.clusters import MachineState
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 from holdfast.testing.fakes import FakeClock
@@ -35,7 +35,7 @@ class TestFakeMachineGroups(MachineGroupsContract):
 class LocalHarness:
     def __init__(self, home):
         self._home = home
-        self._keepers = Keepers()
+        self._keepers = ClusterSupervisors()
         self.groups = local_groups(home, self._keepers)
 
     def settle(self):
@@ -54,7 +54,7 @@ class LocalHarness:
 
     def reopened(self):
         self.close()
-        self._keepers = Keepers()
+        self._keepers = ClusterSupervisors()
         return local_groups(self._home, self._keepers)
 
     def close(self):

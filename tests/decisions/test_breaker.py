@@ -14,11 +14,11 @@ from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
     a_cluster,
-    a_course,
     a_fault,
     a_node,
     a_past_fault,
     a_record,
+    a_remediation,
     a_request,
     healthy_nodes,
 )
@@ -84,7 +84,7 @@ def test_a_reset_long_ago_does_not_widen_the_window() -> None:
 def test_nodes_under_repair_and_nodes_that_recovered_count_as_well() -> None:
     opened = NOW - TICK
     rebooting = a_node(
-        Phase.REBOOTING, record={"course": a_course(opened_at=opened, ordered_at=NOW)}
+        Phase.REBOOTING, record={"remediation": a_remediation(opened_at=opened, ordered_at=NOW)}
     )
     recovered = a_node(
         name="node-2",
@@ -99,14 +99,16 @@ def test_nodes_under_repair_and_nodes_that_recovered_count_as_well() -> None:
 
 
 def test_what_people_request_never_trips_it() -> None:
-    asked = [a_node(name=f"node-{number}", request=a_request(Verb.REBOOT)) for number in range(4)]
-    course = a_course(condition=Condition.REQUESTED, opened_at=NOW, ordered_at=NOW)
+    requested = [
+        a_node(name=f"node-{number}", request=a_request(Verb.REBOOT)) for number in range(4)
+    ]
+    remediation = a_remediation(condition=Condition.REQUESTED, opened_at=NOW, ordered_at=NOW)
     under_way = [
-        a_node(Phase.REBOOTING, name=f"node-{number}", record={"course": course})
+        a_node(Phase.REBOOTING, name=f"node-{number}", record={"remediation": remediation})
         for number in range(4, 8)
     ]
 
-    assert decide(a_cluster(*asked, *under_way), POLICY, NOW).trip is None
+    assert decide(a_cluster(*requested, *under_way), POLICY, NOW).trip is None
 
 
 def test_a_tripped_one_does_not_trip_again() -> None:
@@ -115,17 +117,17 @@ def test_a_tripped_one_does_not_trip_again() -> None:
 
 def test_the_very_round_that_trips_it_begins_no_repair() -> None:
     draining = a_node(
-        Phase.DRAINING, name="node-9", faults=(a_fault(),), record={"course": a_course()}
+        Phase.DRAINING, name="node-9", faults=(a_fault(),), record={"remediation": a_remediation()}
     )
 
     plan = decide(a_cluster(*faulty(4, 4), draining), POLICY, NOW)
 
     assert plan.trip is not None
     assert {type(action) for action in plan.actions} == {Quarantine}
-    assert [(item.node, item.why) for item in plan.held_back] == [("node-9", "the breaker is open")]
+    assert [(item.node, item.why) for item in plan.deferred] == [("node-9", "the breaker is open")]
 
 
-REFUSED = a_course(ordered_at=None, machine="i-1#boot-1", repairs=1)
+REFUSED = a_remediation(ordered_at=None, machine="i-1#boot-1", repairs=1)
 OVERDUE = replace(REFUSED, ordered_at=LONG_AGO)
 
 
@@ -134,13 +136,15 @@ OVERDUE = replace(REFUSED, ordered_at=LONG_AGO)
     [
         a_node(Phase.QUARANTINED, faults=(a_fault(),)),
         a_node(Phase.DRAINING, faults=(a_fault(),)),
-        a_node(Phase.REBOOTING, record={"course": REFUSED}),
-        a_node(Phase.REBOOTING, record={"course": OVERDUE}),
-        a_node(Phase.REPLACING, record={"course": REFUSED}),
-        a_node(Phase.REPLACING, record={"course": OVERDUE}),
-        a_node(Phase.DRAINING, record={"course": a_course(condition=Condition.REQUESTED)}),
+        a_node(Phase.REBOOTING, record={"remediation": REFUSED}),
+        a_node(Phase.REBOOTING, record={"remediation": OVERDUE}),
+        a_node(Phase.REPLACING, record={"remediation": REFUSED}),
+        a_node(Phase.REPLACING, record={"remediation": OVERDUE}),
+        a_node(
+            Phase.DRAINING, record={"remediation": a_remediation(condition=Condition.REQUESTED)}
+        ),
     ],
-    ids=lambda node: f"{node.record.phase}-{node.record.course.ordered_at}",
+    ids=lambda node: f"{node.record.phase}-{node.record.remediation.ordered_at}",
 )
 def test_an_open_one_holds_every_order_and_every_drain(node) -> None:
     closed = decide(a_cluster(node), POLICY, NOW)
@@ -148,7 +152,7 @@ def test_an_open_one_holds_every_order_and_every_drain(node) -> None:
 
     assert isinstance(closed.actions[0], Drain | Reboot | Replace)
     assert opened.actions == ()
-    assert [item.why for item in opened.held_back] == ["the breaker is open"]
+    assert [item.why for item in opened.deferred] == ["the breaker is open"]
 
 
 def test_an_open_one_still_marks_and_still_lets_nodes_come_back() -> None:
@@ -160,7 +164,7 @@ def test_an_open_one_still_marks_and_still_lets_nodes_come_back() -> None:
             Phase.REBOOTING,
             name="back",
             boot_id="boot-2",
-            record={"course": a_course(machine="i-1#boot-1", ordered_at=NOW)},
+            record={"remediation": a_remediation(machine="i-1#boot-1", ordered_at=NOW)},
         ),
     )
 
@@ -184,13 +188,13 @@ def test_a_reset_one_lets_repairs_begin() -> None:
     node = a_node(
         Phase.QUARANTINED,
         faults=(a_fault(reason=Reason.XID_REBOOT),),
-        record={"course": a_course(opened_at=NOW - timedelta(minutes=1))},
+        record={"remediation": a_remediation(opened_at=NOW - timedelta(minutes=1))},
     )
     record = a_record(Phase.QUARANTINED)
 
     plan = decide(a_cluster(node, breaker=Breaker(reset_at=NOW)), POLICY, NOW)
 
-    assert record.course is not None
+    assert record.remediation is not None
     assert plan.actions == (Drain(node="node-1"),)
 
 

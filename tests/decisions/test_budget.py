@@ -12,22 +12,22 @@ from holdfast.model.nodes import Phase
 from holdfast.testing.builders import (
     NOW,
     a_cluster,
-    a_course,
     a_fault,
     a_node,
+    a_remediation,
     healthy_nodes,
 )
 
 
-def waiting(number, **course):
+def waiting(number, **remediation):
     """A node in quarantine, which would be drained if it may."""
-    fault = a_fault(urgency=course.get("urgency", Urgency.IMMEDIATE))
+    fault = a_fault(urgency=remediation.get("urgency", Urgency.IMMEDIATE))
     return a_node(
         Phase.QUARANTINED,
         name=f"waiting-{number}",
         faults=(fault,),
         record={
-            "course": a_course(**course),
+            "remediation": a_remediation(**remediation),
             "phase_since": NOW - timedelta(minutes=10 - number),
         },
     )
@@ -36,7 +36,7 @@ def waiting(number, **course):
 def drained(*nodes, quota):
     policy = RemediationPolicy(max_unavailable=quota, breaker_share=100.0)
     plan = decide(a_cluster(*nodes), policy, NOW)
-    return [action.node for action in plan.actions if isinstance(action, Drain)], plan.held_back
+    return [action.node for action in plan.actions if isinstance(action, Drain)], plan.deferred
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def drained(*nodes, quota):
 def test_so_many_repairs_begin_as_may_at_once(quota, fleet, begun) -> None:
     nodes = [*(waiting(number) for number in range(3)), *healthy_nodes(fleet - 3)]
 
-    names, held_back = drained(*nodes, quota=quota)
+    names, deferred = drained(*nodes, quota=quota)
 
     assert len(names) == begun
-    assert len(held_back) == 3 - begun
+    assert len(deferred) == 3 - begun
 
 
 def test_who_is_held_back_says_why() -> None:
-    _, held_back = drained(waiting(1), waiting(2), quota=Quota(count=1))
+    _, deferred = drained(waiting(1), waiting(2), quota=Quota(count=1))
 
-    assert [(item.node, item.why) for item in held_back] == [
+    assert [(item.node, item.why) for item in deferred] == [
         ("waiting-2", "1 of 1 allowed nodes are out of service")
     ]
 
@@ -94,9 +94,9 @@ def test_a_node_is_out_from_its_drain_on(phase, is_out) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.CHECKING])
-@pytest.mark.parametrize(("course", "is_out"), [(None, False), (a_course(), True)])
-def test_a_node_is_out_until_its_course_is_over(phase, course, is_out) -> None:
-    assert is_out_of_service(a_node(phase, record={"course": course}).record) is is_out
+@pytest.mark.parametrize(("remediation", "is_out"), [(None, False), (a_remediation(), True)])
+def test_a_node_is_out_until_its_course_is_over(phase, remediation, is_out) -> None:
+    assert is_out_of_service(a_node(phase, record={"remediation": remediation}).record) is is_out
 
 
 @pytest.mark.parametrize(("phase", "is_out"), OUT)
@@ -106,9 +106,9 @@ def test_nodes_that_are_out_leave_less_room(phase, is_out) -> None:
         faults=() if phase is Phase.SCHEDULABLE else (a_fault(),),
         running_jobs=("a",),
         record={
-            "course": None
+            "remediation": None
             if phase is Phase.SCHEDULABLE
-            else a_course(
+            else a_remediation(
                 Remedy.REPLACE if phase is Phase.REPLACING else Remedy.REBOOT,
                 urgency=Urgency.DEFERRED,
                 ordered_at=NOW,
@@ -125,7 +125,7 @@ def test_a_successor_that_has_not_taken_over_makes_the_cluster_no_larger() -> No
         Phase.REPLACING,
         name="old",
         record={
-            "course": a_course(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW),
+            "remediation": a_remediation(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW),
         },
     )
     new = a_node(Phase.JOINING, name="new", provider_id="i-2", replaces="old")

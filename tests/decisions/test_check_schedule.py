@@ -12,7 +12,7 @@ from holdfast.decisions.lifecycle import after
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
-from holdfast.model.actions import BeginCheck, Drain, Quarantine, Release
+from holdfast.model.actions import Drain, Quarantine, Release, StartCheck
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CHECKS_LIMIT, Breaker, CheckResult, ClusterView, Phase
@@ -21,9 +21,9 @@ from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
     a_cluster,
-    a_course,
     a_fault,
     a_node,
+    a_remediation,
     a_request,
 )
 
@@ -91,21 +91,21 @@ def test_the_longest_waiting_node_goes_first_and_alone() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING, Phase.CHECKING])
 def test_while_one_is_checked_by_schedule_no_other_is_taken(phase) -> None:
-    course = a_course(
+    remediation = a_remediation(
         Remedy.NONE, condition=Condition.REQUESTED, reason=Reason.SCHEDULED_DEEP_CHECK
     )
-    busy = a_node(phase, name="b", record={"course": course})
+    busy = a_node(phase, name="b", record={"remediation": remediation})
 
     assert taken(an_idle_node("a"), busy) == []
 
 
 def test_a_check_that_somebody_asked_for_does_not_stop_the_schedule() -> None:
-    course = a_course(
+    remediation = a_remediation(
         Remedy.NONE, condition=Condition.REQUESTED, reason=Reason.REQUESTED_DEEP_CHECK
     )
 
     assert taken(
-        an_idle_node("a"), a_node(Phase.CHECKING, name="b", record={"course": course})
+        an_idle_node("a"), a_node(Phase.CHECKING, name="b", record={"remediation": remediation})
     ) == ["a"]
 
 
@@ -142,16 +142,16 @@ GROUPED = RemediationPolicy(
 def test_only_nodes_of_the_named_groups_are_checked_unasked(group, is_checked) -> None:
     joining = decide(a_cluster(a_node(Phase.JOINING, group=group)), GROUPED, NOW).actions
 
-    assert isinstance(joining[0], BeginCheck) is is_checked
+    assert isinstance(joining[0], StartCheck) is is_checked
     assert bool(taken(an_idle_node(group=group), policy=GROUPED)) is is_checked
 
 
 def test_a_node_of_another_group_is_checked_when_it_is_asked_for() -> None:
-    asked = a_node(Phase.JOINING, group="cpu", request=a_request(Verb.DEEP_CHECK))
+    requested = a_node(Phase.JOINING, group="cpu", request=a_request(Verb.DEEP_CHECK))
 
-    (action,) = decide(a_cluster(asked), GROUPED, NOW).actions
+    (action,) = decide(a_cluster(requested), GROUPED, NOW).actions
 
-    assert isinstance(action, Quarantine | BeginCheck)
+    assert isinstance(action, Quarantine | StartCheck)
 
 
 # limit
@@ -165,8 +165,8 @@ def test_never_more_nodes_are_under_a_check_than_are_allowed(running, joining, a
 
     plan = decide(a_cluster(*nodes), policy, NOW)
 
-    begun = [action for action in plan.actions if isinstance(action, BeginCheck)]
-    held = [one for one in plan.held_back if one.node.startswith("j")]
+    begun = [action for action in plan.actions if isinstance(action, StartCheck)]
+    held = [one for one in plan.deferred if one.node.startswith("j")]
     assert len(begun) == min(joining, max(0, allowed - running))
     assert len(begun) + len(held) == joining
 
@@ -175,7 +175,9 @@ def test_the_limit_holds_back_nothing_but_checks() -> None:
     policy = RemediationPolicy(
         deep_check_on_start=True, max_checking=Quota(count=1), max_unavailable=Quota(count=9)
     )
-    bad = a_node(Phase.QUARANTINED, name="q", record={"course": a_course()}, faults=(a_fault(),))
+    bad = a_node(
+        Phase.QUARANTINED, name="q", record={"remediation": a_remediation()}, faults=(a_fault(),)
+    )
     nodes = [a_node(Phase.CHECKING, name="c"), a_node(Phase.JOINING, name="j"), bad]
 
     (action,) = decide(a_cluster(*nodes), policy, NOW).actions
@@ -233,14 +235,14 @@ def test_only_the_last_checks_are_kept() -> None:
 
 
 def test_another_machine_begins_without_checks() -> None:
-    course = a_course(machine="i-1#boot-1")
+    remediation = a_remediation(machine="i-1#boot-1")
     checks = (passed(DAY),)
     for provider_id, left in (("i-1", checks), ("i-2", ())):
         node = a_node(
             Phase.REBOOTING,
             provider_id=provider_id,
             boot_id="boot-2",
-            record={"course": course, "checks": checks},
+            record={"remediation": remediation, "checks": checks},
         )
         (action,) = decide(a_cluster(node), POLICY, NOW).actions
         assert after(node, action, NOW).checks == left

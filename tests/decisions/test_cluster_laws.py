@@ -20,10 +20,10 @@ from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
     a_cluster,
-    a_course,
     a_fault,
     a_node,
     a_past_fault,
+    a_remediation,
     a_request,
     healthy_nodes,
 )
@@ -65,8 +65,8 @@ requests = st.builds(
     requested_at=moments,
     urgency=urgencies,
 )
-courses = st.builds(
-    a_course,
+remediations = st.builds(
+    a_remediation,
     st.sampled_from([Remedy.NONE, Remedy.REBOOT, Remedy.REPLACE]),
     incident_id=st.sampled_from(["incident-1", "incident-2"]),
     opened_at=moments,
@@ -91,13 +91,15 @@ def nodes(draw):
         Phase.REPLACING,
     )
     may_have_course = phase in (Phase.JOINING, Phase.CHECKING)
-    course = courses if needs_course else st.none() | courses if may_have_course else st.none()
+    remediation = (
+        remediations if needs_course else st.none() | remediations if may_have_course else st.none()
+    )
     return a_node(
         phase,
         provider_id="i-1",
         record={
             "phase_since": draw(moments),
-            "course": draw(course),
+            "remediation": draw(remediation),
             "history": tuple(draw(st.lists(pasts, max_size=3))),
             "cleared_at": draw(st.none() | moments),
             "checked_machine": draw(st.sampled_from(["", "i-1#boot-1"])),
@@ -162,7 +164,7 @@ def test_the_order_of_nodes_does_not_matter(cluster, policy, random) -> None:
 def test_a_node_gets_one_answer_at_most(cluster, policy) -> None:
     plan = decide(cluster, policy, NOW)
 
-    answers = Counter([item.node for item in (*plan.actions, *plan.held_back)])
+    answers = Counter([item.node for item in (*plan.actions, *plan.deferred)])
     assert all(count == 1 for count in answers.values())
     assert set(answers) <= {node.name for node in cluster.nodes}
 
@@ -198,7 +200,7 @@ def test_nothing_is_repaired_without_a_cause(cluster, policy) -> None:
         )
         if begins:
             has_fault = bool(bad_faults(node)) or is_lost(node, policy, NOW)
-            assert has_fault or node.record.course.condition in stays
+            assert has_fault or node.record.remediation.condition in stays
 
 
 @given(clusters(), policies)
@@ -208,8 +210,8 @@ def test_in_mode_none_only_requests_are_carried_out(cluster, policy) -> None:
 
     for action in decide(cluster, policy, NOW).actions:
         if isinstance(action, Drain):
-            course = by_name[action.node].record.course
-            assert course.condition == Condition.REQUESTED
+            remediation = by_name[action.node].record.remediation
+            assert remediation.condition == Condition.REQUESTED
 
 
 @given(clusters(), policies)
@@ -252,7 +254,7 @@ def test_a_healthy_cluster_needs_nothing_but_a_look_at_its_heartbeats(count) -> 
 
     plan = decide(a_cluster(*nodes_), POLICY, NOW)
 
-    assert (plan.actions, plan.trip, plan.held_back) == ((), None, ())
+    assert (plan.actions, plan.trip, plan.deferred) == ((), None, ())
     assert plan.wake_at == NOW + timedelta(seconds=1)
 
 
@@ -264,8 +266,8 @@ def test_an_empty_cluster_needs_nothing() -> None:
 
 def test_a_cluster_looks_again_when_the_first_of_its_deadlines_passes() -> None:
     deadline = NOW + timedelta(seconds=7)
-    refused = a_course(machine="i-1#boot-1", retry_at=deadline)
-    node = a_node(Phase.REBOOTING, record={"course": refused})
+    refused = a_remediation(machine="i-1#boot-1", retry_at=deadline)
+    node = a_node(Phase.REBOOTING, record={"remediation": refused})
 
     plan = decide(a_cluster(node, *healthy_nodes(3, first=2)), POLICY, NOW)
 

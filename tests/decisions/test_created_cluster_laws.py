@@ -47,7 +47,7 @@ class World:
             is_continuous=is_continuous,
         )
         self.members = ()
-        self.told = []
+        self.reported = []
 
     def seen(self) -> Seen:
         machines = {one.name: self.owner.machines(one.made_of.key) for one in self.cluster.groups}
@@ -62,7 +62,7 @@ class World:
         assert step == decide(self.cluster, self.members, seen, POLICY, self.clock.now())
         self._keeps_what_works(step, seen)
         self.cluster, self.members = step.cluster, step.members
-        self.told += step.happenings
+        self.reported += step.cluster_events
         for action in step.actions[:acts]:
             self._act(action)
 
@@ -133,36 +133,38 @@ targets = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 4), m
 deaths = st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12)
 
 
-def disturbed(world: World, course) -> None:
+def disturbed(world: World, remediation) -> None:
     """Rounds that are cut off, while machines boot or do not."""
-    for acts, boots in course:
+    for acts, boots in remediation:
         world.step(acts=acts)
         if boots:
             world.owner.settle()
         world.clock.time += MINUTE
 
 
-@given(targets=targets, course=deaths, is_continuous=st.booleans())
+@given(targets=targets, remediation=deaths, is_continuous=st.booleans())
 @settings(max_examples=100)
 def test_as_many_nodes_run_as_were_wanted_wherever_the_loop_was_killed(
-    targets, course, is_continuous
+    targets, remediation, is_continuous
 ) -> None:
     world = World(targets, is_continuous=is_continuous)
-    disturbed(world, course)
+    disturbed(world, remediation)
     world.settle()
 
     assert world.cluster.status is ClusterStatus.IN_SERVICE
     assert world.counts() == {f"lab/{name}": count for name, count in targets.items() if count}
     assert all(one.status is InstanceStatus.RUNNING for one in world.members)
-    assert len({one.id for one in world.told}) == len(world.told)
+    assert len({one.id for one in world.reported}) == len(world.reported)
 
 
-@given(targets=targets, course=deaths, broken=st.sets(st.sampled_from(["a", "b", "c"])))
+@given(targets=targets, remediation=deaths, broken=st.sets(st.sampled_from(["a", "b", "c"])))
 @settings(max_examples=80)
-def test_a_creation_comes_about_as_a_whole_or_leaves_no_machine(targets, course, broken) -> None:
+def test_a_creation_comes_about_as_a_whole_or_leaves_no_machine(
+    targets, remediation, broken
+) -> None:
     world = World(targets, is_continuous=False)
     world.owner.broken = {(f"lab/{name}", 0) for name in broken}
-    disturbed(world, course)
+    disturbed(world, remediation)
     world.settle()
 
     fails = any(targets.get(name) for name in broken)
@@ -185,9 +187,9 @@ def test_a_deletion_leaves_nothing_whenever_it_comes(targets, before, after) -> 
     assert (world.cluster, world.counts(), world.owner.groups) == (None, {}, {})
 
 
-@given(first=targets, second=st.integers(0, 5), course=deaths, fails=st.booleans())
+@given(first=targets, second=st.integers(0, 5), remediation=deaths, fails=st.booleans())
 @settings(max_examples=80)
-def test_a_change_comes_about_or_all_is_as_before(first, second, course, fails) -> None:
+def test_a_change_comes_about_or_all_is_as_before(first, second, remediation, fails) -> None:
     world = World(first, is_continuous=False)
     world.settle()
     groups = world.cluster.groups
@@ -195,7 +197,7 @@ def test_a_change_comes_about_or_all_is_as_before(first, second, course, fails) 
         world.owner.broken = {(one.made_of.key, 0) for one in groups}
     grown = (replace(groups[0], target=second), *groups[1:])
     world.change(status=ClusterStatus.UPDATING, groups=grown)
-    disturbed(world, course)
+    disturbed(world, remediation)
     world.settle()
 
     is_grown = not fails or second <= groups[0].target
@@ -210,11 +212,11 @@ def test_a_change_comes_about_or_all_is_as_before(first, second, course, fails) 
     batch=st.integers(1, 5),
     fails=st.booleans(),
     bake=st.integers(0, 3),
-    course=deaths,
+    remediation=deaths,
 )
 @settings(max_examples=100)
 def test_new_software_reaches_all_or_none_and_a_batch_is_never_exceeded(
-    count, batch, fails, bake, course
+    count, batch, fails, bake, remediation
 ) -> None:
     world = World({"a": count}, is_continuous=False)
     world.settle()
@@ -233,7 +235,7 @@ def test_new_software_reaches_all_or_none_and_a_batch_is_never_exceeded(
         world.owner.broken = {("lab/a", 1)}
     new = replace(group, made_of=made_of, stage=GroupStage.NEW, update=update)
     world.change(status=ClusterStatus.SYSTEM_UPDATING, groups=(new,))
-    for acts, boots in [*course, *[(99, True)] * 80]:
+    for acts, boots in [*remediation, *[(99, True)] * 80]:
         if world.cluster.status in OVER:
             break
         world.step(acts=acts)

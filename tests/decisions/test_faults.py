@@ -18,7 +18,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CheckResult, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import LONG_AGO, NOW, a_course, a_fault, a_node, a_request
+from holdfast.testing.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation, a_request
 
 POLICY = RemediationPolicy()
 TICK = timedelta(microseconds=1)
@@ -66,15 +66,17 @@ def test_a_machine_without_power_is_lost_at_once(phase) -> None:
     assert fault.since == node.heartbeat_at
 
 
-@pytest.mark.parametrize(("course", "since"), [(None, NOW), (a_course(), a_course().opened_at)])
+@pytest.mark.parametrize(
+    ("remediation", "since"), [(None, NOW), (a_remediation(), a_remediation().opened_at)]
+)
 def test_a_machine_without_power_and_heartbeat_was_lost_just_now_or_with_its_course(
-    course, since
+    remediation, since
 ) -> None:
     node = a_node(
         Phase.JOINING,
         powered_on=False,
         heartbeat_at=None,
-        record={"phase_since": LONG_AGO, "course": course},
+        record={"phase_since": LONG_AGO, "remediation": remediation},
     )
 
     fault = lost_fault(node, POLICY, NOW)
@@ -136,21 +138,23 @@ def test_a_node_that_booted_anew_by_itself_must_be_heard_soon(phase) -> None:
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 def test_a_lost_node_stays_lost_for_the_same_reason_until_it_is_heard(phase) -> None:
-    course = a_course(
+    remediation = a_remediation(
         Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_NEVER_JOINED
     )
-    node = a_node(phase, heartbeat_at=None, record={"course": course, "phase_since": NOW})
+    node = a_node(phase, heartbeat_at=None, record={"remediation": remediation, "phase_since": NOW})
 
     fault = lost_fault(node, POLICY, NOW)
 
     assert fault is not None
     assert (fault.reason, fault.remedy) == (Reason.NODE_NEVER_JOINED, Remedy.REPLACE)
-    assert fault.since == course.opened_at
+    assert fault.since == remediation.opened_at
 
 
 def test_the_successor_of_a_lost_node_is_not_lost_itself() -> None:
-    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT)
-    node = a_node(Phase.JOINING, heartbeat_at=None, record={"course": course})
+    remediation = a_remediation(
+        Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT
+    )
+    node = a_node(Phase.JOINING, heartbeat_at=None, record={"remediation": remediation})
 
     assert lost_fault(node, POLICY, NOW) is None
 

@@ -9,11 +9,11 @@ from test_cluster_laws import clusters
 
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
-from holdfast.model.actions import Drain, HeldBack, Quarantine, Reboot, Rejoin, Release, Replace
+from holdfast.model.actions import Deferred, Drain, Quarantine, Reboot, Rejoin, Release, Replace
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_cluster, a_course, a_fault, a_node, a_request
+from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, a_request
 
 POLICY = RemediationPolicy()
 LATE = timedelta(days=1)
@@ -29,17 +29,19 @@ def decided(node, **changes):
     [
         a_node(Phase.QUARANTINED, faults=FAULTS),
         a_node(Phase.QUARANTINED, faults=FAULTS, request=a_request(Verb.REPLACE), record={
-            "course": a_course(Remedy.REPLACE, condition="RequestedByUser", request_id="request-1")
+            "remediation": a_remediation(
+                Remedy.REPLACE, condition="RequestedByUser", request_id="request-1"
+            )
         }),
         a_node(Phase.DRAINING, faults=FAULTS),
         a_node(Phase.DRAINING, faults=(a_fault(Remedy.REPLACE),), record={
-            "course": a_course(Remedy.REPLACE)
+            "remediation": a_remediation(Remedy.REPLACE)
         }),
         a_node(Phase.REBOOTING, record={
-            "course": a_course(ordered_at=NOW - LATE, machine="i-1#boot-1")
+            "remediation": a_remediation(ordered_at=NOW - LATE, machine="i-1#boot-1")
         }),
         a_node(Phase.REPLACING, record={
-            "course": a_course(Remedy.REPLACE, machine="i-1#boot-1")
+            "remediation": a_remediation(Remedy.REPLACE, machine="i-1#boot-1")
         }),
     ],
 )  # fmt: skip
@@ -49,7 +51,7 @@ def test_no_repair_begins_on_a_held_node_and_it_says_why(node) -> None:
     plan = decided(node)
 
     assert plan.actions == ()
-    assert plan.held_back == (HeldBack(node="node-1", why="a person holds it: saving its disk"),)
+    assert plan.deferred == (Deferred(node="node-1", why="a person holds it: saving its disk"),)
 
 
 @pytest.mark.parametrize(

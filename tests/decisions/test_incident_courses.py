@@ -11,7 +11,6 @@ from holdfast.decisions.incident_course import (
     vanished,
 )
 from holdfast.model.actions import (
-    BeginCheck,
     Drain,
     Quarantine,
     Reassign,
@@ -20,6 +19,7 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    StartCheck,
 )
 from holdfast.model.cluster_words import EventLevel
 from holdfast.model.deep_checks import KindResult, Outcome
@@ -27,11 +27,11 @@ from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, Phase
-from holdfast.testing.builders import LONG_AGO, NOW, a_course, a_fault, a_node
+from holdfast.testing.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation
 
 LATER = NOW + timedelta(hours=1)
 NODE = a_node()
-INCIDENT = opened(NODE, a_course(opened_at=NOW), a_fault(since=LONG_AGO))
+INCIDENT = opened(NODE, a_remediation(opened_at=NOW), a_fault(since=LONG_AGO))
 
 
 def grown(*actions, first=INCIDENT, node=NODE) -> Incident:
@@ -63,13 +63,13 @@ def test_an_incident_begins_with_its_fault() -> None:
 
 
 def test_nothing_is_detected_after_it_was_acted_on() -> None:
-    ahead = opened(a_node(), a_course(opened_at=NOW), a_fault(since=LATER))
+    ahead = opened(a_node(), a_remediation(opened_at=NOW), a_fault(since=LATER))
 
     assert ahead.detected_at == NOW
 
 
 def test_an_incident_whose_cause_was_forgotten_begins_with_its_course() -> None:
-    incident = opened(a_node(), a_course(opened_at=NOW), None)
+    incident = opened(a_node(), a_remediation(opened_at=NOW), None)
 
     assert (incident.detected_at, incident.quarantined_at, incident.message) == (NOW, NOW, "")
 
@@ -101,7 +101,7 @@ def test_a_checked_replacement_was_there_when_its_check_began() -> None:
     incident = grown(
         Replace(node="n", reason="R"),
         Retire(node="n", successor="m"),
-        BeginCheck(node="m"),
+        StartCheck(node="m"),
         Release(node="m", checked=True),
     )
 
@@ -109,7 +109,7 @@ def test_a_checked_replacement_was_there_when_its_check_began() -> None:
 
 
 def test_a_deep_check_alone_repairs_nothing() -> None:
-    incident = grown(Drain(node="n"), BeginCheck(node="n"), Release(node="n", checked=True))
+    incident = grown(Drain(node="n"), StartCheck(node="n"), Release(node="n", checked=True))
 
     assert (incident.drained_at, incident.repaired_at) == (at(1), None)
     assert (incident.checked_at, incident.released_at) == (at(2), at(2))
@@ -167,7 +167,7 @@ def test_a_repair_that_did_not_help_has_not_happened(kind) -> None:
 
 
 def test_the_first_drain_counts() -> None:
-    incident = grown(Reboot(node="n"), Replace(node="n", reason="R"), BeginCheck(node="n"))
+    incident = grown(Reboot(node="n"), Replace(node="n", reason="R"), StartCheck(node="n"))
 
     assert incident.drained_at == at(0)
 

@@ -29,10 +29,10 @@ from holdfast.model.nodes import Phase
 from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
-    a_course,
     a_fault,
     a_job,
     a_node,
+    a_remediation,
     by_name,
     healthy_nodes,
 )
@@ -249,9 +249,9 @@ def test_a_failure_is_dated_from_the_end_of_the_first_rank() -> None:
 
 
 def test_a_node_that_a_person_wants_spends_nobodys_budget() -> None:
-    course = a_course(condition=Condition.REQUESTED, reason=Reason.REQUESTED_REBOOT)
+    remediation = a_remediation(condition=Condition.REQUESTED, reason=Reason.REQUESTED_REBOOT)
 
-    failure = stopped_for(with_node(phase=Phase.DRAINING, record={"course": course}))
+    failure = stopped_for(with_node(phase=Phase.DRAINING, record={"remediation": remediation}))
 
     assert (failure.kind, failure.reason) == (REQUESTED, Reason.REQUESTED_REBOOT)
 
@@ -269,8 +269,10 @@ def test_a_node_that_is_removed_on_request_spends_nobodys_budget(phase, faults) 
 
 
 def test_a_fault_on_a_node_that_a_person_wants_is_a_failure_of_hardware() -> None:
-    course = a_course(condition=Condition.REQUESTED, reason=Reason.REQUESTED_REBOOT)
-    nodes = with_node(phase=Phase.DRAINING, faults=(a_fault(),), record={"course": course})
+    remediation = a_remediation(condition=Condition.REQUESTED, reason=Reason.REQUESTED_REBOOT)
+    nodes = with_node(
+        phase=Phase.DRAINING, faults=(a_fault(),), record={"remediation": remediation}
+    )
 
     assert stopped_for(nodes).kind is HARDWARE
 
@@ -398,8 +400,8 @@ def test_no_rank_is_launched_on_a_node_that_turned_faulty_meanwhile(changes) -> 
 
 
 def test_no_rank_is_launched_on_a_node_that_a_person_wants() -> None:
-    course = a_course(condition=Condition.REQUESTED, urgency=Urgency.DEFERRED)
-    nodes = with_node(phase=Phase.QUARANTINED, record={"course": course})
+    remediation = a_remediation(condition=Condition.REQUESTED, urgency=Urgency.DEFERRED)
+    nodes = with_node(phase=Phase.QUARANTINED, record={"remediation": remediation})
 
     assert stopped_for(nodes, starting(None)).kind is REQUESTED
 

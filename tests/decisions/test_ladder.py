@@ -7,7 +7,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Remedy
 from holdfast.model.names import Condition
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_course, a_fault, a_node, a_past_fault
+from holdfast.testing.builders import NOW, a_fault, a_node, a_past_fault, a_remediation
 
 POLICY = RemediationPolicy()
 WINDOW = POLICY.reboot_window
@@ -16,15 +16,15 @@ TICK = timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("requested", "given"),
     [
         (Remedy.RESET_GPU, Remedy.REBOOT),
         (Remedy.REBOOT, Remedy.REBOOT),
         (Remedy.REPLACE, Remedy.REPLACE),
     ],
 )
-def test_a_first_fault_gets_the_remedy_that_it_asks_for(asked, given) -> None:
-    assert remedy_for(a_node(), a_fault(asked), POLICY, NOW) is given
+def test_a_first_fault_gets_the_remedy_that_it_asks_for(requested, given) -> None:
+    assert remedy_for(a_node(), a_fault(requested), POLICY, NOW) is given
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_a_fault_that_went_away_by_itself_makes_no_reboot_vain() -> None:
 def test_a_reboot_in_the_same_course_on_the_same_machine_was_in_vain(
     phase, machine, remedy
 ) -> None:
-    course = a_course(Remedy.REBOOT, machine=machine, repairs=int(bool(machine)))
-    node = a_node(phase, record={"course": course})
+    remediation = a_remediation(Remedy.REBOOT, machine=machine, repairs=int(bool(machine)))
+    node = a_node(phase, record={"remediation": remediation})
 
     assert remedy_for(node, a_fault(), POLICY, NOW) is remedy
 
 
-@pytest.mark.parametrize("asked", [Remedy.NONE, Remedy.REBOOT, Remedy.REPLACE])
-def test_what_a_person_requests_is_done_as_requested(asked) -> None:
+@pytest.mark.parametrize("requested", [Remedy.NONE, Remedy.REBOOT, Remedy.REPLACE])
+def test_what_a_person_requests_is_done_as_requested(requested) -> None:
     pasts = tuple(a_past_fault(Remedy.REBOOT, ago=TICK) for _ in range(5))
     node = a_node(record={"history": pasts})
-    request = a_fault(asked, condition=Condition.REQUESTED)
+    request = a_fault(requested, condition=Condition.REQUESTED)
 
-    assert remedy_for(node, request, POLICY, NOW) is asked
+    assert remedy_for(node, request, POLICY, NOW) is requested
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.decisions.remediation import decide, decide_node
 from holdfast.model.actions import (
-    BeginCheck,
     Drain,
     Quarantine,
     Reassign,
@@ -17,6 +16,7 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    StartCheck,
     Wait,
 )
 from holdfast.model.health import Remedy, Urgency
@@ -26,10 +26,10 @@ from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
     a_cluster,
-    a_course,
     a_fault,
     a_node,
     a_past_fault,
+    a_remediation,
 )
 
 POLICY = RemediationPolicy()
@@ -83,9 +83,9 @@ CHECKED = RemediationPolicy(deep_check_on_start=True)
 @pytest.mark.parametrize(
     ("checked_machine", "action"),
     [
-        ("", BeginCheck(node="node-1")),
-        ("i-1#boot-0", BeginCheck(node="node-1")),  # it was rebooted since
-        ("i-0#boot-1", BeginCheck(node="node-1")),  # another machine passed
+        ("", StartCheck(node="node-1")),
+        ("i-1#boot-0", StartCheck(node="node-1")),  # it was rebooted since
+        ("i-0#boot-1", StartCheck(node="node-1")),  # another machine passed
         ("i-1#boot-1", Release(node="node-1")),
     ],
 )
@@ -173,18 +173,18 @@ def test_a_node_whose_agent_is_not_heard_is_not_given_back(phase) -> None:
     "condition", [Condition.REQUESTED, Condition.DEEP_CHECK, Condition.REPEAT_OFFENDER]
 )
 def test_a_cause_that_no_agent_reports_does_not_clear(phase, condition) -> None:
-    course = a_course(Remedy.REPLACE, condition=condition)
+    remediation = a_remediation(Remedy.REPLACE, condition=condition)
 
-    assert isinstance(decided(a_node(phase, record={"course": course})), Drain | Replace)
+    assert isinstance(decided(a_node(phase, record={"remediation": remediation})), Drain | Replace)
 
 
 def test_a_deferred_repair_waits_for_the_jobs_of_its_node() -> None:
     fault = a_fault(urgency=Urgency.DEFERRED)
-    course = a_course(urgency=Urgency.DEFERRED)
+    remediation = a_remediation(urgency=Urgency.DEFERRED)
     busy = a_node(
-        Phase.QUARANTINED, faults=(fault,), running_jobs=("a",), record={"course": course}
+        Phase.QUARANTINED, faults=(fault,), running_jobs=("a",), record={"remediation": remediation}
     )
-    idle = a_node(Phase.QUARANTINED, faults=(fault,), record={"course": course})
+    idle = a_node(Phase.QUARANTINED, faults=(fault,), record={"remediation": remediation})
 
     assert decided(busy) == Wait(until=None, why="its jobs run on; the repair begins when they end")
     assert decided(idle) == Drain(node="node-1")
@@ -209,7 +209,7 @@ def test_a_milder_fault_does_not_while_the_first_one_holds(phase) -> None:
     node = a_node(
         phase,
         faults=(a_fault(Remedy.REPLACE), a_fault(Remedy.REBOOT)),
-        record={"course": a_course(Remedy.REPLACE)},
+        record={"remediation": a_remediation(Remedy.REPLACE)},
     )
 
     assert not isinstance(decided(node), Reassign)
@@ -218,7 +218,7 @@ def test_a_milder_fault_does_not_while_the_first_one_holds(phase) -> None:
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 def test_no_repair_is_stronger_than_the_causes_that_are_left(phase) -> None:
     left = a_fault(Remedy.REBOOT)
-    node = a_node(phase, faults=(left,), record={"course": a_course(Remedy.REPLACE)})
+    node = a_node(phase, faults=(left,), record={"remediation": a_remediation(Remedy.REPLACE)})
 
     assert decided(node) == Reassign(node="node-1", fault=left, remedy=Remedy.REBOOT)
 
@@ -238,15 +238,17 @@ def test_an_equal_fault_takes_over_only_if_it_is_more_urgent(before, after, take
         Phase.QUARANTINED,
         faults=(first, second),
         running_jobs=("a",),
-        record={"course": a_course(urgency=before)},
+        record={"remediation": a_remediation(urgency=before)},
     )
 
     assert isinstance(decided(node), Reassign) is takes_over
 
 
 def test_a_failed_check_stays_the_cause_beside_a_milder_fault() -> None:
-    course = a_course(Remedy.REPLACE, condition=Condition.DEEP_CHECK, reason=Reason.CHECK_FAILED)
-    node = a_node(Phase.DRAINING, faults=(a_fault(),), record={"course": course})
+    remediation = a_remediation(
+        Remedy.REPLACE, condition=Condition.DEEP_CHECK, reason=Reason.CHECK_FAILED
+    )
+    node = a_node(Phase.DRAINING, faults=(a_fault(),), record={"remediation": remediation})
 
     assert decided(node) == Replace(node="node-1", reason=Reason.CHECK_FAILED)
 
@@ -262,7 +264,9 @@ def test_a_failed_check_stays_the_cause_beside_a_milder_fault() -> None:
     ],
 )
 def test_an_empty_node_is_repaired(remedy, action) -> None:
-    node = a_node(Phase.DRAINING, faults=(a_fault(remedy),), record={"course": a_course(remedy)})
+    node = a_node(
+        Phase.DRAINING, faults=(a_fault(remedy),), record={"remediation": a_remediation(remedy)}
+    )
 
     assert decided(node) == action
 
@@ -281,33 +285,37 @@ def test_jobs_have_until_the_deadline_to_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "patience"),
+    ("drain_timeout", "timeout"),
     [
         (timedelta(minutes=15), POLICY.heartbeat_timeout),
         (timedelta(seconds=5), timedelta(seconds=5)),
     ],
 )
-def test_a_lost_node_gets_no_long_time_to_drain(timeout, patience) -> None:
-    policy = RemediationPolicy(drain_timeout=timeout)
-    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT)
+def test_a_lost_node_gets_no_long_time_to_drain(drain_timeout, timeout) -> None:
+    policy = RemediationPolicy(drain_timeout=drain_timeout)
+    remediation = a_remediation(
+        Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT
+    )
     node = a_node(
         Phase.DRAINING,
         heartbeat_at=LONG_AGO,
         running_jobs=("a",),
-        record={"course": course, "phase_since": NOW},
+        record={"remediation": remediation, "phase_since": NOW},
     )
 
-    assert decided(node, policy, NOW + patience - TICK) == Wait(until=NOW + patience)
-    assert isinstance(decided(node, policy, NOW + patience), Replace)
+    assert decided(node, policy, NOW + timeout - TICK) == Wait(until=NOW + timeout)
+    assert isinstance(decided(node, policy, NOW + timeout), Replace)
 
 
 def test_a_machine_without_power_has_no_jobs_to_wait_for() -> None:
-    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_POWERED_OFF)
+    remediation = a_remediation(
+        Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_POWERED_OFF
+    )
     node = a_node(
         Phase.DRAINING,
         powered_on=False,
         running_jobs=("a",),
-        record={"course": course, "phase_since": NOW},
+        record={"remediation": remediation, "phase_since": NOW},
     )
 
     assert isinstance(decided(node), Replace)
@@ -318,7 +326,7 @@ def test_a_repeat_offender_is_replaced_and_remembered() -> None:
     node = a_node(
         Phase.DRAINING,
         faults=(a_fault(Remedy.REPLACE),),
-        record={"history": pasts, "course": a_course(Remedy.REPLACE)},
+        record={"history": pasts, "remediation": a_remediation(Remedy.REPLACE)},
     )
 
     assert decided(node) == Replace(node="node-1", reason=Reason.XID_REPLACE, repeat_offender=True)
@@ -326,8 +334,8 @@ def test_a_repeat_offender_is_replaced_and_remembered() -> None:
 
 def test_a_machine_that_a_person_wants_replaced_is_not_held_against_it() -> None:
     pasts = tuple(a_past_fault(Remedy.NONE, ago=timedelta(days=1)) for _ in range(2))
-    course = a_course(Remedy.REPLACE, condition=Condition.REQUESTED)
-    node = a_node(Phase.DRAINING, record={"history": pasts, "course": course})
+    remediation = a_remediation(Remedy.REPLACE, condition=Condition.REQUESTED)
+    node = a_node(Phase.DRAINING, record={"history": pasts, "remediation": remediation})
 
     action = decided(node)
 
@@ -338,20 +346,20 @@ def test_a_machine_that_a_person_wants_replaced_is_not_held_against_it() -> None
 # rebooting
 
 
-def rebooting(**course):
+def rebooting(**remediation):
     return a_node(
         Phase.REBOOTING,
         heartbeat_at=LONG_AGO,
         record={
-            "course": a_course(
-                **{"machine": "i-1#boot-1", "repairs": 1, "ordered_at": NOW, **course}
+            "remediation": a_remediation(
+                **{"machine": "i-1#boot-1", "repairs": 1, "ordered_at": NOW, **remediation}
             )
         },
     )
 
 
 def test_a_reboot_is_done_when_the_agent_reports_from_another_boot() -> None:
-    ordered = {"course": a_course(machine="i-1#boot-1", ordered_at=NOW)}
+    ordered = {"remediation": a_remediation(machine="i-1#boot-1", ordered_at=NOW)}
     back = a_node(Phase.REBOOTING, boot_id="boot-2", record=ordered)
     mute = a_node(Phase.REBOOTING, boot_id="boot-2", heartbeat_at=None, record=ordered)
     not_yet = a_node(Phase.REBOOTING, record=ordered)
@@ -404,14 +412,14 @@ def test_a_machine_that_is_gone_is_replaced_without_delay() -> None:
 
 
 @pytest.mark.parametrize(
-    "course",
+    "remediation",
     [
         {"ordered_at": NOW - POLICY.reboot_timeout},
         {"remedy": Remedy.REPLACE, "ordered_at": None},
     ],
 )
-def test_in_mode_none_a_vain_reboot_is_not_followed_by_a_replacement(course) -> None:
-    choice = decided(rebooting(condition=Condition.REQUESTED, **course), MARK_ONLY)
+def test_in_mode_none_a_vain_reboot_is_not_followed_by_a_replacement(remediation) -> None:
+    choice = decided(rebooting(condition=Condition.REQUESTED, **remediation), MARK_ONLY)
 
     assert choice == Wait(
         until=None,
@@ -422,14 +430,14 @@ def test_in_mode_none_a_vain_reboot_is_not_followed_by_a_replacement(course) -> 
 # replacing
 
 
-def replacing(**course):
+def replacing(**remediation):
     return a_node(
         Phase.REPLACING,
         powered_on=False,
         record={
-            "course": a_course(
+            "remediation": a_remediation(
                 Remedy.REPLACE,
-                **{"machine": "i-1#boot-1", "repairs": 1, "ordered_at": NOW, **course},
+                **{"machine": "i-1#boot-1", "repairs": 1, "ordered_at": NOW, **remediation},
             )
         },
     )
@@ -440,7 +448,7 @@ def test_a_replacement_under_the_same_name_rejoins() -> None:
         Phase.REPLACING,
         provider_id="i-2",
         heartbeat_at=None,
-        record={"course": a_course(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)},
+        record={"remediation": a_remediation(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)},
     )
 
     assert decided(node) == Rejoin(node="node-1")
@@ -450,7 +458,7 @@ def test_a_reboot_of_the_old_machine_is_no_replacement() -> None:
     node = a_node(
         Phase.REPLACING,
         boot_id="boot-2",
-        record={"course": a_course(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)},
+        record={"remediation": a_remediation(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)},
     )
 
     assert isinstance(decided(node), Wait)
@@ -492,15 +500,15 @@ def test_a_node_has_one_successor_however_many_were_sent(names) -> None:
 
 def test_a_successor_that_has_the_course_already_still_lets_the_old_node_go_first() -> None:
     old = replacing()
-    plan = decide(a_cluster(old, successor(course=old.record.course)), POLICY, NOW)
+    plan = decide(a_cluster(old, successor(remediation=old.record.remediation)), POLICY, NOW)
 
     assert plan.actions == (Retire(node="node-1", successor="node-2"),)
 
 
 def test_a_node_that_replaced_an_earlier_one_of_the_same_name_is_no_successor() -> None:
-    earlier = a_course(Remedy.REPLACE, incident_id="incident-0")
+    earlier = a_remediation(Remedy.REPLACE, incident_id="incident-0")
 
-    plan = decide(a_cluster(replacing(), successor(course=earlier)), POLICY, NOW)
+    plan = decide(a_cluster(replacing(), successor(remediation=earlier)), POLICY, NOW)
 
     assert plan.actions == (Release(node="node-2"),)
 
@@ -522,7 +530,7 @@ def test_an_offender_that_is_handed_back_is_sent_away_again() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING, *(Phase.REBOOTING,)])
 def test_a_damaged_record_is_told_and_not_guessed_at(phase) -> None:
-    node = a_node(phase, record={"course": None})
+    node = a_node(phase, record={"remediation": None})
 
     with pytest.raises(ValueError, match=r"node-1 is .* without a course"):
         decided(node)

@@ -16,7 +16,6 @@ from holdfast.decisions.lifecycle import (
     refused,
 )
 from holdfast.model.actions import (
-    BeginCheck,
     Drain,
     Quarantine,
     Reassign,
@@ -25,6 +24,7 @@ from holdfast.model.actions import (
     Release,
     Replace,
     Retire,
+    StartCheck,
 )
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
@@ -32,11 +32,11 @@ from holdfast.model.nodes import HISTORY_LIMIT, Phase
 from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
-    a_course,
     a_fault,
     a_node,
     a_past_fault,
     a_record,
+    a_remediation,
 )
 
 REJOIN = Rejoin(node="node-1")
@@ -50,7 +50,7 @@ def test_a_quarantine_opens_a_course() -> None:
     record = after(a_node(), action, NOW)
 
     assert (record.phase, record.phase_since) == (Phase.QUARANTINED, NOW)
-    assert record.course == a_course(
+    assert record.remediation == a_remediation(
         Remedy.REPLACE,
         incident_id="node-1-20260101T120000.000",
         opened_at=NOW,
@@ -62,16 +62,19 @@ def test_a_quarantine_opens_a_course() -> None:
 
 
 def test_a_fault_after_a_repair_continues_the_course() -> None:
-    node = a_node(Phase.JOINING, record={"course": a_course(**ORDERED)})
+    node = a_node(Phase.JOINING, record={"remediation": a_remediation(**ORDERED)})
     action = Quarantine(node="node-1", fault=a_fault(Remedy.REPLACE), remedy=Remedy.REPLACE)
 
-    course = after(node, action, NOW).course
+    remediation = after(node, action, NOW).remediation
 
-    assert course is not None
-    assert (course.incident_id, course.opened_at) == ("incident-1", node.record.course.opened_at)
-    assert (course.repairs, course.machine) == (1, "i-1#boot-1")
-    assert (course.ordered_at, course.retry_at) == (None, None)
-    assert (course.reason, course.remedy) == (Reason.XID_REPLACE, Remedy.REPLACE)
+    assert remediation is not None
+    assert (remediation.incident_id, remediation.opened_at) == (
+        "incident-1",
+        node.record.remediation.opened_at,
+    )
+    assert (remediation.repairs, remediation.machine) == (1, "i-1#boot-1")
+    assert (remediation.ordered_at, remediation.retry_at) == (None, None)
+    assert (remediation.reason, remediation.remedy) == (Reason.XID_REPLACE, Remedy.REPLACE)
 
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
@@ -82,13 +85,13 @@ def test_another_remedy_does_not_restart_the_phase(phase) -> None:
     record = after(node, action, NOW)
 
     assert (record.phase, record.phase_since) == (phase, node.record.phase_since)
-    assert record.course is not None
-    assert record.course.remedy is Remedy.REPLACE
+    assert record.remediation is not None
+    assert record.remediation.remedy is Remedy.REPLACE
 
 
 @pytest.mark.parametrize(
     ("action", "phase"),
-    [(Drain(node="node-1"), Phase.DRAINING), (BeginCheck(node="node-1"), Phase.CHECKING)],
+    [(Drain(node="node-1"), Phase.DRAINING), (StartCheck(node="node-1"), Phase.CHECKING)],
 )
 def test_a_step_keeps_the_course(action, phase) -> None:
     node = a_node(Phase.QUARANTINED)
@@ -96,7 +99,7 @@ def test_a_step_keeps_the_course(action, phase) -> None:
     record = after(node, action, NOW)
 
     assert (record.phase, record.phase_since) == (phase, NOW)
-    assert record.course == node.record.course
+    assert record.remediation == node.record.remediation
 
 
 ORDERS = [
@@ -109,39 +112,47 @@ ORDERS = [
 def test_an_order_is_recorded_before_it_is_given(action, phase, remedy) -> None:
     record = after(a_node(Phase.DRAINING), action, NOW)
 
-    course = record.course
-    assert course is not None
+    remediation = record.remediation
+    assert remediation is not None
     assert (record.phase, record.phase_since) == (phase, NOW)
-    assert (course.remedy, course.repairs, course.token) == (remedy, 1, "incident-1/1")
-    assert (course.machine, course.ordered_at, course.retry_at) == ("i-1#boot-1", None, None)
+    assert (remediation.remedy, remediation.repairs, remediation.token) == (
+        remedy,
+        1,
+        "incident-1/1",
+    )
+    assert (remediation.machine, remediation.ordered_at, remediation.retry_at) == (
+        "i-1#boot-1",
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(("action", "phase", "remedy"), ORDERS)
 def test_an_order_that_was_not_accepted_is_repeated_under_the_same_name(
     action, phase, remedy
 ) -> None:
-    course = a_course(remedy, machine="i-1#boot-1", repairs=3, retry_at=LONG_AGO)
-    node = a_node(phase, boot_id="boot-2", record={"course": course})
+    remediation = a_remediation(remedy, machine="i-1#boot-1", repairs=3, retry_at=LONG_AGO)
+    node = a_node(phase, boot_id="boot-2", record={"remediation": remediation})
 
     record = after(node, action, NOW)
 
     assert record.phase_since == node.record.phase_since
-    assert record.course == replace(course, retry_at=None)
+    assert record.remediation == replace(remediation, retry_at=None)
 
 
 @pytest.mark.parametrize(("action", "phase", "remedy"), ORDERS)
 def test_an_order_that_was_accepted_and_did_not_help_is_followed_by_a_new_one(
     action, phase, remedy
 ) -> None:
-    course = a_course(remedy, machine="i-1#boot-0", repairs=3, ordered_at=LONG_AGO)
-    node = a_node(phase, record={"course": course})
+    remediation = a_remediation(remedy, machine="i-1#boot-0", repairs=3, ordered_at=LONG_AGO)
+    node = a_node(phase, record={"remediation": remediation})
 
     record = after(node, action, NOW)
 
     is_replacement = remedy is Remedy.REPLACE
     assert record.phase_since == node.record.phase_since
-    assert record.course == replace(
-        course, repairs=4, replacements=is_replacement, ordered_at=None, machine="i-1#boot-1"
+    assert record.remediation == replace(
+        remediation, repairs=4, replacements=is_replacement, ordered_at=None, machine="i-1#boot-1"
     )
 
 
@@ -151,41 +162,45 @@ def test_replacements_are_counted_but_not_what_was_refused() -> None:
 
     for is_accepted in (False, True, True, False, False):
         record = after(node, order, NOW)
-        assert record.course is not None
-        counts.append(record.course.replacements)
+        assert record.remediation is not None
+        counts.append(record.remediation.replacements)
         node = replace(node, record=accepted(record, NOW) if is_accepted else refused(record, NOW))
 
     assert counts == [1, 1, 2, 3, 3]
 
 
 def test_the_next_machine_begins_without_replacements() -> None:
-    course = a_course(Remedy.REPLACE, machine="i-0#boot-1", replacements=3)
-    leaving = a_record(Phase.REPLACING, course=course)
+    remediation = a_remediation(Remedy.REPLACE, machine="i-0#boot-1", replacements=3)
+    leaving = a_record(Phase.REPLACING, remediation=remediation)
 
-    rejoined = after(a_node(Phase.REPLACING, record={"course": course}), REJOIN, NOW)
+    rejoined = after(a_node(Phase.REPLACING, record={"remediation": remediation}), REJOIN, NOW)
 
-    assert rejoined.course == replace(course, replacements=0)
-    assert inherited(a_record(Phase.JOINING), leaving).course == replace(course, replacements=0)
+    assert rejoined.remediation == replace(remediation, replacements=0)
+    assert inherited(a_record(Phase.JOINING), leaving).remediation == replace(
+        remediation, replacements=0
+    )
 
 
 def test_a_replacement_after_a_reboot_is_an_order_of_its_own() -> None:
-    course = a_course(Remedy.REPLACE, machine="i-1#boot-1", repairs=1)  # the machine is gone
-    node = a_node(Phase.REBOOTING, record={"course": course})
+    remediation = a_remediation(
+        Remedy.REPLACE, machine="i-1#boot-1", repairs=1
+    )  # the machine is gone
+    node = a_node(Phase.REBOOTING, record={"remediation": remediation})
 
     record = after(node, Replace(node="node-1", reason="R"), NOW)
 
     assert record.phase is Phase.REPLACING
-    assert record.course is not None
-    assert (record.course.incident_id, record.course.repairs) == ("incident-1", 2)
+    assert record.remediation is not None
+    assert (record.remediation.incident_id, record.remediation.repairs) == ("incident-1", 2)
 
 
 def test_the_answers_of_the_provider_are_recorded() -> None:
-    record = a_record(Phase.REBOOTING, course=a_course(retry_at=LONG_AGO))
+    record = a_record(Phase.REBOOTING, remediation=a_remediation(retry_at=LONG_AGO))
 
     yes, no, gone = (
-        accepted(record, NOW).course,
-        refused(record, NOW).course,
-        machine_gone(record).course,
+        accepted(record, NOW).remediation,
+        refused(record, NOW).remediation,
+        machine_gone(record).remediation,
     )
 
     assert yes is not None
@@ -202,13 +217,13 @@ def test_a_machine_keeps_its_history_and_another_has_none(provider_id, keeps) ->
     node = a_node(
         Phase.REPLACING,
         provider_id=provider_id,
-        record={"history": (past,), "course": a_course(**ORDERED)},
+        record={"history": (past,), "remediation": a_remediation(**ORDERED)},
     )
 
     record = after(node, Rejoin(node="node-1"), NOW)
 
     assert (record.phase, record.phase_since) == (Phase.JOINING, NOW)
-    assert record.course == node.record.course
+    assert record.remediation == node.record.remediation
     assert record.history == ((past,) if keeps else ())
 
 
@@ -216,7 +231,7 @@ def test_a_successor_inherits_the_course_and_nothing_else() -> None:
     old = a_record(Phase.REPLACING, history=(a_past_fault(ago=timedelta(days=1)),))
     new = a_record(Phase.JOINING)
 
-    assert inherited(new, old) == replace(new, course=old.course)
+    assert inherited(new, old) == replace(new, remediation=old.remediation)
 
 
 def test_a_retired_node_keeps_its_record() -> None:
@@ -231,7 +246,7 @@ def test_a_retired_node_keeps_its_record() -> None:
 def test_a_release_ends_the_course() -> None:
     record = after(a_node(Phase.DRAINING), Release(node="node-1"), NOW)
 
-    assert (record.phase, record.phase_since, record.course) == (Phase.SCHEDULABLE, NOW, None)
+    assert (record.phase, record.phase_since, record.remediation) == (Phase.SCHEDULABLE, NOW, None)
     assert (record.cleared_at, record.checked_machine) == (None, "")
 
 
@@ -256,20 +271,23 @@ def test_a_passed_check_is_remembered_for_this_boot_of_this_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("course", "remembered"),
+    ("remediation", "remembered"),
     [
-        (a_course(Remedy.REBOOT), Remedy.NONE),  # it went away before the repair
-        (a_course(Remedy.REPLACE), Remedy.NONE),
-        (a_course(Remedy.REBOOT, **ORDERED), Remedy.REBOOT),
-        (a_course(Remedy.REPLACE, **ORDERED), Remedy.REBOOT),  # then it was decided to replace it
-        (a_course(Remedy.REPLACE, **{**ORDERED, "machine": "i-0#boot-1"}), None),
-        (a_course(Remedy.REBOOT, condition=Condition.REQUESTED), None),
-        (a_course(Remedy.REBOOT, condition=Condition.REQUESTED, **ORDERED), None),
+        (a_remediation(Remedy.REBOOT), Remedy.NONE),  # it went away before the repair
+        (a_remediation(Remedy.REPLACE), Remedy.NONE),
+        (a_remediation(Remedy.REBOOT, **ORDERED), Remedy.REBOOT),
+        (
+            a_remediation(Remedy.REPLACE, **ORDERED),
+            Remedy.REBOOT,
+        ),  # then it was decided to replace it
+        (a_remediation(Remedy.REPLACE, **{**ORDERED, "machine": "i-0#boot-1"}), None),
+        (a_remediation(Remedy.REBOOT, condition=Condition.REQUESTED), None),
+        (a_remediation(Remedy.REBOOT, condition=Condition.REQUESTED, **ORDERED), None),
         (None, None),
     ],
 )
-def test_a_machine_is_remembered_for_its_own_faults(course, remembered) -> None:
-    node = a_node(Phase.JOINING, record={"course": course})
+def test_a_machine_is_remembered_for_its_own_faults(remediation, remembered) -> None:
+    node = a_node(Phase.JOINING, record={"remediation": remediation})
 
     history = after(node, Release(node="node-1"), NOW).history
 
@@ -280,8 +298,8 @@ def test_a_machine_is_remembered_for_its_own_faults(course, remembered) -> None:
             a_past_fault(
                 remembered,
                 ago=timedelta(0),
-                opened_at=course.opened_at,
-                reason=course.reason,
+                opened_at=remediation.opened_at,
+                reason=remediation.reason,
             ),
         )
 
@@ -305,26 +323,26 @@ def test_two_courses_of_one_node_have_different_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "course", "label"),
+    ("phase", "remediation", "label"),
     [
         (Phase.JOINING, None, None),
-        (Phase.JOINING, a_course(), HealthStatus.UNSCHEDULABLE),
+        (Phase.JOINING, a_remediation(), HealthStatus.UNSCHEDULABLE),
         (Phase.CHECKING, None, HealthStatus.UNSCHEDULABLE),
-        (Phase.CHECKING, a_course(Remedy.REPLACE), HealthStatus.UNSCHEDULABLE),
+        (Phase.CHECKING, a_remediation(Remedy.REPLACE), HealthStatus.UNSCHEDULABLE),
         (Phase.SCHEDULABLE, None, HealthStatus.SCHEDULABLE),
-        (Phase.QUARANTINED, a_course(Remedy.REBOOT), HealthStatus.PENDING_REBOOT),
-        (Phase.QUARANTINED, a_course(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
-        (Phase.QUARANTINED, a_course(Remedy.NONE), HealthStatus.UNSCHEDULABLE),
-        (Phase.DRAINING, a_course(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
-        (Phase.REBOOTING, a_course(Remedy.REBOOT), HealthStatus.PENDING_REBOOT),
-        (Phase.REPLACING, a_course(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
+        (Phase.QUARANTINED, a_remediation(Remedy.REBOOT), HealthStatus.PENDING_REBOOT),
+        (Phase.QUARANTINED, a_remediation(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
+        (Phase.QUARANTINED, a_remediation(Remedy.NONE), HealthStatus.UNSCHEDULABLE),
+        (Phase.DRAINING, a_remediation(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
+        (Phase.REBOOTING, a_remediation(Remedy.REBOOT), HealthStatus.PENDING_REBOOT),
+        (Phase.REPLACING, a_remediation(Remedy.REPLACE), HealthStatus.PENDING_REPLACEMENT),
     ],
 )
-def test_the_health_label_is_that_of_hyperpod(phase, course, label) -> None:
-    assert health_status(a_record(phase, course=course)) is label
+def test_the_health_label_is_that_of_hyperpod(phase, remediation, label) -> None:
+    assert health_status(a_record(phase, remediation=remediation)) is label
 
 
-FAILED = a_course(Remedy.REPLACE, condition=Condition.DEEP_CHECK)
+FAILED = a_remediation(Remedy.REPLACE, condition=Condition.DEEP_CHECK)
 
 
 @pytest.mark.parametrize(
@@ -334,10 +352,10 @@ FAILED = a_course(Remedy.REPLACE, condition=Condition.DEEP_CHECK)
         (Phase.SCHEDULABLE, {"checked_machine": "i-1#boot-0"}, None),
         (Phase.SCHEDULABLE, {"checked_machine": "i-1#boot-1"}, DeepCheckStatus.PASSED),
         (Phase.CHECKING, {"checked_machine": "i-1#boot-1"}, DeepCheckStatus.IN_PROGRESS),
-        (Phase.CHECKING, {"course": FAILED}, DeepCheckStatus.IN_PROGRESS),
-        (Phase.QUARANTINED, {"course": FAILED}, DeepCheckStatus.FAILED),
-        (Phase.REPLACING, {"course": FAILED}, DeepCheckStatus.FAILED),
-        (Phase.JOINING, {"course": FAILED}, None),  # the machine before it failed
+        (Phase.CHECKING, {"remediation": FAILED}, DeepCheckStatus.IN_PROGRESS),
+        (Phase.QUARANTINED, {"remediation": FAILED}, DeepCheckStatus.FAILED),
+        (Phase.REPLACING, {"remediation": FAILED}, DeepCheckStatus.FAILED),
+        (Phase.JOINING, {"remediation": FAILED}, None),  # the machine before it failed
         (Phase.QUARANTINED, {}, None),
     ],
 )

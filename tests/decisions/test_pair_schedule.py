@@ -13,7 +13,7 @@ from holdfast.decisions.pair_schedule import ENOUGH, ROUNDS, SEEKS, in_need
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
-from holdfast.model.actions import BeginCheck, Drain, Pair, Plan, Quarantine, Rejoin, Release
+from holdfast.model.actions import Drain, Pair, Plan, Quarantine, Rejoin, Release, StartCheck
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheck, DeepCheckStatus, Reason
@@ -27,7 +27,7 @@ from holdfast.model.nodes import (
     Phase,
 )
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_course, a_fault, a_node, a_request
+from holdfast.testing.builders import NOW, a_fault, a_node, a_remediation, a_request
 
 TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
@@ -40,13 +40,17 @@ OWN = CheckResult(
 )
 
 
-def under_test(name: str, *, view: dict | None = None, lent: bool = False, **pairing) -> NodeView:
+def under_test(
+    name: str, *, view: dict | None = None, borrowed: bool = False, **pairing
+) -> NodeView:
     """A node that takes part in tests since half an hour."""
-    course = a_course(Remedy.NONE, condition=Condition.REQUESTED, reason=Reason.DEEP_CHECK_PARTNER)
-    values = {"since": SINCE, "own": None if lent else OWN, **pairing}
+    remediation = a_remediation(
+        Remedy.NONE, condition=Condition.REQUESTED, reason=Reason.DEEP_CHECK_PARTNER
+    )
+    values = {"since": SINCE, "own": None if borrowed else OWN, **pairing}
     record = {"phase_since": SINCE - MINUTE, "pairing": Pairing(**values)}
-    if lent:
-        record["course"] = course
+    if borrowed:
+        record["remediation"] = remediation
     return a_node(Phase.CHECKING, name=name, provider_id=f"i-{name}", record=record, **(view or {}))
 
 
@@ -119,14 +123,14 @@ def test_the_kinds_that_a_person_asked_for_are_remembered_until_the_check_begins
     request = a_request(Verb.DEEP_CHECK, checks=(DeepCheck.CONNECTIVITY,))
     node = a_node(request=request)
 
-    for step in (Quarantine, Drain, BeginCheck):
+    for step in (Quarantine, Drain, StartCheck):
         (action,) = planned(node).actions
         assert isinstance(action, step)
         node = replace(node, record=after(node, action, NOW), request=None)
 
     assert node.record.kinds == (DeepCheck.CONNECTIVITY,)
     joining = a_node(Phase.JOINING, request=request)
-    assert planned(joining).actions == (BeginCheck(node="node-1", kinds=(DeepCheck.CONNECTIVITY,)),)
+    assert planned(joining).actions == (StartCheck(node="node-1", kinds=(DeepCheck.CONNECTIVITY,)),)
 
 
 # rounds
@@ -344,10 +348,10 @@ def test_nobody_is_accused_if_most_nodes_fail_whatever_is_believed_of_some() -> 
     names = ("n1", "n2", "n3", "n4", "n5")
     nodes = nodes_with(names, lambda *pair: [outcome(pair[1], bad.isdisjoint(pair))] * 3)
 
-    told = details(planned(*nodes))
+    reported = details(planned(*nodes))
 
-    assert told.keys() == set(names)
-    assert all("as most nodes did: look at what all share" in told[node] for node in names)
+    assert reported.keys() == set(names)
+    assert all("as most nodes did: look at what all share" in reported[node] for node in names)
 
 
 def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:
@@ -357,11 +361,11 @@ def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:
             return [*[outcome("n2", passed=False, detail="it is slow")] * 3, silent]
         return [outcome(pair[1], passed=True)] * 4
 
-    told = details(planned(*nodes_with([f"n{number}" for number in range(1, 7)], outcomes)))
+    reported = details(planned(*nodes_with([f"n{number}" for number in range(1, 7)], outcomes)))
 
-    assert told.pop("n1") == "the link to n2 is bad: it is slow"
-    assert told.pop("n2") == "the link to n1 is bad: it is slow"
-    assert set(told.values()) == {""}
+    assert reported.pop("n1") == "the link to n2 is bad: it is slow"
+    assert reported.pop("n2") == "the link to n1 is bad: it is slow"
+    assert set(reported.values()) == {""}
 
 
 @pytest.mark.parametrize("failures", [1, 2])
@@ -373,11 +377,11 @@ def test_what_failed_twice_with_the_same_node_is_told_also_of_good_ones(failures
         silent = outcome(pair[1], passed=None, detail="no tool")
         return [*[outcome(pair[1], passed=True)] * 4, *[silent] * (pair[1] == "n3")]
 
-    told = details(planned(*nodes_with([f"n{number}" for number in range(1, 9)], outcomes)))
+    reported = details(planned(*nodes_with([f"n{number}" for number in range(1, 9)], outcomes)))
 
     said = ", and which end or link is to blame is not known: it is slow"
-    assert told["n1"] == (f"it failed 2 of 35 tests (n2){said}" if failures == 2 else "")
-    assert told["n3"] == ""
+    assert reported["n1"] == (f"it failed 2 of 35 tests (n2){said}" if failures == 2 else "")
+    assert reported["n3"] == ""
 
 
 def test_a_node_is_judged_after_twelve_tests_or_at_the_deadline_of_its_check() -> None:
@@ -452,7 +456,7 @@ def test_one_that_has_passed_a_check_is_taken_first() -> None:
 
 def test_one_is_enough_until_a_test_has_failed_and_then_up_to_four_take_part() -> None:
     idles = [idle(f"z{number}") for number in range(4)]
-    pair = [under_test("n1"), under_test("n2", lent=True)]
+    pair = [under_test("n1"), under_test("n2", borrowed=True)]
     assert taken(planned(*pair, *idles)) == []
 
     failed = (outcome("n2", passed=False),)
@@ -461,18 +465,18 @@ def test_one_is_enough_until_a_test_has_failed_and_then_up_to_four_take_part() -
     assert taken(plan) == ["z0"]
     assert begun(plan) == {("n1", "n2")}
 
-    more = [under_test(f"m{number}", lent=True) for number in range(ENOUGH - 2)]
+    more = [under_test(f"m{number}", borrowed=True) for number in range(ENOUGH - 2)]
     assert taken(planned(*pair, *more, *idles)) == []
 
 
 def test_no_second_one_is_taken_while_the_first_is_on_its_way() -> None:
-    course = under_test("z", lent=True).record.course
-    on_the_way = a_node(Phase.DRAINING, name="z", record={"course": course})
+    remediation = under_test("z", borrowed=True).record.remediation
+    on_the_way = a_node(Phase.DRAINING, name="z", record={"remediation": remediation})
 
     plan = planned(under_test("n1"), on_the_way, idle("y"))
 
     assert taken(plan) == []
-    assert [type(action) for action in plan.actions] == [BeginCheck]
+    assert [type(action) for action in plan.actions] == [StartCheck]
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -509,7 +513,7 @@ def test_the_limit_holds_for_those_on_their_way_to_another_group() -> None:
     policy = replace(POLICY, max_checking=Quota(count=3))
     alone = [under_test(f"n{group}", view={"group": group}) for group in ("a", "b")]
 
-    plan = planned(*alone, lent(Phase.DRAINING, group="a"), idle("y", group="b"), policy=policy)
+    plan = planned(*alone, borrowed(Phase.DRAINING, group="a"), idle("y", group="b"), policy=policy)
 
     assert taken(plan) == []
 
@@ -541,14 +545,14 @@ def test_a_node_alone_passes_with_a_note_after_two_minutes_of_looking_for_anothe
 def test_a_connectivity_check_without_another_node_is_skipped_and_no_pass() -> None:
     own = replace(OWN, kinds=())
     alone = under_test("n1", since=NOW - SEEKS, own=own)
-    asked = replace(alone, record=replace(alone.record, kinds=(DeepCheck.CONNECTIVITY,)))
+    requested = replace(alone, record=replace(alone.record, kinds=(DeepCheck.CONNECTIVITY,)))
 
-    (action,) = planned(asked).actions
+    (action,) = planned(requested).actions
 
     assert isinstance(action, Release)
     assert not action.checked
     assert action.check.outcome is Outcome.SKIPPED
-    assert deep_check_status(replace(asked, record=after(asked, action, NOW))) == "Skipped"
+    assert deep_check_status(replace(requested, record=after(requested, action, NOW))) == "Skipped"
 
 
 def test_a_node_alone_waits_for_those_that_are_still_checked_alone() -> None:
@@ -564,28 +568,31 @@ def test_a_node_alone_waits_for_those_that_are_still_checked_alone() -> None:
 # the other end
 
 
-def lent(phase: Phase, **changes) -> NodeView:
+def borrowed(phase: Phase, **changes) -> NodeView:
     return a_node(
-        phase, name="z", record={"course": under_test("z", lent=True).record.course}, **changes
+        phase,
+        name="z",
+        record={"remediation": under_test("z", borrowed=True).record.remediation},
+        **changes,
     )
 
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 def test_one_that_got_a_job_or_is_not_needed_any_more_is_given_back(phase: Phase) -> None:
-    needy = under_test("n1")
-    free = lent(phase)
+    needing_check = under_test("n1")
+    free = borrowed(phase)
 
-    wanted = planned(needy, free).actions
-    assert [type(one) for one in wanted] == [Drain if phase is Phase.QUARANTINED else BeginCheck]
+    wanted = planned(needing_check, free).actions
+    assert [type(one) for one in wanted] == [Drain if phase is Phase.QUARANTINED else StartCheck]
 
-    with_job = lent(phase, running_jobs=("train",))
-    assert planned(needy, with_job).actions == (Release(node="z"),)
+    with_job = borrowed(phase, running_jobs=("train",))
+    assert planned(needing_check, with_job).actions == (Release(node="z"),)
     assert Release(node="z") in planned(free).actions
 
 
 @pytest.mark.parametrize("changes", [{"heartbeat_at": None}, {"faults": (a_fault(),)}])
 def test_one_of_which_nothing_good_is_heard_is_not_given_back(changes) -> None:
-    silent = lent(Phase.DRAINING, running_jobs=("train",), **changes)
+    silent = borrowed(Phase.DRAINING, running_jobs=("train",), **changes)
 
     actions = planned(under_test("n1"), silent).actions
 
@@ -595,26 +602,28 @@ def test_one_of_which_nothing_good_is_heard_is_not_given_back(changes) -> None:
 def test_one_begins_with_tests_at_once_and_costs_no_budget() -> None:
     policy = replace(POLICY, max_unavailable=Quota(count=0))
 
-    (drain,) = planned(under_test("n1"), lent(Phase.QUARANTINED), policy=policy).actions
-    (begin,) = planned(under_test("n1"), lent(Phase.DRAINING), policy=policy).actions
+    (drain,) = planned(under_test("n1"), borrowed(Phase.QUARANTINED), policy=policy).actions
+    (begin,) = planned(under_test("n1"), borrowed(Phase.DRAINING), policy=policy).actions
 
     assert isinstance(drain, Drain)
-    assert begin == BeginCheck(node="z", pairing=Pairing(since=NOW))
+    assert begin == StartCheck(node="z", pairing=Pairing(since=NOW))
 
 
 def test_one_takes_no_place_of_a_repair() -> None:
     policy = replace(POLICY, max_unavailable=Quota(count=1))
     faulty = a_node(Phase.QUARANTINED, name="n2", provider_id="i-n2", faults=(a_fault(),))
 
-    actions = planned(under_test("n1"), lent(Phase.DRAINING), faulty, policy=policy).actions
+    actions = planned(under_test("n1"), borrowed(Phase.DRAINING), faulty, policy=policy).actions
 
     assert Drain(node="n2") in actions
 
 
 def test_a_machine_that_was_repaired_has_had_no_tests() -> None:
-    course = a_course(ordered_at=NOW, machine="i-n1#boot-0")
+    remediation = a_remediation(ordered_at=NOW, machine="i-n1#boot-0")
     node = under_test("n1", tests=(outcome("n2", passed=False),))
-    record = replace(node.record, phase=Phase.REBOOTING, course=course, kinds=(DeepCheck.STRESS,))
+    record = replace(
+        node.record, phase=Phase.REBOOTING, remediation=remediation, kinds=(DeepCheck.STRESS,)
+    )
 
     again = after(replace(node, record=record), Rejoin(node="n1"), NOW)
 
@@ -622,13 +631,16 @@ def test_a_machine_that_was_repaired_has_had_no_tests() -> None:
 
 
 def test_the_last_one_is_given_back_when_nobody_else_is_left() -> None:
-    assert planned(under_test("z", lent=True)).actions == (Release(node="z"),)
+    assert planned(under_test("z", borrowed=True)).actions == (Release(node="z"),)
 
 
 def test_what_it_passed_before_is_not_replaced_by_what_others_were_tested_for() -> None:
     nodes = settled()
     nodes[3] = replace(
-        nodes[3], record=replace(nodes[3].record, course=under_test("z", lent=True).record.course)
+        nodes[3],
+        record=replace(
+            nodes[3].record, remediation=under_test("z", borrowed=True).record.remediation
+        ),
     )
 
     action = next(one for one in planned(*nodes).actions if one.node == "n4")
@@ -637,7 +649,7 @@ def test_what_it_passed_before_is_not_replaced_by_what_others_were_tested_for() 
 
 
 def test_pools_in_need_are_those_with_few_nodes_under_test() -> None:
-    one, other = under_test("n").record, under_test("n", lent=True).record
+    one, other = under_test("n").record, under_test("n", borrowed=True).record
     few = [(("a", ""), one)] * (ENOUGH - 1)
 
     assert in_need(few) == {("a", "")}
@@ -654,7 +666,7 @@ def test_pools_in_need_are_those_with_few_nodes_under_test() -> None:
 def test_nothing_is_decided_twice_for_one_node(kinds: list[str], may_all: bool) -> None:
     make = {
         "under": under_test,
-        "lent": lambda name: under_test(name, lent=True),
+        "lent": lambda name: under_test(name, borrowed=True),
         "idle": idle,
         "coming": lambda name: a_node(Phase.CHECKING, name=name, check=OWN),
         "busy": lambda name: a_node(name=name),

@@ -10,7 +10,7 @@ from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_course, a_record
+from holdfast.testing.builders import NOW, a_record, a_remediation
 
 POLICY = RemediationPolicy()
 HOUR = timedelta(hours=1)
@@ -23,34 +23,34 @@ SECOND = timedelta(seconds=1)
 def test_each_further_replacement_gets_twice_the_time_up_to_eight_times(
     replacements: int, times: int
 ) -> None:
-    course = a_course(Remedy.REPLACE, ordered_at=NOW, replacements=replacements)
+    remediation = a_remediation(Remedy.REPLACE, ordered_at=NOW, replacements=replacements)
 
-    due = due_at(a_record(Phase.REPLACING, course=course), POLICY)
+    due = due_at(a_record(Phase.REPLACING, remediation=remediation), POLICY)
 
     assert due == NOW + times * POLICY.replace_timeout
 
 
 def test_a_reboot_gets_its_own_time() -> None:
-    course = a_course(ordered_at=NOW, replacements=3)
+    remediation = a_remediation(ordered_at=NOW, replacements=3)
 
-    due = due_at(a_record(Phase.REBOOTING, course=course), POLICY)
+    due = due_at(a_record(Phase.REBOOTING, remediation=remediation), POLICY)
 
     assert due == NOW + POLICY.reboot_timeout
 
 
 @pytest.mark.parametrize("phase", [Phase.REBOOTING, Phase.REPLACING])
 def test_what_was_not_accepted_is_never_overdue(phase: Phase) -> None:
-    assert due_at(a_record(phase, course=a_course(ordered_at=None)), POLICY) is None
+    assert due_at(a_record(phase, remediation=a_remediation(ordered_at=None)), POLICY) is None
 
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.REBOOTING, Phase.REPLACING}))
 def test_nothing_is_overdue_in_other_phases(phase: Phase) -> None:
-    assert due_at(a_record(phase, course=a_course(ordered_at=NOW)), POLICY) is None
-    assert due_at(a_record(phase, course=None), POLICY) is None
+    assert due_at(a_record(phase, remediation=a_remediation(ordered_at=NOW)), POLICY) is None
+    assert due_at(a_record(phase, remediation=None), POLICY) is None
 
 
 @pytest.mark.parametrize(
-    ("waited", "asked", "pause"),
+    ("waited", "requested", "pause"),
     [
         (timedelta(0), None, 30 * SECOND),
         (30 * SECOND, None, 30 * SECOND),
@@ -64,19 +64,19 @@ def test_nothing_is_overdue_in_other_phases(phase: Phase) -> None:
     ],
 )
 def test_a_pause_is_as_long_as_was_asked_for_and_as_long_as_the_order_has_waited(
-    waited: timedelta, asked: timedelta | None, pause: timedelta
+    waited: timedelta, requested: timedelta | None, pause: timedelta
 ) -> None:
     record = a_record(Phase.REPLACING, phase_since=NOW - waited)
 
-    assert pause_after_refusal(record, asked, POLICY, NOW) == pause
+    assert pause_after_refusal(record, requested, POLICY, NOW) == pause
 
 
 @given(days=st.integers(min_value=1, max_value=30))
 def test_a_provider_that_refuses_for_days_is_asked_a_few_times_an_hour(days: int) -> None:
-    record, now, asked = a_record(Phase.REPLACING, phase_since=NOW), NOW, 0
+    record, now, requested = a_record(Phase.REPLACING, phase_since=NOW), NOW, 0
 
     while now < NOW + timedelta(days=days):
         now += pause_after_refusal(record, None, POLICY, now)
-        asked += 1
+        requested += 1
 
-    assert 144 * days - 10 <= asked <= 144 * days + 10
+    assert 144 * days - 10 <= requested <= 144 * days + 10

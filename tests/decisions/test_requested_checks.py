@@ -16,7 +16,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, ClusterView, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_course, a_fault, a_node, a_request, healthy_nodes
+from holdfast.testing.builders import NOW, a_fault, a_node, a_remediation, a_request, healthy_nodes
 
 ONE = RemediationPolicy(max_unavailable=Quota(count=1))
 WAITS = a_request(Verb.DEEP_CHECK, urgency=Urgency.DEFERRED)
@@ -40,7 +40,7 @@ def taken(plan) -> list[str]:
 
 
 def waits(plan) -> dict[str, str]:
-    return {one.node: one.why for one in plan.held_back if one.is_check}
+    return {one.node: one.why for one in plan.deferred if one.is_check}
 
 
 # what is taken
@@ -134,9 +134,9 @@ JOBS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=5, unique=T
 def nodes(draw, name: str):
     phase = draw(PHASES)
     jobs = draw(JOBS)
-    asked = draw(st.sampled_from([None, WAITS, AT_ONCE]))
+    requested = draw(st.sampled_from([None, WAITS, AT_ONCE]))
     is_requested = draw(st.booleans())
-    course = a_course(
+    remediation = a_remediation(
         Remedy.NONE if is_requested else Remedy.REBOOT,
         condition=Condition.REQUESTED if is_requested else Condition.NVIDIA_REBOOT,
         reason=Reason.REQUESTED_DEEP_CHECK if is_requested else Reason.XID_REBOOT,
@@ -146,12 +146,12 @@ def nodes(draw, name: str):
         phase,
         name=name,
         provider_id=f"i-{name}",
-        request=None if asked is None else replace(asked, id=f"request-{name}"),
+        request=None if requested is None else replace(requested, id=f"request-{name}"),
         running_jobs=jobs,
         is_idle=phase is Phase.SCHEDULABLE and not jobs and draw(st.booleans()),
         held=draw(st.sampled_from(["", "", "", "by a person"])),
         faults=(a_fault(),) if is_faulty or draw(st.integers(0, 9)) == 0 else (),
-        record={} if phase is Phase.SCHEDULABLE else {"course": course},
+        record={} if phase is Phase.SCHEDULABLE else {"remediation": remediation},
     )
 
 
@@ -186,12 +186,12 @@ def test_requested_checks_keep_the_budget_and_leave_jobs_alone(
         for one in plan.actions
         if isinstance(one, Quarantine) and one.fault.reason == Reason.REQUESTED_DEEP_CHECK
     ]
-    asked = [
+    requested = [
         node
         for node in cluster
         if node.record.phase is Phase.SCHEDULABLE and node.request and not node.faults
     ]
-    assert {node.name for node in begun} | set(waits(plan)) == {node.name for node in asked}
+    assert {node.name for node in begun} | set(waits(plan)) == {node.name for node in requested}
     for node in begun:
         assert node.is_idle or node.request.urgency is Urgency.IMMEDIATE
         assert not node.held
@@ -205,7 +205,9 @@ def test_requested_checks_keep_the_budget_and_leave_jobs_alone(
         assert len(out) + len(coming) <= unavailable.of(len(cluster))
         under_check = sum(record.phase is Phase.CHECKING for record in records.values())
         assert under_check + len(coming) <= checking.of(len(cluster))
-        left_out = [node for node in asked if node not in begun and node.is_idle and not node.held]
+        left_out = [
+            node for node in requested if node not in begun and node.is_idle and not node.held
+        ]
         assert all(node.is_idle for node in begun) or not left_out, "idle nodes go first"
 
 

@@ -8,12 +8,12 @@ from holdfast.decisions.faults import request_fault
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.decisions.remediation import decide, decide_node
 from holdfast.decisions.taken_requests import is_request_taken
-from holdfast.model.actions import BeginCheck, Drain, Quarantine, Reassign, Release, Replace, Wait
+from holdfast.model.actions import Drain, Quarantine, Reassign, Release, Replace, StartCheck, Wait
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_cluster, a_course, a_fault, a_node, a_request
+from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, a_request
 
 POLICY = RemediationPolicy()
 MARK_ONLY = RemediationPolicy(node_recovery=RecoveryMode.NONE)
@@ -49,15 +49,19 @@ def test_a_request_goes_before_the_fault_that_opened_the_course(phase, verb, rem
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 def test_a_fault_does_not_undo_what_a_person_decided(phase) -> None:
-    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1")
-    node = a_node(phase, faults=(a_fault(Remedy.REPLACE),), record={"course": course})
+    remediation = a_remediation(
+        Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1"
+    )
+    node = a_node(phase, faults=(a_fault(Remedy.REPLACE),), record={"remediation": remediation})
 
     assert not isinstance(decided(node), Reassign)
 
 
 def test_a_fault_that_is_left_after_the_requested_repair_is_answered() -> None:
-    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, machine="i-1#boot-0", repairs=1)
-    node = a_node(Phase.JOINING, faults=(a_fault(),), record={"course": course})
+    remediation = a_remediation(
+        Remedy.REBOOT, condition=Condition.REQUESTED, machine="i-1#boot-0", repairs=1
+    )
+    node = a_node(Phase.JOINING, faults=(a_fault(),), record={"remediation": remediation})
 
     action = decided(node)
 
@@ -67,8 +71,12 @@ def test_a_fault_that_is_left_after_the_requested_repair_is_answered() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 def test_a_second_request_replaces_the_first(phase) -> None:
-    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1")
-    node = a_node(phase, request=a_request(Verb.REPLACE, id="request-2"), record={"course": course})
+    remediation = a_remediation(
+        Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1"
+    )
+    node = a_node(
+        phase, request=a_request(Verb.REPLACE, id="request-2"), record={"remediation": remediation}
+    )
 
     action = decided(node)
 
@@ -78,24 +86,26 @@ def test_a_second_request_replaces_the_first(phase) -> None:
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 def test_a_request_is_taken_up_once(phase) -> None:
-    course = a_course(Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1")
-    node = a_node(phase, request=a_request(Verb.REBOOT), record={"course": course})
+    remediation = a_remediation(
+        Remedy.REBOOT, condition=Condition.REQUESTED, request_id="request-1"
+    )
+    node = a_node(phase, request=a_request(Verb.REBOOT), record={"remediation": remediation})
 
     assert not isinstance(decided(node), Reassign)
     assert is_request_taken(node)
 
 
 def test_a_requested_repair_begins_in_mode_none() -> None:
-    course = a_course(condition=Condition.REQUESTED)
+    remediation = a_remediation(condition=Condition.REQUESTED)
 
-    assert decided(a_node(Phase.QUARANTINED, record={"course": course}), MARK_ONLY) == Drain(
-        node="node-1"
-    )
+    assert decided(
+        a_node(Phase.QUARANTINED, record={"remediation": remediation}), MARK_ONLY
+    ) == Drain(node="node-1")
 
 
 def test_a_deferred_request_waits_for_the_jobs() -> None:
-    course = a_course(condition=Condition.REQUESTED, urgency=Urgency.DEFERRED)
-    node = a_node(Phase.QUARANTINED, running_jobs=("a",), record={"course": course})
+    remediation = a_remediation(condition=Condition.REQUESTED, urgency=Urgency.DEFERRED)
+    node = a_node(Phase.QUARANTINED, running_jobs=("a",), record={"remediation": remediation})
 
     assert isinstance(decided(node), Wait)
 
@@ -109,15 +119,19 @@ def test_a_deep_check_of_a_node_in_service_drains_it_first() -> None:
 
     assert isinstance(action, Quarantine)
     assert (action.remedy, action.request_id) == (Remedy.NONE, "request-1")
-    course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
-    assert decided(a_node(Phase.QUARANTINED, record={"course": course})) == Drain(node="node-1")
-    assert decided(a_node(Phase.DRAINING, record={"course": course})) == BeginCheck(node="node-1")
+    remediation = a_remediation(Remedy.NONE, condition=Condition.REQUESTED)
+    assert decided(a_node(Phase.QUARANTINED, record={"remediation": remediation})) == Drain(
+        node="node-1"
+    )
+    assert decided(a_node(Phase.DRAINING, record={"remediation": remediation})) == StartCheck(
+        node="node-1"
+    )
 
 
 def test_a_deep_check_of_a_node_that_is_joining_begins_at_once() -> None:
     node = a_node(Phase.JOINING, request=a_request(Verb.DEEP_CHECK))
 
-    assert decided(node) == BeginCheck(node="node-1")
+    assert decided(node) == StartCheck(node="node-1")
 
 
 def test_a_deep_check_does_not_hide_a_fault() -> None:
@@ -156,7 +170,7 @@ def test_a_repair_under_way_is_not_called_back(phase) -> None:
     node = a_node(
         phase,
         request=a_request(Verb.RELEASE),
-        record={"course": a_course(machine="i-1#boot-1", ordered_at=NOW)},
+        record={"remediation": a_remediation(machine="i-1#boot-1", ordered_at=NOW)},
     )
 
     assert isinstance(decided(node), Wait)
@@ -169,7 +183,7 @@ def test_a_person_can_have_a_node_replaced_that_does_not_come_back() -> None:
     node = a_node(
         Phase.REBOOTING,
         request=a_request(Verb.REPLACE),
-        record={"course": a_course(machine="i-1#boot-1", ordered_at=NOW)},
+        record={"remediation": a_remediation(machine="i-1#boot-1", ordered_at=NOW)},
     )
 
     assert decided(node, MARK_ONLY) == Replace(node="node-1", reason=Reason.REQUESTED_REPLACE)
@@ -188,9 +202,9 @@ def test_a_person_can_have_a_node_replaced_that_does_not_come_back() -> None:
     ],
 )
 def test_what_is_under_way_anyway_is_not_done_twice(phase, taken) -> None:
-    asked = {verb: a_node(phase, request=a_request(verb)) for verb in Verb}
+    requested = {verb: a_node(phase, request=a_request(verb)) for verb in Verb}
 
-    assert {verb for verb, node in asked.items() if is_request_taken(node)} == taken
+    assert {verb for verb, node in requested.items() if is_request_taken(node)} == taken
 
 
 def test_no_request_is_no_taken_request() -> None:
@@ -203,21 +217,27 @@ def test_no_request_is_no_taken_request() -> None:
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 @pytest.mark.parametrize(("verb", "remedy"), ASKS_FOR_REPAIR)
 def test_a_repeated_request_changes_nothing_and_counts_as_taken(phase, verb, remedy) -> None:
-    asked = request_fault(a_request(verb))
-    course = a_course(
-        remedy, condition=Condition.REQUESTED, reason=asked.reason, request_id="request-1"
+    requested = request_fault(a_request(verb))
+    remediation = a_remediation(
+        remedy, condition=Condition.REQUESTED, reason=requested.reason, request_id="request-1"
     )
-    node = a_node(phase, record={"course": course}, request=a_request(verb, id="request-2"))
+    node = a_node(
+        phase, record={"remediation": remediation}, request=a_request(verb, id="request-2")
+    )
 
     assert not isinstance(decided(node), Reassign)
     assert is_request_taken(node)
 
 
 def test_a_request_that_is_more_urgent_than_the_one_before_is_no_repetition() -> None:
-    asked = request_fault(a_request(Verb.REBOOT))
-    course = a_course(condition=Condition.REQUESTED, reason=asked.reason, urgency=Urgency.DEFERRED)
+    requested = request_fault(a_request(Verb.REBOOT))
+    remediation = a_remediation(
+        condition=Condition.REQUESTED, reason=requested.reason, urgency=Urgency.DEFERRED
+    )
     node = a_node(
-        Phase.QUARANTINED, record={"course": course}, request=a_request(Verb.REBOOT, id="request-2")
+        Phase.QUARANTINED,
+        record={"remediation": remediation},
+        request=a_request(Verb.REBOOT, id="request-2"),
     )
 
     assert isinstance(decided(node), Reassign)
@@ -225,10 +245,10 @@ def test_a_request_that_is_more_urgent_than_the_one_before_is_no_repetition() ->
 
 
 def test_a_check_of_other_kinds_is_no_repetition() -> None:
-    asked = request_fault(a_request(Verb.DEEP_CHECK))
-    course = a_course(Remedy.NONE, condition=Condition.REQUESTED, reason=asked.reason)
+    requested = request_fault(a_request(Verb.DEEP_CHECK))
+    remediation = a_remediation(Remedy.NONE, condition=Condition.REQUESTED, reason=requested.reason)
     kinds = (DeepCheck.STRESS,)
-    record = {"course": course, "kinds": kinds}
+    record = {"remediation": remediation, "kinds": kinds}
     same = a_request(Verb.DEEP_CHECK, id="2", checks=kinds)
     other = a_request(Verb.DEEP_CHECK, id="2", checks=(DeepCheck.CONNECTIVITY,))
 

@@ -25,10 +25,10 @@ from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
 from holdfast.testing.builders import (
     NOW,
-    a_course,
     a_fault,
     a_job,
     a_node,
+    a_remediation,
     a_request,
     by_name,
     healthy_nodes,
@@ -166,7 +166,7 @@ def test_a_fault_of_a_node_stops_all_ranks(phase) -> None:
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.CHECKING])
 def test_a_node_that_is_looked_after_since_just_now_keeps_its_ranks(phase) -> None:
     new = by_name(a_node(), a_node(phase, name="node-2"))
-    back = by_name(a_node(), a_node(phase, name="node-2", record={"course": a_course()}))
+    back = by_name(a_node(), a_node(phase, name="node-2", record={"remediation": a_remediation()}))
 
     assert isinstance(decided(scheduled(), new), Wait)
     assert isinstance(decided(a_job(), new), StopAttempt)

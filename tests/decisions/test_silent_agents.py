@@ -13,15 +13,15 @@ from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAge
 from holdfast.decisions.remediation import decide, decide_node
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import (
-    BeginCheck,
     Drain,
-    MarkAgent,
     Quarantine,
     Reassign,
     Reboot,
     Rejoin,
     Release,
     Replace,
+    SetAgentCondition,
+    StartCheck,
     Wait,
 )
 from holdfast.model.health import Remedy, Urgency
@@ -31,10 +31,10 @@ from holdfast.model.requests import Verb
 from holdfast.testing.builders import (
     NOW,
     a_cluster,
-    a_course,
     a_fault,
     a_job,
     a_node,
+    a_remediation,
     a_request,
     by_name,
     healthy_nodes,
@@ -60,13 +60,13 @@ def marked(phase: Phase = Phase.SCHEDULABLE, **changes) -> NodeView:
 
 
 def out_of_service(phase: Phase = Phase.QUARANTINED, **changes) -> NodeView:
-    course = a_course(
+    remediation = a_remediation(
         Remedy.NONE,
         condition=Condition.AGENT_SILENT,
         reason=Reason.AGENT_SILENT,
         urgency=Urgency.DEFERRED,
     )
-    record = {"course": course, **changes.pop("record", {})}
+    record = {"remediation": remediation, **changes.pop("record", {})}
     return marked(phase, record=record, **changes)
 
 
@@ -131,17 +131,19 @@ def test_a_node_whose_agent_never_reported_stays_out_though_its_kubelet_is_ready
 
 
 def test_a_node_that_never_joined_is_not_released_by_its_kubelet() -> None:
-    course = a_course(
+    remediation = a_remediation(
         Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_NEVER_JOINED
     )
     for phase in (Phase.QUARANTINED, Phase.DRAINING):
-        node = answering(phase, heartbeat_at=None, record={"course": course})
+        node = answering(phase, heartbeat_at=None, record={"remediation": remediation})
         assert isinstance(decide_node(node, POLICY, NOW), Drain | Replace)
 
 
 def test_a_lost_node_is_released_by_its_agent_and_not_by_its_kubelet() -> None:
-    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT)
-    back = answering(Phase.QUARANTINED, record={"course": course})
+    remediation = a_remediation(
+        Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT
+    )
+    back = answering(Phase.QUARANTINED, record={"remediation": remediation})
 
     assert isinstance(decide_node(back, POLICY, NOW), Drain)
     heard = replace(back, heartbeat_at=NOW)
@@ -163,12 +165,12 @@ def test_a_rebooted_node_rejoins_with_agent_and_kubelet() -> None:
 
 
 def test_a_reboot_that_has_happened_is_not_ordered_again_though_its_response_was_lost() -> None:
-    course = a_course(
+    remediation = a_remediation(
         machine="i-1#boot-1", retry_at=NOW - timedelta(seconds=1), is_outcome_unknown=True
     )
     node = answering(
         Phase.REBOOTING, heartbeat_at=NOW, boot_id="boot-2", is_ready=False,
-        record={"course": course},
+        record={"remediation": remediation},
     )  # fmt: skip
 
     deadline = NOW - timedelta(seconds=1) + POLICY.reboot_timeout
@@ -192,7 +194,7 @@ def test_an_agent_is_silent_only_if_the_node_answers_after_its_deadline(
 
 
 def test_silence_is_recorded_first_and_once() -> None:
-    assert only(answering()) == MarkAgent(node="node-1", silent_since=SINCE)
+    assert only(answering()) == SetAgentCondition(node="node-1", silent_since=SINCE)
     assert isinstance(only(marked()), Quarantine)
     assert decide(a_cluster(marked(), *healthy_nodes(9, first=2)), WARN, NOW).actions == ()
 
@@ -200,8 +202,8 @@ def test_silence_is_recorded_first_and_once() -> None:
 def test_the_mark_ends_when_the_agent_reports_and_before_the_release() -> None:
     back = out_of_service(heartbeat_at=NOW)
 
-    assert only(back) == MarkAgent(node="node-1", silent_since=None)
-    record = after(back, MarkAgent(node="node-1", silent_since=None), NOW)
+    assert only(back) == SetAgentCondition(node="node-1", silent_since=None)
+    record = after(back, SetAgentCondition(node="node-1", silent_since=None), NOW)
     assert only(replace(back, record=record)) == Release(node="node-1")
 
 
@@ -246,7 +248,7 @@ def test_with_deep_check_the_node_is_checked_once_it_has_no_job() -> None:
     busy = out_of_service(running_jobs=("a",))
     assert isinstance(decide_node(busy, DEEP, NOW), Wait)
     assert decide_node(replace(busy, running_jobs=()), DEEP, NOW) == Drain(node="node-1")
-    assert isinstance(decide_node(out_of_service(Phase.DRAINING), DEEP, NOW), BeginCheck)
+    assert isinstance(decide_node(out_of_service(Phase.DRAINING), DEEP, NOW), StartCheck)
     assert isinstance(decide_node(out_of_service(Phase.CHECKING), DEEP, NOW), Wait)
 
 
@@ -284,9 +286,9 @@ def test_a_repair_that_has_begun_is_carried_out_though_only_the_kubelet_is_back(
 
 def test_a_person_who_releases_the_node_is_obeyed_until_the_agent_has_reported_again() -> None:
     release = Release(node="node-1", forgive=True)
-    asked = out_of_service(request=a_request(Verb.RELEASE))
-    assert decide_node(asked, POLICY, NOW) == release
-    released = replace(asked, record=after(asked, release, NOW), request=None)
+    requested = out_of_service(request=a_request(Verb.RELEASE))
+    assert decide_node(requested, POLICY, NOW) == release
+    released = replace(requested, record=after(requested, release, NOW), request=None)
 
     later = NOW + LONG
     still = replace(released, answered_at=later)
@@ -324,7 +326,7 @@ def test_when_all_agents_are_silent_only_max_unavailable_nodes_are_cordoned(allo
     plan = decide(a_cluster(*fleet_of_silent(10)), policy, NOW)
 
     assert len([one for one in plan.actions if isinstance(one, Quarantine)]) == allowed
-    assert len(plan.held_back) == 10 - allowed
+    assert len(plan.deferred) == 10 - allowed
     assert plan.trip is None
 
 
@@ -351,13 +353,15 @@ def test_a_fault_is_marked_however_many_agents_are_silent() -> None:
 def test_the_repair_of_a_node_whose_kubelet_is_not_ready_is_ordered_without_waiting_for_pods() -> (
     None
 ):
-    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT)
+    remediation = a_remediation(
+        Remedy.REPLACE, condition=Condition.NODE_LOST, reason=Reason.NODE_SILENT
+    )
     dead = answering(
         Phase.DRAINING,
         answered_at=NOW - LONG,
         is_ready=False,
         running_jobs=("default/pod",),
-        record={"course": course, "phase_since": NOW},
+        record={"remediation": remediation, "phase_since": NOW},
     )
 
     assert isinstance(decide_node(dead, POLICY, NOW), Replace)

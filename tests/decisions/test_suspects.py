@@ -72,9 +72,9 @@ def test_a_node_on_which_a_job_dies_again_and_again_is_checked_when_no_job_is_on
 
 def test_the_evidence_is_that_of_the_incident() -> None:
     (one,) = suspects(three(), by_name(*NODES), POLICY, NOW)
-    asked = replace(NODES[0], request=one.request)
+    requested = replace(NODES[0], request=one.request)
 
-    plan = decide(a_cluster(asked, *NODES[1:]), POLICY.nodes, NOW)
+    plan = decide(a_cluster(requested, *NODES[1:]), POLICY.nodes, NOW)
 
     (action,) = plan.actions
     assert isinstance(action, Quarantine)
@@ -306,9 +306,9 @@ def test_the_order_in_which_jobs_are_read_does_not_matter(attempts, order) -> No
 @given(deaths)
 def test_a_node_that_was_asked_for_is_not_asked_for_again(attempts) -> None:
     found = suspects(attempts, by_name(*NODES), POLICY, NOW)
-    asked = {one.node: one.request for one in found}
-    nodes = [replace(node, request=asked.get(node.name)) for node in NODES]
+    requested = {one.node: one.request for one in found}
+    nodes = [replace(node, request=requested.get(node.name)) for node in NODES]
 
     again = suspects(attempts, by_name(*nodes), POLICY, NOW)
 
-    assert not {one.node for one in again} & set(asked)
+    assert not {one.node for one in again} & set(requested)

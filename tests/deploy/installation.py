@@ -14,7 +14,7 @@ from tests.engines.control_plane import ControlPlane
 
 NODES = ("node-a", "node-b")
 NAMESPACE = "holdfast"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class Installation:
@@ -99,7 +99,7 @@ class Installation:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.05)

@@ -70,11 +70,13 @@ def report(*remedies: Remedy, minute: int = 0) -> NodeReport:
     return NodeReport(node=OWN, boot_id="boot", sequence=minute, reported_at=at, faults=faults)
 
 
-def tell(agent: Api, told: NodeReport) -> None:
+def tell(agent: Api, reported: NodeReport) -> None:
     """As the agent's own code does it."""
-    if (change := node_patch(agent.get(path(OWN)), told, LABELS)) is not None:
+    if (change := node_patch(agent.get(path(OWN)), reported, LABELS)) is not None:
         agent.patch(path(OWN), change)
-    if (change := conditions_patch(agent.get(path(OWN)), told, told.reported_at)) is not None:
+    if (
+        change := conditions_patch(agent.get(path(OWN)), reported, reported.reported_at)
+    ) is not None:
         agent.patch(path(OWN, "/status"), change, Patch.STRATEGIC)
 
 
@@ -162,27 +164,27 @@ def test_an_agent_cannot_touch_another_node(
 ) -> None:
     before = installation.node(OTHER)["metadata"]["resourceVersion"]
 
-    told = refused(agent, path(OTHER), change)
+    reported = refused(agent, path(OTHER), change)
 
-    assert f'the agent of node "{OWN}" may change its own Node alone, not "{OTHER}"' in told
+    assert f'the agent of node "{OWN}" may change its own Node alone, not "{OTHER}"' in reported
     assert installation.node(OTHER)["metadata"]["resourceVersion"] == before
 
 
 def test_an_agent_cannot_touch_the_status_of_another_node(agent: Api) -> None:
     condition = {"type": Condition.NVIDIA_TERMINATE, "status": "True"}
-    told = refused(
+    reported = refused(
         agent, path(OTHER, "/status"), {"status": {"conditions": [condition]}}, Patch.STRATEGIC
     )
 
-    assert "may change its own Node alone" in told
+    assert "may change its own Node alone" in reported
 
 
 def test_a_token_that_no_pod_has_can_touch_no_node(installation: Installation, agent: Api) -> None:
     nobody = installation.agent_nowhere()
 
-    told = refused(nobody, path(OWN), labels(**{"fault-types": "DiskError"}))
+    reported = refused(nobody, path(OWN), labels(**{"fault-types": "DiskError"}))
 
-    assert 'the agent of node "" may change its own Node alone' in told
+    assert 'the agent of node "" may change its own Node alone' in reported
     nobody.close()
 
 
@@ -221,9 +223,9 @@ def test_the_mark_of_others_stays_also_by_way_of_the_status(
 ) -> None:
     installation.change_node(OWN, labels(**{"node-health-status": "UnschedulablePendingReboot"}))
 
-    told = refused(agent, path(OWN, where), labels(**{"node-health-status": None}))
+    reported = refused(agent, path(OWN, where), labels(**{"node-health-status": None}))
 
-    assert "take back its own mark alone" in told
+    assert "take back its own mark alone" in reported
 
 
 @pytest.mark.parametrize(
@@ -241,9 +243,9 @@ def test_the_mark_of_others_stays_also_by_way_of_the_status(
 def test_an_agent_changes_only_its_own_conditions_of_the_status(
     agent: Api, status: dict[str, Any]
 ) -> None:
-    told = refused(agent, path(OWN, "/status"), {"status": status}, Patch.STRATEGIC)
+    reported = refused(agent, path(OWN, "/status"), {"status": status}, Patch.STRATEGIC)
 
-    assert "may change these conditions alone" in told
+    assert "may change these conditions alone" in reported
 
 
 def lease(name: str) -> dict[str, Any]:
@@ -262,8 +264,8 @@ def test_an_agent_holds_its_own_lease_and_no_other(agent: Api, installation: Ins
 
     with pytest.raises(ApiError, match="may hold the Lease of that name alone"):
         agent.create(LEASES, lease("node-c"))
-    told = refused(agent, f"{LEASES}/{OTHER}", {"spec": {"holderIdentity": "me"}})
-    assert "may hold the Lease of that name alone" in told
+    reported = refused(agent, f"{LEASES}/{OTHER}", {"spec": {"holderIdentity": "me"}})
+    assert "may hold the Lease of that name alone" in reported
     with pytest.raises(Forbidden):
         agent.patch(
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + OWN,
@@ -295,8 +297,8 @@ def test_an_agent_tells_events_of_its_own_node_and_of_no_other(
         with pytest.raises(ApiError, match="may tell Events of its own Node alone"):
             agent.create(EVENTS, stranger)
     for change in ({"count": 2}, {"involvedObject": {"name": OWN}}):
-        told = refused(agent, f"{EVENTS}/other", change)
-        assert "may tell Events of its own Node alone" in told
+        reported = refused(agent, f"{EVENTS}/other", change)
+        assert "may tell Events of its own Node alone" in reported
 
 
 @pytest.mark.parametrize(

@@ -186,8 +186,8 @@ def test_a_wrong_value_is_refused_and_named(helm: Helm, given: str, words: list[
     with pytest.raises(ChartRefused) as caught:
         helm.template(given=[given])
 
-    told = str(caught.value)
-    assert [word for word in words if word not in told] == []
+    reported = str(caught.value)
+    assert [word for word in words if word not in reported] == []
 
 
 def test_every_value_is_described_and_every_default_is_in_the_schema() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chart import HELM_CHART
 from conftest import programs_of
-from installation import NODES, PATIENCE_S, Installation
+from installation import NODES, TIMEOUT_S, Installation
 
 from tests.engines.control_plane import PROGRAMS, ControlPlane
 
@@ -110,7 +110,7 @@ def test_a_command_works_as_it_is_written(name: str, helm: object) -> None:
             if command.startswith("kubectl delete namespace"):
                 end_pods(cluster, command.split()[3])
             done = runs(command, environment)
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while done.returncode and " get " in command and time.monotonic() < deadline:
                 time.sleep(0.5)  # a kind is served a moment after its definition
                 done = runs(command, environment)

@@ -39,8 +39,8 @@ def promtool() -> Path:
 
 def exported() -> str:
     """The metrics of an agent and of a controller."""
-    controller = ControllerMetrics("training", FakeLeadership(asked=1), ())
-    jobs = JobMetrics(FakeLeadership(asked=1), FakeClock())
+    controller = ControllerMetrics("training", FakeLeadership(requested=1), ())
+    jobs = JobMetrics(FakeLeadership(requested=1), FakeClock())
     return AgentMetrics("node-a", list(Reason)).text() + controller.text(tuple(jobs.families()))
 
 
@@ -83,13 +83,13 @@ def test_metrics_are_found_in_expressions(expression: str, metrics: set[str]) ->
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
 def test_a_dashboard_asks_for_metrics_that_there_are(dashboard: Path) -> None:
     content = json.loads(dashboard.read_text(encoding="utf-8"))
-    asked = set().union(*map(metrics_in, expressions(dashboard)))
+    requested = set().union(*map(metrics_in, expressions(dashboard)))
     variables = [one["query"] for one in content["templating"]["list"] if one["type"] == "query"]
     listed = {
         found for one in variables for found in re.findall(r"label_values\((\w+),", one["query"])
     }
 
-    assert asked - known() == set()
+    assert requested - known() == set()
     assert listed - known() == set()
     numbers = [panel["id"] for panel in content["panels"]]
     assert len(numbers) == len(set(numbers))
@@ -110,9 +110,9 @@ def test_the_dashboards_are_what_their_description_says() -> None:
 
 
 def test_alerts_ask_for_metrics_that_there_are() -> None:
-    asked = set().union(*(metrics_in(rule["expr"]) for rule in alerts()))
+    requested = set().union(*(metrics_in(rule["expr"]) for rule in alerts()))
 
-    assert asked - known() == set()
+    assert requested - known() == set()
 
 
 def test_every_alert_says_what_it_means_and_how_bad_it_is() -> None:
@@ -122,7 +122,7 @@ def test_every_alert_says_what_it_means_and_how_bad_it_is() -> None:
 
 
 def test_values_of_labels_that_alerts_ask_for_are_those_that_are_exported() -> None:
-    metrics = ControllerMetrics("training", FakeLeadership(asked=1), ())
+    metrics = ControllerMetrics("training", FakeLeadership(requested=1), ())
     metrics.emit(
         RepairPostponed(node="a", remedy="replace", error="no", retry_after=timedelta(seconds=1))
     )

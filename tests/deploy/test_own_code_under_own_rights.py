@@ -97,7 +97,7 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
             evicted=lambda node, owner: None,
         )
         cluster = KubernetesCluster(api, SETTINGS, around)
-        told = KubernetesEvents(api, clock, namespace=NAMESPACE, memory="holdfast-state")
+        reported = KubernetesEvents(api, clock, namespace=NAMESPACE, memory="holdfast-state")
         election = LeaderElection(
             api,
             namespace=NAMESPACE,
@@ -105,7 +105,7 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
             identity="a",
             changed=lambda: None,
         )
-        for one in (cluster, told, election):
+        for one in (cluster, reported, election):
             one.start()
             running.callback(one.stop)
         until(lambda: cluster.synced and election.leading)
@@ -129,8 +129,8 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
         until(lambda: phase() is Phase.CHECKING)
         agent.changed(report(sequence=1), report(fault(), sequence=2))
         until(lambda: phase() is Phase.REPLACING and calls.made)
-        for event in events.told:
-            told.emit(event)
+        for event in events.reported:
+            reported.emit(event)
         until(lambda: tellers(installation) >= {"holdfast-agent", "holdfast-controller"})
         cluster.retire(NODE)
         until(lambda: NODE not in installation.kubectl("get", "nodes"))

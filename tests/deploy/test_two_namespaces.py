@@ -119,7 +119,7 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
             opened.callback(part.stop)
         until(lambda: cluster.synced and election.leading)
         until(lambda: NODE in Heartbeats(api, AGENTS).of([NODE], clock.now()))
-        cluster.begin_check(NODE, "first", ())
+        cluster.start_check(NODE, "first", ())
         cluster.trip_breaker(TripBreaker(reason="a test", nodes=(NODE,)))
 
     assert said == []

@@ -141,7 +141,7 @@ def policy(text: str, **options: object) -> list[tuple[str, Remedy, int | None]]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", []),
         (DBE, [(Reason.GPU_ECC, Remedy.REBOOT, None)]),
@@ -175,8 +175,8 @@ def policy(text: str, **options: object) -> list[tuple[str, Remedy, int | None]]
         ),
     ],
 )
-def test_every_violation_is_judged(text: str, told: list[object]) -> None:
-    assert policy(text) == told
+def test_every_violation_is_judged(text: str, reported: list[object]) -> None:
+    assert policy(text) == reported
 
 
 def test_an_xid_that_dcgm_tells_of_is_judged_by_profile_and_configuration() -> None:

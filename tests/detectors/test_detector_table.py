@@ -11,7 +11,7 @@ import holdfast.detectors
 from holdfast.adapters.host.sources import SOURCES
 from holdfast.detectors.contract import KERNEL_LOG, LOGS, LogLine, Profile, Readings
 from holdfast.detectors.state_reasons import STATE_REASONS
-from holdfast.detectors.table import ROWS, detectors, log_marks, reasons
+from holdfast.detectors.table import ROWS, detectors, log_keywords, reasons
 from holdfast.model.health import Remedy
 from holdfast.model.names import Reason
 
@@ -98,8 +98,8 @@ def test_no_readings_give_no_findings(profile: Profile) -> None:
 def test_the_marks_of_all_detectors_are_looked_for() -> None:
     watchers = detectors(Profile.HYPERPOD)
 
-    assert log_marks(watchers) == {mark for watcher in watchers for mark in watcher.marks}
-    assert "NVRM" in log_marks(watchers)
+    assert log_keywords(watchers) == {mark for watcher in watchers for mark in watcher.marks}
+    assert "NVRM" in log_keywords(watchers)
 
 
 def test_another_remedy_for_a_code_reaches_the_detector_of_xids() -> None:

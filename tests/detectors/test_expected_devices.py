@@ -154,11 +154,15 @@ def test_neuron_ls_is_held_to_the_count_from_its_second_reading_on() -> None:
     assert found("neuron-ls", replace(two, at_once=True), status, {}, text=text) != []
 
 
-@pytest.mark.parametrize(("count", "told"), [(32, 0), (31, 1), (0, 0)])
-def test_fewer_efa_devices_than_a_type_can_have_are_worth_a_warning(count: int, told: int) -> None:
+@pytest.mark.parametrize(("count", "reported"), [(32, 0), (31, 1), (0, 0)])
+def test_fewer_efa_devices_than_a_type_can_have_are_worth_a_warning(
+    count: int, reported: int
+) -> None:
     hits = found("network-state", Equipment(possible_efa=32), efas(count))
 
-    assert [(one.reason, one.remedy) for one in hits] == [(Reason.EFA_COUNT, Remedy.NONE)] * told
+    assert [(one.reason, one.remedy) for one in hits] == [
+        (Reason.EFA_COUNT, Remedy.NONE)
+    ] * reported
 
 
 def test_a_count_that_is_configured_stands_before_what_is_possible() -> None:
@@ -253,7 +257,7 @@ def test_memory_errors_of_the_log_and_of_the_counters_are_one_fault() -> None:
     line = "EDAC MC3: 1 UE memory read error on CPU_SrcID#0 (channel:1 slot:0)"
     watchers = detectors(Profile.HYPERPOD)
     readings = Readings(kernel_log=(LogLine(message=line, observed_at=NOW),))
-    [told] = [one for watcher in watchers for one in watcher.detect(readings)]
+    [reported] = [one for watcher in watchers for one in watcher.detect(readings)]
 
     [counted, also] = found(
         "edac-state", Equipment(),
@@ -261,5 +265,5 @@ def test_memory_errors_of_the_log_and_of_the_counters_are_one_fault() -> None:
         {"mc3/ue_count": "1", "mc3/ue_noinfo_count": "1"},
     )  # fmt: skip
 
-    assert told.key == counted.key == also.key
-    assert told.remedy == counted.remedy == Remedy.REPLACE
+    assert reported.key == counted.key == also.key
+    assert reported.remedy == counted.remedy == Remedy.REPLACE

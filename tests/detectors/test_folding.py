@@ -185,12 +185,12 @@ def test_it_does_not_matter_in_how_many_batches_findings_come(
 def test_no_key_is_told_twice(findings: list[Finding]) -> None:
     health = folded(*findings)
 
-    told = [entry.key for entry in (*health.faults, *health.notices)]
-    assert len(set(told)) == len(told)
-    unheard = {finding.key for finding in findings} - set(told)
+    reported = [entry.key for entry in (*health.faults, *health.notices)]
+    assert len(set(reported)) == len(reported)
+    unheard = {finding.key for finding in findings} - set(reported)
     acted_on = {finding.device for finding in findings if finding.code == 154}
     assert all(reason == Reason.XID_ECHO or device in acted_on for _, reason, _, device in unheard)
-    assert set(told) <= {finding.key for finding in findings}
+    assert set(reported) <= {finding.key for finding in findings}
 
 
 @given(FINDINGS)

@@ -55,8 +55,8 @@ def test_other_lines_are_nothing(line: str) -> None:
 def test_findings_come_in_the_order_of_the_log() -> None:
     lines = [line for line, *_ in XIDS]
 
-    told = [finding.message.partition(" [NVLink 5")[0] for finding in found(NOTHING[0], *lines)]
-    assert told == lines
+    reported = [finding.message.partition(" [NVLink 5")[0] for finding in found(NOTHING[0], *lines)]
+    assert reported == lines
 
 
 @pytest.mark.parametrize(

@@ -78,13 +78,13 @@ def test_a_unit_that_has_failed_at_two_looks_is_told() -> None:
     assert judged("unit-state", unit("inactive"), unit("inactive")) == []
 
 
-@pytest.mark.parametrize(("by", "is_told"), [(1, False), (2, True)])
-def test_a_unit_that_starts_again_and_again_is_told(by: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("by", "is_reported"), [(1, False), (2, True)])
+def test_a_unit_that_starts_again_and_again_is_told(by: int, is_reported: bool) -> None:
     hits = judged("unit-state", unit("active", 7 + by), unit("active", 7))
 
     assert [(one.reason, one.remedy) for one in hits] == [
         (Reason.UNIT_RESTARTS, Remedy.NONE)
-    ] * is_told
+    ] * is_reported
 
 
 def test_a_systemd_that_does_not_answer_is_told_and_ends_nothing() -> None:

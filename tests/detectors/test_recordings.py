@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.kernel_log import LONGEST_LINE, KernelLine, KernelLog
-from holdfast.detectors.table import detectors, log_marks
+from holdfast.detectors.table import detectors, log_keywords
 from holdfast.model.health import Finding, Remedy
 
 NOW = datetime(2025, 11, 20, 13, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ REPORTED = [
 ]
 BENIGN = (FOLDER / "benign.txt").read_text(encoding="utf-8").splitlines()
 WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.marks)
-MARKS = log_marks(WATCHERS)
+MARKS = log_keywords(WATCHERS)
 
 
 def records(data: bytes) -> list[KernelLine]:
@@ -42,7 +42,7 @@ def found(data: bytes) -> list[Finding]:
     return [finding for record in records(data) for finding in judged(record)]
 
 
-def told(finding: Finding, number: int) -> dict[str, object]:
+def reported(finding: Finding, number: int) -> dict[str, object]:
     return {
         "line_number": number,
         "family": finding.family,
@@ -58,7 +58,7 @@ def summary(data: bytes) -> dict[str, object]:
     findings = [(one, record.line_number) for record in records(data) for one in judged(record)]
     health = fold(Health(), [finding for finding, _ in findings])
     return {
-        "findings": [told(*finding) for finding in findings],
+        "findings": [reported(*finding) for finding in findings],
         "faults": [
             {
                 "reason": fault.reason,

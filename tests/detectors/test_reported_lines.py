@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.kernel_log import KernelLine, KernelLog
-from holdfast.detectors.table import detectors, log_marks
+from holdfast.detectors.table import detectors, log_keywords
 from holdfast.model.health import Finding, Remedy
 
 NOW = datetime(2026, 11, 20, 13, 0, tzinfo=UTC)
@@ -21,7 +21,7 @@ REPORTED = [
 ]
 READ = [row for row in REPORTED if row["reason"]]
 WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.marks)
-MARKS = log_marks(WATCHERS)
+MARKS = log_keywords(WATCHERS)
 
 
 def records(text: str) -> list[KernelLine]:

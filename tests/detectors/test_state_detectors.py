@@ -200,15 +200,15 @@ def test_a_link_that_stays_down_is_a_fault(down_s: str, is_fault: bool) -> None:
     )
 
 
-@pytest.mark.parametrize(("flaps", "is_told"), [("2", False), ("3", True)])
-def test_a_link_that_flaps_is_told(flaps: str, is_told: bool) -> None:
+@pytest.mark.parametrize(("flaps", "is_reported"), [("2", False), ("3", True)])
+def test_a_link_that_flaps_is_told(flaps: str, is_reported: bool) -> None:
     hits = found("network-state", {"m": "infiniband", "m/1/flaps": flaps})
 
-    assert hits == ([(Reason.LINK_FLAPS, Remedy.NONE, "m/1")] if is_told else [])
+    assert hits == ([(Reason.LINK_FLAPS, Remedy.NONE, "m/1")] if is_reported else [])
 
 
 @pytest.mark.parametrize(
-    ("kind", "file", "by", "is_told"),
+    ("kind", "file", "by", "is_reported"),
     [
         ("efa", "rx_drops", 100, False),
         ("efa", "rx_drops", 101, True),
@@ -220,13 +220,13 @@ def test_a_link_that_flaps_is_told(flaps: str, is_told: bool) -> None:
     ],
 )
 def test_counters_of_a_port_warn_when_they_rise_by_too_much(
-    kind: str, file: str, by: int, is_told: bool
+    kind: str, file: str, by: int, is_reported: bool
 ) -> None:
     before = {"d": kind, f"d/1/{file}": "5000000"}
 
     hits = found("network-state", {**before, f"d/1/{file}": str(5_000_000 + by)}, before=before)
 
-    assert [(remedy, device) for _, remedy, device in hits] == [(Remedy.NONE, "d/1")] * is_told
+    assert [(remedy, device) for _, remedy, device in hits] == [(Remedy.NONE, "d/1")] * is_reported
 
 
 def test_a_network_device_that_vanishes_is_missed() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.detectors.contract import LogLine, Profile, Readings
+from holdfast.detectors.corroborations import WITNESSED
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.table import ROWS, detectors
-from holdfast.detectors.witnesses import WITNESSED
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.health import Fault, Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
@@ -41,7 +41,7 @@ LINES = {
 def suspect(line: str, at: datetime = NOW, *, within: timedelta = WINDOW) -> Finding:
     readings = Readings(kernel_log=(LogLine(message=LINES[line], observed_at=at),))
     [finding] = [one for name in WITNESSED for one in WATCHERS[name].detect(readings)]
-    return replace(finding, witness_within=within)
+    return replace(finding, corroborated_within=within)
 
 
 def reading(
@@ -89,7 +89,7 @@ PAIRS = [
 ]
 
 
-def witness(row: tuple, at: datetime = NOW) -> Finding:
+def corroboration(row: tuple, at: datetime = NOW) -> Finding:
     family, reason, device, *remedy = row
     return reading(family, reason, device, at, *remedy)
 
@@ -116,11 +116,11 @@ def test_without_a_witness_there_is_only_a_warning(line: str) -> None:
     health = fold(Health(), [suspect(line), suspect(line, NOW + SECOND)])
 
     assert (health.faults, health.notices) == ((), ())
-    [told] = health.told
-    assert (told.severity, told.remedy) == (Severity.WARNING, Remedy.NONE)
-    assert told.key == suspect(line).key
-    assert told.observed_at == NOW + SECOND
-    assert told.message == (
+    [reported] = health.reported
+    assert (reported.severity, reported.remedy) == (Severity.WARNING, Remedy.NONE)
+    assert reported.key == suspect(line).key
+    assert reported.observed_at == NOW + SECOND
+    assert reported.message == (
         f"waiting for a second witness, would call for {suspect(line).remedy}: {LINES[line]}"
     )
 
@@ -128,19 +128,19 @@ def test_without_a_witness_there_is_only_a_warning(line: str) -> None:
 @pytest.mark.parametrize(("line", "row"), PAIRS)
 def test_with_a_witness_it_is_the_fault_that_it_would_have_been(line: str, row: tuple) -> None:
     for sign in (1, -1):
-        order = [suspect(line), witness(row, NOW + SECOND)][::sign]
-        asked, plain = Health(), Health()
+        order = [suspect(line), corroboration(row, NOW + SECOND)][::sign]
+        requested, plain = Health(), Health()
         for finding in order:
-            asked = took(asked, finding)
-            plain = took(plain, replace(finding, witness_within=timedelta(0)))
+            requested = took(requested, finding)
+            plain = took(plain, replace(finding, corroborated_within=timedelta(0)))
 
-        assert calls(asked) == calls(plain)
-        assert (asked.suspects, asked.told) == ((), plain.told)
+        assert calls(requested) == calls(plain)
+        assert (requested.suspects, requested.reported) == ((), plain.reported)
 
 
 @pytest.mark.parametrize(("line", "row"), PAIRS)
 def test_a_fault_that_was_borne_out_tells_both(line: str, row: tuple) -> None:
-    health = took(took(Health(), suspect(line)), witness(row))
+    health = took(took(Health(), suspect(line)), corroboration(row))
 
     fault = next(fault for fault in health.faults if fault.key == suspect(line).key)
     assert fault.message == f"{LINES[line]} [second witness: {row[0]} says so]"
@@ -166,7 +166,7 @@ STRANGERS = [
 
 @pytest.mark.parametrize(("line", "row"), STRANGERS)
 def test_what_speaks_of_something_else_is_no_witness(line: str, row: tuple) -> None:
-    health = took(took(Health(), suspect(line)), witness(row))
+    health = took(took(Health(), suspect(line)), corroboration(row))
 
     assert [one.key for one in health.suspects] == [suspect(line).key]
 
@@ -184,7 +184,7 @@ EVENT = ("neuron-event", Reason.NEURON_DMA, "neuron3")
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize(("late", "heard"), [(timedelta(0), True), (timedelta(0, 0, 1), False)])
 def test_an_event_is_a_witness_within_the_window(sign: int, late: timedelta, heard: bool) -> None:
-    findings = [suspect("neuron"), witness(EVENT, NOW + sign * (WINDOW + late))]
+    findings = [suspect("neuron"), corroboration(EVENT, NOW + sign * (WINDOW + late))]
 
     for order in (findings, findings[::-1]):
         assert (fold(Health(), order).suspects == ()) is heard
@@ -197,13 +197,13 @@ STATE = ("gpu-state", Reason.GPU_LOST, B9)
 def test_a_state_is_a_witness_from_a_window_before_its_beginning(
     late: timedelta, heard: bool
 ) -> None:
-    health = took(took(Health(), suspect("xid")), witness(STATE, NOW + WINDOW + late))
+    health = took(took(Health(), suspect("xid")), corroboration(STATE, NOW + WINDOW + late))
 
     assert (health.suspects == ()) is heard
 
 
 def test_a_state_is_a_witness_as_long_as_it_holds_and_no_longer() -> None:
-    sick = took(Health(), witness(STATE))
+    sick = took(Health(), corroboration(STATE))
     late = suspect("xid", NOW + 100 * WINDOW)
 
     assert took(sick, late).suspects == ()
@@ -214,20 +214,20 @@ def test_a_line_that_comes_again_is_borne_out_by_a_state_that_began_since() -> N
     again = NOW + 10 * WINDOW
     health = fold(Health(), [suspect("xid"), suspect("xid", again)])
 
-    assert took(health, witness(STATE, again)).suspects == ()
+    assert took(health, corroboration(STATE, again)).suspects == ()
 
 
 def test_a_line_that_comes_again_waits_for_a_witness_anew() -> None:
     again = NOW + 10 * WINDOW
     health = fold(Health(), [suspect("neuron"), suspect("neuron", again)])
 
-    [fault, _] = fold(health, [witness(EVENT, again + WINDOW)]).faults
+    [fault, _] = fold(health, [corroboration(EVENT, again + WINDOW)]).faults
 
     assert (fault.count, fault.since, fault.seen_at) == (2, NOW, again)
 
 
 def test_what_was_borne_out_stays_so() -> None:
-    health = fold(Health(), [suspect("neuron"), witness(EVENT)])
+    health = fold(Health(), [suspect("neuron"), corroboration(EVENT)])
 
     health = fold(health, [suspect("neuron", NOW + 10 * WINDOW)])
 
@@ -242,16 +242,16 @@ def test_a_suspect_takes_nothing_away_from_what_is_certain() -> None:
         health = fold(Health(), order)
         assert {fault.key for fault in health.faults} == {one.key for one in certain}
 
-        [fault] = [one for one in took(health, witness(STATE)).faults if one.family == "xid"]
+        [fault] = [one for one in took(health, corroboration(STATE)).faults if one.family == "xid"]
         assert (fault.code, fault.followers) == (79, 2)
 
 
 def test_a_suspect_has_its_echoes() -> None:
     echo = "NVRM: Xid (PCI:0000:b9:00): 45, pid=1, name=a, Ch 00000001"
     readings = Readings(kernel_log=(LogLine(message=echo, observed_at=NOW),))
-    [told] = WATCHERS["gpu-xid"].detect(readings)
+    [reported] = WATCHERS["gpu-xid"].detect(readings)
 
-    for order in ([told, suspect("xid")], [suspect("xid"), told]):
+    for order in ([reported, suspect("xid")], [suspect("xid"), reported]):
         health = fold(Health(), order)
         assert ([one.followers for one in health.suspects], health.notices) == ([1], ())
 
@@ -262,11 +262,11 @@ def test_a_word_of_the_driver_that_waits_decides_nothing_that_is_certain() -> No
     [action] = WATCHERS["gpu-xid"].detect(readings)
     certain = suspect("xid-95", within=timedelta(0))
 
-    health = fold(Health(), [certain, replace(action, witness_within=WINDOW)])
+    health = fold(Health(), [certain, replace(action, corroborated_within=WINDOW)])
 
     assert [fault.code for fault in health.faults] == [95]
     assert [one.code for one in health.suspects] == [154]
-    [fault] = [one for one in took(health, witness(STATE)).faults if one.family == "xid"]
+    [fault] = [one for one in took(health, corroboration(STATE)).faults if one.family == "xid"]
     assert (fault.code, fault.decides) == (154, (95,))
 
 
@@ -276,7 +276,7 @@ def test_a_suspect_that_its_detector_takes_back_is_over() -> None:
     health = fold(health, [replace(suspect("neuron"), remedy=Remedy.NONE)])
 
     assert health.suspects == ()
-    assert len(health.told) == len(health.notices) == 1
+    assert len(health.reported) == len(health.notices) == 1
 
 
 def test_what_must_be_seen_often_waits_for_both() -> None:
@@ -286,7 +286,7 @@ def test_what_must_be_seen_often_waits_for_both() -> None:
     many = fold(few, [replace(often, observed_at=moments[2])])
 
     assert (few.suspects, [len(one.seen_at) for one in few.notices]) == ((), [2])
-    assert took(few, witness(("network-state", Reason.EFA_COUNT, ""))).suspects == ()
+    assert took(few, corroboration(("network-state", Reason.EFA_COUNT, ""))).suspects == ()
     assert [one.count for one in many.suspects] == [3]
 
 
@@ -298,7 +298,9 @@ def test_every_witnessed_detector_reads_the_log_and_exists() -> None:
 
 MOMENTS = st.integers(-900, 900).map(lambda seconds: NOW + seconds * SECOND)
 SUSPECTS = st.builds(suspect, st.sampled_from(sorted(LINES)), MOMENTS)
-WITNESSES = st.builds(witness, st.sampled_from([row for _, row in PAIRS + STRANGERS]), MOMENTS)
+WITNESSES = st.builds(
+    corroboration, st.sampled_from([row for _, row in PAIRS + STRANGERS]), MOMENTS
+)
 
 
 @given(st.lists(SUSPECTS, max_size=20))
@@ -310,17 +312,17 @@ def test_the_log_alone_never_calls_for_anything(findings: list[Finding]) -> None
 def test_a_witness_never_makes_more_of_a_finding_than_it_would_be_without_the_need(
     findings: list[Finding],
 ) -> None:
-    asked, plain = Health(), Health()
+    requested, plain = Health(), Health()
     for finding in findings:
-        asked = took(asked, finding)
-        plain = took(plain, replace(finding, witness_within=timedelta(0)))
+        requested = took(requested, finding)
+        plain = took(plain, replace(finding, corroborated_within=timedelta(0)))
 
     def wanted(faults: tuple[Fault, ...]) -> set[tuple[object, ...]]:
         return {(fault.key, fault.remedy, fault.urgency) for fault in faults}
 
-    both = wanted(asked.faults) | wanted(asked.suspects)
+    both = wanted(requested.faults) | wanted(requested.suspects)
     assert wanted(plain.faults) <= both
-    assert {remedy for _, remedy, _ in wanted(asked.faults)} <= {
+    assert {remedy for _, remedy, _ in wanted(requested.faults)} <= {
         finding.remedy for finding in findings
     }
 

@@ -66,16 +66,16 @@ class FakeSink:
     """A sink that remembers all it was told, in order."""
 
     def __init__(self) -> None:
-        self.told: list[NodeReport | int] = []
+        self.reported: list[NodeReport | int] = []
         self.fails = False
 
     @property
     def reports(self) -> list[NodeReport]:
-        return [entry for entry in self.told if isinstance(entry, NodeReport)]
+        return [entry for entry in self.reported if isinstance(entry, NodeReport)]
 
     @property
     def beats(self) -> list[int]:
-        return [entry for entry in self.told if isinstance(entry, int)]
+        return [entry for entry in self.reported if isinstance(entry, int)]
 
     def last(self) -> NodeReport | None:
         return self.reports[-1] if self.reports else None
@@ -83,11 +83,11 @@ class FakeSink:
     def publish(self, report: NodeReport) -> None:
         if self.fails:
             raise BackendError("no space")
-        self.told.append(report)
+        self.reported.append(report)
 
     def heartbeat(self, boot_id: str, sequence: int) -> None:
         assert boot_id
-        self.told.append(sequence)
+        self.reported.append(sequence)
 
 
 class Agent:
@@ -134,7 +134,7 @@ def test_the_first_report_comes_at_once_and_a_heartbeat_after_it() -> None:
 
     wake_at = agent.step()
 
-    first, beat = agent.sink.told
+    first, beat = agent.sink.reported
     assert first == NodeReport(node="n1", boot_id="b1", sequence=1, reported_at=START)
     assert beat == 1
     assert wake_at == START + BEAT
@@ -199,14 +199,14 @@ def test_a_notice_of_a_new_kind_is_told_at_once(agent: Agent) -> None:
 def test_repetitions_wait_for_the_next_heartbeat(agent: Agent, line: str) -> None:
     agent.log("13, x", "74, x")
     agent.steps()
-    told = len(agent.sink.reports)
+    reported = len(agent.sink.reports)
 
     agent.log(*[line] * 100)
     agent.steps()
-    assert len(agent.sink.reports) == told
+    assert len(agent.sink.reports) == reported
 
     agent.step(BEAT)
-    assert len(agent.sink.reports) == told + 1
+    assert len(agent.sink.reports) == reported + 1
 
 
 def test_repetitions_are_counted(agent: Agent) -> None:
@@ -342,7 +342,7 @@ def test_without_a_first_report_there_is_no_heartbeat() -> None:
         with pytest.raises(BackendError):
             agent.step(BEAT)
 
-    assert agent.sink.told == []
+    assert agent.sink.reported == []
 
 
 def test_a_log_that_cannot_be_read_silences_the_agent(agent: Agent) -> None:
@@ -433,7 +433,7 @@ def test_a_fault_of_state_outlives_a_blind_source_and_ends_with_its_evidence() -
     agent = Agent()
     link = {"m": "infiniband", "m/1/state": "1: DOWN"}
 
-    def told(**fields: object) -> tuple[list[str], list[str]]:
+    def reported(**fields: object) -> tuple[list[str], list[str]]:
         agent.host.samples.append(
             {"infiniband": Sample(name="infiniband", taken_at=agent.clock.time, **fields)}
         )
@@ -441,9 +441,9 @@ def test_a_fault_of_state_outlives_a_blind_source_and_ends_with_its_evidence() -
         report = agent.sink.reports[-1]
         return [one.reason for one in report.faults], [one.reason for one in report.notices]
 
-    assert told(values={**link, "m/1/down_s": "300"}) == ([Reason.LINK_DOWN], [])
-    assert told(error="it hangs") == ([Reason.LINK_DOWN], [Reason.SOURCE_FAILED])
-    assert told(values={"m": "infiniband", "m/1/state": "4: ACTIVE"}) == ([], [])
+    assert reported(values={**link, "m/1/down_s": "300"}) == ([Reason.LINK_DOWN], [])
+    assert reported(error="it hangs") == ([Reason.LINK_DOWN], [Reason.SOURCE_FAILED])
+    assert reported(values={"m": "infiniband", "m/1/state": "4: ACTIVE"}) == ([], [])
 
 
 WINDOW = timedelta(minutes=5)
@@ -453,7 +453,7 @@ def doubting(detector: Detector) -> Detector:
     """The detector, with a second witness asked for."""
 
     def detect(readings: Readings) -> list[Finding]:
-        return [replace(one, witness_within=WINDOW) for one in detector.detect(readings)]
+        return [replace(one, corroborated_within=WINDOW) for one in detector.detect(readings)]
 
     return replace(detector, detect=detect)
 

@@ -25,10 +25,10 @@ from holdfast.ports.leadership import Alone
 from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
-    a_course,
     a_fault,
     a_job,
     a_node,
+    a_remediation,
     healthy_nodes,
 )
 from holdfast.testing.fakes import (
@@ -167,7 +167,7 @@ def test_a_stop_is_recorded_before_it_is_sent() -> None:
     world = World(a_job(step=7), nodes=(a_node(), a_node(name="node-2", powered_on=False)))
 
     assert world.step() == ["put job-1 stopping", "stop job-1"]
-    assert world.events.told == [
+    assert world.events.reported == [
         AttemptStopped(
             job="job-1",
             attempt=1,
@@ -227,7 +227,7 @@ def test_what_does_not_die_is_told() -> None:
 
     world.step(rounds=2)
 
-    assert [event.why for event in world.events.told] == [
+    assert [event.why for event in world.events.reported] == [
         "its processes on node-1, node-2 do not end"
     ]
 
@@ -239,7 +239,7 @@ def test_a_retry_says_whose_budget_it_spent() -> None:
     world = World(stopped())
 
     assert world.step() == ["put job-1 waiting"]
-    assert world.events.told == [
+    assert world.events.reported == [
         JobRetried(
             job="job-1",
             kind="hardware",
@@ -257,7 +257,7 @@ def test_the_end_of_a_job_is_told() -> None:
 
     world.step()
 
-    assert world.events.told == [
+    assert world.events.reported == [
         JobFinished(job="job-1", outcome="cancelled", reason="cancelled by request")
     ]
     assert world.record.phase is JobPhase.CANCELLED
@@ -276,7 +276,7 @@ def touching(world, **changes):
 
 
 def test_the_open_incident_of_the_node_notes_the_job() -> None:
-    node = a_node(Phase.REBOOTING, record={"course": a_course(ordered_at=NOW)})
+    node = a_node(Phase.REBOOTING, record={"remediation": a_remediation(ordered_at=NOW)})
     world = World(stopped(), nodes=(node, a_node(name="node-2")))
 
     touch = touching(world)
@@ -385,7 +385,7 @@ def test_why_a_job_waits_is_told_once_and_again_if_it_changes() -> None:
     world.cluster.change("node-2", faults=(a_fault(Remedy.REPLACE),))
     world.step(rounds=2)
 
-    assert [event.why for event in world.events.told] == [
+    assert [event.why for event in world.events.reported] == [
         "waiting for nodes: 3 nodes are needed, 2 of 2 can take work",
         "waiting for nodes: 3 nodes are needed, 1 of 2 can take work",
     ]
@@ -478,7 +478,7 @@ def test_a_job_whose_calls_fail_at_once_is_tried_in_every_round() -> None:
     world.calls.failing["put a"] = BackendError("down")
 
     world.step(rounds=2)
-    failed = [event for event in world.events.told if isinstance(event, CallFailed)]
+    failed = [event for event in world.events.reported if isinstance(event, CallFailed)]
     assert [event.times for event in failed] == [1], "the second was counted, not reported"
 
     del world.calls.failing["put a"]
@@ -562,7 +562,7 @@ def test_a_restart_tells_how_long_each_part_of_it_took() -> None:
 
     world.step()
 
-    (event,) = world.events.told
+    (event,) = world.events.reported
     took = (event.stopped_in, event.waited, event.started_in)
     assert [part.total_seconds() for part in took] == [1, 30, 4]
     assert world.record.running_at == NOW
@@ -575,7 +575,7 @@ def test_a_start_after_no_failure_tells_no_times(job) -> None:
 
     world.step()
 
-    assert [event.stopped_in for event in world.events.told] == [None]
+    assert [event.stopped_in for event in world.events.reported] == [None]
 
 
 def test_when_the_ranks_of_an_attempt_ran_is_kept_with_it_and_not_for_the_next() -> None:

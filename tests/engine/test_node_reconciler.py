@@ -23,10 +23,10 @@ from holdfast.ports.leadership import Alone
 from holdfast.testing.builders import (
     LONG_AGO,
     NOW,
-    a_course,
     a_fault,
     a_node,
     a_past_fault,
+    a_remediation,
     a_request,
     healthy_nodes,
 )
@@ -100,7 +100,7 @@ def draining(remedy=Remedy.REBOOT, **changes):
     return a_node(
         Phase.DRAINING,
         faults=(a_fault(remedy),),
-        record={"course": a_course(remedy), **changes},
+        record={"remediation": a_remediation(remedy), **changes},
     )
 
 
@@ -134,7 +134,7 @@ def test_a_course_from_fault_to_order() -> None:
         "put node-1 rebooting",
     ]
     assert world.events.names() == ["node.quarantined", "node.draining", "repair.ordered"]
-    assert world.node.record.course.ordered_at == NOW
+    assert world.node.record.remediation.ordered_at == NOW
 
 
 def test_after_an_act_the_next_round_is_due_at_once() -> None:
@@ -186,14 +186,14 @@ def test_a_replacement_hands_its_course_on_before_the_old_node_is_forgotten() ->
 
 
 def test_a_course_is_handed_on_once() -> None:
-    course = a_course(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)
-    old = a_node(Phase.REPLACING, record={"course": course})
+    remediation = a_remediation(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)
+    old = a_node(Phase.REPLACING, record={"remediation": remediation})
     heir = a_node(
         Phase.JOINING,
         name="node-2",
         provider_id="i-2",
         replaces="node-1",
-        record={"course": course},
+        record={"remediation": remediation},
     )
     world = World(old, heir)
 
@@ -261,10 +261,10 @@ def test_a_refused_order_is_repeated_under_its_name_when_it_is_due(error, pause,
 
     world.step()
 
-    course = world.node.record.course
-    assert (course.retry_at, course.ordered_at) == (NOW + pause, None)
+    remediation = world.node.record.remediation
+    assert (remediation.retry_at, remediation.ordered_at) == (NOW + pause, None)
     assert world.wake_at == min(NOW + pause, NOW + timedelta(seconds=39))
-    assert world.events.told[-1] == RepairPostponed(
+    assert world.events.reported[-1] == RepairPostponed(
         node="node-1", remedy=remedy, error=str(error), retry_after=pause
     )
     world.calls.failing.clear()
@@ -279,9 +279,9 @@ def test_while_a_provider_refuses_the_pauses_double_up_to_ten_minutes() -> None:
 
     for _ in range(8):
         world.step()
-        course = world.node.record.course
-        pauses.append((course.retry_at - world.clock.time) / timedelta(seconds=30))
-        world.clock.time = course.retry_at
+        remediation = world.node.record.remediation
+        pauses.append((remediation.retry_at - world.clock.time) / timedelta(seconds=30))
+        world.clock.time = remediation.retry_at
 
     assert pauses == [1, 1, 2, 4, 8, 16, 20, 20]
 
@@ -300,9 +300,9 @@ def test_a_replacement_that_never_comes_is_told_and_ordered_again_ever_later() -
         assert f"replace node-1 incident-1/{number}" in world.step()
 
     assert waits == [1, 2, 4, 8, 8, 8]
-    told = [event for event in world.events.told if isinstance(event, RepairOverdue)]
-    assert [event.waited / POLICY.replace_timeout for event in told] == waits
-    assert {(event.node, event.remedy) for event in told} == {("node-1", "replace")}
+    reported = [event for event in world.events.reported if isinstance(event, RepairOverdue)]
+    assert [event.waited / POLICY.replace_timeout for event in reported] == waits
+    assert {(event.node, event.remedy) for event in reported} == {("node-1", "replace")}
 
 
 def test_an_overdue_order_is_told_once_however_often_the_next_is_refused() -> None:
@@ -313,7 +313,7 @@ def test_an_overdue_order_is_told_once_however_often_the_next_is_refused() -> No
 
     for _ in range(3):
         world.step()
-        world.clock.time = world.node.record.course.retry_at
+        world.clock.time = world.node.record.remediation.retry_at
 
     assert world.events.names().count("repair.overdue") == 1
 
@@ -325,8 +325,8 @@ def test_a_reboot_that_is_overdue_is_told_before_the_machine_is_replaced() -> No
 
     world.step()
 
-    told = [event for event in world.events.told if isinstance(event, RepairOverdue)]
-    assert told == [RepairOverdue(node="node-1", remedy="reboot", waited=POLICY.reboot_timeout)]
+    reported = [event for event in world.events.reported if isinstance(event, RepairOverdue)]
+    assert reported == [RepairOverdue(node="node-1", remedy="reboot", waited=POLICY.reboot_timeout)]
     assert world.events.names()[-2:] == ["repair.overdue", "repair.ordered"]
 
 
@@ -346,14 +346,14 @@ def test_a_machine_that_is_gone_needs_no_taking_away() -> None:
 
     world.step()
 
-    assert world.node.record.course.ordered_at == NOW
+    assert world.node.record.remediation.ordered_at == NOW
 
 
 def test_an_order_whose_answer_was_lost_keeps_its_name() -> None:
     world = World(draining())
     world.step()
-    lost = replace(world.node.record.course, ordered_at=None)
-    world.cluster.change("node-1", record=replace(world.node.record, course=lost))
+    lost = replace(world.node.record.remediation, ordered_at=None)
+    world.cluster.change("node-1", record=replace(world.node.record, remediation=lost))
     world.restart()
 
     assert "reboot node-1 incident-1/1" in world.step()
@@ -400,9 +400,11 @@ def test_a_requested_check_is_forgotten_when_it_begins() -> None:
 
 
 def test_a_request_that_nobody_took_up_stays() -> None:
-    course = a_course(machine="i-1#boot-1", ordered_at=NOW)
+    remediation = a_remediation(machine="i-1#boot-1", ordered_at=NOW)
     world = World(
-        a_node(Phase.REBOOTING, request=a_request(Verb.DEEP_CHECK), record={"course": course})
+        a_node(
+            Phase.REBOOTING, request=a_request(Verb.DEEP_CHECK), record={"remediation": remediation}
+        )
     )
 
     assert "clear_request node-1 request-1" not in world.step()
@@ -413,12 +415,12 @@ def test_a_request_that_nobody_took_up_stays() -> None:
 
 def waiting_for_order(number):
     """A drained node; its order is the next thing to do."""
-    course = replace(a_course(Remedy.REPLACE), incident_id=f"incident-{number}")
+    remediation = replace(a_remediation(Remedy.REPLACE), incident_id=f"incident-{number}")
     return a_node(
         Phase.DRAINING,
         name=f"node-{number}",
         faults=(a_fault(Remedy.REPLACE),),
-        record={"course": course},
+        record={"remediation": remediation},
     )
 
 
@@ -495,7 +497,7 @@ def test_an_incident_is_looked_for_once() -> None:
             Phase.QUARANTINED,
             faults=(deferred,),
             running_jobs=("a",),
-            record={"course": a_course(urgency=Urgency.DEFERRED)},
+            record={"remediation": a_remediation(urgency=Urgency.DEFERRED)},
         )
     )
 
@@ -518,7 +520,7 @@ def test_a_release_is_told_in_the_incident_before_the_course_is_forgotten() -> N
     world.step()
 
     assert world.incident.released_at == NOW
-    assert world.node.record.course is not None
+    assert world.node.record.remediation is not None
 
 
 # failures of the backend
@@ -530,7 +532,7 @@ def test_an_unreadable_cluster_is_read_again_soon() -> None:
 
     assert world.step() == []
     assert world.wake_at == NOW + AFTER_ERROR
-    assert [str(event.error) for event in world.events.told] == ["down"]
+    assert [str(event.error) for event in world.events.reported] == ["down"]
 
 
 def test_what_fails_for_one_node_does_not_keep_the_others_waiting() -> None:
@@ -620,7 +622,7 @@ def test_why_a_repair_is_held_back_is_told_once_and_again_if_it_changes() -> Non
     assert world.events.names() == ["repair.held_back"]
     world.cluster.breaker = replace(world.cluster.breaker, tripped_at=NOW)
     world.step(rounds=2)
-    assert [event.why for event in world.events.told] == [
+    assert [event.why for event in world.events.reported] == [
         "0 of 0 allowed nodes are out of service",
         "the breaker is open",
     ]
@@ -637,8 +639,8 @@ def test_a_new_reconciler_goes_on_where_the_old_one_died() -> None:
 
 
 def test_a_deep_check_course_ends_with_a_check() -> None:
-    course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
-    world = World(a_node(Phase.DRAINING, record={"course": course}))
+    remediation = a_remediation(Remedy.NONE, condition=Condition.REQUESTED)
+    world = World(a_node(Phase.DRAINING, record={"remediation": remediation}))
 
     assert "put node-1 checking" in world.step()
     assert world.events.names() == ["node.check_begun"]
@@ -666,7 +668,7 @@ def test_an_order_recorded_by_who_then_lost_the_lead_is_given_by_the_next_under_
     world = World(draining())
     world.restart(FakeLeadership(1))
     assert not any(call.startswith("reboot") for call in world.step())
-    token = world.node.record.course.token
+    token = world.node.record.remediation.token
 
     world.restart()
 
@@ -738,7 +740,9 @@ def test_an_incident_stays_open_while_its_node_cannot_be_read() -> None:
 
 def test_an_incident_goes_on_with_the_node_that_takes_over() -> None:
     world = World(
-        a_node(Phase.REPLACING, record={"course": a_course(Remedy.REPLACE, ordered_at=NOW)}),
+        a_node(
+            Phase.REPLACING, record={"remediation": a_remediation(Remedy.REPLACE, ordered_at=NOW)}
+        ),
         a_node(Phase.JOINING, name="node-2", replaces="node-1", provider_id="i-2"),
     )
 
@@ -752,7 +756,7 @@ def test_who_does_not_lead_ends_no_incident() -> None:
     world = World(a_node(faults=(a_fault(),)), *healthy_nodes(4, first=2))
     world.step()
     del world.cluster.nodes["node-1"]
-    world.restart(FakeLeadership(asked=0))
+    world.restart(FakeLeadership(requested=0))
 
     assert world.step() == []
     assert world.incident.ended_at is None

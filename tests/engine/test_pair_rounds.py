@@ -61,8 +61,8 @@ def test_a_test_is_stored_begun_in_every_round_and_noted_when_it_is_over() -> No
     assert world.step() == ["put a checking"]
 
     assert world.cluster.nodes["a"].record.pairing.tests == (said,)
-    (told,) = (one for one in world.events.told if isinstance(one, NodePairTested))
-    assert sentence(told) == "the test between a and b failed: slow"
+    (reported,) = (one for one in world.events.reported if isinstance(one, NodePairTested))
+    assert sentence(reported) == "the test between a and b failed: slow"
 
 
 def test_the_check_of_a_node_alone_is_not_begun_again_while_it_is_tested_with_others() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.engine.repeats import Repeats
-from holdfast.model.events import CallFailed, NodeCheckWaits, RepairHeldBack
+from holdfast.model.events import CallFailed, NodeCheckWaits, RepairDeferred
 from holdfast.testing.builders import NOW
 from holdfast.testing.fakes import FakeEvents
 
@@ -25,7 +25,7 @@ def test_what_is_repeated_is_counted_and_reported_again_after_a_pause() -> None:
     for second in range(61):
         repeats.emit(down(), NOW + timedelta(seconds=second))
 
-    assert [one.times for one in events.told] == [1, 60]
+    assert [one.times for one in events.reported] == [1, 60]
 
 
 def test_another_error_and_another_subject_are_news_but_other_numbers_are_not() -> None:
@@ -40,22 +40,26 @@ def test_another_error_and_another_subject_are_news_but_other_numbers_are_not() 
     ):
         repeats.emit(event, NOW)
 
-    assert [one.error for one in events.told] == ["port 1 refused", "timed out", "port 3 refused"]
+    assert [one.error for one in events.reported] == [
+        "port 1 refused",
+        "timed out",
+        "port 3 refused",
+    ]
 
 
 def test_a_node_that_waits_again_is_news_and_one_that_still_waits_is_not() -> None:
     events = FakeEvents()
     repeats = Repeats(events)
-    waits = RepairHeldBack(node="n-1", why="1 of 1 allowed nodes are out of service")
+    waits = RepairDeferred(node="n-1", why="1 of 1 allowed nodes are out of service")
 
     repeats.emit(waits, NOW)
     repeats.keep_nodes({"n-1"})
     repeats.emit(waits, NOW)
-    assert len(events.told) == 1
+    assert len(events.reported) == 1
 
     repeats.keep_nodes(())
     repeats.emit(waits, NOW)
-    assert len(events.told) == 2
+    assert len(events.reported) == 2
 
 
 def test_a_check_that_waits_for_one_job_after_another_is_reported_once() -> None:
@@ -66,7 +70,7 @@ def test_a_check_that_waits_for_one_job_after_another_is_reported_once() -> None
         waits = NodeCheckWaits(node="n-1", why=f"job {word}")
         repeats.emit(waits, NOW + number * MINUTE)
 
-    assert [one.why for one in events.told] == ["job alpha"]
+    assert [one.why for one in events.reported] == ["job alpha"]
 
 
 @given(gaps=st.lists(st.integers(0, 90), max_size=50))
@@ -76,9 +80,9 @@ def test_no_repetition_is_lost_and_none_is_reported_within_the_pause(gaps) -> No
     reported = []
     for gap in gaps:
         at += timedelta(seconds=gap)
-        before = len(events.told)
+        before = len(events.reported)
         repeats.emit(down(), at)
-        reported += [at] * (len(events.told) - before)
+        reported += [at] * (len(events.reported) - before)
 
     assert all(later - earlier >= MINUTE for earlier, later in itertools.pairwise(reported))
-    assert sum(one.times for one in events.told) <= len(gaps)
+    assert sum(one.times for one in events.reported) <= len(gaps)

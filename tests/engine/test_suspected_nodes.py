@@ -79,18 +79,18 @@ class World:
     def restart(self) -> None:
         self.job_loop = JobReconciler(self.job_ports, POLICY)
 
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         return [line for line in self.calls.made if line.startswith("request_check")]
 
     def suspected(self) -> list[NodeSuspected]:
-        return [event for event in self.events.told if isinstance(event, NodeSuspected)]
+        return [event for event in self.events.reported if isinstance(event, NodeSuspected)]
 
 
 def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_released() -> None:
     world = World(dying())
 
     assert world.job_loop.step() == NOW
-    assert len(world.asked()) == 1
+    assert len(world.requested()) == 1
     assert "put job-1 starting" not in world.calls.made
     world.job_loop.step()
     assert "node-1" not in world.jobs.views["job-1"].record.placement
@@ -98,7 +98,7 @@ def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_
         world.node_loop.step()
     node = world.cluster.nodes["node-1"]
     assert (node.record.phase, node.request) == (Phase.CHECKING, None)
-    assert node.record.course.reason == Reason.JOBS_KEEP_FAILING
+    assert node.record.remediation.reason == Reason.JOBS_KEEP_FAILING
 
     world.cluster.change("node-1", check=CheckResult(passed=True, ended_at=NOW))
     world.node_loop.step()
@@ -106,7 +106,7 @@ def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_
     world.job_loop.step()
 
     assert world.cluster.nodes["node-1"].record.phase is Phase.SCHEDULABLE
-    assert len(world.asked()) == 1
+    assert len(world.requested()) == 1
     (event,) = world.suspected()
     assert (event.node, event.failures, event.is_checked) == ("node-1", 3, True)
     assert sentence(event) == (
@@ -160,11 +160,11 @@ def test_a_request_that_cannot_be_written_is_tried_again_and_stops_no_job() -> N
 
 
 def test_who_has_lost_the_lead_asks_for_nothing() -> None:
-    world = World(dying(), leadership=FakeLeadership(asked=0))
+    world = World(dying(), leadership=FakeLeadership(requested=0))
 
     world.job_loop.step()
 
-    assert world.asked() == []
+    assert world.requested() == []
 
 
 @given(st.lists(st.sampled_from(["jobs", "nodes", "restart"]), max_size=12))
@@ -179,8 +179,10 @@ def test_in_whatever_order_the_loops_run_the_same_failures_are_asked_about_once(
             case "restart":
                 world.restart()
 
-    assert len(world.asked()) <= 1
-    assert {name for name, node in world.cluster.nodes.items() if node.record.course} <= {"node-1"}
+    assert len(world.requested()) <= 1
+    assert {name for name, node in world.cluster.nodes.items() if node.record.remediation} <= {
+        "node-1"
+    }
 
 
 @pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.WAITING])
@@ -193,4 +195,4 @@ def test_a_job_that_dies_everywhere_sends_no_node_to_a_check(phase) -> None:
 
     world.job_loop.step()
 
-    assert world.asked() == []
+    assert world.requested() == []

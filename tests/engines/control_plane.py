@@ -47,7 +47,7 @@ _DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "SIGKILL")
 _MEMORY: Final = Path("/dev/shm")
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.02
-_PATIENCE: Final = timedelta(minutes=2)
+_TIMEOUT: Final = timedelta(minutes=2)
 """A machine that needs longer to start a program of the control plane is not merely busy."""
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
@@ -310,12 +310,12 @@ class ControlPlane:
 
     def _wait_until_ready(self, name: str) -> None:
         process = self._processes[name]
-        deadline = time.monotonic() + _PATIENCE.total_seconds()
+        deadline = time.monotonic() + _TIMEOUT.total_seconds()
         while not self._is_ready(name):
             if process.poll() is not None:
                 raise BackendError(f"{name} ended with {process.returncode}:\n{self.log(name)}")
             if time.monotonic() > deadline:
-                raise BackendError(f"{name} was not ready in {_PATIENCE}:\n{self.log(name)}")
+                raise BackendError(f"{name} was not ready in {_TIMEOUT}:\n{self.log(name)}")
             time.sleep(_POLL_S)
 
     def _is_ready(self, name: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from holdfast.api.clusters import Node, cluster_id, instance_id
 from holdfast.model.cluster_words import InstanceStatus
-from holdfast.model.clusters import Happening, WantedCluster
+from holdfast.model.clusters import ClusterEvent, WantedCluster
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
@@ -15,13 +15,13 @@ from holdfast.model.requests import Verb
 
 @dataclass
 class ShownCluster:
-    """A ``Cluster``; what it is asked for is kept in ``asked``."""
+    """A ``Cluster``; what it is asked for is kept in ``requested``."""
 
     name: str
     created_at: datetime
     members: list[Node] = field(default_factory=list)
     past: list[Incident] = field(default_factory=list)
-    asked: list[tuple[str, Verb, str]] = field(default_factory=list)
+    requested: list[tuple[str, Verb, str]] = field(default_factory=list)
     checks: dict[str, tuple[DeepCheck, ...]] = field(default_factory=dict)
     """By node, the kinds of checks that were asked for last."""
 
@@ -67,8 +67,8 @@ class ShownCluster:
         self._answer()
         return None
 
-    def happenings(self) -> Sequence[Happening]:
-        """See ``Cluster.happenings``."""
+    def cluster_events(self) -> Sequence[ClusterEvent]:
+        """See ``Cluster.cluster_events``."""
         self._answer()
         return ()
 
@@ -77,7 +77,7 @@ class ShownCluster:
         self._answer()
         if node not in self.in_vain:
             self.checks[node] = tuple(checks)
-            self.asked.append((node, verb, person))
+            self.requested.append((node, verb, person))
         return self.in_vain.get(node, "")
 
     def _answer(self) -> None:

@@ -31,7 +31,7 @@ _TICK: Final = timedelta(milliseconds=50)
 _HEARTBEAT: Final = timedelta(seconds=1)
 """Ten times as often as a kubelet's, so that tests may set a short grace period; the default."""
 
-_PATIENCE: Final = timedelta(seconds=60)
+_TIMEOUT: Final = timedelta(seconds=60)
 _CAPACITY: Final = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -100,7 +100,7 @@ class PlayedNodes:
             Node(metadata=metadata, spec=NodeSpec(providerID=provider_id, taints=list(taints)))
         )
         self.reboot(name)
-        deadline = time.monotonic() + _PATIENCE.total_seconds()
+        deadline = time.monotonic() + _TIMEOUT.total_seconds()
         while _NOT_READY in _taints(node := self._client.get(Node, name)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"node {name} keeps the taint {_NOT_READY}: no controllers run")

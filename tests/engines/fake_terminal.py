@@ -21,12 +21,12 @@ def frames(channel: int, content: bytes) -> bytes:
     """A message in frames of 1,000 bytes at most, so that there are some of each form."""
     whole = bytes([channel]) + content
     parts = [whole[n : n + 1000] for n in range(0, len(whole), 1000)]
-    told = b""
+    reported = b""
     for number, part in enumerate(parts):
         first = (0x80 if number == len(parts) - 1 else 0) | (0 if number else 2)
         size = bytes([len(part)]) if len(part) < 126 else b"\x7e" + len(part).to_bytes(2)
-        told += bytes([first]) + size + part
-    return told
+        reported += bytes([first]) + size + part
+    return reported
 
 
 def status_of(code: int) -> bytes:

@@ -34,7 +34,7 @@ from tests.engines.slurm_machine import Command, Machine, plugged, pulled
 
 _MEMORY: Final = Path("/dev/shm")
 _POLL_S: Final = 0.02
-_PATIENCE: Final = timedelta(minutes=1)
+_TIMEOUT: Final = timedelta(minutes=1)
 _CALL_S: Final = 30.0
 _LOG_LINES: Final = 15
 _PROGRAMS: Final = (
@@ -245,7 +245,7 @@ class SlurmCluster:
         path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         return self.run("sbatch", "--parsable", *options, path).strip()
 
-    def until(self, is_done: Callable[[], object], patience: timedelta = _PATIENCE) -> None:
+    def until(self, is_done: Callable[[], object], patience: timedelta = _TIMEOUT) -> None:
         """Wait until ``is_done`` is true.
 
         Raises:

@@ -12,7 +12,7 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.health import Fault, Finding, Remedy, Severity, Urgency
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
-from holdfast.model.nodes import CheckResult, Course, NodeRecord, PastFault, Phase
+from holdfast.model.nodes import CheckResult, NodeRecord, PastFault, Phase, Remediation
 from holdfast.model.report import NodeReport
 
 times = st.datetimes(timezones=st.just(UTC))
@@ -26,8 +26,8 @@ def tuples(items):
     return st.lists(items, max_size=2).map(tuple)
 
 
-courses = st.builds(
-    Course,
+remediations = st.builds(
+    Remediation,
     incident_id=texts,
     opened_at=times,
     condition=texts,
@@ -54,7 +54,7 @@ node_records = st.builds(
     NodeRecord,
     phase=st.sampled_from(Phase),
     phase_since=times,
-    course=st.none() | courses,
+    remediation=st.none() | remediations,
     history=tuples(pasts),
     cleared_at=optional_times,
     checked_machine=texts,

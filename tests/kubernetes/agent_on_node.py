@@ -120,7 +120,7 @@ class OnNode:
 
 @contextmanager
 def reporting(
-    plane: ControlPlane, node: str, token: str, *, pace: Pace = QUICK, patience_s: float = 10
+    plane: ControlPlane, node: str, token: str, *, pace: Pace = QUICK, timeout_s: float = 10
 ) -> Iterator[OnNode]:
     said: list[str] = []
     api = Api(
@@ -133,7 +133,7 @@ def reporting(
         api,
         node,
         settings=AgentKubernetes(),
-        patience=timedelta(seconds=patience_s),
+        patience=timedelta(seconds=timeout_s),
         clock=SystemClock(),
         say=said.append,
         pace=pace,

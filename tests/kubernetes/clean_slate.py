@@ -13,7 +13,7 @@ from tests.engines.control_plane import ControlPlane
 DISCOVERY = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 # The cluster itself writes these, at any time.
 NOT_OURS = {"apiservices", "endpoints", "endpointslices", "flowschemas", "ipaddresses"}
@@ -45,7 +45,7 @@ class CleanSlate:
             self._kept = set(_things(api))
 
     def restore(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         with self._plane.connect() as api:
             while left := set(_things(api)) - self._kept:
                 if time.monotonic() > deadline:
@@ -88,7 +88,7 @@ def _things(api: ApiConnection) -> Iterator[Thing]:
 
 
 def items(api: ApiConnection, path: str) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return api.request("GET", path, accept=METADATA)["items"] or []

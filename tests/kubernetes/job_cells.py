@@ -25,7 +25,7 @@ EVERY = tuple(KINDS)
 SINGLE = (Training.kind, Mpi.kind, Set.kind, Indexed.kind)
 """Kinds that one operator runs; the others are played where it may matter that several do."""
 
-PATIENCE_S = 480
+TIMEOUT_S = 480
 BY_CHANCE = frozenset(("JobWaiting", "PodsRemoved"))
 """Events of jobs whose nodes, or whose pods, take their time."""
 
@@ -61,7 +61,7 @@ class Row:
 
     kinds: tuple[str, ...] = SINGLE
 
-    is_told: bool = True
+    is_reported: bool = True
     """Whether all Events get through, and the cause of each stop is known: what a controller could
     not tell in time dies with it, and the next one may come when the node is gone."""
 
@@ -146,8 +146,8 @@ class Cell:
             "attempt": record.get("attempt"),
             "hardware": record.get("hardware_retries"),
             "application": record.get("app_retries"),
-            "causes": causes if self.row.is_told else [],
-            "events": self.events if self.row.is_told else [],
+            "causes": causes if self.row.is_reported else [],
+            "events": self.events if self.row.is_reported else [],
         }
 
     # What scripts wait for
@@ -193,7 +193,7 @@ def play(cells: Iterable[tuple[Cell, Script]]) -> None:
     waiting = {}
     for number, (cell, script) in enumerate(cells):
         waiting[number] = (cell, steps := script(cell), next(steps, None))
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while waiting:
         for number, (cell, steps, until) in list(waiting.items()):
             if until is None:

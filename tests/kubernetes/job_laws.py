@@ -13,7 +13,7 @@ from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, Labels
 
 
 @dataclass
-class _Course:
+class _Remediation:
     """What was seen of one job so far."""
 
     cell: Cell
@@ -57,18 +57,18 @@ class _Course:
 
 def judge(changes: Iterable[Change], cells: Iterable[Cell]) -> None:
     """No two attempts at once, no restart too many, nothing suspended for ever."""
-    courses = {(one.job.collection, one.job.name): _Course(one) for one in cells}
+    remediations = {(one.job.collection, one.job.name): _Remediation(one) for one in cells}
     for change in changes:
         if change.path == PODS:
             labels = change.content["metadata"].get("labels", {})
-            for course in courses.values():
-                if course.cell.job.owns(labels):
-                    course.pod(change)
-        elif (change.path, change.name) in courses:
-            courses[change.path, change.name].job(change)
-    for course in courses.values():
-        is_over = course.record.get("phase") == "failed"
-        assert is_over or not course.is_suspended, f"{course.cell.group} stays suspended"
+            for remediation in remediations.values():
+                if remediation.cell.job.owns(labels):
+                    remediation.pod(change)
+        elif (change.path, change.name) in remediations:
+            remediations[change.path, change.name].job(change)
+    for remediation in remediations.values():
+        is_over = remediation.record.get("phase") == "failed"
+        assert is_over or not remediation.is_suspended, f"{remediation.cell.group} stays suspended"
 
 
 def untouched(changes: Iterable[Change], cell: Cell) -> None:

@@ -198,7 +198,7 @@ OPERATORS_AWAY = Row(
     nodes=3,
 )
 KILLED = Row(
-    "killed", "XID; the controller is killed at each step", nothing, nodes=3, is_told=False
+    "killed", "XID; the controller is killed at each step", nothing, nodes=3, is_reported=False
 )
 KILLED_SPENT = Row(
     "killed-spent",
@@ -206,5 +206,5 @@ KILLED_SPENT = Row(
     nothing,
     annotations={LABELS.job_max_retry_count: "0"},
     kinds=_PYTORCH,
-    is_told=False,
+    is_reported=False,
 )

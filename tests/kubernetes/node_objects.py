@@ -20,7 +20,7 @@ from holdfast.model.names import (
 )
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import NOW, a_course, a_fault, a_record
+from holdfast.testing.builders import NOW, a_fault, a_record, a_remediation
 
 LABELS = Labels()
 HEALTH = LABELS.node_health_status
@@ -100,7 +100,7 @@ def records(draw):
     phase = draw(phases)
     needs = phase in (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING)
     may = needs or (phase in (Phase.JOINING, Phase.CHECKING) and draw(st.booleans()))
-    course = a_course(
+    remediation = a_remediation(
         draw(remedies),
         repairs=draw(st.integers(0, 2)),
         machine=draw(st.sampled_from(["", "i-1#boot-1"])),
@@ -108,7 +108,7 @@ def records(draw):
     )
     return a_record(
         phase,
-        course=course if may else None,
+        remediation=remediation if may else None,
         checked_machine=draw(st.sampled_from(["", "i-1#boot-1", "i-1#boot-0"])),
     )
 

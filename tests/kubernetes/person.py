@@ -13,7 +13,7 @@ import termios
 import time
 from collections.abc import Iterator, Sequence
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class Person:
@@ -27,7 +27,7 @@ class Person:
 
     def sees(self, pattern: str) -> re.Match[str]:
         """Wait until something is on the screen; what is before it is forgotten."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (found := re.search(pattern, self.seen)) is None:
             assert time.monotonic() < deadline, self.seen
             if select.select([self._terminal], [], [], 0.1)[0]:
@@ -43,7 +43,7 @@ class Person:
 
     def ends(self) -> int:
         """The exit code, once everything is read."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.seen
             if select.select([self._terminal], [], [], 0.1)[0]:

@@ -46,11 +46,13 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A job is submitted, or stopped."""
-        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
-        if "submission_id" in asked:
+        requested = json.loads(
+            self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}"
+        )
+        if "submission_id" in requested:
             self.server.status = "RUNNING"
-            self.server.submitted.append(asked["submission_id"])
-        self._answer(200, asked)
+            self.server.submitted.append(requested["submission_id"])
+        self._answer(200, requested)
 
     def log_message(self, *_: object) -> None:
         """Nobody reads it."""

@@ -63,8 +63,8 @@ class RealRanks:
                 self.fleet.cluster.nodes.finish(name, exit_code=process.returncode)
                 self._told.add(uid)
         for uid, pod in pods.items():
-            is_asked = not pod["metadata"].get("deletionTimestamp")
-            if uid not in self.started and is_asked and _runs(pod):
+            is_requested = not pod["metadata"].get("deletionTimestamp")
+            if uid not in self.started and is_requested and _runs(pod):
                 self.started[uid] = self._process(pod["spec"]["containers"][0])
 
     def _process(self, container: Json) -> subprocess.Popen[bytes]:

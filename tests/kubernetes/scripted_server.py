@@ -22,7 +22,7 @@ Answer = Callable[["Handler"], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     verb: str
     path: str
     headers: dict[str, str]
@@ -40,8 +40,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        asked = Asked(self.command, self.path, dict(self.headers), body, self.client_address)
-        self.server.asked.append(asked)
+        requested = RecordedRequest(
+            self.command, self.path, dict(self.headers), body, self.client_address
+        )
+        self.server.requested.append(requested)
         answers = self.server.answers
         (answers.popleft() if answers else say({}))(self)
 
@@ -64,7 +66,7 @@ class ScriptedServer(ThreadingHTTPServer):
     def __init__(self, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.answers: deque[Answer] = deque()
-        self.asked: list[Asked] = []
+        self.requested: list[RecordedRequest] = []
         self.released = threading.Event()  # ends every answer that hangs
         self._tls = tls
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)

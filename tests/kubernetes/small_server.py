@@ -87,19 +87,19 @@ class _Handler(BaseHTTPRequestHandler):
     server: SmallServer
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        query = parse_qs(asked.query)
-        plural = asked.path.rpartition("/")[2]
+        requested = urlsplit(self.path)
+        query = parse_qs(requested.query)
+        plural = requested.path.rpartition("/")[2]
         if plural in self.server.refused:
             self._answer(403, status_object(403, "Forbidden", f"no {plural} for you"))
         elif plural not in COLLECTIONS:
-            self._answer_with(asked.path)
+            self._answer_with(requested.path)
         elif "watch" in query:
-            self._watch(asked.path, int(query["resourceVersion"][0]))
+            self._watch(requested.path, int(query["resourceVersion"][0]))
         else:
             with self.server.changed:
                 about = {"resourceVersion": str(self.server.version - 1)}
-                self._answer(200, {"metadata": about, "items": self.server.of(asked.path)})
+                self._answer(200, {"metadata": about, "items": self.server.of(requested.path)})
 
     def do_PATCH(self) -> None:
         path, body = self._write()

@@ -67,9 +67,9 @@ class Agent(OnNode):
 
     def reload(self, *lines: str) -> None:
         self.configure(*lines)
-        told = self.stderr.count(RELOADED)
+        reported = self.stderr.count(RELOADED)
         self.process.send_signal(signal.SIGHUP)
-        until(lambda: self.stderr.count(RELOADED) > told)
+        until(lambda: self.stderr.count(RELOADED) > reported)
 
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None:

@@ -98,14 +98,14 @@ def test_a_call_bears_our_name_the_token_and_the_query(server: ScriptedServer) -
     api.get(NODE, {"resourceVersion": 7, "fieldSelector": "a=b,c"})
     api.close()
 
-    [asked] = server.asked
-    assert asked.verb == "GET"
-    assert asked.path == (
+    [requested] = server.requested
+    assert requested.verb == "GET"
+    assert requested.path == (
         "/k8s/clusters/c1/api/v1/nodes/a?resourceVersion=7&fieldSelector=a%3Db%2Cc"
     )
-    assert asked.headers["Authorization"] == "Bearer secret"
-    assert asked.headers["User-Agent"] == "holdfast-test"
-    assert asked.headers["Accept"] == "application/json"
+    assert requested.headers["Authorization"] == "Bearer secret"
+    assert requested.headers["User-Agent"] == "holdfast-test"
+    assert requested.headers["Accept"] == "application/json"
 
 
 def test_writes_name_their_manager_and_carry_the_body(server: ScriptedServer, api: Api) -> None:
@@ -116,9 +116,9 @@ def test_writes_name_their_manager_and_carry_the_body(server: ScriptedServer, ap
     api.patch(NODE, {"a": 4}, Patch.STRATEGIC)
     api.patch(NODE, {"a": 5}, Patch.APPLY)
 
-    told = [(one.verb, one.path, one.headers["Content-Type"]) for one in server.asked]
+    reported = [(one.verb, one.path, one.headers["Content-Type"]) for one in server.requested]
     query = "?fieldManager=tester"
-    assert told == [
+    assert reported == [
         ("POST", NODES + query, "application/json"),
         ("PUT", NODE + query, "application/json"),
         ("PATCH", NODE + query, "application/merge-patch+json"),
@@ -126,7 +126,7 @@ def test_writes_name_their_manager_and_carry_the_body(server: ScriptedServer, ap
         ("PATCH", NODE + query, "application/strategic-merge-patch+json"),
         ("PATCH", f"{NODE}{query}&force=true", "application/apply-patch+yaml"),
     ]
-    assert [one.content for one in server.asked] == [
+    assert [one.content for one in server.requested] == [
         {"a": 1},
         {"a": 2},
         {"a": 3},
@@ -141,7 +141,7 @@ def test_a_deletion_says_which_object_and_how(server: ScriptedServer, api: Api) 
     api.delete(NODE, uid="u-1", grace=0, propagation="Background")
 
     kind = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    assert [one.content for one in server.asked] == [
+    assert [one.content for one in server.requested] == [
         kind,
         {
             **kind,
@@ -155,7 +155,7 @@ def test_a_deletion_says_which_object_and_how(server: ScriptedServer, api: Api) 
 def test_a_name_cannot_lead_out_of_its_path(server: ScriptedServer, api: Api) -> None:
     api.get("/api/v1/nodes/a b?watch=1#x")
 
-    assert server.asked[0].path == "/api/v1/nodes/a%20b%3Fwatch%3D1%23x"
+    assert server.requested[0].path == "/api/v1/nodes/a%20b%3Fwatch%3D1%23x"
 
 
 def test_calls_share_a_connection(server: ScriptedServer, api: Api) -> None:
@@ -166,7 +166,7 @@ def test_calls_share_a_connection(server: ScriptedServer, api: Api) -> None:
         api.get(NODE)
     api.get(NODE)
 
-    assert len({asked.peer for asked in server.asked}) == 1
+    assert len({requested.peer for requested in server.requested}) == 1
 
 
 def test_a_list_is_read_page_by_page_as_of_one_moment(server: ScriptedServer, api: Api) -> None:
@@ -179,7 +179,7 @@ def test_a_list_is_read_page_by_page_as_of_one_moment(server: ScriptedServer, ap
 
     assert items == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert [page.resource_version for page in pages] == ["9", "9"]
-    assert [one.path.partition("?")[2] for one in server.asked] == [
+    assert [one.path.partition("?")[2] for one in server.requested] == [
         "limit=500&labelSelector=x",
         "limit=500&labelSelector=x&continue=c1",
         "limit=500",
@@ -203,7 +203,7 @@ def test_many_threads_call_at_once(server: ScriptedServer, api: Api) -> None:
         answers = list(pool.map(api.get, paths))
 
     assert [answer["path"] for answer in answers] == paths
-    assert len({asked.peer for asked in server.asked}) < len(paths)
+    assert len({requested.peer for requested in server.requested}) < len(paths)
 
 
 # Refusals
@@ -228,14 +228,14 @@ def test_every_refusal_has_its_error(
 ) -> None:
     server.answers.append(refuse(status, reason, "the reason why"))
 
-    with pytest.raises(BackendError) as told:
+    with pytest.raises(BackendError) as reported:
         api.get(NODE)
 
-    assert type(told.value) is kind
-    assert (told.value.status, told.value.reason) == (status, reason)
-    assert "GET /api/v1/nodes/a" in str(told.value)
-    assert "the reason why" in str(told.value)
-    assert len(server.asked) == 1
+    assert type(reported.value) is kind
+    assert (reported.value.status, reported.value.reason) == (status, reason)
+    assert "GET /api/v1/nodes/a" in str(reported.value)
+    assert "the reason why" in str(reported.value)
+    assert len(server.requested) == 1
 
 
 @pytest.mark.parametrize(
@@ -266,10 +266,10 @@ def test_a_missing_permission_is_told_as_the_rule_to_add(
     )
     server.answers.append(refuse(403, "Forbidden", message))
 
-    with pytest.raises(Forbidden) as told:
+    with pytest.raises(Forbidden) as reported:
         api.patch(f"{NODE}/status", {})
 
-    assert str(told.value) == f"PATCH /api/v1/nodes/a/status: {expected}"
+    assert str(reported.value) == f"PATCH /api/v1/nodes/a/status: {expected}"
 
 
 def test_a_policy_that_forbids_is_told_in_its_own_words(server: ScriptedServer, api: Api) -> None:
@@ -297,10 +297,10 @@ def test_an_error_that_is_not_the_api_servers_is_told_all_the_same(
 ) -> None:
     server.answers.append(say(body, 400))
 
-    with pytest.raises(ApiError) as told:
+    with pytest.raises(ApiError) as reported:
         api.get(NODE)
 
-    assert status_of(told) == 400
+    assert status_of(reported) == 400
 
 
 def test_what_is_no_kubernetes_api_is_recognized(server: ScriptedServer, api: Api) -> None:
@@ -321,7 +321,7 @@ def test_a_call_comes_again_when_the_server_says_so(
     server.answers.extend([refuse(status, Retry_After="0"), say(OK)])
 
     assert (api.get(NODE) if verb == "get" else api.create(NODES, {})) == OK
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
 
 
 def test_a_server_that_asks_for_more_time_than_there_is_is_told_to_the_caller(
@@ -330,12 +330,12 @@ def test_a_server_that_asks_for_more_time_than_there_is_is_told_to_the_caller(
     server.answers.append(refuse(429, "TooManyRequests", "slow down", Retry_After="60"))
     api = client(Server(url=server.url), timeout=SHORT)
 
-    with pytest.raises(Throttled) as told:
+    with pytest.raises(Throttled) as reported:
         api.get(NODE)
     api.close()
 
-    assert told.value.after == timedelta(seconds=60)
-    assert len(server.asked) == 1
+    assert reported.value.after == timedelta(seconds=60)
+    assert len(server.requested) == 1
 
 
 def test_a_disruption_budget_is_for_the_caller_to_wait_for(
@@ -345,11 +345,11 @@ def test_a_disruption_budget_is_for_the_caller_to_wait_for(
     content = {**status_object(429, "TooManyRequests", "budget"), "details": causes}
     server.answers.append(say(content, 429, Retry_After="0"))
 
-    with pytest.raises(Throttled) as told:
+    with pytest.raises(Throttled) as reported:
         api.create("/api/v1/namespaces/n/pods/p/eviction", {}, repeatable=True)
 
-    assert told.value.is_disruption_budget
-    assert len(server.asked) == 1
+    assert reported.value.is_disruption_budget
+    assert len(server.requested) == 1
 
 
 LOST = [
@@ -374,7 +374,7 @@ def test_a_lost_answer_is_asked_for_again(server: ScriptedServer, api: Api, lost
     server.answers.extend([lost, lost, say(OK)])
 
     assert api.get(NODE) == OK
-    assert len(server.asked) == 3
+    assert len(server.requested) == 3
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -383,11 +383,11 @@ def test_a_creation_that_may_have_been_done_is_not_repeated(
 ) -> None:
     server.answers.extend([lost, say(OK)])
 
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(Unreachable) as reported:
         api.create(NODES, {})
 
-    assert told.value.sent
-    assert len(server.asked) == 1
+    assert reported.value.sent
+    assert len(server.requested) == 1
 
 
 def test_a_creation_is_repeated_for_a_caller_who_takes_already_exists(
@@ -398,7 +398,7 @@ def test_a_creation_is_repeated_for_a_caller_who_takes_already_exists(
     with pytest.raises(AlreadyExists):
         api.create(NODES, {}, repeatable=True)
 
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
@@ -411,11 +411,11 @@ def test_an_error_of_the_server_is_repeated_where_that_is_harmless(
     assert api.replace(NODE, {}) == OK
     assert api.patch(NODE, {}) == OK
     api.delete(NODE)
-    assert len(server.asked) == 8
+    assert len(server.requested) == 8
     for write in (lambda: api.create(NODES, {}), lambda: api.patch(NODE, [], Patch.JSON)):
         with pytest.raises(ApiError):
             write()
-    assert len(server.asked) == 10
+    assert len(server.requested) == 10
 
 
 def test_a_webhook_that_is_down_is_told_at_once(server: ScriptedServer, api: Api) -> None:
@@ -433,7 +433,7 @@ def test_trying_again_ends_in_time(server: ScriptedServer) -> None:
     with pytest.raises(Unreachable):
         api.get(NODE)
 
-    assert 2 <= len(server.asked) <= 12  # pauses of 50 ms at least, then twice as long each
+    assert 2 <= len(server.requested) <= 12  # pauses of 50 ms at least, then twice as long each
 
 
 def free_port() -> int:
@@ -445,10 +445,10 @@ def free_port() -> int:
 def test_a_server_that_is_down_is_told_with_its_address() -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
-    with pytest.raises(Unreachable, match=f"cannot reach {url}.*refused") as told:
+    with pytest.raises(Unreachable, match=f"cannot reach {url}.*refused") as reported:
         client(Server(url=url), SHORT).create(NODES, {})
 
-    assert not told.value.sent
+    assert not reported.value.sent
 
 
 def test_what_was_not_sent_is_tried_again_even_if_it_must_not_be_done_twice() -> None:
@@ -461,7 +461,7 @@ def test_what_was_not_sent_is_tried_again_even_if_it_must_not_be_done_twice() ->
     assert api.create(NODES, {}) == {}
     api.close()
     later.join()
-    assert len(begun[0].asked) == 1
+    assert len(begun[0].requested) == 1
     begun[0].end()
 
 
@@ -480,7 +480,7 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used(
     assert left.wait(LONG.total_seconds())
 
     assert api.create(NODES, {}) == OK  # which would not be repeated
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
 
 
 def test_where_one_connection_has_died_the_others_are_not_trusted(server: ScriptedServer) -> None:
@@ -498,7 +498,7 @@ def test_where_one_connection_has_died_the_others_are_not_trusted(server: Script
     assert api.get(NODE) == OK
     api.close()
 
-    peers = [asked.peer for asked in server.asked]
+    peers = [requested.peer for requested in server.requested]
     assert len(set(peers)) == 3
     assert peers.count(peers[-1]) == 1
 
@@ -508,7 +508,7 @@ def test_a_server_that_announces_its_leave_is_understood(server: ScriptedServer,
 
     for _ in range(3):
         assert api.create(NODES, {}) == OK
-    assert len({asked.peer for asked in server.asked}) == 3
+    assert len({requested.peer for requested in server.requested}) == 3
 
 
 @pytest.mark.parametrize(
@@ -548,7 +548,7 @@ def test_a_huge_object_comes_whole(server: ScriptedServer, api: Api) -> None:
     assert api.get(NODE) == huge
     assert api.get(NODE) == huge
     assert api.create(NODES, huge) == {}
-    assert server.asked[-1].content == huge
+    assert server.requested[-1].content == huge
 
 
 def test_a_packed_answer_is_unpacked(server: ScriptedServer, api: Api) -> None:
@@ -559,7 +559,7 @@ def test_a_packed_answer_is_unpacked(server: ScriptedServer, api: Api) -> None:
     )
 
     assert api.get(NODE) == OK
-    assert server.asked[0].headers["Accept-Encoding"] == "gzip"
+    assert server.requested[0].headers["Accept-Encoding"] == "gzip"
     with pytest.raises(Unreachable):
         api.create(NODES, {})
 
@@ -581,7 +581,7 @@ def test_tls_with_a_certificate_of_ours(
         assert api.get(NODE) == OK
         assert api.get(NODE) == OK
         api.close()
-    assert len({asked.peer for asked in tls_server.asked}) == 2
+    assert len({requested.peer for requested in tls_server.requested}) == 2
 
 
 def test_a_server_of_another_authority_is_not_spoken_to(
@@ -594,7 +594,7 @@ def test_a_server_of_another_authority_is_not_spoken_to(
     with pytest.raises(Unreachable, match=f"not trusted.*authority.*{other.file}"):
         api.get(NODE)
 
-    assert tls_server.asked == []
+    assert tls_server.requested == []
     assert time.monotonic() - begun < LONG.total_seconds() / 2  # another try is of no use
 
 
@@ -718,14 +718,14 @@ def test_a_token_that_is_refused_is_fetched_anew_once(server: ScriptedServer) ->
         api.get(NODE)
     api.close()
 
-    assert [asked.headers.get("Authorization") for asked in server.asked] == [
+    assert [requested.headers.get("Authorization") for requested in server.requested] == [
         None,
         "Bearer old",
         "Bearer old",
         "Bearer old",
         "Bearer new",
     ]
-    assert server.asked[0].peer != server.asked[1].peer  # a certificate may be fresh, too
+    assert server.requested[0].peer != server.requested[1].peer  # a certificate may be fresh, too
 
 
 def test_a_token_file_is_read_once_a_minute_and_after_a_refusal(tmp_path: Path) -> None:
@@ -801,7 +801,7 @@ def test_events_come_whole_however_they_are_cut(server: ScriptedServer, api: Api
     with api.watch(NODES, {"resourceVersion": 4}) as watch:
         assert list(watch) == happened
 
-    assert server.asked[0].path == f"{NODES}?resourceVersion=4&watch=true"
+    assert server.requested[0].path == f"{NODES}?resourceVersion=4&watch=true"
 
 
 def test_an_event_is_told_at_once(server: ScriptedServer, api: Api) -> None:
@@ -821,9 +821,9 @@ def test_an_error_in_a_watch_is_raised(
     with api.watch(NODES) as watch:
         stream = iter(watch)
         assert next(stream) == ADDED
-        with pytest.raises(kind, match="too old") as told:
+        with pytest.raises(kind, match="too old") as reported:
             next(stream)
-    assert type(told.value) is kind
+    assert type(reported.value) is kind
 
 
 def test_a_watch_that_is_refused_raises_at_once(server: ScriptedServer, api: Api) -> None:
@@ -992,9 +992,9 @@ def test_the_real_api_server_reads_and_writes(real: Api) -> None:
     real.delete(path, uid=created["metadata"]["uid"], propagation="Background")
     with pytest.raises(NotFound):
         real.get(path)
-    with pytest.raises(ApiError, match="Invalid") as told:
+    with pytest.raises(ApiError, match="Invalid") as reported:
         real.create(CONFIG_MAPS, config_map("not a name"))
-    assert told.value.status == 422
+    assert reported.value.status == 422
 
 
 def test_the_real_api_server_lists_in_pages(real: Api) -> None:
@@ -1034,9 +1034,9 @@ def test_the_real_api_server_says_who_we_are_and_what_we_may_not(
         Server(url=server.url, ca_file=server.ca_file, token=lambda: "wrong"), timeout=SHORT
     )
 
-    with pytest.raises(Forbidden) as told:
+    with pytest.raises(Forbidden) as reported:
         account.patch("/api/v1/nodes/n1/status", {})
-    assert str(told.value) == (
+    assert str(reported.value) == (
         "PATCH /api/v1/nodes/n1/status: system:serviceaccount:default:default may not patch "
         "nodes/status in the whole cluster; give it a ClusterRole with the rule "
         '{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}; if it has one, '
@@ -1079,9 +1079,9 @@ def test_an_eviction_that_a_budget_forbids_is_told_at_once(real: Api) -> None:
         "metadata": {"name": "guarded", "namespace": "default"},
     }
 
-    with pytest.raises(Throttled, match="disruption budget") as told:
+    with pytest.raises(Throttled, match="disruption budget") as reported:
         real.create(f"{pods}/guarded/eviction", eviction)
 
-    assert told.value.is_disruption_budget
+    assert reported.value.is_disruption_budget
     real.delete(f"{budgets}/guard")
     real.delete(f"{pods}/guarded", grace=0)

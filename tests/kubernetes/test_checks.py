@@ -43,8 +43,8 @@ def begin(one, **changes) -> str:
     """A check begins as the engine begins it; the name of its pod."""
     record = a_record(Phase.CHECKING, **changes)
     one.cluster.put("node-1", record)
-    one.cluster.begin_check("node-1", record.phase_since.isoformat(), ())
-    one.cluster.begin_check("node-1", record.phase_since.isoformat(), ())
+    one.cluster.start_check("node-1", record.phase_since.isoformat(), ())
+    one.cluster.start_check("node-1", record.phase_since.isoformat(), ())
     until(lambda: running(one))
     return running(one)[0]
 
@@ -79,8 +79,8 @@ def test_a_check_that_ends_badly_has_failed_and_says_how(one) -> None:
     assert check.detail == "it ended with exit code 3"
 
 
-def told(one) -> list[str]:
-    return [event.error for event in one.events.told if isinstance(event, CallFailed)]
+def reported(one) -> list[str]:
+    return [event.error for event in one.events.reported if isinstance(event, CallFailed)]
 
 
 @pytest.mark.parametrize("exit_code", [2, 70, 126, 127, 128, 137])
@@ -90,11 +90,13 @@ def test_a_check_that_could_not_be_run_or_was_killed_is_no_fault_of_the_node(
     pod = begin(one)
     one.real.nodes.finish(pod, namespace=NAMESPACE, exit_code=exit_code, message="no such option")
 
-    until(lambda: one.view("node-1") and told(one))
+    until(lambda: one.view("node-1") and reported(one))
     view = one.view("node-1")
 
     assert view.check is None
-    assert told(one) == [f"it ended with {exit_code}: no such option; it is made again in a minute"]
+    assert reported(one) == [
+        f"it ended with {exit_code}: no such option; it is made again in a minute"
+    ]
 
 
 @contextmanager
@@ -113,7 +115,7 @@ def test_a_check_that_could_not_be_run_is_made_again_after_a_while(one) -> None:
         until(lambda: running(one))
         (first,) = one.api.list(JOBS)
         one.real.nodes.finish(running(one)[0], namespace=NAMESPACE, exit_code=2)
-        until(lambda: made.result("node-1", "c") is None and told(one))
+        until(lambda: made.result("node-1", "c") is None and reported(one))
         made.begin("node-1", "c")
         assert [job["metadata"]["uid"] for job in one.api.list(JOBS)] == [first["metadata"]["uid"]]
 
@@ -140,7 +142,7 @@ def test_a_test_between_nodes_has_failed_if_it_says_so_and_not_if_it_was_killed(
     ids = PairIds("node-1", "node-2", began.isoformat())
     one.join("node-2")
     with checks(one) as made:
-        made.begin_pair(ids, "10.0.0.2")
+        made.start_pair(ids, "10.0.0.2")
         pods = {"batch.kubernetes.io/job-name": ids.measures}
         until(lambda: running_of(one, pods))
         (pod,) = running_of(one, pods)
@@ -196,7 +198,7 @@ def test_without_an_image_there_is_no_check(installed, cluster) -> None:
         controlled(cluster) as one,
         pytest.raises(BackendError, match="set the image of the check"),
     ):
-        one.cluster.begin_check("node-1", "c", ())
+        one.cluster.start_check("node-1", "c", ())
 
 
 def test_a_check_has_one_try_and_tolerates_our_taint() -> None:

@@ -17,7 +17,7 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import HOLD, RECORD, REPLACES, Labels
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import a_course, a_fault, a_record
+from holdfast.testing.builders import a_fault, a_record, a_remediation
 from holdfast.testing.fakes import Calls, FakeProvider
 
 __all__ = ["installed"]
@@ -40,8 +40,8 @@ def one(installed, cluster):
 def leaving(node_view, *, ago=timedelta(seconds=5), **changes):
     """The record of a node whose replacement was ordered."""
     since = datetime.now(UTC) - ago
-    course = a_course(Remedy.REPLACE, ordered_at=since, machine=node_view.machine)
-    return a_record(Phase.REPLACING, phase_since=since, course=replace(course, **changes))
+    remediation = a_remediation(Remedy.REPLACE, ordered_at=since, machine=node_view.machine)
+    return a_record(Phase.REPLACING, phase_since=since, remediation=replace(remediation, **changes))
 
 
 def account(one, verbs: str) -> str:
@@ -185,8 +185,8 @@ def test_an_unknown_label_is_told_once_and_put_right(one) -> None:
 
     until(lambda: one.view("node-1") and one.marks("node-1")[0] == "Schedulable")
 
-    (told,) = [event for event in one.events.told if event.name == "node.input_rejected"]
-    assert (told.node, told.key, told.value) == ("node-1", HEALTH, "Broken")
+    (reported,) = [event for event in one.events.reported if event.name == "node.input_rejected"]
+    assert (reported.node, reported.key, reported.value) == ("node-1", HEALTH, "Broken")
 
 
 # requests
@@ -201,7 +201,9 @@ def test_a_label_asks_and_is_told_from_our_status(one) -> None:
 
     request = one.seen("node-1", lambda view: view.request).request
     assert request.verb is Verb.REPLACE
-    one.cluster.put("node-1", a_record(Phase.QUARANTINED, course=a_course(Remedy.REPLACE)))
+    one.cluster.put(
+        "node-1", a_record(Phase.QUARANTINED, remediation=a_remediation(Remedy.REPLACE))
+    )
     assert one.view("node-1").request is None
 
 
@@ -237,7 +239,7 @@ def test_a_node_that_leaves_is_remembered_when_its_object_is_gone(one) -> None:
     view = one.seen("node-1", lambda view: view.heartbeat_at is None)
 
     assert (view.record, view.provider_id) == (record, "aws:///z/i-1")
-    again = replace(record, course=replace(record.course, repairs=7))
+    again = replace(record, remediation=replace(record.remediation, repairs=7))
     one.cluster.put("node-1", again)
     assert one.view("node-1").record == again
 
@@ -294,7 +296,7 @@ def test_a_machine_that_comes_back_by_the_same_name_goes_on_with_the_record(one)
     view = one.seen("node-1", lambda view: view.provider_id == "aws:///z/i-2")
     assert view.record == record
 
-    one.cluster.put("node-1", a_record(Phase.JOINING, course=record.course))
+    one.cluster.put("node-1", a_record(Phase.JOINING, remediation=record.remediation))
     assert one.view("node-1").record.phase is Phase.JOINING
     until(lambda: one.view("node-1") and not one.cluster._memory.read().leaving)
 
@@ -338,7 +340,7 @@ def test_a_node_with_a_damaged_record_is_left_alone_and_told(one) -> None:
     until(lambda: "node-1" in one.cluster.snapshot().unreadable)
 
     assert one.view("node-1") is None
-    assert [event.key for event in one.events.told] == [RECORD]
+    assert [event.key for event in one.events.reported] == [RECORD]
     one.annotate("node-1", **{RECORD: None})
     one.seen("node-1")
 
@@ -347,7 +349,7 @@ def test_entries_of_the_state_that_cannot_be_read_are_told(one) -> None:
     one.cluster.remember_offender("i-1")
     one.api.patch(STATE, {"data": {"breaker": "{", "leaving.x": "[]"}})
 
-    until(lambda: one.cluster.snapshot() and len(one.events.told) == 2)
+    until(lambda: one.cluster.snapshot() and len(one.events.reported) == 2)
 
     view = one.cluster.snapshot()
     assert (view.nodes, view.breaker.tripped_at, view.offenders) == ((), None, {"i-1"})

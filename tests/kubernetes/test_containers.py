@@ -9,9 +9,9 @@ from holdfast.adapters.kubernetes.jobs.containers import main_container
 
 
 def said(message: str | None, reason: str = "Error") -> str:
-    told = ended(1, reason=reason)
-    told["terminated"]["message"] = message
-    exit_ = a_pod(status=container(lastState=told)).exit
+    reported = ended(1, reason=reason)
+    reported["terminated"]["message"] = message
+    exit_ = a_pod(status=container(lastState=reported)).exit
     assert exit_ is not None
     return exit_.reason
 

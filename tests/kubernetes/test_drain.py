@@ -12,7 +12,7 @@ from holdfast.adapters.kubernetes.nodes.drain import UNCOUNTED
 from holdfast.adapters.kubernetes.nodes.pods import leaving_pods
 from holdfast.model.health import Urgency
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import a_course, a_record
+from holdfast.testing.builders import a_record, a_remediation
 
 __all__ = ["installed"]
 
@@ -51,8 +51,8 @@ def test_the_pods_of_a_node_are_counted_while_that_matters(one) -> None:
     one.pod("a", "node-1")
     assert one.view("node-1").running_jobs == ()
 
-    deferred = a_course(urgency=Urgency.DEFERRED)
-    one.cluster.put("node-1", a_record(Phase.QUARANTINED, course=deferred))
+    deferred = a_remediation(urgency=Urgency.DEFERRED)
+    one.cluster.put("node-1", a_record(Phase.QUARANTINED, remediation=deferred))
     assert one.view("node-1").running_jobs == UNCOUNTED
     one.woken.clear()
     one.seen("node-1", lambda view: view.running_jobs == ("default/a",))
@@ -142,7 +142,7 @@ def test_a_disruption_budget_is_respected_until_it_has_room(one) -> None:
 
     until(lambda: drained(one))
     assert names(one) == set()
-    assert one.events.told == []
+    assert one.events.reported == []
 
 
 def test_a_held_node_keeps_its_pods(one) -> None:
@@ -172,7 +172,7 @@ def test_a_pod_that_ends_slowly_has_not_left_yet(one) -> None:
 def test_pods_of_a_machine_that_is_off_are_removed(one) -> None:
     one.real.nodes.hang("node-1")
     one.pod("a", "node-1", phase="Pending", **SLOW)
-    one.cluster.put("node-1", a_record(Phase.REPLACING, course=a_course(repairs=1)))
+    one.cluster.put("node-1", a_record(Phase.REPLACING, remediation=a_remediation(repairs=1)))
     one.view("node-1")
     assert names(one) == {"a"}
 
@@ -200,11 +200,11 @@ def test_what_cannot_be_drained_is_told_once(one) -> None:
         one.real.kubectl("create", "pdb", name, "--selector=app=x", "--min-available=0")
     one.cluster.put("node-1", a_record(Phase.DRAINING))
 
-    until(lambda: not drained(one) and one.events.told)
+    until(lambda: not drained(one) and one.events.reported)
     drained(one)
 
     assert one.events.names() == ["engine.call_failed"]
-    assert "default/a" in one.events.told[0].error
+    assert "default/a" in one.events.reported[0].error
 
 
 def _metadata(one) -> dict:

@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kubernetes.client.errors import ApiError, Unreachable, api_error
-from holdfast.adapters.kubernetes.client.periodic import FIRST_PAUSE_S, LONGEST_PAUSE_S, Duty
+from holdfast.adapters.kubernetes.client.periodic import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    PeriodicTask,
+)
 
 EVERY_S = 300.0
 
@@ -21,21 +25,21 @@ class World:
         self.done = 0
         self.takes_s = 0.0
         self.asked_meanwhile: float | None = None
-        self.duty = Duty(
+        self.task = PeriodicTask(
             "do it", self.act, every_s=every_s, say=self.said.append, clock=lambda: self.now
         )
 
     def act(self) -> None:
         self.now += self.takes_s
         if self.asked_meanwhile is not None:
-            self.duty.hurry(self.asked_meanwhile)
+            self.task.requeue_now(self.asked_meanwhile)
         if self.error is not None:
             raise self.error
         self.done += 1
 
     @property
     def pause_s(self) -> float:
-        return self.duty.due_at - self.now
+        return self.task.due_at - self.now
 
 
 def refusal(status: int, after: timedelta | None = None) -> ApiError:
@@ -45,23 +49,23 @@ def refusal(status: int, after: timedelta | None = None) -> ApiError:
 
 def test_nothing_is_due_until_it_is_asked_for() -> None:
     world = World()
-    assert world.duty.due_at == math.inf
+    assert world.task.due_at == math.inf
 
-    world.duty.hurry(5.0)
-    world.duty.hurry(7.0)
+    world.task.requeue_now(5.0)
+    world.task.requeue_now(7.0)
 
-    assert world.duty.due_at == 5.0
+    assert world.task.due_at == 5.0
 
 
 def test_it_is_done_again_in_time_and_sooner_if_asked() -> None:
     world = World()
-    world.duty.run()
+    world.task.run()
     assert world.pause_s == EVERY_S
 
-    world.duty.hurry(world.now + 1)
+    world.task.requeue_now(world.now + 1)
     assert world.pause_s == 1
 
-    world.duty.run()
+    world.task.run()
     assert (world.pause_s, world.done, world.said) == (EVERY_S, 2, [])
 
 
@@ -70,13 +74,13 @@ def test_what_is_asked_for_while_it_is_done_is_not_forgotten(is_failing) -> None
     world = World()
     if is_failing:
         world.error = Unreachable("away")
-        world.duty.run()
+        world.task.run()
         world.error = None
     world.asked_meanwhile = world.now
 
-    world.duty.run()
+    world.task.run()
 
-    assert world.duty.due_at <= world.now
+    assert world.task.due_at <= world.now
 
 
 @given(st.lists(st.sampled_from([500, 403, 404, 409, 429]), min_size=1, max_size=20))
@@ -85,8 +89,8 @@ def test_pauses_grow_to_their_longest_and_news_does_not_shorten_them(statuses) -
     for number, status in enumerate(statuses):
         world.error = refusal(status)
         world.takes_s = 3.0
-        world.duty.run()
-        world.duty.hurry(world.now)
+        world.task.run()
+        world.task.requeue_now(world.now)
 
         longest = min(FIRST_PAUSE_S * 2**number, LONGEST_PAUSE_S)
         assert longest / 2 <= world.pause_s <= longest
@@ -96,11 +100,11 @@ def test_after_a_success_pauses_begin_anew() -> None:
     world = World()
     for error in [Unreachable("away")] * 9 + [None]:
         world.error = error
-        world.duty.run()
+        world.task.run()
     assert world.pause_s == EVERY_S
 
     world.error = Unreachable("away")
-    world.duty.run()
+    world.task.run()
 
     assert world.pause_s <= FIRST_PAUSE_S
 
@@ -109,7 +113,7 @@ def test_a_server_that_says_when_to_come_again_is_obeyed() -> None:
     world = World()
     world.error = refusal(429, timedelta(seconds=120))
 
-    world.duty.run()
+    world.task.run()
 
     assert world.pause_s == 120
 
@@ -118,7 +122,7 @@ def test_a_person_is_told_once_of_each_trouble_and_of_its_end() -> None:
     world = World()
     for error in (Unreachable("a"), Unreachable("a"), Unreachable("b"), None, None):
         world.error = error
-        world.duty.run()
+        world.task.run()
 
     assert world.said == [
         "cannot do it: a; trying again",
@@ -132,4 +136,4 @@ def test_a_mistake_of_ours_is_not_hidden() -> None:
     world.error = KeyError("x")
 
     with pytest.raises(KeyError):
-        world.duty.run()
+        world.task.run()

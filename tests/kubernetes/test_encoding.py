@@ -45,7 +45,7 @@ from holdfast.model.names import (
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_course, a_fault, a_past_fault, a_record, a_request
+from holdfast.testing.builders import NOW, a_fault, a_past_fault, a_record, a_remediation, a_request
 
 PENDING = {
     HealthStatus.PENDING_REBOOT: Verb.REBOOT,
@@ -116,12 +116,12 @@ def test_what_was_put_before_leaves_no_trace(node, first, second) -> None:
 @given(records(), records(), st.sampled_from(Verb))
 def test_a_verb_alone_is_one_request_until_it_is_taken_away(record, later, verb) -> None:
     node = put(a_node_object(annotations={REQUEST: verb.value}), record)
-    asked = word(node).request
+    requested = word(node).request
 
     answered = put(node, later)
-    patch = request_patch(state_of(answered), word(answered), asked.id, CONVENTIONS)
+    patch = request_patch(state_of(answered), word(answered), requested.id, CONVENTIONS)
 
-    assert word(answered).request == asked
+    assert word(answered).request == requested
     assert REQUEST not in annotations(merged(answered, patch))
 
 
@@ -200,7 +200,9 @@ def test_the_mark_of_the_agent_goes_when_we_take_over(node, record) -> None:
         (a_record(checked_machine="i-1#boot-1"), "Passed"),
         (a_record(checked_machine="i-1#boot-0"), None),
         (
-            a_record(Phase.QUARANTINED, course=a_course(condition="DeepHealthCheckFailed")),
+            a_record(
+                Phase.QUARANTINED, remediation=a_remediation(condition="DeepHealthCheckFailed")
+            ),
             "Failed",
         ),
     ],
@@ -243,7 +245,7 @@ def test_the_mark_of_the_agent_is_never_taken_for_a_request(record, value) -> No
 @given(records(), st.sampled_from(list(PENDING)))
 def test_a_pending_label_that_we_did_not_set_is_a_request(record, value) -> None:
     assume(health_status(record) != value)
-    assume(record.course is not None or record.phase is not Phase.JOINING)
+    assume(record.remediation is not None or record.phase is not Phase.JOINING)
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = value
 
@@ -291,7 +293,7 @@ def test_a_node_whose_record_was_lost_asks_for_nothing_by_our_old_status(value) 
 @given(records())
 def test_schedulable_asks_for_a_release_while_the_node_is_out_of_service(record) -> None:
     assume(record.phase is not Phase.SCHEDULABLE)
-    assume(record.course is not None or record.phase is not Phase.JOINING)
+    assume(record.remediation is not None or record.phase is not Phase.JOINING)
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = "Schedulable"
 
@@ -333,14 +335,14 @@ def test_unschedulable_by_hand_asks_for_nothing_and_is_put_right() -> None:
 
 
 def test_the_same_wish_in_another_phase_is_another_request() -> None:
-    def asked(record):
+    def requested(record):
         node = put(a_node_object(), record)
         labels(node)[HEALTH] = "UnschedulablePendingReboot"
         return word(node).request.id
 
     earlier = a_record(phase_since=NOW - timedelta(days=1))
-    assert asked(a_record()) == asked(a_record())
-    assert asked(a_record()) != asked(earlier)
+    assert requested(a_record()) == requested(a_record())
+    assert requested(a_record()) != requested(earlier)
 
 
 @given(st.builds(a_request, st.sampled_from(list(Verb)), urgency=st.sampled_from(list(Urgency))))
@@ -399,8 +401,8 @@ def test_the_label_of_a_check_in_progress_asks_for_one_on_a_node_that_takes_work
 
 @pytest.mark.parametrize("phase", [one for one in Phase if one is not Phase.SCHEDULABLE])
 def test_once_a_check_is_taken_up_its_label_asks_for_no_other(phase) -> None:
-    course = a_course(Remedy.NONE, condition=Condition.REQUESTED)
-    node = put(a_node_object(), a_record(phase, course=course))
+    remediation = a_remediation(Remedy.NONE, condition=Condition.REQUESTED)
+    node = put(a_node_object(), a_record(phase, remediation=remediation))
     labels(node)[DEEP] = "InProgress"
 
     assert word(node).request is None
@@ -464,10 +466,10 @@ def test_marks_are_put_right_unless_a_person_asks_or_the_agent_is_ahead() -> Non
     assert strays(state_of(tainted), word(tainted), CONVENTIONS)
 
     mark = {"labels": {HEALTH: "UnschedulablePendingReboot"}}
-    asked = merged(node, {"metadata": mark})
-    assert not strays(state_of(asked), word(asked), CONVENTIONS)
+    requested = merged(node, {"metadata": mark})
+    assert not strays(state_of(requested), word(requested), CONVENTIONS)
     marked = merged(
-        asked, {"metadata": {"annotations": {AGENT_MARK: "UnschedulablePendingReboot"}}}
+        requested, {"metadata": {"annotations": {AGENT_MARK: "UnschedulablePendingReboot"}}}
     )
     assert not strays(state_of(marked), word(marked), CONVENTIONS)
 
@@ -485,7 +487,9 @@ scraps = st.recursive(
     lambda children: (
         st.lists(children, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["phase", "phase_since", "course", "history", "verb", "id", "faults"]),
+            st.sampled_from(
+                ["phase", "phase_since", "remediation", "history", "verb", "id", "faults"]
+            ),
             children,
             max_size=4,
         )
@@ -518,8 +522,8 @@ GOOD = json.loads(compact(a_record(Phase.DRAINING)))
         {"phase_since": "2026-01-01T00:00:00"},
         {"phase_since": "9999-12-31T23:59:59+00:00"},
         {"phase_since": "0001-01-01T00:00:00+00:00"},
-        {"course": None},
-        {"course": {**GOOD["course"], "opened_at": "2026-01-01T00:00:00"}},
+        {"remediation": None},
+        {"remediation": {**GOOD["remediation"], "opened_at": "2026-01-01T00:00:00"}},
         {"history": [{"opened_at": "9999-12-31T00:00:00+00:00"}]},
         {"history": 3},
     ],
@@ -575,7 +579,7 @@ def test_a_request_by_annotation_is_whole() -> None:
 def test_a_request_of_ours_is_read_again_and_takes_no_place_of_a_persons() -> None:
     ours = a_request(Verb.DEEP_CHECK, reason=Reason.JOBS_KEEP_FAILING, why="jobs died here")
     node = a_node_object()
-    asked = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT))})
+    requested = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT))})
 
     assert word(merged(node, asking_patch(state_of(node), word(node), ours))).request == ours
-    assert asking_patch(state_of(asked), word(asked), ours) is None
+    assert asking_patch(state_of(requested), word(requested), ours) is None

@@ -62,7 +62,7 @@ def sink(api, clock):
     sink.stop()
 
 
-def told(api, count, namespace="default"):
+def reported(api, count, namespace="default"):
     """The Events of a namespace that are ours, once there are so many."""
     found = []
 
@@ -111,7 +111,7 @@ def test_people_see_them_in_the_description_of_a_node(sink, api, cluster) -> Non
 
     sink.emit(QUARANTINED)
     sink.emit(RELEASED)
-    told(api, 2)
+    reported(api, 2)
 
     lines = cluster.kubectl("describe", "node", "node-1").splitlines()
     (warning,) = [line for line in lines if "NodeQuarantined" in line]
@@ -126,10 +126,10 @@ def test_what_is_told_again_is_counted(sink, api, clock) -> None:
         clock.time += timedelta(seconds=1)
     sink.emit(RELEASED)
 
-    found = {event["reason"]: event for event in told(api, 2)}
+    found = {event["reason"]: event for event in reported(api, 2)}
     assert len(found) == 2
-    until(lambda: {e["reason"]: e["count"] for e in told(api, 2)}["NodeQuarantined"] == 3)
-    (again,) = [e for e in told(api, 2) if e["reason"] == "NodeQuarantined"]
+    until(lambda: {e["reason"]: e["count"] for e in reported(api, 2)}["NodeQuarantined"] == 3)
+    (again,) = [e for e in reported(api, 2) if e["reason"] == "NodeQuarantined"]
     assert again["firstTimestamp"] == "2026-01-01T12:00:00Z"
     assert again["lastTimestamp"] == "2026-01-01T12:00:02Z"
 
@@ -141,25 +141,25 @@ def test_after_ten_minutes_it_is_another_event(sink, api, clock, pause, count) -
     sink.emit(QUARANTINED)
     sink.emit(RELEASED)
 
-    told(api, count + 1)
-    assert [e["reason"] for e in told(api, count + 1)].count("NodeQuarantined") == count
+    reported(api, count + 1)
+    assert [e["reason"] for e in reported(api, count + 1)].count("NodeQuarantined") == count
 
 
 def test_an_event_that_the_server_forgot_is_told_anew(sink, api) -> None:
     sink.emit(QUARANTINED)
-    (first,) = told(api, 1)
+    (first,) = reported(api, 1)
     api.delete(f"/api/v1/namespaces/default/events/{first['metadata']['name']}")
 
     sink.emit(QUARANTINED)
 
-    (again,) = told(api, 1)
+    (again,) = reported(api, 1)
     assert again["count"] == 1
 
 
 def test_the_breaker_is_told_of_beside_the_state(sink, api) -> None:
     sink.emit(BreakerTripped(reason="a storm"))
 
-    (event,) = told(api, 1, "holdfast")
+    (event,) = reported(api, 1, "holdfast")
     assert (event["reason"], event["type"]) == ("BreakerTripped", "Warning")
     assert event["involvedObject"]["kind"] == "ConfigMap"
     assert "a storm" in event["message"]
@@ -169,7 +169,7 @@ def test_a_job_that_loses_a_pod_is_told(sink, api) -> None:
     job = Owner(api_version="batch/v1", kind="Job", namespace="default", name="train", uid="u")
     sink.evicted("node-1", job)
 
-    (event,) = told(api, 1)
+    (event,) = reported(api, 1)
     assert (event["reason"], event["type"]) == ("NodeFault", "Warning")
     assert event["involvedObject"]["name"] == "train"
     assert event["message"].startswith("found unhealthy node node-1")
@@ -181,7 +181,7 @@ def test_an_event_that_is_not_wanted_holds_up_no_other(sink, api) -> None:
     sink.evicted("node-1", nowhere)
     sink.emit(RELEASED)
 
-    assert [event["reason"] for event in told(api, 1)] == ["NodeReleased"]
+    assert [event["reason"] for event in reported(api, 1)] == ["NodeReleased"]
 
 
 def test_a_right_that_is_missing_is_named_until_it_is_given(installed, cluster, clock) -> None:
@@ -211,7 +211,7 @@ def test_what_is_told_while_the_server_is_away_is_sent_when_it_is_back(sink, api
     sink.emit(QUARANTINED)
     cluster.plane.start_api_server()
 
-    told(api, 1)
+    reported(api, 1)
 
 
 def test_nobody_waits_for_events_that_cannot_be_sent(api, clock, cluster) -> None:

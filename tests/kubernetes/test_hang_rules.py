@@ -35,7 +35,7 @@ def read(*rules: Any):
     return rules_of(json.dumps(rules), "rules")
 
 
-def told(*rules: Any) -> list[tuple[str, str]]:
+def reported(*rules: Any) -> list[tuple[str, str]]:
     found, rejected = read(*rules)
     assert found == ()
     return [(one.key, one.value) for one in rejected]
@@ -121,7 +121,7 @@ def test_a_value_that_cannot_be_used_is_told_and_its_rule_left_out(field: str, v
 def test_data_points_are_counted(count: Any):
     rule = {**PACE, "metricThreshold": 1, "operator": "lt", "metricEvaluationDataPoints": count}
 
-    assert told(rule) == [("rules[0].metricEvaluationDataPoints", str(count))]
+    assert reported(rule) == [("rules[0].metricEvaluationDataPoints", str(count))]
 
 
 def test_yaml_takes_text_for_nothing_else():
@@ -136,7 +136,7 @@ def test_yaml_takes_text_for_nothing_else():
 
 @pytest.mark.parametrize("missing", ["name", "logPattern"])
 def test_name_and_pattern_are_needed(missing: str):
-    assert told({key: value for key, value in GOOD.items() if key != missing}) == [
+    assert reported({key: value for key, value in GOOD.items() if key != missing}) == [
         (f"rules[0].{missing}", "")
     ]
 
@@ -162,7 +162,7 @@ def test_limits_are_inclusive():
     ],
 )
 def test_fields_that_make_no_sense_together_are_told(rule: dict[str, Any], key: str):
-    assert [where for where, _ in told(rule)] == [key]
+    assert [where for where, _ in reported(rule)] == [key]
 
 
 def test_names_are_told_apart():

@@ -216,7 +216,7 @@ def test_each_attempt_is_judged_by_itself(watch: HangWatch, pods: list[PodState]
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (None, 'configmaps "rules" not found'),
         ({"other": RULES}, "a ConfigMap with the key log-monitoring"),
@@ -224,7 +224,7 @@ def test_each_attempt_is_judged_by_itself(watch: HangWatch, pods: list[PodState]
     ],
 )
 def test_a_config_map_that_cannot_be_used_is_told(
-    cluster: Cluster, watch: HangWatch, woken: threading.Event, data, told: str
+    cluster: Cluster, watch: HangWatch, woken: threading.Event, data, reported: str
 ):
     if data is not None:
         with_data = {"metadata": {"name": "rules"}, "data": data}
@@ -234,5 +234,5 @@ def test_a_config_map_that_cannot_be_used_is_told(
     until(woken.is_set)
     (rejected,) = watch.rejected("job-uid")
 
-    assert told in rejected.expected
+    assert reported in rejected.expected
     assert watch.hang("job-uid") is None

@@ -37,14 +37,14 @@ class Ranks:
     def __init__(self, folder: Path, kubelet: PodServer) -> None:
         self.folder = folder
         self.kubelet = kubelet
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.answers: dict[str, tuple[str, str, int]] = {}
         for name in ("p0", "p1"):
             (folder / name / "run").mkdir(parents=True)
         kubelet.run = self.run
 
     def run(self, pod: str, command: Sequence[str]) -> tuple[str, str, int]:
-        self.asked.append(pod)
+        self.requested.append(pod)
         if pod in self.answers:
             return self.answers[pod]
         own = [word.replace(PATH, f"{self.folder}/{pod}{PATH}") for word in command]
@@ -77,7 +77,7 @@ def pods(api: Api, cluster: Cluster, ranks: Ranks) -> tuple[PodState, ...]:
     )
 
 
-def asked(
+def requested(
     api: Api,
     pods: Sequence[PodState],
     ranks: Ranks,
@@ -87,9 +87,9 @@ def asked(
 ) -> HeartbeatFile:
     """Each rank has answered once."""
     found = HeartbeatFile(api, SystemClock(), heartbeat, since)
-    ranks.asked.clear()
+    ranks.requested.clear()
     found.ask(pods)
-    until(lambda: sorted(ranks.asked) == ["p0", "p1"])
+    until(lambda: sorted(ranks.requested) == ["p0", "p1"])
     found.join()
     return found
 
@@ -100,7 +100,7 @@ def test_a_job_hangs_when_no_rank_touches_its_file_any_more(
     ranks.touch("p0", age=60)
     ranks.touch("p1", age=30)
 
-    hang = asked(api, pods, ranks).hang()
+    hang = requested(api, pods, ranks).hang()
 
     assert hang is not None
     assert hang.reason == "HeartbeatStopped"
@@ -115,13 +115,13 @@ def test_one_rank_that_gets_on_is_enough(
     ranks.touch("p0", age=60)
     ranks.touch("p1", age=-60)  # a clock that was set back meanwhile
 
-    assert asked(api, pods, ranks).hang() is None
+    assert requested(api, pods, ranks).hang() is None
 
 
 def test_a_job_that_has_touched_no_file_yet_may_still_load(
     api: Api, pods: tuple[PodState, ...], ranks: Ranks
 ) -> None:
-    found = asked(api, pods, ranks)
+    found = requested(api, pods, ranks)
 
     assert (found.hang(), found.error) == (None, "")
 
@@ -132,7 +132,7 @@ def test_what_an_attempt_before_has_left_is_no_heartbeat(
     ranks.touch("p0", age=60)
 
     since = datetime.now(UTC) - timedelta(seconds=30)
-    assert asked(api, pods, ranks, since=since).hang() is None
+    assert requested(api, pods, ranks, since=since).hang() is None
 
 
 def test_a_startup_that_is_limited_is_a_hang_when_it_takes_longer(
@@ -141,13 +141,13 @@ def test_a_startup_that_is_limited_is_a_hang_when_it_takes_longer(
     limited = replace(HEARTBEAT, startup_timeout=timedelta(minutes=1))
     late = datetime.now(UTC) - timedelta(minutes=2)
 
-    found = asked(api, pods, ranks, since=late, heartbeat=limited).hang()
+    found = requested(api, pods, ranks, since=late, heartbeat=limited).hang()
 
     assert found is not None
     assert (found.reason, found.since) == ("HeartbeatStopped", late)
     assert found.evidence == f"no rank touched {PATH} within 1m of the start of the attempt"
     early = datetime.now(UTC) - timedelta(seconds=30)
-    assert asked(api, pods, ranks, since=early, heartbeat=limited).hang() is None
+    assert requested(api, pods, ranks, since=early, heartbeat=limited).hang() is None
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_nobody_hangs_while_a_rank_does_not_answer(
     ranks.touch("p0", age=60)
     ranks.answers["p1"] = answer
 
-    found = asked(api, pods, ranks)
+    found = requested(api, pods, ranks)
 
     assert found.hang() is None
     assert found.error.startswith("the heartbeat of p1 cannot be read: ")
@@ -168,9 +168,9 @@ def test_nobody_hangs_while_a_rank_does_not_answer(
 def test_a_hang_is_told_by_the_watch_and_is_over_when_the_file_is_touched(
     api: Api, pods: tuple[PodState, ...], ranks: Ranks
 ) -> None:
-    told: list[object] = []
+    reported: list[object] = []
     watch = HangWatch(
-        api, SystemClock(), lambda: told.append(1), captures_stacks=False, reads_heartbeats=True
+        api, SystemClock(), lambda: reported.append(1), captures_stacks=False, reads_heartbeats=True
     )
     job = Watched(
         job=a_state(),
@@ -186,8 +186,8 @@ def test_a_hang_is_told_by_the_watch_and_is_over_when_the_file_is_touched(
     watch.start()
     try:
         until(lambda: watch.hang(job.job.uid) is not None)
-        assert told
-        assert len(ranks.asked) >= 4, "often enough not to be late"
+        assert reported
+        assert len(ranks.requested) >= 4, "often enough not to be late"
         ranks.touch("p1")
         until(lambda: watch.hang(job.job.uid) is None)
         watch.follow([replace(job, attempt=2)])

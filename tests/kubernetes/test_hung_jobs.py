@@ -139,8 +139,8 @@ def test_a_job_is_restarted_when_its_log_says_so_and_no_other_is_touched(
     assert stacks["silent-master-0"] == "silent-master-0: all_reduce"
     assert (silent.record["hardware_retries"], silent.record["app_retries"]) == (0, 1)
     assert silent.environment("silent-master-0")["HOLDFAST_RESTART_REASON"] == silent.reasons[0]
-    (told,) = [message for reason, message in silent.events if reason == "ApplicationFailure"]
-    assert "is stopped: LogStateHanging_Steps: no line matched" in told
+    (reported,) = [message for reason, message in silent.events if reason == "ApplicationFailure"]
+    assert "is stopped: LogStateHanging_Steps: no line matched" in reported
     assert faulty.reasons == ["LogStateHanging_Nccl"]
     failure = faulty.record["attempts"][0]["failure"]
     assert failure["evidence"].startswith("node rank 0 printed: NCCL WARN timeout; no stacks")

@@ -66,8 +66,8 @@ def test_a_job_is_started_resumes_by_itself_and_is_cancelled(fleet: Fleet, hyper
     job.until_running(1)
     used = hyperpod.json("get-clusters")[0]["Instances"][0]["AcceleratorDevicesAvailable"]
     assert used == row["AcceleratorDevicesAvailable"] - 16
-    again, _, told = hyperpod.call(*START)
-    assert (again, "already" in told) == (ExitCode.BAD_INPUT, True)
+    again, _, reported = hyperpod.call(*START)
+    assert (again, "already" in reported) == (ExitCode.BAD_INPUT, True)
 
     pods = hyperpod.json("list-pods", "--job-name", "llama", "-n", "default")["pods"]
     fleet.machines[pods[0]["NodeName"]].log(REPLACE_XID)
@@ -99,12 +99,12 @@ def test_logs_are_read_and_commands_run_in_pods(fleet: Fleet, hyperpod) -> None:
         assert (code, out.endswith("step 1\n")) == (ExitCode.OK, True)
         code, out, _ = hyperpod.call("exec", *of, "--pod", first, "--", "ls", "-l")
         assert (code, out) == (ExitCode.OK, f"{first} ls -l\n")
-        code, out, told = hyperpod.call("exec", *of, "--all-pods", "--", "true")
-        assert (code, second in told) == (ExitCode.FAILED, True)
+        code, out, reported = hyperpod.call("exec", *of, "--all-pods", "--", "true")
+        assert (code, second in reported) == (ExitCode.FAILED, True)
         assert f"{first}:\n{first} true\n" in out
 
-    code, _, told = hyperpod.call("get-log", *of, "--pod", "nobody")
-    assert (code, first in told) == (ExitCode.FAILED, True)
+    code, _, reported = hyperpod.call("get-log", *of, "--pod", "nobody")
+    assert (code, first in reported) == (ExitCode.FAILED, True)
     hyperpod.call("patch-job", "suspend", *of)
     until(lambda: job.pods == {})
     hyperpod.call("patch-job", "unsuspend", *of)
@@ -120,7 +120,7 @@ def test_logs_are_read_and_commands_run_in_pods(fleet: Fleet, hyperpod) -> None:
     ],
 )
 def test_a_job_that_is_not_there_is_told(fleet: Fleet, hyperpod, argv) -> None:
-    code, _, told = hyperpod.call(*argv)
+    code, _, reported = hyperpod.call(*argv)
 
     assert code == ExitCode.FAILED
-    assert "there is no job none in the namespace default" in told
+    assert "there is no job none in the namespace default" in reported

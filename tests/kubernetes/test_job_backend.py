@@ -125,8 +125,8 @@ def backend() -> Iterator[Backend]:
 def once(server: SmallServer, verb: str, path: str, act: Callable[[], object]) -> None:
     """Somebody acts right before the first such write."""
 
-    def before(asked: str, where: str) -> None:
-        if (asked, where) == (verb, path):
+    def before(requested: str, where: str) -> None:
+        if (requested, where) == (verb, path):
             server.before = lambda *_: None
             act()
 
@@ -138,12 +138,12 @@ def once(server: SmallServer, verb: str, path: str, act: Callable[[], object]) -
 
 def test_a_job_fails_although_its_operator_writes_at_the_same_time(backend: Backend) -> None:
     record = backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
-    told = {"type": "Suspended", "status": "True", "message": "told again"}
+    reported = {"type": "Suspended", "status": "True", "message": "told again"}
     once(
         backend.server,
         "PATCH",
         f"{PATH}/status",
-        lambda: backend.server.merge(PATH, {"status": {"conditions": [told]}}),
+        lambda: backend.server.merge(PATH, {"status": {"conditions": [reported]}}),
     )
 
     backend.jobs.put(JOB, replace(record, phase=JobPhase.FAILED, reason="spent"))
@@ -263,9 +263,11 @@ def test_a_pod_that_has_to_go_is_removed_by_force_only_where_nothing_of_it_can_r
 
     backend.jobs.kill(JOB)
 
-    asked = [body for verb, where, body in backend.server.writes if where == path]
-    assert [one["gracePeriodSeconds"] for one in asked] == ([] if grace is None else [grace])
-    assert [one["preconditions"] for one in asked] == ([] if grace is None else [{"uid": "pod-0"}])
+    requested = [body for verb, where, body in backend.server.writes if where == path]
+    assert [one["gracePeriodSeconds"] for one in requested] == ([] if grace is None else [grace])
+    assert [one["preconditions"] for one in requested] == (
+        [] if grace is None else [{"uid": "pod-0"}]
+    )
 
 
 def test_pods_that_stay_are_asked_to_go_and_those_that_have_ended_are_taken_away(
@@ -488,10 +490,10 @@ def test_a_kind_that_cannot_be_read_any_more_keeps_no_other_from_being_looked_af
     assert {one.spec.name for one in backend.jobs.jobs()} == both
     clock.ahead_s = 200
     until(lambda: [one.spec.name for one in backend.jobs.jobs()] == ["job/default/plain"])
-    told = backend.events.told[-1]
-    assert isinstance(told, CallFailed)
-    assert told.what == "reading pytorchjobs"
-    assert "nothing was heard of pytorchjobs for 3m" in told.error
+    reported = backend.events.reported[-1]
+    assert isinstance(reported, CallFailed)
+    assert reported.what == "reading pytorchjobs"
+    assert "nothing was heard of pytorchjobs for 3m" in reported.error
 
     backend.server.refused = frozenset()
     until(lambda: len(backend.errorless) == 2)
@@ -505,7 +507,7 @@ def test_who_may_not_act_lets_nobody_go(backend: Backend) -> None:
     )
 
     until(lambda: backend.jobs.jobs() == () and backend.jobs.owner(JOB))
-    assert (backend.writes, backend.events.told) == ([], [])
+    assert (backend.writes, backend.events.reported) == ([], [])
 
     backend.acts = True
     until(lambda: backend.jobs.jobs() == () and backend.writes)

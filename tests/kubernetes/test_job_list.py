@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.client.errors import Forbidden
 from holdfast.adapters.kubernetes.client.kubeconfig import read_kubeconfig
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.kubernetes.jobs import KubernetesJobList, job_status, told
+from holdfast.apps.kubernetes.jobs import KubernetesJobList, job_status, reported
 from holdfast.apps.main import run
 from holdfast.apps.views.jobs import attempts_of, find_name
 from holdfast.apps.views.nodes import NotFound
@@ -138,7 +138,7 @@ def an_event(**fields: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_an_event_is_told_with_the_time_of_its_last_word(fields, seconds, message, count) -> None:
-    one = told(an_event(type="Warning", source={"component": "c"}, **fields))
+    one = reported(an_event(type="Warning", source={"component": "c"}, **fields))
 
     assert one.at == second(seconds)
     assert (one.event, one.message) == ("NodeFault", f"NodeFault: {message}")
@@ -211,7 +211,7 @@ def test_kinds_that_are_not_installed_have_no_jobs(server: ScriptedServer, capsy
 
     assert read(server, "team") == [LLAMA]
     assert capsys.readouterr().err == ""
-    assert all("/namespaces/team/" in asked.path for asked in server.asked)
+    assert all("/namespaces/team/" in requested.path for requested in server.requested)
 
 
 def test_kinds_that_may_not_be_read_are_left_out_with_a_word(
@@ -221,7 +221,7 @@ def test_kinds_that_may_not_be_read_are_left_out_with_a_word(
 
     assert read(server, "") == [LLAMA]
     assert "some jobs are left out" in capsys.readouterr().err
-    assert not any("/namespaces/" in asked.path for asked in server.asked)
+    assert not any("/namespaces/" in requested.path for requested in server.requested)
 
 
 def test_only_jobs_that_ask_or_were_looked_after_are_listed(server: ScriptedServer) -> None:
@@ -273,7 +273,7 @@ def test_a_job_is_described_with_its_own_pods_and_what_was_told_in_turn(
     with closing(KubernetesJobList(api, "team")) as jobs:
         story = jobs.describe("llama")
 
-    assert [one.event for one in story.told] == ["JobWaiting", "A", "JobWaiting", "B"]
+    assert [one.event for one in story.reported] == ["JobWaiting", "A", "JobWaiting", "B"]
     assert [rank.name for rank in story.ranks] == ["llama-0", "llama-1"]
     assert story.status.reason == "XidReplace; for nodes"
 
@@ -304,7 +304,7 @@ def test_a_list_is_of_the_contexts_namespace_unless_another_is_named(
 
     assert run(["jobs", "list", "--kubeconfig", str(kubeconfig), *options]) == ExitCode.OK
 
-    assert where in server.asked[0].path
+    assert where in server.requested[0].path
     assert "asks to be looked after" in capsys.readouterr().err
 
 
@@ -325,9 +325,9 @@ def test_what_was_made_of_a_train_job_is_read_with_it(
         kind, whole, made = jobs.whole("trainjob/llama")
 
     assert (kind.kind, whole, made) == ("TrainJob", job, body if is_there else None)
-    asked = [one.path for one in server.asked[-2:]]
-    assert asked[0].endswith("/namespaces/team/jobsets/llama")
-    assert asked[1].endswith("/namespaces/team/trainjobs/llama")
+    requested = [one.path for one in server.requested[-2:]]
+    assert requested[0].endswith("/namespaces/team/jobsets/llama")
+    assert requested[1].endswith("/namespaces/team/trainjobs/llama")
 
 
 def test_who_may_read_nothing_is_told_so(server: ScriptedServer) -> None:
@@ -373,7 +373,7 @@ def test_an_option_of_kubernetes_says_where_to_look(tmp_path: Path, monkeypatch,
 
 
 def test_json_of_an_event_has_its_details_beside_it() -> None:
-    plain = told(an_event(type="Normal")).plain()
+    plain = reported(an_event(type="Normal")).plain()
 
     assert json.loads(json.dumps(plain)) == {
         "type": "Normal",

@@ -122,12 +122,12 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda one: type(one).__name__)
-def test_a_job_tells_why_it_was_restarted_where_and_how_long_it_took(event, told) -> None:
+@pytest.mark.parametrize(("event", "reported"), TOLD, ids=lambda one: type(one).__name__)
+def test_a_job_tells_why_it_was_restarted_where_and_how_long_it_took(event, reported) -> None:
     notice = job_notice(event, OWNER, NOW)
 
     assert notice is not None
-    assert (notice.kind.type, notice.kind.reason, notice.message) == told
+    assert (notice.kind.type, notice.kind.reason, notice.message) == reported
     assert (notice.about, notice.at) == (OWNER, NOW)
 
 

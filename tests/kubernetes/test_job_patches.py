@@ -55,8 +55,8 @@ def test_a_record_and_the_suspension_that_it_means_are_one_write(phase, suspend)
     assert found["metadata"]["resourceVersion"] == "7"
     assert parsed(JobRecord, found["metadata"]["annotations"][JOB_RECORD]) == record
     assert found["metadata"]["annotations"][RECORD_OF] == "job-uid"
-    asked = found.get("spec", {}).get("runPolicy", {}).get("suspend")
-    assert asked is suspend
+    requested = found.get("spec", {}).get("runPolicy", {}).get("suspend")
+    assert requested is suspend
 
 
 def test_a_restart_tells_its_ranks_the_attempt_and_the_reason() -> None:
@@ -100,8 +100,8 @@ def test_a_job_that_is_let_go_bears_nothing_of_ours(resumes) -> None:
     found = release_patch(a_state(), KIND, resumes=resumes)
 
     assert found["metadata"]["annotations"] == {JOB_RECORD: None, RECORD_OF: None, JOB_STATUS: None}
-    asked = found.get("spec", {}).get("runPolicy", {}).get("suspend")
-    assert asked is (False if resumes else None)
+    requested = found.get("spec", {}).get("runPolicy", {}).get("suspend")
+    assert requested is (False if resumes else None)
 
 
 def test_a_job_fails_with_the_reason_and_keeps_its_other_conditions() -> None:

@@ -62,8 +62,8 @@ def test_jobs_of_a_kind_may_be_read_stopped_and_failed(
 
     refused = []
     for verb, part in wanted:
-        asked = {"group": group, "resource": resource, "verb": verb, "namespace": "team"}
-        spec = {"user": ACCOUNT, "resourceAttributes": {**asked, "subresource": part}}
+        requested = {"group": group, "resource": resource, "verb": verb, "namespace": "team"}
+        spec = {"user": ACCOUNT, "resourceAttributes": {**requested, "subresource": part}}
         answer = plane.request("POST", REVIEWS, {"spec": spec})
         if not answer["status"]["allowed"]:
             refused.append((verb, part))

@@ -115,14 +115,14 @@ def test_a_run_that_began_with_the_record_of_it_is_the_same() -> None:
 
 @pytest.mark.parametrize("phase", list(JobPhase))
 def test_a_copy_of_a_job_is_another_that_begins_anew(phase) -> None:
-    told = {RECORD_OF: "uid-of-the-first", JOB_STATUS: "attempt 4 failed"}
+    reported = {RECORD_OF: "uid-of-the-first", JOB_STATUS: "attempt 4 failed"}
     record = a_record(phase, attempt=4, hardware_retries=1)
-    copy = a_state(record=record, annotations=told)
+    copy = a_state(record=record, annotations=reported)
 
     assert (copy.record, copy.status) == (None, None)
     assert record_now(copy) == record_now(a_state())
-    assert record_now(a_state(record=record, annotations=told, **STOPPED)) is None
-    own = a_state(record=record, annotations={**told, RECORD_OF: "job-uid"})
+    assert record_now(a_state(record=record, annotations=reported, **STOPPED)) is None
+    own = a_state(record=record, annotations={**reported, RECORD_OF: "job-uid"})
     assert wishes(own).record == record
 
 

@@ -80,8 +80,10 @@ def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_told(
         ("llama-worker-0", "Running"),
     ]
     assert [rank["node"] for rank in one["ranks"]] == job.nodes
-    told = [event["event"] for event in one["events"]]
-    assert told.index("NodeFault") < told.index("JobRestarting") < told.index("Running", 2)
+    reported = [event["event"] for event in one["events"]]
+    assert (
+        reported.index("NodeFault") < reported.index("JobRestarting") < reported.index("Running", 2)
+    )
     _, text, _ = shown.call("describe", LLAMA)
     assert f"Attempt 1:  on {bad}: " in text
     assert "Attempt 2:  remediated in " in text
@@ -139,5 +141,5 @@ def test_a_node_on_which_a_job_keeps_dying_is_checked_and_the_job_told_why_it_wa
     incident = fleet.until_recovered(bad)
     assert incident.reason == Reason.JOBS_KEEP_FAILING
     assert f"{LLAMA} attempt 3, {LLAMA} attempt 2, {LLAMA} attempt 1" in incident.message
-    told = fleet.cluster.kubectl("events", "--for", f"node/{bad}")
-    assert f"{bad} reports no fault, but 3 failures of jobs within 1d began on it" in told
+    reported = fleet.cluster.kubectl("events", "--for", f"node/{bad}")
+    assert f"{bad} reports no fault, but 3 failures of jobs within 1d began on it" in reported

@@ -182,10 +182,10 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, expected:
     file = tmp_path / "config"
     file.write_text(text, encoding="utf-8")
 
-    with pytest.raises(ConfigError, match=expected) as told:
+    with pytest.raises(ConfigError, match=expected) as reported:
         read_kubeconfig([file])
 
-    assert str(file) in str(told.value)
+    assert str(file) in str(reported.value)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -226,10 +226,10 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_an_entry_that_cannot_be_used_is_told_with_its_key(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(ConfigError, match=expected) as told:
+    with pytest.raises(ConfigError, match=expected) as reported:
         server_of(tmp_path, user=user, cluster=cluster)
 
-    assert str(tmp_path / "config") in str(told.value)
+    assert str(tmp_path / "config") in str(reported.value)
 
 
 # Programs that give credentials
@@ -358,10 +358,10 @@ def test_a_program_that_fails_is_told_in_its_own_words(
     server = server_of(tmp_path, user={"exec": {"apiVersion": V1, "command": "./plugin"}})
     api = Api(server, user_agent="t", field_manager="t")
 
-    with pytest.raises(Unreachable, match=f"plugin .*{expected}") as told:
+    with pytest.raises(Unreachable, match=f"plugin .*{expected}") as reported:
         api.get("/api")
 
-    assert told.value.permanent
+    assert reported.value.permanent
 
 
 def test_a_program_that_is_missing_is_told_with_how_to_get_it(tmp_path: Path) -> None:

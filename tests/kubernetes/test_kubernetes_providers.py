@@ -114,9 +114,9 @@ class KarpenterSite(Site):
         self.claim(self.launched)
 
     def claim(self, number: int, **status: str) -> None:
-        told = {"nodeName": f"node-{number}", "providerID": provider_id(number), **status}
+        reported = {"nodeName": f"node-{number}", "providerID": provider_id(number), **status}
         name, held = f"gpu-{number}", {"finalizers": [FINALIZER]}
-        self.put(CLAIMS, "NodeClaim", name, metadata=held, status=told)
+        self.put(CLAIMS, "NodeClaim", name, metadata=held, status=reported)
 
     def provider(self, kubeconfig: Path | None = None) -> Any:
         return self.build(ProviderName.KARPENTER, kubeconfig)

@@ -20,14 +20,14 @@ from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.nodes.leases import Candidate, LeaderElection, Terms
 from tests.engines.control_plane import ControlPlane
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = Terms()
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.005)
@@ -316,8 +316,8 @@ def test_a_new_lease_is_created_renewed_and_released(server: ScriptedServer, api
     one = election(api, changes)
 
     def keep(handler: Any) -> None:
-        kept.update(server.asked[-1].content)
-        kept["metadata"]["resourceVersion"] = str(len(server.asked))
+        kept.update(server.requested[-1].content)
+        kept["metadata"]["resourceVersion"] = str(len(server.requested))
         say(kept)(handler)
 
     def give(handler: Any) -> None:
@@ -327,19 +327,21 @@ def test_a_new_lease_is_created_renewed_and_released(server: ScriptedServer, api
     server.answers.extend([refuse(404, "NotFound"), keep, *[give, keep] * 500])
     assert not one.leading
     one.start()
-    until(lambda: len(server.asked) >= 6)
+    until(lambda: len(server.requested) >= 6)
     assert one.leading
     assert one.holder == "me"
     one.stop()
 
     assert not one.leading
-    assert [(asked.verb, asked.path.partition("?")[0]) for asked in server.asked[:4]] == [
+    assert [
+        (requested.verb, requested.path.partition("?")[0]) for requested in server.requested[:4]
+    ] == [
         ("GET", f"{LEASES}/l"),
         ("POST", LEASES),
         ("GET", f"{LEASES}/l"),
         ("PUT", f"{LEASES}/l"),
     ]
-    last = server.asked[-1]
+    last = server.requested[-1]
     assert last.verb == "PUT"
     assert last.content["spec"]["holderIdentity"] == ""
     assert last.content["metadata"]["resourceVersion"] != ""
@@ -368,12 +370,12 @@ def test_who_loses_the_race_does_not_lead(server: ScriptedServer, api: Api) -> N
     server.answers.extend([say(lease("other", version)) for version in range(1000)])
 
     one.start()
-    until(lambda: len(server.asked) > 12)
+    until(lambda: len(server.requested) > 12)
     assert not one.leading
     assert one.holder == "other"
     one.stop()
 
-    assert server.asked[-1].verb == "GET"  # nothing of ours to release
+    assert server.requested[-1].verb == "GET"  # nothing of ours to release
     assert changes == []
 
 

@@ -101,7 +101,7 @@ def merged(value: Any, patch: Any) -> Any:
     return result
 
 
-def told(node: dict[str, Any], *reports: NodeReport) -> dict[str, Any]:
+def last_report(node: dict[str, Any], *reports: NodeReport) -> dict[str, Any]:
     for report in reports:
         before = copy.deepcopy(node)
         patch = node_patch(node, report, LABELS)
@@ -169,7 +169,7 @@ nodes = st.builds(
 
 @given(nodes, reports)
 def test_what_a_report_makes_of_a_node_is_made_once(node, report) -> None:
-    node = told(node, report)
+    node = last_report(node, report)
 
     assert node_patch(node, report, LABELS) is None
     later = replace(report, sequence=99, reported_at=NOW + timedelta(hours=1))
@@ -178,7 +178,7 @@ def test_what_a_report_makes_of_a_node_is_made_once(node, report) -> None:
 
 @given(nodes, reports)
 def test_nothing_is_touched_but_what_is_the_agents(node, report) -> None:
-    after = told(node, report)
+    after = last_report(node, report)
 
     def rest(one: dict[str, Any]) -> object:
         metadata = one["metadata"]
@@ -196,7 +196,7 @@ def test_nothing_is_touched_but_what_is_the_agents(node, report) -> None:
 @given(nodes, reports)
 def test_a_mark_of_somebody_else_is_neither_weakened_nor_removed(node, report) -> None:
     is_ours = label(node) == mark(node)
-    after = told(node, report)
+    after = last_report(node, report)
 
     if label(node) not in (None, HealthStatus.SCHEDULABLE) and not is_ours:
         assert label(after) == label(node)
@@ -210,7 +210,7 @@ def test_a_node_that_the_controller_holds_keeps_its_mark(
 ) -> None:
     node = a_node(value, mark=own, record=a_record(phase), taints=[TAINT] * is_tainted)
 
-    after = told(node, report)
+    after = last_report(node, report)
 
     assert (label(after), mark(after)) == (value, None)
     assert taints(after) == taints(node)
@@ -220,13 +220,13 @@ def test_a_node_that_the_controller_holds_keeps_its_mark(
 def test_a_record_that_cannot_be_read_is_the_controllers(record) -> None:
     node = a_node(PENDING_REBOOT, mark=PENDING_REBOOT, record=record, taints=[TAINT])
 
-    assert label(told(node, a_report())) == PENDING_REBOOT
-    assert taints(told(node, a_report())) == [TAINT]
+    assert label(last_report(node, a_report())) == PENDING_REBOOT
+    assert taints(last_report(node, a_report())) == [TAINT]
 
 
 @given(nodes, st.lists(faults.filter(lambda fault: not fault.remedy.touches_node), max_size=2))
 def test_what_needs_no_repair_marks_nothing(node, found) -> None:
-    after = told(node, a_report(*found))
+    after = last_report(node, a_report(*found))
 
     assert label(after) in (label(node), None, HealthStatus.SCHEDULABLE)
     assert mark(after) is None
@@ -242,8 +242,8 @@ def test_after_an_outage_of_any_length_the_node_says_what_the_newest_report_says
 ) -> None:
     newest = told_meanwhile[-1]
 
-    one_by_one = told(node, *told_meanwhile)
-    at_once = told(node, newest)
+    one_by_one = last_report(node, *told_meanwhile)
+    at_once = last_report(node, newest)
 
     assert (label(one_by_one), mark(one_by_one)) == (label(at_once), mark(at_once))
     assert taints(one_by_one) == taints(at_once)
@@ -262,14 +262,14 @@ def test_after_an_outage_of_any_length_the_node_says_what_the_newest_report_says
 )
 @pytest.mark.parametrize("value", [None, "Schedulable"])
 def test_the_label_names_the_repair(remedy, expected, value) -> None:
-    after = told(a_node(value, taints=[OTHER_TAINT]), a_report(a_fault(remedy)))
+    after = last_report(a_node(value, taints=[OTHER_TAINT]), a_report(a_fault(remedy)))
 
     assert (label(after), mark(after)) == (expected or value, expected)
     assert taints(after) == ([OTHER_TAINT, TAINT] if expected else [OTHER_TAINT])
 
 
 def test_the_strongest_fault_counts_and_is_named() -> None:
-    after = told(a_node(), a_report(a_fault(Remedy.RESTART_APP), REBOOT, REPLACE))
+    after = last_report(a_node(), a_report(a_fault(Remedy.RESTART_APP), REBOOT, REPLACE))
 
     assert label(after) == PENDING_REPLACEMENT
     assert after["metadata"]["labels"][LABELS.fault_types] == REPLACE.condition
@@ -277,10 +277,10 @@ def test_the_strongest_fault_counts_and_is_named() -> None:
 
 
 def test_without_a_controller_the_mark_follows_the_faults() -> None:
-    node = told(a_node(), a_report(REBOOT))
-    stronger = told(node, a_report(REBOOT, REPLACE))
-    weaker = told(stronger, a_report(REBOOT))
-    free = told(weaker, a_report())
+    node = last_report(a_node(), a_report(REBOOT))
+    stronger = last_report(node, a_report(REBOOT, REPLACE))
+    weaker = last_report(stronger, a_report(REBOOT))
+    free = last_report(weaker, a_report())
 
     assert [label(one) for one in (node, stronger, weaker, free)] == [
         PENDING_REBOOT, PENDING_REPLACEMENT, PENDING_REBOOT, None,
@@ -303,20 +303,20 @@ def test_a_fault_that_the_controller_never_saw_leaves_no_request_behind(
 ) -> None:
     node = a_node(value, record=a_record(phase), taints=[TAINT] * tainted)
 
-    free = told(node, a_report(REBOOT), a_report())
+    free = last_report(node, a_report(REBOOT), a_report())
 
     assert (label(free), mark(free)) == (expected, None)
     assert taints(free) == [TAINT] * tainted
 
 
 def test_what_a_person_gives_free_is_marked_for_new_evidence_only() -> None:
-    node = told(a_node(), a_report(replace(REBOOT, seen_at=NOW)))
+    node = last_report(a_node(), a_report(replace(REBOOT, seen_at=NOW)))
     node["metadata"]["labels"][HEALTH] = "Schedulable"
     node["spec"]["taints"] = []
 
-    same = told(node, a_report(replace(REBOOT, seen_at=NOW, count=2)))
-    again = told(same, a_report(replace(REBOOT, seen_at=NOW + SECOND)))
-    rebooted = told(same, a_report(replace(REBOOT, seen_at=NOW), boot_id="boot-2"))
+    same = last_report(node, a_report(replace(REBOOT, seen_at=NOW, count=2)))
+    again = last_report(same, a_report(replace(REBOOT, seen_at=NOW + SECOND)))
+    rebooted = last_report(same, a_report(replace(REBOOT, seen_at=NOW), boot_id="boot-2"))
 
     assert (label(same), mark(same), taints(same)) == ("Schedulable", None, [])
     assert label(again) == label(rebooted) == PENDING_REBOOT
@@ -334,20 +334,23 @@ def test_what_the_controller_forgave_is_not_marked_though_the_report_was_lost(
     marked = a_node(PENDING_REBOOT, mark=PENDING_REBOOT, record=record, taints=[TAINT])
 
     for node in (a_node("Schedulable", record=record), marked):
-        after = told(node, a_report(old))
+        after = last_report(node, a_report(old))
         assert (label(after), mark(after), taints(after)) == ("Schedulable", None, [])
 
     new = replace(REBOOT, since=since, seen_at=NOW + timedelta(microseconds=1))
-    assert label(told(a_node("Schedulable", record=record), a_report(old, new))) == PENDING_REBOOT
+    assert (
+        label(last_report(a_node("Schedulable", record=record), a_report(old, new)))
+        == PENDING_REBOOT
+    )
 
 
 def test_a_taint_of_another_value_is_left_and_not_doubled() -> None:
     theirs = {**TAINT, "value": "UnschedulablePendingReplace"}
 
-    marked = told(a_node(taints=[theirs]), a_report(REBOOT))
+    marked = last_report(a_node(taints=[theirs]), a_report(REBOOT))
 
     assert taints(marked) == [theirs]
-    assert taints(told(marked, a_report())) == [theirs]
+    assert taints(last_report(marked, a_report())) == [theirs]
 
 
 def test_another_prefix_is_used_throughout() -> None:
@@ -362,7 +365,7 @@ def test_details_are_the_newest_and_the_report_keeps_the_worst() -> None:
     found = [a_fault(code=n, since=NOW + n * SECOND, message="x" * 999) for n in range(1, 30)]
     found[0] = replace(found[0], remedy=Remedy.REPLACE)
 
-    node = told(a_node(), a_report(*found))
+    node = last_report(a_node(), a_report(*found))
 
     details = json.loads(note(node, LABELS.fault_details))
     assert len(details) == FAULT_DETAILS_LIMIT
@@ -525,7 +528,7 @@ def test_new_faults_and_notices_are_warned_of_and_their_end_is_normal() -> None:
 @given(reports, reports)
 def test_the_name_of_an_event_says_what_it_is_about(before, after) -> None:
     first = {event["metadata"]["name"]: event for event in events(before, after)}
-    kept = reported(told(a_node(), before))
+    kept = reported(last_report(a_node(), before))
     again = events(kept, brief(after))
 
     assert len(first) == len(events(before, after))

@@ -57,8 +57,8 @@ def test_a_fault_and_its_end_show_in_every_form(cluster: Cluster, node: OnNode) 
     assert condition["lastTransitionTime"] == REBOOT.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert node.condition(Condition.NEURON)["status"] == "False"
     assert node.condition("Ready")["status"] == "True"
-    told = cluster.kubectl("describe", "node", NODE)
-    assert f"Warning  {REBOOT.reason}" in told
+    reported = cluster.kubectl("describe", "node", NODE)
+    assert f"Warning  {REBOOT.reason}" in reported
 
     node.tell(a_report())
     until(lambda: node.label is None and len(node.events) == 2)
@@ -302,7 +302,7 @@ def test_a_node_that_is_not_there_yet_is_waited_for(cluster: Cluster) -> None:
 
 def test_an_agent_whose_loop_hangs_is_not_alive(cluster: Cluster, token: str) -> None:
     pace = Pace(look=9, evidence=9, lease=0.05, events=9)
-    with reporting(cluster.plane, NODE, token, pace=pace, patience_s=0.5) as node:
+    with reporting(cluster.plane, NODE, token, pace=pace, timeout_s=0.5) as node:
         node.tell(a_report())
         until(lambda: node.lease)
         renewals = [""]

@@ -68,17 +68,17 @@ class OneNode(deque[Answer]):
         return self._answer
 
     def _answer(self, handler: Handler) -> None:
-        asked = handler.server.asked[-1]
+        requested = handler.server.requested[-1]
         if self.trouble is not None and self.applies(handler):
             self.trouble(handler)
             return
-        path = asked.path.partition("?")[0]
-        if asked.verb == "PATCH" and path == NODE:
+        path = requested.path.partition("?")[0]
+        if requested.verb == "PATCH" and path == NODE:
             for part in ("labels", "annotations"):
-                self.node["metadata"][part] |= asked.content["metadata"].get(part, {})
-        if asked.verb == "POST":
-            self.created.append(asked.content["metadata"]["name"])
-        say(self.node if path == NODE else asked.content if asked.body else {})(handler)
+                self.node["metadata"][part] |= requested.content["metadata"].get(part, {})
+        if requested.verb == "POST":
+            self.created.append(requested.content["metadata"]["name"])
+        say(self.node if path == NODE else requested.content if requested.body else {})(handler)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_trouble_is_told_once_and_outlived_without_a_storm_of_calls(
         agent.tell(a_fault(), a_fault(code=1))
         agent.tell(a_fault())
     until(lambda: time.monotonic() > begin + 0.4)
-    calls = len(server.asked)
+    calls = len(server.requested)
     server.answers.trouble = None
     server.released.set()
 
@@ -168,7 +168,7 @@ def test_an_event_that_is_never_accepted_is_dropped_and_told_of_once(
     server.answers.trouble = refuse(422, "Invalid", "no good")
     server.answers.applies = lambda handler: handler.path.startswith(EVENTS)
     agent.tell(a_fault(), a_fault(code=1))
-    until(lambda: len([one for one in server.asked if one.verb == "POST"]) == 2)
+    until(lambda: len([one for one in server.requested if one.verb == "POST"]) == 2)
 
     server.answers.trouble = None
     agent.tell(a_fault(), a_fault(code=1), a_fault(code=2))
@@ -188,13 +188,13 @@ def test_events_come_in_batches_and_the_oldest_are_dropped(
     for number in range(EVENTS_KEPT + 50):
         agent.tell(a_fault(code=number))
     until(lambda: agent.said)
-    told = len(server.asked)
+    reported = len(server.requested)
     server.answers.trouble = None
 
     until(lambda: len(server.answers.created) >= EVENTS_KEPT)
     until(lambda: all("again" in line for line in agent.said[-2:]))
     agent.reporter.close()
-    assert told < EVENTS_AT_ONCE
+    assert reported < EVENTS_AT_ONCE
     assert len(set(server.answers.created)) == EVENTS_KEPT
 
 
@@ -211,7 +211,7 @@ def test_what_is_seen_while_its_event_is_sent_is_sent_next(server: ScriptedServe
     server.answers.trouble = meanwhile
     agent.tell(a_fault())
 
-    until(lambda: 2 in [one.content.get("count") for one in server.asked if one.verb == "POST"])
+    until(lambda: 2 in [one.content.get("count") for one in server.requested if one.verb == "POST"])
     agent.reporter.close()
 
 
@@ -236,7 +236,7 @@ def test_a_report_that_was_refused_as_its_agent_ended_is_not_sent_again(
 
     until(closed.is_set)
     agent.reporter.close()  # which waits for the thread
-    assert len([one for one in server.asked if is_of_the_node(one.verb, one.path)]) == 1
+    assert len([one for one in server.requested if is_of_the_node(one.verb, one.path)]) == 1
 
 
 def test_no_more_than_a_batch_of_events_at_once(server: ScriptedServer, agent: Agent) -> None:
@@ -250,13 +250,15 @@ def test_no_more_than_a_batch_of_events_at_once(server: ScriptedServer, agent: A
 def test_only_the_newest_report_waits(server: ScriptedServer, agent: Agent) -> None:
     server.answers.trouble = hang()
     agent.tell()
-    until(lambda: server.asked)
+    until(lambda: server.requested)
     for number in range(50):
         agent.tell(a_fault(code=number))
     server.answers.trouble = None
 
     until(lambda: label(server) and server.answers.created)
-    patches = [one.content for one in server.asked if one.verb == "PATCH" and "nodes" in one.path]
+    patches = [
+        one.content for one in server.requested if one.verb == "PATCH" and "nodes" in one.path
+    ]
     texts = [one["metadata"].get("annotations") for one in patches]
     reports = [json.loads(text["holdfast.dev/report"]) for text in texts if text]
     assert [[fault["code"] for fault in one["faults"]] for one in reports] == [[49]]

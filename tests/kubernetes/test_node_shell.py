@@ -181,18 +181,18 @@ def test_the_image_is_that_of_the_agent_on_the_node(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "reported"),
     [
         (("--namespace", "missing"), "there is no namespace missing; name another"),
         (("--via", "srun"), "--via srun: a is not a node of Slurm"),
         (("--via", "ssm"), "--via ssm: a is no machine of AWS that is known"),
     ],
 )
-def test_what_cannot_be_is_told(node: Node, argv: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_is_told(node: Node, argv: tuple[str, ...], reported: str) -> None:
     done = node.call(*argv, "--", "true")
 
     assert done.returncode in (ExitCode.BAD_INPUT, ExitCode.FAILED)
-    assert told in done.stderr
+    assert reported in done.stderr
     assert node.pods == []
 
 

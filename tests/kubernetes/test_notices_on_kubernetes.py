@@ -27,9 +27,11 @@ def test_a_repair_is_told_from_fault_to_release(fleet: Fleet, tmp_path: Path) ->
     fleet.until_recovered("a")
     controller.end()
 
-    told = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-    health = [one["detail"]["HealthSummary"] for one in told if "HealthSummary" in one["detail"]]
+    reported = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
+    health = [
+        one["detail"]["HealthSummary"] for one in reported if "HealthSummary" in one["detail"]
+    ]
     assert [one["HealthStatus"] for one in health] == ["Healthy", "Unhealthy", "Healthy"]
     assert health[1]["RepairAction"] == "Reboot"
-    names = [one["detail"]["Holdfast"]["event"] for one in told]
+    names = [one["detail"]["Holdfast"]["event"] for one in reported]
     assert names.index("node.quarantined") < names.index("repair.ordered")

@@ -119,7 +119,7 @@ def test_what_comes_while_an_answer_is_read_is_not_known(
     cluster: Cluster, kubelet: PodServer, pod: PodState
 ):
     clock = FakeClock()
-    asked_at = clock.now()
+    requested_at = clock.now()
 
     def take(lines) -> None:
         clock.time += timedelta(seconds=5)
@@ -132,7 +132,7 @@ def test_what_comes_while_an_answer_is_read_is_not_known(
         log.stop()
         log.join()
 
-    assert log.known_until == asked_at
+    assert log.known_until == requested_at
 
 
 def test_a_log_is_known_until_it_was_last_asked_for_its_end(

@@ -23,16 +23,16 @@ from scripted_server import (
 
 from holdfast.adapters.kubernetes.client.api import Api, Patch, Server
 from holdfast.adapters.kubernetes.client.errors import NotFound
-from holdfast.adapters.kubernetes.client.reflector import Copy, Reflector
+from holdfast.adapters.kubernetes.client.reflector import Cache, Reflector
 from tests.engines.control_plane import ControlPlane
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 NODES = "/api/v1/nodes"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.005)
@@ -89,10 +89,10 @@ class Scripted:
     def versions(self) -> list[str]:
         """Where each watch began; ``list`` for a list."""
         return [
-            dict(part.split("=") for part in asked.path.partition("?")[2].split("&")).get(
+            dict(part.split("=") for part in requested.path.partition("?")[2].split("&")).get(
                 "resourceVersion", "list"
             )
-            for asked in self.server.asked
+            for requested in self.server.requested
         ]
 
 
@@ -126,7 +126,7 @@ def test_it_lists_all_pages_and_then_follows(scripted: Scripted) -> None:
     assert reflector.synced
     assert reflector.wait_until_synced(timedelta())
     assert scripted.versions() == ["list", "list", "7"]
-    query = scripted.server.asked[2].path
+    query = scripted.server.requested[2].path
     assert "labelSelector=x" in query
     assert "allowWatchBookmarks=true" in query
     assert "watch=true" in query
@@ -177,7 +177,7 @@ def test_only_what_the_trimmed_object_shows_wakes(scripted: Scripted) -> None:
 def test_an_empty_list_changes_nothing_but_is_a_copy(scripted: Scripted) -> None:
     reflector = scripted.follow(say(listing(7)))
 
-    until(lambda: len(scripted.server.asked) == 2)
+    until(lambda: len(scripted.server.requested) == 2)
     assert reflector.synced
     assert scripted.changed.times == 0
 
@@ -269,12 +269,12 @@ def test_a_server_that_is_away_leaves_the_copy_as_it_was_and_is_told(scripted: S
 def test_a_server_that_ends_every_watch_at_once_is_not_stormed(scripted: Scripted) -> None:
     scripted.server.answers.append(say(listing(7)))
     reflector = scripted.follow(*[break_off(events())] * 1000)
-    until(lambda: len(scripted.server.asked) >= 4)
+    until(lambda: len(scripted.server.requested) >= 4)
 
-    asked = len(scripted.server.asked)
+    requested = len(scripted.server.requested)
     time.sleep(0.3)
 
-    assert len(scripted.server.asked) - asked <= 4
+    assert len(scripted.server.requested) - requested <= 4
     assert reflector.error == ""
 
 
@@ -290,7 +290,7 @@ def test_breaks_do_not_slow_down_a_watch_that_has_something_to_tell(scripted: Sc
 
 def test_it_ends_while_it_waits(scripted: Scripted) -> None:
     reflector = scripted.follow(say(listing(7)))
-    until(lambda: len(scripted.server.asked) == 2)
+    until(lambda: len(scripted.server.requested) == 2)
 
     reflector.stop()
 
@@ -305,7 +305,7 @@ def test_an_answer_to_a_write_is_seen_at_once_and_not_taken_back(scripted: Scrip
 
     def late(handler: Any) -> None:
         handler.raw(events(end=False))
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(TIMEOUT_S)
         hang(
             events(
                 event("MODIFIED", node("a", 8, "someone's")),
@@ -372,7 +372,7 @@ def test_the_copy_becomes_what_the_collection_is_and_no_object_goes_back_in_time
     """Events come late, lists are older than writes, answers to writes come out of order."""
     history: list[dict[str, Any]] = []
     states: list[dict[str, int]] = [{}]
-    copy: Copy[int] = Copy(lambda content: content["value"])
+    copy: Cache[int] = Cache(lambda content: content["value"])
     seen = 0
     for move in [*moves, *["follow"] * len(moves)]:
         before = dict(copy.objects)
@@ -500,7 +500,7 @@ def reflected(control_plane: ControlPlane, wire: Wire) -> Iterator[Reflector[str
         params={"labelSelector": "reflected"},
     )
     reflector.start()
-    assert reflector.wait_until_synced(timedelta(seconds=PATIENCE_S))
+    assert reflector.wait_until_synced(timedelta(seconds=TIMEOUT_S))
     yield reflector
     reflector.stop()
     client.close()

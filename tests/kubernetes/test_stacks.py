@@ -95,8 +95,8 @@ def captured(api: Api, pods: Sequence[PodState]) -> str:
     job = replace(a_state(), api_version="v1", kind="Pod", name="p0", **owner)
     capture = StackCapture(api, job, 3, pods)
     capture.start()
-    until(lambda: capture.told)
-    return capture.told
+    until(lambda: capture.reported)
+    return capture.reported
 
 
 def test_the_stacks_of_all_ranks_are_kept_beside_the_job(
@@ -142,10 +142,10 @@ def test_why_there_are_no_stacks_is_told(
 ):
     kubelet.run = lambda pod, command: answer
 
-    told = captured(api, pods)
+    reported = captured(api, pods)
 
-    assert told.startswith("no stacks: p0: ")
-    assert why in told
+    assert reported.startswith("no stacks: p0: ")
+    assert why in reported
     assert captured(api, []) == "no stacks: no pod runs"
 
 

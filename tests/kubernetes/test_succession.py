@@ -13,16 +13,16 @@ from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors, u
 from holdfast.model.health import Remedy
 from holdfast.model.names import RECORD, REPLACES
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_course, a_record
+from holdfast.testing.builders import NOW, a_record, a_remediation
 
 BEFORE = "2026-01-01T11:59:59Z"
 AFTER = "2026-01-01T12:00:01Z"
 
 
-def leaves(*, group=f"{GROUP}=a", since=NOW, provider_id="i-0", **course):
-    ordered = {"ordered_at": since, "machine": f"{provider_id}#boot-1", **course}
+def leaves(*, group=f"{GROUP}=a", since=NOW, provider_id="i-0", **remediation):
+    ordered = {"ordered_at": since, "machine": f"{provider_id}#boot-1", **remediation}
     record = a_record(
-        Phase.REPLACING, phase_since=since, course=a_course(Remedy.REPLACE, **ordered)
+        Phase.REPLACING, phase_since=since, remediation=a_remediation(Remedy.REPLACE, **ordered)
     )
     return Leaving(record=record, provider_id=provider_id, group=group, uid="uid")
 

@@ -10,7 +10,7 @@ from holdfast.adapters.kubernetes.nodes.encoding import Word, compact, word_of
 from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
 from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
-    agent_heard_at,
+    agent_heartbeat_at,
     is_fenced,
     is_followed,
     is_managed,
@@ -21,7 +21,7 @@ from holdfast.adapters.kubernetes.nodes.views import (
 from holdfast.model.health import Urgency
 from holdfast.model.names import RECORD, REPLACES, REPORT
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_course, a_fault, a_record
+from holdfast.testing.builders import NOW, a_fault, a_record, a_remediation
 
 LEASED = NOW - timedelta(minutes=3)
 SINCE = datetime(2026, 1, 1, 11, 30, tzinfo=UTC)
@@ -54,7 +54,7 @@ def answered_at(phase, *, leased=True, **changes):
 
 def heard_at(phase, *, lease=None, since=None, **changes):
     state, word = read(**changes)
-    return agent_heard_at(state, word, a_record(phase), lease, since)
+    return agent_heartbeat_at(state, word, a_record(phase), lease, since)
 
 
 @given(node_objects())
@@ -63,7 +63,7 @@ def test_every_node_can_be_seen(node) -> None:
     word = word_of(state, CONVENTIONS, NOW)
     record = record_of(state, word, NOW)
     heard = Heard(
-        agent_at=agent_heard_at(state, word, record, None, NOW),
+        agent_at=agent_heartbeat_at(state, word, record, None, NOW),
         kubelet_at=kubelet_answered_at(state, record, NOW, None),
     )
 
@@ -211,9 +211,9 @@ def test_a_machine_is_off_when_its_owner_says_so(key) -> None:
     [
         (a_record(), False),
         (a_record(Phase.QUARANTINED), False),
-        (a_record(Phase.QUARANTINED, course=a_course(urgency=Urgency.DEFERRED)), True),
+        (a_record(Phase.QUARANTINED, remediation=a_remediation(urgency=Urgency.DEFERRED)), True),
         (a_record(Phase.DRAINING), True),
-        (a_record(Phase.REBOOTING, course=a_course(urgency=Urgency.DEFERRED)), False),
+        (a_record(Phase.REBOOTING, remediation=a_remediation(urgency=Urgency.DEFERRED)), False),
     ],
 )
 def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
@@ -228,8 +228,18 @@ def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
         (a_record(Phase.REPLACING), "boot-1", [IS_OFF], True),
         (a_record(), "boot-1", [IS_OFF], False),
         (a_record(Phase.REPLACING), "boot-1", [], False),
-        (a_record(Phase.REPLACING, course=a_course(is_machine_gone=True)), "boot-1", [], True),
-        (a_record(Phase.JOINING, course=a_course(is_machine_gone=True)), "boot-1", [], False),
+        (
+            a_record(Phase.REPLACING, remediation=a_remediation(is_machine_gone=True)),
+            "boot-1",
+            [],
+            True,
+        ),
+        (
+            a_record(Phase.JOINING, remediation=a_remediation(is_machine_gone=True)),
+            "boot-1",
+            [],
+            False,
+        ),
         (a_record(Phase.REBOOTING), "boot-1", [], False),
         (a_record(Phase.REBOOTING), "boot-2", [], True),
     ],

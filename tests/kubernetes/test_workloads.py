@@ -34,15 +34,15 @@ class Queue:
     is_there: bool = True
 
     def answer(self, handler: Handler) -> None:
-        asked = self.server.asked[-1]
-        if asked.path == GROUP:
+        requested = self.server.requested[-1]
+        if requested.path == GROUP:
             say({"preferredVersion": {"version": self.version}})(handler)
             return
-        if not asked.path.startswith(f"{GROUP}/{self.version}/"):
+        if not requested.path.startswith(f"{GROUP}/{self.version}/"):
             say(status_object(404, "NotFound", "there is no such page"), 404)(handler)
             return
-        if asked.verb == "PATCH":
-            content = asked.content
+        if requested.verb == "PATCH":
+            content = requested.content
             self.active = content["spec"]["active"]
             for key, value in content["metadata"]["annotations"].items():
                 self.annotations.pop(key, None)
@@ -51,14 +51,14 @@ class Queue:
         spec: dict[str, Any] = {} if self.active is None else {"active": self.active}
         workload = {"metadata": about, "spec": spec}
         found = {"metadata": {"resourceVersion": "3"}, "items": [workload] if self.is_there else []}
-        say(workload if asked.verb == "PATCH" else found)(handler)
+        say(workload if requested.verb == "PATCH" else found)(handler)
 
     def prepare(self) -> None:
         self.server.answers.extend([self.answer] * 20)
 
     @property
     def writes(self) -> list[Any]:
-        return [json.loads(one.body) for one in self.server.asked if one.verb == "PATCH"]
+        return [json.loads(one.body) for one in self.server.requested if one.verb == "PATCH"]
 
     def take_out(self) -> None:
         """A person, or Kueue itself, has it admitted no more."""
@@ -83,7 +83,7 @@ def test_a_workload_is_found_by_its_job_and_is_active_unless_it_says_otherwise(
         queue.active = active
         assert queue.workloads.is_active(JOB) is is_active
 
-    address = urlsplit(queue.server.asked[1].path)
+    address = urlsplit(queue.server.requested[1].path)
     assert address.path == "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
     assert parse_qs(address.query)["labelSelector"] == ["kueue.x-k8s.io/job-uid=job-uid"]
 
@@ -100,9 +100,9 @@ def test_the_version_that_is_served_is_asked_for_and_again_once_kueue_was_upgrad
     queue.workloads.release(JOB)
 
     assert queue.active is True
-    assert [one.path for one in queue.server.asked].count(GROUP) == 2
+    assert [one.path for one in queue.server.requested].count(GROUP) == 2
     assert (
-        queue.server.asked[-1].path
+        queue.server.requested[-1].path
         == f"{GROUP}/v1beta2/namespaces/default/workloads/w?fieldManager=test"
     )
 

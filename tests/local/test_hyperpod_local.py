@@ -14,7 +14,7 @@ from holdfast.adapters.local.layout import cluster_dir
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.connection import is_local
-from holdfast.apps.hyperpod.job_request import JobWish
+from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.local import LocalCluster
 from holdfast.apps.main import run
 
@@ -97,9 +97,9 @@ def test_a_job_of_the_guide_runs_here_resumes_after_a_fault_and_is_cancelled(hyp
     file = config(hyperpod.folder)
     start = ["start-job", "--config-file", file, "--command", sys.executable, "--max-retry", "2"]
 
-    code, told, err = hyperpod.call(*start)
+    code, reported, err = hyperpod.call(*start)
 
-    assert (code, told.startswith("mnist: started on this machine")) == (ExitCode.OK, True), err
+    assert (code, reported.startswith("mnist: started on this machine")) == (ExitCode.OK, True), err
     until(lambda: "epochs" in hyperpod.log())
     assert hyperpod.log() == "epochs ['--epochs', '3'] mint attempt 1\n"
     [job] = hyperpod.json("list-jobs", "-A")["jobs"]
@@ -140,31 +140,31 @@ def test_a_job_that_ends_well_has_succeeded_also_at_once(hyperpod) -> None:
 def test_what_cannot_be_started_is_told_as_holdfast_run_tells_it(hyperpod) -> None:
     file = config(hyperpod.folder)
 
-    code, _, told = hyperpod.call("start-job", "--config-file", file, "--command", "no-such")
+    code, _, reported = hyperpod.call("start-job", "--config-file", file, "--command", "no-such")
 
     assert code == ExitCode.FAILED
-    assert "holdfast run ended with 2" in told
-    assert "'no-such' was not found in PATH" in told
+    assert "holdfast run ended with 2" in reported
+    assert "'no-such' was not found in PATH" in reported
 
 
-@pytest.mark.parametrize(("command", "is_told"), [("python", True), ("python -m", False)])
+@pytest.mark.parametrize(("command", "is_reported"), [("python", True), ("python -m", False)])
 def test_a_script_that_is_not_there_is_told_before_anything_begins(
-    hyperpod, command: str, is_told: bool
+    hyperpod, command: str, is_reported: bool
 ) -> None:
     file = config(hyperpod.folder)
     (hyperpod.folder / "train.py").unlink()
 
     code, _, err = hyperpod.call("start-job", "--config-file", file, "--command", command)
 
-    assert (code == ExitCode.BAD_INPUT) == is_told
-    assert (f"there is no train.py in {hyperpod.folder}" in err) == is_told
+    assert (code == ExitCode.BAD_INPUT) == is_reported
+    assert (f"there is no train.py in {hyperpod.folder}" in err) == is_reported
 
 
 def test_a_configuration_that_is_not_there_is_told(hyperpod) -> None:
     code, _, err = hyperpod.call("start-job", "--config-file", "none.yaml")
 
-    told = "holdfast: none.yaml: cannot be read: No such file or directory\n"
-    assert (code, err) == (ExitCode.BAD_INPUT, told)
+    reported = "holdfast: none.yaml: cannot be read: No such file or directory\n"
+    assert (code, err) == (ExitCode.BAD_INPUT, reported)
 
 
 def test_a_cluster_without_a_job_is_not_named_as_one(hyperpod) -> None:
@@ -202,29 +202,29 @@ def test_auto_resume_and_restarts_are_budgets_of_the_run(
 ) -> None:
     fields = {"name": "a", "image": "i", "entry_script": "s", "instance_type": "t", "nodes": 1}
 
-    command = LocalCluster(tmp_path).preview(JobWish(**{**fields, **change}))["command"]
+    command = LocalCluster(tmp_path).preview(JobRequest(**{**fields, **change}))["command"]
 
     assert f"--max-retries {retries} --max-app-retries {app_retries} " in command
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "reported"),
     [
         (("get-job", "--job-name", "none"), "there is no job 'none'"),
         (("get-log", "--job-name", "none", "--pod", "x"), "there is no job 'none'"),
         (("get-clusters", "--clusters", "other"), "there is no cluster 'other'"),
     ],
 )
-def test_what_is_not_there_is_told(hyperpod, argv: tuple[str, ...], told: str) -> None:
+def test_what_is_not_there_is_told(hyperpod, argv: tuple[str, ...], reported: str) -> None:
     code, _, said = hyperpod.call(*argv)
 
-    assert (code, told in said) == (ExitCode.FAILED, True), said
+    assert (code, reported in said) == (ExitCode.FAILED, True), said
 
 
 def test_a_job_of_this_machine_is_not_suspended(hyperpod) -> None:
-    code, _, told = hyperpod.call("patch-job", "suspend", "--job-name", "mnist")
+    code, _, reported = hyperpod.call("patch-job", "suspend", "--job-name", "mnist")
 
-    assert (code, "no job can be suspended" in told) == (ExitCode.BAD_INPUT, True)
+    assert (code, "no job can be suspended" in reported) == (ExitCode.BAD_INPUT, True)
 
 
 ARN = "arn:aws:eks:us-west-2:111122223333:cluster/ml"
@@ -258,9 +258,9 @@ def test_connecting_switches_the_context_as_kubectl_does(
     before = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
     connect = ["connect-cluster", "--cluster-name", name, "--namespace", "team", "--region", "r"]
 
-    code, told, err = hyperpod.call(*connect)
+    code, reported, err = hyperpod.call(*connect)
 
-    assert (code, told) == (
+    assert (code, reported) == (
         ExitCode.OK,
         f"Connected to {name}: context {context}, namespace team\n",
     ), err
@@ -274,16 +274,16 @@ def test_connecting_switches_the_context_as_kubectl_does(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [("none", "none is in no kubeconfig; there are: arn:"), ("c", "c is each of other, third")],
 )
 def test_a_cluster_that_is_not_known_is_told_and_nothing_changes(
-    hyperpod, kubeconfig: Path, name: str, told: str
+    hyperpod, kubeconfig: Path, name: str, reported: str
 ) -> None:
     before = kubeconfig.read_text(encoding="utf-8")
 
     code, _, said = hyperpod.call("connect-cluster", "--cluster-name", name)
 
-    assert (code, told in said) == (ExitCode.BAD_INPUT, True), said
+    assert (code, reported in said) == (ExitCode.BAD_INPUT, True), said
     assert kubeconfig.read_text(encoding="utf-8") == before
     assert hyperpod.json("list-jobs") == {"jobs": []}

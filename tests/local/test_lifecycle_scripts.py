@@ -26,7 +26,7 @@ from holdfast.model.clusters import (
     WantedGroup,
 )
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 RESOURCES = {"ClusterConfig": {"ClusterName": "lab"}, "InstanceGroups": []}
 
 
@@ -66,7 +66,7 @@ def booting(machine: NodeDir, *, timeout_s: float = 30.0) -> Iterator[None]:
 def boot(machine: NodeDir, **options) -> tuple[MachineState, str]:
     """How the first boot ends."""
     with booting(machine, **options):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         ran = machine.path / "agent-ran"
         while provision_of(machine).state is not MachineState.FAILED and not ran.exists():
             assert time.monotonic() < deadline
@@ -144,7 +144,7 @@ def test_a_script_that_takes_too_long_is_ended_with_all_it_began(machine, script
 
     assert (state, "it took longer than 0.5 seconds" in message) == (MachineState.FAILED, True)
     left = Path("/proc") / (scripts / "pid").read_text().strip()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while left.exists() and "Z" not in (left / "stat").read_text().rpartition(")")[2].split()[0]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -170,7 +170,7 @@ def test_a_source_that_is_not_there_is_told(machine) -> None:
 
 def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, tmp_path) -> None:
     there = written(scripts, "exit 0\n")
-    asked = {
+    requested = {
         "none": None,
         "right": there,
         "file": LifecycleScripts(source=f"file://{scripts}", on_create="on_create.sh"),
@@ -192,13 +192,13 @@ def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, t
                 target=1,
                 stage=GroupStage.MADE if name == "old" else GroupStage.NEW,
             )
-            for name, one in asked.items()
+            for name, one in requested.items()
         ),
     )
 
-    told = LocalMachineGroups(tmp_path, lambda _: None).objections(cluster)
+    reported = LocalMachineGroups(tmp_path, lambda _: None).objections(cluster)
 
-    assert told == [
+    assert reported == [
         "InstanceGroups: web: LifeCycleConfig: https://host.example/base cannot be fetched; "
         "expected s3://..., file://... or a directory",
         "InstanceGroups: gone: LifeCycleConfig: /missing is no directory on the machine of the API",

@@ -211,7 +211,7 @@ def test_two_machines_that_reach_each_other_pass_and_tell_how_fast(platform):
     node, partner = paired(platform)
 
     for _ in range(2):
-        platform.cluster.begin_pair(node, partner, NOW.isoformat())
+        platform.cluster.start_pair(node, partner, NOW.isoformat())
     found = outcome(platform)
 
     assert (found.passed, found.partner, found.detail) == (True, partner, "")
@@ -219,10 +219,10 @@ def test_two_machines_that_reach_each_other_pass_and_tell_how_fast(platform):
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "reported"),
     [(b"x" * BYTES, "gave back something else"), (b"", "gave back something else")],
 )
-def test_bytes_that_come_back_wrong_or_not_at_all_are_told(sent, told, capsys):
+def test_bytes_that_come_back_wrong_or_not_at_all_are_told(sent, reported, capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer():
@@ -238,12 +238,12 @@ def test_bytes_that_come_back_wrong_or_not_at_all_are_told(sent, told, capsys):
         thread.join()
 
     assert code == 1
-    assert told in capsys.readouterr().out
+    assert reported in capsys.readouterr().out
 
 
 def test_the_outcome_of_one_test_is_not_that_of_the_next(platform):
     node, partner = paired(platform)
-    platform.cluster.begin_pair(node, partner, NOW.isoformat())
+    platform.cluster.start_pair(node, partner, NOW.isoformat())
     outcome(platform)
 
     record = platform.view().record

@@ -51,9 +51,14 @@ def test_a_job_for_a_cluster_is_looked_at_as_any_other(run):
     ended = run.holdfast("run", "--cluster", "lab", "--nodes", "0", "--hang-timeout", "0s")
 
     assert ended.returncode == 2
-    told = ("--nodes: expected 1", "--hang-timeout: ", "COMMAND: nothing", "--cluster: there is no")
-    assert [word for word in told if word not in ended.stderr] == []
-    assert ended.stderr.count("holdfast: ") == len(told)
+    reported = (
+        "--nodes: expected 1",
+        "--hang-timeout: ",
+        "COMMAND: nothing",
+        "--cluster: there is no",
+    )
+    assert [word for word in reported if word not in ended.stderr] == []
+    assert ended.stderr.count("holdfast: ") == len(reported)
 
 
 def test_a_job_cannot_begin_in_a_directory_that_is_gone(run, tmp_path):

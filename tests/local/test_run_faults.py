@@ -330,7 +330,7 @@ def test_recovery_mode_none_marks_the_node_and_moves_the_job(run, tmp_path):
     record = store.nodes()[node][2]
     store.close()
     assert record.phase == "quarantined"
-    assert record.course.repairs == 0
+    assert record.remediation.repairs == 0
     assert run.dir.node(node).path.exists()
 
 

@@ -60,7 +60,7 @@ defects = st.builds(
     relapses=st.integers(0, 2),
     relapse_after=delays,
 )
-happenings = st.one_of(
+scenario_events = st.one_of(
     st.builds(Breaks, at=at, node=number, defect=defects),
     st.builds(LosesPower, at=at, node=number),
     st.builds(Vanishes, at=at, node=number),
@@ -131,7 +131,7 @@ scenarios = st.builds(
     Scenario,
     nodes=st.integers(2, 6),
     trainings=st.lists(trainings, max_size=1).map(tuple),
-    happenings=st.lists(happenings, max_size=6).map(tuple),
+    scenario_events=st.lists(scenario_events, max_size=6).map(tuple),
     policy=policies,
     job_policy=st.builds(
         JobPolicy,

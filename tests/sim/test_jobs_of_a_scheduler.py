@@ -46,12 +46,12 @@ def test_schedules_are_the_same_but_for_who_places_the_jobs() -> None:
     assert scenario == scheduled_scenario(6)
 
 
-def judged(*happenings, nodes: int = 3, hardware: Hardware | None = None) -> Simulation:
+def judged(*scenario_events, nodes: int = 3, hardware: Hardware | None = None) -> Simulation:
     return judge(
         Scenario(
             nodes=nodes,
             trainings=(TRAINING,),
-            happenings=happenings,
+            scenario_events=scenario_events,
             hardware=hardware or Hardware(),
         )
     )
@@ -88,7 +88,7 @@ def test_a_rank_that_is_bound_to_a_node_that_hangs_is_started_elsewhere() -> Non
         Scenario(
             nodes=3,
             trainings=(replace(TRAINING, submitted_at=100 * SECOND),),
-            happenings=(Hangs(at=99 * SECOND, node=0), Hangs(at=99 * SECOND, node=1)),
+            scenario_events=(Hangs(at=99 * SECOND, node=0), Hangs(at=99 * SECOND, node=1)),
             hardware=boot,
             mishaps=Mishaps(),
         )

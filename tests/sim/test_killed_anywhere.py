@@ -43,7 +43,7 @@ def scenario(story: str, *, keeps_names: bool, mishaps: Mishaps) -> Scenario:
     return Scenario(
         nodes=2,
         trainings=(TRAINING,),
-        happenings=STORIES[story],
+        scenario_events=STORIES[story],
         policy=replace(POLICY, deep_check_on_start=keeps_names),
         job_policy=JobPolicy(),
         hardware=Hardware(keeps_names=keeps_names),

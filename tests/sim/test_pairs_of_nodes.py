@@ -45,7 +45,7 @@ def judged(
     nodes: int,
     policy: RemediationPolicy = ON_START,
     *,
-    happenings: Sequence[Asks | LosesPower] = (),
+    scenario_events: Sequence[Asks | LosesPower] = (),
     trainings: Sequence[Training] = (),
     mishaps: Mishaps = NO_MISHAPS,
     **hardware: Any,
@@ -54,7 +54,7 @@ def judged(
         Scenario(
             nodes=nodes,
             policy=policy,
-            happenings=tuple(happenings),
+            scenario_events=tuple(scenario_events),
             trainings=tuple(trainings),
             hardware=Hardware(**hardware),
             mishaps=mishaps,
@@ -127,12 +127,12 @@ def test_a_node_that_is_alone_passes_and_that_is_said() -> None:
     assert f"{DeepCheck.CONNECTIVITY} skipped: {NO_PARTNER}" in note
 
 
-def asked(node: int) -> tuple[Asks, ...]:
+def requested(node: int) -> tuple[Asks, ...]:
     return (Asks(at=5 * MINUTE, node=node, verb=Verb.DEEP_CHECK),)
 
 
 def test_a_single_node_is_tested_with_one_that_has_no_job() -> None:
-    simulation = judged(3, ON_DEMAND, happenings=asked(0))
+    simulation = judged(3, ON_DEMAND, scenario_events=requested(0))
 
     reasons = [one.reason for one in simulation.world.incidents.values()]
     assert sorted(reasons) == [Reason.DEEP_CHECK_PARTNER, Reason.REQUESTED_DEEP_CHECK]
@@ -141,20 +141,20 @@ def test_a_single_node_is_tested_with_one_that_has_no_job() -> None:
 
 
 def test_a_single_bad_node_is_found_with_those_that_have_no_job() -> None:
-    simulation = judged(4, ON_DEMAND, happenings=asked(0), flawed=(0,), flaws_show=1.0)
+    simulation = judged(4, ON_DEMAND, scenario_events=requested(0), flawed=(0,), flaws_show=1.0)
 
     assert accused(simulation) == [machine(0)]
 
 
 def test_a_bad_node_that_is_lent_is_the_one_that_is_found() -> None:
-    simulation = judged(5, ON_DEMAND, happenings=asked(3), flawed=(0,), flaws_show=1.0)
+    simulation = judged(5, ON_DEMAND, scenario_events=requested(3), flawed=(0,), flaws_show=1.0)
 
     assert machine(3) not in accused(simulation)
 
 
 def test_a_node_that_works_is_never_taken_to_be_tested_with() -> None:
     training = Training(spec=JobSpec(name="job", nodes=3), steps=500, step_time=10 * SECOND)
-    simulation = judged(4, ON_DEMAND, happenings=asked(3), trainings=(training,))
+    simulation = judged(4, ON_DEMAND, scenario_events=requested(3), trainings=(training,))
 
     assert {one.reason for one in simulation.world.incidents.values()} <= {
         Reason.REQUESTED_DEEP_CHECK
@@ -189,7 +189,7 @@ def test_a_test_that_never_ends_keeps_nobody_for_ever() -> None:
 
 
 def test_a_node_that_dies_in_a_test_leaves_the_other_unharmed() -> None:
-    simulation = judged(4, happenings=(LosesPower(at=98 * SECOND, node=0),))
+    simulation = judged(4, scenario_events=(LosesPower(at=98 * SECOND, node=0),))
 
     assert accused(simulation) == []
 

@@ -210,10 +210,10 @@ def test_an_outage_ends() -> None:
 # the world
 
 
-def a_simulation(*happenings, **changes) -> Simulation:
+def a_simulation(*scenario_events, **changes) -> Simulation:
     training = Training(spec=JobSpec(name="job", nodes=2), steps=10**6, step_time=SECOND)
     scenario = Scenario(
-        **{"nodes": 3, "trainings": (training,), "happenings": happenings, **changes}
+        **{"nodes": 3, "trainings": (training,), "happenings": scenario_events, **changes}
     )
     return Simulation(scenario)
 

@@ -15,7 +15,7 @@ from holdfast.model.events import Event
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import FailureKind, JobPhase, JobRecord, Placing
 from holdfast.model.names import Condition
-from holdfast.model.nodes import Course, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import NodeRecord, NodeView, Phase, Remediation
 from holdfast.model.requests import Verb
 from holdfast.testing.event_laws import EventLaw
 from tests.simulation.breaker_laws import BreakerLaws
@@ -65,7 +65,7 @@ class Laws(BreakerLaws):
 
     def __init__(self) -> None:
         self._requests_taken: dict[str, str] = {}
-        """The course that each request was taken up in."""
+        """The remediation that took up each request."""
 
         self._released_by_person: set[str] = set()
         self._requested_retries: dict[str, int] = {}
@@ -79,13 +79,13 @@ class Laws(BreakerLaws):
         """When each token for the replacement of a machine was accepted last."""
 
         self._reboots: dict[tuple[str, SimMachine], set[str]] = {}
-        """Tokens of the reboots of one machine in one course."""
+        """Tokens of the reboots of one machine in one remediation."""
 
         self._events = EventLaw(self._check)
 
-    def told(self, event: Event) -> None:
-        """See ``Observer.told``."""
-        self._events.told(event)
+    def reported(self, event: Event) -> None:
+        """See ``Observer.reported``."""
+        self._events.reported(event)
 
     # nodes
 
@@ -111,27 +111,27 @@ class Laws(BreakerLaws):
             record.phase in NODE_STEPS[before.phase],
             f"{node.name} went from {before.phase} to {record.phase}",
         )
-        needs_course = record.phase in (Phase.QUARANTINED, *ORDERED)
-        has_course = record.course is not None
-        self._check(has_course or not needs_course, f"{node.name} is {record.phase} without course")
+        old, new = before.remediation, record.remediation
+        is_needed = record.phase in (Phase.QUARANTINED, *ORDERED)
+        is_forbidden = record.phase is Phase.SCHEDULABLE
         self._check(
-            not has_course or record.phase is not Phase.SCHEDULABLE,
-            f"{node.name} is schedulable with a course",
+            not (is_needed if new is None else is_forbidden),
+            f"{node.name} is {record.phase} with{'out' if new is None else ''} a remediation",
         )
-        if before.course is not None and record.course is not None:
-            self._check(
-                before.course.incident_id == record.course.incident_id,
-                f"{node.name} changed its incident in one course",
-            )
+        if old is not None and new is not None:
+            is_same = old.incident_id == new.incident_id
+            self._check(is_same, f"{node.name} changed its incident in one remediation")
 
     def _judge_request(self, node: SimNode, before: NodeRecord) -> None:
-        course = node.record.course
-        old = before.course.request_id if before.course is not None else ""
-        taken = course.request_id if course is not None else ""
-        is_inherited = before.course is None and before.phase is Phase.JOINING and node.replaces
+        repair = node.record.remediation
+        old = before.remediation.request_id if before.remediation is not None else ""
+        taken = repair.request_id if repair is not None else ""
+        is_inherited = (
+            before.remediation is None and before.phase is Phase.JOINING and node.replaces
+        )
         if taken and taken != old and not is_inherited:
             self._check(taken not in self._requests_taken, f"{taken} was carried out twice")
-            self._requests_taken[taken] = _course(node.record).incident_id
+            self._requests_taken[taken] = _repair(node.record).incident_id
 
     def _judge_release(self, node: SimNode, view: NodeView) -> None:
         is_wanted = node.request is not None and node.request.verb is Verb.RELEASE
@@ -152,9 +152,9 @@ class Laws(BreakerLaws):
             self.world.breaker.tripped_at is None,
             f"{node.name} became {node.record.phase} while the breaker is open",
         )
-        course = _course(node.record)
+        repair = _repair(node.record)
         is_marked_only = self.world.scenario.policy.node_recovery is RecoveryMode.NONE
-        is_request = course.condition == Condition.REQUESTED or (
+        is_request = repair.condition == Condition.REQUESTED or (
             node.request is not None and node.request.verb is Verb.REPLACE
         )
         self._check(
@@ -163,32 +163,32 @@ class Laws(BreakerLaws):
         )
         self._check(
             node.record.phase is not Phase.DRAINING
-            or course.urgency is Urgency.IMMEDIATE
+            or repair.urgency is Urgency.IMMEDIATE
             or not node.running_jobs,
             f"{node.name} is drained while {node.running_jobs} may still run there",
         )
 
     def _judge_cause(self, node: NodeView, before: NodeRecord) -> None:
         """No repair without a cause, and none that is stronger than its cause."""
-        course = _course(node.record)
+        repair = _repair(node.record)
         if before.phase in AWAY:
             self._judge_escalation(node, before)
             return
         policy, now = self.world.scenario.policy, self.world.now
-        asked = course.condition in (Condition.REQUESTED, Condition.DEEP_CHECK)
+        requested = repair.condition in (Condition.REQUESTED, Condition.DEEP_CHECK)
         is_offender = node.provider_id in self.world.offenders
         seen = replace(node, record=before)
         faults, lost = bad_faults(seen), is_lost(seen, policy, now)
         self._check(
-            bool(faults) or lost or asked or is_offender,
+            bool(faults) or lost or requested or is_offender,
             f"{node.name} is {node.record.phase} without a cause",
         )
-        needs_replacement = asked or is_offender or lost
+        needs_replacement = requested or is_offender or lost
         if node.record.phase is Phase.REPLACING and not needs_replacement:
             self._check(
                 any(fault.remedy is Remedy.REPLACE for fault in faults)
                 or len(before.history) + 1 >= min(policy.offender_faults, 2)
-                or _machine(_course(before)) == node.provider_id,
+                or _machine(_repair(before)) == node.provider_id,
                 f"{node.name} is replaced for a fault that a reboot was never tried for",
             )
 
@@ -202,10 +202,10 @@ class Laws(BreakerLaws):
         )
         if self.world.nodes[node.name].machine.power is Power.GONE:
             return
-        course = _course(before)
+        repair = _repair(before)
         # A machine that has booted was ordered to do so, even if the answer was lost.
-        was_ordered = course.ordered_at or course.retry_at or node.machine != course.machine
-        waited = self.world.now - (course.ordered_at or before.phase_since)
+        was_ordered = repair.ordered_at or repair.retry_at or node.machine != repair.machine
+        waited = self.world.now - (repair.ordered_at or before.phase_since)
         self._check(
             bool(was_ordered) and waited >= self.world.scenario.policy.reboot_timeout,
             f"{node.name} is replaced {waited} after its reboot was ordered",
@@ -227,16 +227,18 @@ class Laws(BreakerLaws):
 
     def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
         """See ``Observer.ordered``."""
-        course, machine = _course(node.record), node.machine
+        repair, machine = _repair(node.record), node.machine
         self._check(self.world.breaker.tripped_at is None, f"{verb} while the breaker is open")
-        self._check(course.token == token, f"{verb} of {node.name} before it was recorded")
+        self._check(repair.token == token, f"{verb} of {node.name} before it was recorded")
         known = self._orders.setdefault(token, (machine.provider_id, verb))
         self._check(known == (machine.provider_id, verb), f"{token} names {known} and {verb}")
         if verb == "reboot":
-            tokens = self._reboots.setdefault((course.incident_id, machine), set())
+            tokens = self._reboots.setdefault((repair.incident_id, machine), set())
             tokens.add(token)
-            asked = list(self._requests_taken.values()).count(course.incident_id)
-            self._check(len(tokens) <= 1 + asked, f"{node.name} was rebooted again in one course")
+            requested = list(self._requests_taken.values()).count(repair.incident_id)
+            self._check(
+                len(tokens) <= 1 + requested, f"{node.name} was rebooted again in one repair"
+            )
             return
         accepted = self._replaced.setdefault(machine, {})
         patience = self.world.scenario.policy.replace_timeout
@@ -322,10 +324,10 @@ class Laws(BreakerLaws):
                     or not (is_bad(node, policy, now) or hides_silence(node, policy, now)),
                     f"{node.name} stays schedulable with a fault or as healthy while silent",
                 )
-                course = node.record.course
+                repair = node.record.remediation
                 self._check(
-                    course is None or course.incident_id in self.world.incidents,
-                    f"the course of {node.name} has no incident",
+                    repair is None or repair.incident_id in self.world.incidents,
+                    f"the repair of {node.name} has no incident",
                 )
             return
         for name, job in self.world.jobs.items():
@@ -343,7 +345,7 @@ class Laws(BreakerLaws):
         """To be called when nothing happens any more: everything must have come to an end."""
         view = cluster_view(self.world)
         plan = decide(view, self.world.scenario.policy, self.world.now)
-        held = {item.node: item.why for item in plan.held_back}
+        held = {item.node: item.why for item in plan.deferred}
         for node in view.nodes:
             self._check(
                 node.record.phase is Phase.SCHEDULABLE or node.name in held,
@@ -362,19 +364,17 @@ class Laws(BreakerLaws):
             )
         self._judge_incidents(
             {
-                node.record.course.incident_id
+                node.record.remediation.incident_id
                 for node in view.nodes
-                if node.record.course is not None
+                if node.record.remediation is not None
             }
         )
 
     def _judge_incidents(self, still_open: set[str]) -> None:
         for incident in self.world.incidents.values():
-            is_open = incident.ended_at is None
-            self._check(
-                is_open == (incident.id in still_open),
-                f"the incident {incident.id} is {'open' if is_open else 'over'}, its course is not",
-            )
+            state = "open" if incident.ended_at is None else "over"
+            is_right = (state == "open") == (incident.id in still_open)
+            self._check(is_right, f"the incident {incident.id} is {state}, its repair is not")
             times = times_of(incident)
             self._check(times == sorted(times), f"the times of {incident.id} are out of order")
             for touch in incident.jobs:
@@ -391,10 +391,10 @@ class Laws(BreakerLaws):
             raise LawBroken(f"{self.world.now.isoformat()}: {what}")
 
 
-def _course(record: NodeRecord) -> Course:
-    assert record.course is not None
-    return record.course
+def _repair(record: NodeRecord) -> Remediation:
+    assert record.remediation is not None
+    return record.remediation
 
 
-def _machine(course: Course) -> str:
-    return course.machine.partition("#")[0]
+def _machine(repair: Remediation) -> str:
+    return repair.machine.partition("#")[0]

@@ -34,13 +34,13 @@ def judge_pair(world: World, node: SimNode, partner: SimNode, check: Check) -> N
 
 def judge_company(world: World, node: SimNode, before: NodeRecord, check: Check) -> None:
     """Nobody who works is taken for tests, and none is accused where nothing is bad."""
-    course = node.record.course
-    if course is None or course == before.course:
+    remediation = node.record.remediation
+    if remediation is None or remediation == before.remediation:
         return
-    if course.reason == Reason.DEEP_CHECK_PARTNER:
+    if remediation.reason == Reason.DEEP_CHECK_PARTNER:
         jobs = _jobs_on(world, node)
         check(not jobs, f"{node.name} was taken for tests while {jobs} run there")
-    if course.reason == Reason.PAIR_FAILED:
+    if remediation.reason == Reason.PAIR_FAILED:
         hardware = world.hardware
         is_sound = not (hardware.flawed or hardware.flawed_links or hardware.silent_pairs)
         check(not is_sound, f"{node.name} was accused by tests, and no node is bad")

@@ -17,7 +17,6 @@ from holdfast.adapters.sim.scenario import (
     Evicts,
     FallsSilent,
     Hangs,
-    Happening,
     Hardware,
     LosesPower,
     Mishaps,
@@ -25,6 +24,7 @@ from holdfast.adapters.sim.scenario import (
     ResetsBreaker,
     RunsOut,
     Scenario,
+    ScenarioEvent,
     Training,
     Vanishes,
 )
@@ -55,7 +55,7 @@ def random_scenario(seed: int) -> Scenario:
     return Scenario(
         nodes=nodes,
         trainings=tuple(_training(random, number, nodes) for number in range(random.randint(0, 2))),
-        happenings=_happenings(random, nodes),
+        scenario_events=_happenings(random, nodes),
         policy=_with_later_settings(random_policy(random), Random(f"policy {seed}")),
         job_policy=_job_policy(Random(f"jobs {seed}")),
         hardware=_hardware(random),
@@ -115,8 +115,8 @@ def scheduled_scenario(seed: int) -> Scenario:
             )
             for training in scenario.trainings
         ),
-        happenings=tuple(
-            sorted((*scenario.happenings, *_evictions(random)), key=lambda one: one.at)
+        scenario_events=tuple(
+            sorted((*scenario.scenario_events, *_evictions(random)), key=lambda one: one.at)
         ),
     )
 
@@ -192,15 +192,15 @@ def _training(random: Random, number: int, nodes: int) -> Training:
     )
 
 
-def _happenings(random: Random, nodes: int) -> tuple[Happening, ...]:
-    happenings = [_happening(random, nodes) for _ in range(random.randint(1, 7))]
+def _happenings(random: Random, nodes: int) -> tuple[ScenarioEvent, ...]:
+    scenario_events = [_scenario_event(random, nodes) for _ in range(random.randint(1, 7))]
     if random.random() < 0.1:  # a storm, as from a wrong check
-        at, defect = random.choice(happenings).at, _defect(random)
-        happenings += [Breaks(at=at, node=node, defect=defect) for node in range(nodes)]
-    return tuple(sorted(happenings, key=lambda one: one.at))
+        at, defect = random.choice(scenario_events).at, _defect(random)
+        scenario_events += [Breaks(at=at, node=node, defect=defect) for node in range(nodes)]
+    return tuple(sorted(scenario_events, key=lambda one: one.at))
 
 
-def _happening(random: Random, nodes: int) -> Happening:
+def _scenario_event(random: Random, nodes: int) -> ScenarioEvent:
     at = random.choice([SPAN * random.random(), *(SPAN / 4 + edge for edge in EDGES)])
     node = random.randrange(nodes)
     lasts = random.choice([*EDGES[1:], timedelta(seconds=30), timedelta(minutes=10)])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.sim.scenario import Answer, Happening, Scenario
+from holdfast.adapters.sim.scenario import Answer, Scenario, ScenarioEvent
 from holdfast.adapters.sim.simulation import START, Simulation
 from holdfast.adapters.sim.training import SimJob, SimRank
 from holdfast.adapters.sim.world import SimNode
@@ -64,13 +64,14 @@ def _patience(scenario: Scenario) -> timedelta:
 
 def _bound(scenario: Scenario) -> datetime:
     last = max(
-        (happening.at + _lasts(happening) for happening in scenario.happenings), default=_NONE
+        (scenario_event.at + _lasts(scenario_event) for scenario_event in scenario.scenario_events),
+        default=_NONE,
     )
     return START + last + SETTLING
 
 
-def _lasts(happening: Happening) -> timedelta:
-    return getattr(happening, "lasts", None) or _NONE
+def _lasts(scenario_event: ScenarioEvent) -> timedelta:
+    return getattr(scenario_event, "lasts", None) or _NONE
 
 
 class TracedLaws(Laws):
@@ -80,14 +81,14 @@ class TracedLaws(Laws):
         super().__init__()
         self._tell = say
 
-    def happened(self, happening: Happening) -> None:
+    def happened(self, scenario_event: ScenarioEvent) -> None:
         """See ``Observer.happened``."""
-        self._say(f"* {happening}")
+        self._say(f"* {scenario_event}")
 
-    def told(self, event: Event) -> None:
-        """See ``Observer.told``."""
+    def reported(self, event: Event) -> None:
+        """See ``Observer.reported``."""
         self._say(f"  {event}")
-        super().told(event)
+        super().reported(event)
 
     def controller_died(self) -> None:
         """See ``Observer.controller_died``."""
@@ -95,7 +96,7 @@ class TracedLaws(Laws):
 
     def node_put(self, node: SimNode, before: NodeRecord) -> None:
         """See ``Observer.node_put``."""
-        self._say(f"  {node.name}: {before.phase} -> {node.record.phase} {node.record.course}")
+        self._say(f"  {node.name}: {before.phase} -> {node.record.phase} {node.record.remediation}")
         super().node_put(node, before)
 
     def job_put(self, job: SimJob, before: JobRecord) -> None:

@@ -30,12 +30,12 @@ def is_lost(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
         return False
     if node.powered_on is False:
         return True
-    course = node.record.course
+    remediation = node.record.remediation
     is_marked = node.record.phase in (Phase.QUARANTINED, Phase.DRAINING)
-    if is_marked and course is not None and course.condition == Condition.NODE_LOST:
+    if is_marked and remediation is not None and remediation.condition == Condition.NODE_LOST:
         if node.heartbeat_at is None:
             return True  # and it was not heard since
-        if node.answered_at is not None and node.heartbeat_at <= course.opened_at:
+        if node.answered_at is not None and node.heartbeat_at <= remediation.opened_at:
             return True  # what answers since is not the agent
     if node.record.phase is Phase.JOINING and not is_here(node):
         return now - node.record.phase_since >= policy.join_timeout
@@ -91,7 +91,7 @@ def waiting_successors(view: ClusterView) -> set[str]:
     for node in view.nodes:
         old = leaving.get(node.replaces)
         if node.record.phase is Phase.JOINING and old is not None:
-            mine, theirs = node.record.course, old.record.course
+            mine, theirs = node.record.remediation, old.record.remediation
             if mine is None or (theirs is not None and mine.incident_id == theirs.incident_id):
                 waiting.add(node.name)
     return waiting
@@ -99,11 +99,11 @@ def waiting_successors(view: ClusterView) -> set[str]:
 
 def is_out(record: NodeRecord) -> bool:
     """Whether the node is out of service because of us."""
-    if record.course is not None and record.course.reason == Reason.DEEP_CHECK_PARTNER:
+    if record.remediation is not None and record.remediation.reason == Reason.DEEP_CHECK_PARTNER:
         return False  # it had no job, and nothing is repaired
     if record.phase in ORDERED:
         return True
-    return record.course is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+    return record.remediation is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
 
 
 def times_of(incident: Incident) -> list[datetime]:

@@ -53,7 +53,7 @@ _DONE = {"replace": "replaced", "reboot": "rebooted"}
 _LOST = {Reason.NODE_SILENT: Reason.NODE_LOST}
 """Whoever notices first that a node has vanished, its silent agent or Slurm, gives the reason."""
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _SETTLES_S = 4.0
 
 
@@ -91,7 +91,7 @@ class FinalStates:
         expected = recorded().get(fault, {}).get(self._version)
         if expected is None:
             pytest.fail(f"{fault} of Slurm {self._version} is not recorded: set {RECORD}=1")
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while (found := look()) != expected:
             if time.monotonic() > deadline:
                 assert found == expected

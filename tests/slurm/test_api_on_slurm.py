@@ -22,20 +22,22 @@ def test_nodes_are_listed_and_rebooted_from_any_thread(fleet: Fleet) -> None:
     with ExitStack() as opened, ThreadPoolExecutor(4) as threads:
         opener = clusters_of(where, "train", opened)
 
-        def asked(work: Callable[[Cluster], T]) -> T:
+        def requested(work: Callable[[Cluster], T]) -> T:
             def call() -> T:
                 with opener() as [cluster]:
                     return work(cluster)
 
             return threads.submit(call).result()
 
-        fleet.until(lambda: len(asked(lambda train: train.nodes())) == len(fleet.machines))
+        fleet.until(lambda: len(requested(lambda train: train.nodes())) == len(fleet.machines))
         with opener() as [train]:
             everybody = list(threads.map(lambda _: train.nodes(), range(16)))
         assert {one.name for one in everybody[0]} == set(fleet.machines)
         assert all(one.status is InstanceStatus.RUNNING for one in everybody[0])
 
-        assert asked(lambda train: train.ask("node2", Verb.REBOOT, "ada")) == ""
-        fleet.until(lambda: any(one.released_at for one in asked(lambda train: train.incidents())))
-        [incident] = asked(lambda train: train.incidents())
+        assert requested(lambda train: train.ask("node2", Verb.REBOOT, "ada")) == ""
+        fleet.until(
+            lambda: any(one.released_at for one in requested(lambda train: train.incidents()))
+        )
+        [incident] = requested(lambda train: train.incidents())
         assert (incident.node, "ada" in incident.message) == ("node2", True)

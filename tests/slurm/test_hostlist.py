@@ -53,5 +53,5 @@ def test_a_list_of_names_stands_for_itself(known: list[str]) -> None:
 
 def test_slurm_itself_says_the_same(slurm: SlurmCluster) -> None:
     for expression in ("node[1-3,07],login", "r[1-2]c[01-02]", "a[9-11]"):
-        told = slurm.run("scontrol", "show", "hostnames", expression).split()
-        assert expand(expression) == tuple(told)
+        reported = slurm.run("scontrol", "show", "hostnames", expression).split()
+        assert expand(expression) == tuple(reported)

@@ -55,8 +55,8 @@ def test_a_check_has_all_of_its_node_and_only_that(answers) -> None:
 
     submit("/fsx/50%/n1.log")
 
-    asked = argv.read_text(encoding="utf-8").splitlines()[-1]
-    assert asked == (
+    requested = argv.read_text(encoding="utf-8").splitlines()[-1]
+    assert requested == (
         "sbatch --parsable --job-name=holdfast-check-1 --reservation=holdfast-check-1"
         " --nodelist=n1 --nodes=1 --exclusive --mem=0 --no-requeue --chdir=/"
         " --output=/fsx/50%%/n1.log --gres=gpu:h100:8 --partition=train --time=60 run.sh x a b A=1"
@@ -77,8 +77,8 @@ def test_all_gpus_are_asked_for_and_nothing_else(answers, gres: str, option: str
 
     submit()
 
-    asked = argv.read_text(encoding="utf-8")
-    assert f"n1.log {option}--partition=p " in asked
+    requested = argv.read_text(encoding="utf-8")
+    assert f"n1.log {option}--partition=p " in requested
 
 
 def test_a_node_without_a_partition_cannot_be_checked(answers) -> None:
@@ -124,9 +124,9 @@ def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
 
     checks.begin(wanted, [NodeFacts("n1", frozenset(("IDLE", "DRAIN")), word_of(reason))])
 
-    asked = argv.read_text(encoding="utf-8")
-    assert ("state=resume" in asked) is is_ours
-    assert ("sbatch" in asked) is (is_ours and not waits)
+    requested = argv.read_text(encoding="utf-8")
+    assert ("state=resume" in requested) is is_ours
+    assert ("sbatch" in requested) is (is_ours and not waits)
 
 
 def test_a_log_that_cannot_be_read_holds_up_no_other_node(answers, tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_a_log_that_cannot_be_read_holds_up_no_other_node(answers, tmp_path: Pat
 
     assert checks.result("n1", record) is None
     assert checks.result("n2", record) == CheckResult(passed=True, ended_at=NOW)
-    (told,) = events.told
-    assert told.what == "the deep health check of n1"
+    (reported,) = events.reported
+    assert reported.what == "the deep health check of n1"
 
 
 @pytest.mark.parametrize(
@@ -201,12 +201,12 @@ def test_a_test_between_two_nodes_is_one_job_that_has_both(answers, tmp_path: Pa
 
     checks.begin(wanted, [closed("n1"), closed("n2")])
 
-    asked = argv.read_text(encoding="utf-8")
-    assert f"create reservation reservationname={wanted.name} nodes=n1,n2 " in asked
-    assert " --nodelist=n1,n2 --nodes=2 --exclusive " in asked
-    assert " --partition=b " in asked
-    assert "srun --nodes=2 --ntasks-per-node=1 holdfast check pair --rank-from slurm" in asked
-    assert asked.count("state=resume") == 2
+    requested = argv.read_text(encoding="utf-8")
+    assert f"create reservation reservationname={wanted.name} nodes=n1,n2 " in requested
+    assert " --nodelist=n1,n2 --nodes=2 --exclusive " in requested
+    assert " --partition=b " in requested
+    assert "srun --nodes=2 --ntasks-per-node=1 holdfast check pair --rank-from slurm" in requested
+    assert requested.count("state=resume") == 2
 
 
 def test_a_test_waits_while_somebody_else_has_closed_one_of_its_nodes(

@@ -80,8 +80,8 @@ def test_what_is_asked_goes_to_the_cluster_of_the_configuration(answers, tmp_pat
 
     Slurm(tmp_path / "slurm.conf", TIME).close_node("n1", "a b; c")
 
-    told = argv.read_text(encoding="utf-8").strip()
-    assert told == f"{tmp_path}/slurm.conf update nodename=n1 state=fail reason=a b; c"
+    reported = argv.read_text(encoding="utf-8").strip()
+    assert reported == f"{tmp_path}/slurm.conf update nodename=n1 state=fail reason=a b; c"
 
 
 def test_many_nodes_are_asked_for_in_parts(answers) -> None:

@@ -86,19 +86,19 @@ def test_what_cannot_be_used_is_rejected_and_not_guessed(comment: str, key: str)
 def test_a_change_keeps_the_words_of_others() -> None:
     comment = "project=llama  auto-resume=1 mode=step x-mode=step"
 
-    asked = changed(comment, {Key.ASK: "requeue", Key.MODE: None})
+    requested = changed(comment, {Key.ASK: "requeue", Key.MODE: None})
 
-    assert asked == "project=llama  auto-resume=1 x-mode=step ask=requeue"
+    assert requested == "project=llama  auto-resume=1 x-mode=step ask=requeue"
     assert changed("auto-resume=1", {Key.AUTO_RESUME: None}) == ""
 
 
 def test_json_stays_json() -> None:
     comment = '{"APS": {"auto_resume_mode": "requeue"}}'
 
-    asked = changed(comment, {Key.ASK: "requeue"})
+    requested = changed(comment, {Key.ASK: "requeue"})
 
-    assert json.loads(asked) == {**json.loads(comment), "holdfast": {"ask": "requeue"}}
-    assert json.loads(changed(asked, {Key.ASK: None})) == json.loads(comment)
+    assert json.loads(requested) == {**json.loads(comment), "holdfast": {"ask": "requeue"}}
+    assert json.loads(changed(requested, {Key.ASK: None})) == json.loads(comment)
 
 
 def test_a_value_that_cannot_be_read_again_is_not_written() -> None:

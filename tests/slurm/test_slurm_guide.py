@@ -45,7 +45,7 @@ def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "reported"),
     [
         ("", "slurm: missing, expected a table with report_dir"),
         ('[slurm]\nreport_dir = "{}/none"', "slurm.report_dir: {}/none is no directory"),
@@ -59,7 +59,7 @@ def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
     ],
 )
 def test_a_controller_tells_what_it_cannot_use(
-    tmp_path: Path, capsys, table: str, told: str
+    tmp_path: Path, capsys, table: str, reported: str
 ) -> None:
     config = tmp_path / "controller.toml"
     config.write_text(
@@ -67,7 +67,7 @@ def test_a_controller_tells_what_it_cannot_use(
     )
 
     assert run(["controller", "--config", str(config)]) == 2
-    assert told.replace("{}", str(tmp_path)) in capsys.readouterr().err
+    assert reported.replace("{}", str(tmp_path)) in capsys.readouterr().err
 
 
 def test_commands_need_the_directory_of_a_controller(tmp_path: Path, capsys) -> None:

@@ -86,10 +86,10 @@ def test_the_scripts_of_slurms_prologs_are_offered_and_run_by_slurm_itself(
     assert setting not in plain.output
     assert not path.exists()
 
-    asked = machine.install(role, "--prolog")
+    requested = machine.install(role, "--prolog")
 
     follow = "scontrol reconfigure" if role == "compute" else "systemctl restart slurmctld"
-    assert f"next: add to slurm.conf, and {follow}: {setting}={path}\n" in asked.output
+    assert f"next: add to slurm.conf, and {follow}: {setting}={path}\n" in requested.output
     assert os.access(path, os.X_OK)
     text = path.read_text(encoding="utf-8")
     assert text.startswith("#!/bin/sh\n")
@@ -108,10 +108,10 @@ def test_only_what_is_broken_fails_a_prolog_and_not_a_check_that_cannot_run(
     script = machine.root / "etc/holdfast" / name
 
     assert subprocess.run([script], check=False, capture_output=True).returncode == 0  # not there
-    for status, told in ((0, 0), (1, 1), (2, 0), (70, 0)):
+    for status, reported in ((0, 0), (1, 1), (2, 0), (70, 0)):
         program.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
         program.chmod(0o755)
-        assert subprocess.run([script], check=False).returncode == told
+        assert subprocess.run([script], check=False).returncode == reported
 
 
 @pytest.mark.parametrize("role", ["head", "compute", "login"])

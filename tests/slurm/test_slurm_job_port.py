@@ -107,8 +107,8 @@ def port(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_job_is_stopped_held_and_let_go_once_however_often_that_is_asked(port: Port) -> None:
     record = port.put(JobPhase.RUNNING)
     assert port.view().record == record
-    (told, *_) = [one for one in port.events.told if isinstance(one, JobInputRejected)]
-    assert (told.job, told.key, told.value) == (f"job/{port.job}", "mode", "fly")
+    (reported, *_) = [one for one in port.events.reported if isinstance(one, JobInputRejected)]
+    assert (reported.job, reported.key, reported.value) == (f"job/{port.job}", "mode", "fly")
 
     port.stop()
     port.until(lambda one: one.is_stop_seen and not one.ranks)
@@ -334,7 +334,7 @@ def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(
     port.slurm.until(lambda: port.view() and kept(port, "HOT_SPARE_dev") == {spare})
 
     assert port.slurm.jobs()[hungry] == "PENDING"
-    assert not [one for one in port.events.told if isinstance(one, CallFailed)]
+    assert not [one for one in port.events.reported if isinstance(one, CallFailed)]
 
 
 def lose(port: Port, node: str) -> None:

@@ -123,12 +123,12 @@ def test_owners_are_told_what_a_resume_would_spoil() -> None:
     (pinned,) = parse_batch_jobs(said(RUNS), MARK).values()
     (free,) = parse_batch_jobs(said(ENDED), MARK).values()
 
-    def told(job, script: str, *, appends: bool = False) -> list[str]:
+    def reported(job, script: str, *, appends: bool = False) -> list[str]:
         return [one.key for one in advice(job, script, appends=appends)]
 
-    assert told(pinned, "#!/bin/sh\nsrun x\n") == ["--nodelist", "--open-mode"]
-    assert told(free, "#!/bin/sh\n#SBATCH --open-mode=append\n") == []
-    assert told(free, "#!/bin/sh\n#SBATCH -N2 --open-mode a\n") == []
-    assert told(free, "#!/bin/sh\n#SBATCH --open-mode=truncate\n") == ["--open-mode"]
-    assert told(free, "#!/bin/sh\n", appends=True) == []
-    assert told(free, "") == []
+    assert reported(pinned, "#!/bin/sh\nsrun x\n") == ["--nodelist", "--open-mode"]
+    assert reported(free, "#!/bin/sh\n#SBATCH --open-mode=append\n") == []
+    assert reported(free, "#!/bin/sh\n#SBATCH -N2 --open-mode a\n") == []
+    assert reported(free, "#!/bin/sh\n#SBATCH --open-mode=truncate\n") == ["--open-mode"]
+    assert reported(free, "#!/bin/sh\n", appends=True) == []
+    assert reported(free, "") == []

@@ -10,7 +10,7 @@ from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
 from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.adapters.slurm.jobs.views import (
     GIVEN_UP,
-    PATIENCE,
+    TIMEOUT,
     Case,
     NodeState,
     Run,
@@ -26,7 +26,7 @@ from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase
-from holdfast.testing.builders import NOW, a_course
+from holdfast.testing.builders import NOW, a_remediation
 
 WISH = Wish(auto_resume=True)
 STEP = parse("auto-resume=1 mode=step")
@@ -206,7 +206,7 @@ def test_a_job_that_runs_has_a_rank_on_each_node() -> None:
         (0, "a", None), (1, "b", None),
     ]  # fmt: skip
     assert (seen.spec.nodes, seen.spec.max_retries, seen.spec.max_app_retries) == (2, 4, 0)
-    assert seen.spec.grace == TERMS.kill_wait + PATIENCE
+    assert seen.spec.grace == TERMS.kill_wait + TIMEOUT
     assert seen.record.placement == ("a", "b")
     assert view(a_job(), JobPhase.RUNNING, wish=parse("max-retry=0")).spec.max_retries == 0
 
@@ -252,8 +252,8 @@ def test_a_requeue_by_others_costs_a_retry_if_a_node_was_lost(state, b, is_lost)
 def test_a_node_that_a_person_takes_down_is_not_lost_and_costs_nothing(state, reason) -> None:
     down = a_node("DOWN", reason=reason, reason_set="ann@2026-11-21T03:59:18")
     job = a_job(state, restarts=1 if state == "RUNNING" else 2, why="NodeDown")
-    asked = parse("auto-resume=1 ask=requeue:1:1763837400")
-    wish = asked if state in ("RUNNING", "PENDING", "COMPLETING") else WISH
+    requested = parse("auto-resume=1 ask=requeue:1:1763837400")
+    wish = requested if state in ("RUNNING", "PENDING", "COMPLETING") else WISH
 
     if state == "FAILED":
         job = replace(job, state="NODE_FAIL")
@@ -266,9 +266,11 @@ def test_a_node_that_a_person_takes_down_is_not_lost_and_costs_nothing(state, re
 @pytest.mark.parametrize("state", ["PENDING", "COMPLETING"])
 def test_a_requeue_that_the_supervisor_made_itself_costs_a_retry(state) -> None:
     """As the controller was away for longer than its timeout."""
-    asked = parse("auto-resume=1 ask=requeue:1:1763837400")
+    requested = parse("auto-resume=1 ask=requeue:1:1763837400")
 
-    (rank,) = view(a_job(state, restarts=2), JobPhase.RUNNING, wish=asked, b=a_node("FAIL")).ranks
+    (rank,) = view(
+        a_job(state, restarts=2), JobPhase.RUNNING, wish=requested, b=a_node("FAIL")
+    ).ranks
 
     assert (rank.node, rank.is_lost, rank.is_evicted) == ("b", True, False)
     assert rank.ended_at == datetime.fromtimestamp(1763837400, UTC)
@@ -343,8 +345,8 @@ def where(job: BatchJob, at: timedelta = 60 * SEC, **nodes: NodeState) -> list[t
 
 
 def ordered(ago: timedelta) -> NodeRecord:
-    course = a_course(ordered_at=NOW - ago)
-    return NodeRecord(phase=Phase.REPLACING, phase_since=NOW, course=course)
+    remediation = a_remediation(ordered_at=NOW - ago)
+    return NodeRecord(phase=Phase.REPLACING, phase_since=NOW, remediation=remediation)
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,10 @@ def test_the_policy_of_the_controller_counts(tmp_path: Path, capsys) -> None:
 def test_too_many_silent_nodes_at_once_stop_all_repairs(tmp_path: Path, capsys) -> None:
     lines = [text(f"n{number}", "DOWN+NOT_RESPONDING") for number in range(6)]
 
-    nodes, told = planned(tmp_path, capsys, "".join(lines))
+    nodes, reported = planned(tmp_path, capsys, "".join(lines))
 
     assert {one["waits"] for one in nodes.values()} == {"the breaker is open"}
-    assert "No repair would begin: " in told
+    assert "No repair would begin: " in reported
 
 
 def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
@@ -124,7 +124,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ("", "there is no node in it; save them with: scontrol show node"),
         ("{}", "nodes: missing, expected a list"),
@@ -149,7 +149,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_told_with_the_place(
-    tmp_path: Path, capsys, content: str, told: str
+    tmp_path: Path, capsys, content: str, reported: str
 ) -> None:
     path = tmp_path / "nodes"
     path.write_text(content, encoding="utf-8")
@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_used_is_told_with_the_place(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"holdfast: --nodes: {path}: ")
-    assert told in err
+    assert reported in err
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, capsys) -> None:

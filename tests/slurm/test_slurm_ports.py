@@ -23,7 +23,7 @@ from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_course, a_record, a_request
+from holdfast.testing.builders import NOW, a_record, a_remediation, a_request
 from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
 from holdfast.testing.fakes import FakeEvents
 from tests.engines.slurm_cluster import SlurmCluster
@@ -66,7 +66,7 @@ class Backed:
             AgentSlurm(report_dir=self.shared),
             node,
             machine=machine,
-            patience_s=60,
+            timeout_s=60,
             say=lambda _: None,
         )
         said = NodeReport(node=node, boot_id=boot_id, sequence=1, reported_at=NOW)
@@ -82,8 +82,8 @@ class Backed:
     def view(self, node: str = "node1") -> NodeView | None:
         return next((one for one in self.cluster.snapshot().nodes if one.name == node), None)
 
-    def told(self, kind: type) -> list[object]:
-        return [event for event in self.events.told if isinstance(event, kind)]
+    def reported(self, kind: type) -> list[object]:
+        return [event for event in self.events.reported if isinstance(event, kind)]
 
     def close(self) -> None:
         self.cluster.stop()
@@ -148,7 +148,7 @@ class TestSlurmIncidents(IncidentContract):
 
 
 def quarantined(remedy: Remedy = Remedy.REPLACE, phase: Phase = Phase.QUARANTINED):
-    return a_record(phase, course=a_course(remedy=remedy, reason="X"))
+    return a_record(phase, remediation=a_remediation(remedy=remedy, reason="X"))
 
 
 def test_jobs_can_be_placed_exactly_while_the_phase_is_schedulable(backed: Backed) -> None:
@@ -271,14 +271,14 @@ def test_a_reader_changes_nothing(slurm: SlurmCluster, tmp_path: Path, monkeypat
 def test_a_request_for_a_node_without_an_agent_is_told_and_does_nothing(backed: Backed) -> None:
     backed.slurm.run("scontrol", "update", "nodename=node4", "state=fail", f"reason={REPLACE}")
 
-    def told() -> list[object]:
+    def reported() -> list[object]:
         backed.cluster.snapshot()
-        return backed.told(InputRejected)
+        return backed.reported(InputRejected)
 
-    backed.slurm.until(told)
-    assert "an agent that reports from the node" in told()[0].expected
+    backed.slurm.until(reported)
+    assert "an agent that reports from the node" in reported()[0].expected
     assert backed.slurm.node("node4")["Reason"] == REPLACE
-    assert len(told()) == 1
+    assert len(reported()) == 1
 
 
 def test_a_report_that_cannot_be_read_is_told_and_taken_for_none(backed: Backed) -> None:
@@ -286,7 +286,7 @@ def test_a_report_that_cannot_be_read_is_told_and_taken_for_none(backed: Backed)
 
     backed.cluster.snapshot()
 
-    (event,) = backed.told(InputRejected)
+    (event,) = backed.reported(InputRejected)
     assert (event.node, event.key) == ("node2", "its report")
     assert backed.view("node2") is None
 
@@ -347,7 +347,7 @@ def test_a_cluster_that_is_away_is_told_and_nothing_is_taken_for_gone(backed: Ba
     backed.slurm.start_controller()
     backed.slurm.until(lambda: not backed.cluster.errors)
     assert backed.view() is not None
-    assert backed.told(CallFailed) == []
+    assert backed.reported(CallFailed) == []
 
 
 def test_reports_that_cannot_be_read_do_not_make_nodes_vanish(backed: Backed) -> None:

@@ -10,7 +10,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.ports.provider import NodeProvider
-from holdfast.testing.builders import a_course, a_node
+from holdfast.testing.builders import a_node, a_remediation
 from tests.engines.slurm_cluster import SlurmCluster
 
 
@@ -33,7 +33,7 @@ def ordered(slurm: SlurmCluster) -> list[str]:
 
 def node(name: str = "node1", *, phase: Phase = Phase.DRAINING, ago: float = 0.0) -> NodeView:
     since = datetime.now(UTC) - timedelta(seconds=ago)
-    return a_node(phase, name=name, record={"course": a_course(), "phase_since": since})
+    return a_node(phase, name=name, record={"remediation": a_remediation(), "phase_since": since})
 
 
 def until_accepted(slurm: SlurmCluster, provider: NodeProvider, view: NodeView, token: str) -> None:

@@ -7,7 +7,7 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import a_course, a_record
+from holdfast.testing.builders import a_record, a_remediation
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,22 @@ def test_no_reason_is_nobodys(text: str) -> None:
 def test_our_own_reason_is_known_as_ours_whatever_slurm_adds(
     phase: Phase, remedy: Remedy, added: str
 ) -> None:
-    record = a_record(phase, course=a_course(remedy=remedy))
+    record = a_record(phase, remediation=a_remediation(remedy=remedy))
 
     assert word_of(our_reason(record) + added).author is Author.HOLDFAST
 
 
 def test_our_reason_begins_with_what_is_done() -> None:
-    replacing = a_record(Phase.REPLACING, course=a_course(remedy=Remedy.REPLACE))
-    rebooting = a_record(Phase.DRAINING, course=a_course(remedy=Remedy.REBOOT))
-    back = a_record(Phase.JOINING, course=a_course(remedy=Remedy.REPLACE))
+    replacing = a_record(Phase.REPLACING, remediation=a_remediation(remedy=Remedy.REPLACE))
+    rebooting = a_record(Phase.DRAINING, remediation=a_remediation(remedy=Remedy.REBOOT))
+    back = a_record(Phase.JOINING, remediation=a_remediation(remedy=Remedy.REPLACE))
 
     assert our_reason(replacing).startswith(f"{SlurmReason.REPLACE} {SlurmReason.OURS} ")
     assert our_reason(rebooting).startswith(f"{SlurmReason.REBOOT} {SlurmReason.OURS} ")
     assert our_reason(back).startswith(f"{SlurmReason.OURS} checking after ")
-    checked = our_reason(a_record(Phase.CHECKING, course=None))
+    checked = our_reason(a_record(Phase.CHECKING, remediation=None))
     assert checked == f"{SlurmReason.OURS} checking (deep health check InProgress)"
-    under_repair = our_reason(a_record(Phase.CHECKING, course=a_course(reason="Xid")))
+    under_repair = our_reason(a_record(Phase.CHECKING, remediation=a_remediation(reason="Xid")))
     assert under_repair == f"{SlurmReason.OURS} checking after Xid (deep health check InProgress)"
 
 

@@ -41,8 +41,8 @@ def test_no_job_gets_a_new_machine_before_the_site_has_prepared_it(fleet: Fleet)
     assert renewed(fleet) == []
 
     fleet.machines["node1"].renew()
-    told = "the command after the replacement of node1 failed and is tried again"
-    fleet.until(lambda: told in first.log)
+    reported = "the command after the replacement of node1 failed and is tried again"
+    fleet.until(lambda: reported in first.log)
     assert "ended with 3: no home directory" in first.log
     stays(lambda: "FAIL" in fleet.slurm.state("node1"), 3.0)  # longer than join_timeout
     assert fleet.orders == [["replace", "node1"]]

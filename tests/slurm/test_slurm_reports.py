@@ -30,7 +30,7 @@ def until(is_done: Callable[[], object]) -> None:
 
 
 def reporter(folder: Path, said: list[str] | None = None, **changes) -> SharedReport:
-    values = {"machine": "m1", "patience_s": 60.0, **changes}
+    values = {"machine": "m1", "timeout_s": 60.0, **changes}
     settings = AgentSlurm(report_dir=folder, heartbeat=timedelta(milliseconds=20))
     return SharedReport(settings, "n1", say=[].append if said is None else said.append, **values)
 
@@ -74,7 +74,7 @@ def test_an_agent_shows_that_it_lives(tmp_path: Path) -> None:
 
 
 def test_an_agent_whose_loop_hangs_shows_no_life(tmp_path: Path) -> None:
-    one = reporter(tmp_path, patience_s=0.0)
+    one = reporter(tmp_path, timeout_s=0.0)
     one.changed(None, REPORT)
     until((tmp_path / "n1.json").exists)
     before = (tmp_path / "n1.json").stat().st_mtime_ns
@@ -115,11 +115,11 @@ def test_a_directory_that_is_away_is_told_once_and_waited_for(tmp_path: Path) ->
 def test_a_reporter_needs_its_directory_and_a_name_that_can_be_a_file(tmp_path: Path) -> None:
     settings = AgentSlurm(report_dir=tmp_path / "none")
     with pytest.raises(ConfigError, match="is no directory; make it on the file system"):
-        open_reporter(settings, "n1", root=tmp_path, patience_s=1, say=print)
+        open_reporter(settings, "n1", root=tmp_path, timeout_s=1, say=print)
     for name in ("../n1", ".n1"):
         with pytest.raises(ConfigError, match="cannot be the name"):
             open_reporter(
-                AgentSlurm(report_dir=tmp_path), name, root=tmp_path, patience_s=1, say=print
+                AgentSlurm(report_dir=tmp_path), name, root=tmp_path, timeout_s=1, say=print
             )
 
 
@@ -180,13 +180,13 @@ def test_every_sign_of_life_is_heard_when_it_is_seen(tmp_path: Path) -> None:
     assert reports.heard()["n1"].at == now + LATER
 
 
-@pytest.mark.parametrize(("age_s", "is_heard"), [(30, True), (3600, False), (-3600, False)])
-def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, is_heard: bool) -> None:
+@pytest.mark.parametrize(("age_s", "has_heartbeat"), [(30, True), (3600, False), (-3600, False)])
+def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, has_heartbeat: bool) -> None:
     now = datetime.now(UTC)
     path = put(tmp_path)
     os.utime(path, (now.timestamp() - age_s, now.timestamp() - age_s))
 
-    assert (looked(tmp_path, now).heard()["n1"].at is not None) == is_heard
+    assert (looked(tmp_path, now).heard()["n1"].at is not None) == has_heartbeat
 
 
 @pytest.mark.parametrize(

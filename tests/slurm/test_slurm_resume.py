@@ -67,9 +67,9 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
         job.name, "succeeded", 1,
     )  # fmt: skip
     assert run(["jobs", "describe", job.id, *where]) == 0
-    told = capsys.readouterr().out
-    assert "--open-mode is 'truncate'" in told
-    assert Reason.XID_REPLACE in told
+    reported = capsys.readouterr().out
+    assert "--open-mode is 'truncate'" in reported
+    assert Reason.XID_REPLACE in reported
     assert run(["jobs", "cancel", job.id, *where]) == 1
     assert f"{job.name} does not run any more" in capsys.readouterr().err
     fleet.machines[lost].renew()

@@ -74,7 +74,7 @@ def test_fields_of_later_versions_may_follow_the_reason(after: str) -> None:
 def test_flags_say_how_a_node_is(state: str, closed: bool, heard: bool, asleep: bool) -> None:
     node = only(line(state))
 
-    assert (node.is_closed, node.is_heard, node.is_asleep) == (closed, heard, asleep)
+    assert (node.is_closed, node.has_heartbeat, node.is_asleep) == (closed, heard, asleep)
 
 
 @pytest.mark.parametrize(

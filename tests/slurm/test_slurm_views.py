@@ -28,7 +28,7 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_course, a_fault, a_record
+from holdfast.testing.builders import NOW, a_fault, a_record, a_remediation
 
 EARLIER = NOW - timedelta(minutes=1)
 LATER = NOW + timedelta(hours=1)
@@ -45,9 +45,11 @@ def heard(machine: str = "m1", at=NOW) -> Heard:
     return Heard(report=report, machine=machine, at=at)
 
 
-def record_in(phase: Phase, **course):
+def record_in(phase: Phase, **remediation):
     has_course = phase not in (Phase.SCHEDULABLE, Phase.JOINING)
-    return a_record(phase, course=a_course(**course) if has_course or course else None)
+    return a_record(
+        phase, remediation=a_remediation(**remediation) if has_course or remediation else None
+    )
 
 
 def known(node=None, word=None, before=None) -> Known:
@@ -229,8 +231,8 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
 @pytest.mark.parametrize("reason", [Reason.NODE_NEVER_JOINED, Reason.NODE_START_FAILED])
 def test_a_node_that_never_joined_is_heard_only_once_its_slurmd_answers(phase, reason) -> None:
-    course = a_course(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=reason)
-    record = NodeRecord(phase=phase, phase_since=EARLIER, course=course)
+    remediation = a_remediation(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=reason)
+    record = NodeRecord(phase=phase, phase_since=EARLIER, remediation=remediation)
     before = Remembered(record=record, machine="m1", slurmd="boot-1")
     alone = known(facts("DOWN+FAIL+POWERED_DOWN", slurmd="boot-1"), heard(at=NOW), before)
     both = known(facts("DOWN+FAIL", slurmd="boot-2"), heard(at=NOW), before)
@@ -352,7 +354,7 @@ def test_a_view_has_what_is_known() -> None:
 def test_jobs_of_the_boot_before_are_left_over_once_another_slurmd_answers(
     phase, state, slurmd, are_left
 ) -> None:
-    record = a_record(phase, course=a_course())
+    record = a_record(phase, remediation=a_remediation())
     before = Remembered(record=record, machine="m1", slurmd=slurmd)
 
     assert has_leftovers(known(facts(state, slurmd="boot-2"), heard(), before)) is are_left
@@ -372,7 +374,7 @@ def test_a_machine_whose_agent_alone_is_back_is_lost_for_slurm(
     phase, state, ago, heard_ago, lost
 ) -> None:
     since = NOW - timedelta(seconds=ago)
-    record = a_record(phase, course=a_course(), phase_since=since)
+    record = a_record(phase, remediation=a_remediation(), phase_since=since)
     word = heard(at=NOW - timedelta(seconds=heard_ago))
     one = known(facts(state), word, Remembered(record=record, machine="m1"))
 

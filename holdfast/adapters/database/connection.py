@@ -13,7 +13,7 @@ from holdfast.adapters.database.schema import migrate
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
 from holdfast.ports.clock import Clock
 
-_PATIENCE_S: Final = 10
+_TIMEOUT_S: Final = 10
 """For so long one process waits for the write of another."""
 
 _WRITERS: Final = 0x686F6C64666173
@@ -45,7 +45,7 @@ class Database:
             _refuse_other(parsed)
             options: dict[str, Any] = {"pool_pre_ping": True}
             if parsed.get_backend_name() == "sqlite":
-                options = {"connect_args": {"timeout": _PATIENCE_S}}
+                options = {"connect_args": {"timeout": _TIMEOUT_S}}
             self._engine = create_engine(parsed, **options)
         except (ArgumentError, NoSuchModuleError) as error:
             raise ConfigError(f"database: {error}; {_EXPECTED}") from None
@@ -132,7 +132,7 @@ def _prepare_postgresql(engine: Engine) -> None:
 
     def begins(connection: Connection) -> None:
         if connection.get_execution_options().get("writes", False):
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE_S}s'")
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_TIMEOUT_S}s'")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS})")
 
     event.listen(engine, "begin", begins)

@@ -20,8 +20,8 @@ from holdfast.adapters.database.schema import (
     USED_WORDS,
 )
 from holdfast.kit.serial import from_plain, to_plain
-from holdfast.model.clusters import Happening, Member, WantedCluster, WantedGroup
-from holdfast.ports.cluster_records import Asked, Change, Fits, HeldCluster
+from holdfast.model.clusters import ClusterEvent, Member, WantedCluster, WantedGroup
+from holdfast.ports.cluster_records import Change, Fits, RecordedRequest, StoredCluster
 
 T = TypeVar("T")
 
@@ -37,32 +37,32 @@ class DatabaseRecords:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, HeldCluster] = {}  # a cluster of 10,000 nodes takes long to read
+        self._known: dict[str, StoredCluster] = {}  # a cluster of 10,000 nodes takes long to read
 
     def names(self) -> Sequence[str]:
         """See ``ClusterRecords.names``."""
         with self._database.reading() as connection:
             return list(connection.execute(select(CLUSTERS.c.name).order_by("name")).scalars())
 
-    def all(self) -> Sequence[HeldCluster]:
+    def all(self) -> Sequence[StoredCluster]:
         """See ``ClusterRecords.all``."""
         with self._database.reading() as connection:
             return self._others(connection, "")
 
-    def load(self, name: str) -> HeldCluster | None:
+    def load(self, name: str) -> StoredCluster | None:
         """See ``ClusterRecords.load``."""
         with self._database.reading() as connection:
-            asked = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name)
-            return self._held(connection, name, connection.execute(asked).scalar_one_or_none())
+            requested = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name)
+            return self._held(connection, name, connection.execute(requested).scalar_one_or_none())
 
-    def _others(self, connection: Connection, name: str) -> Sequence[HeldCluster]:
+    def _others(self, connection: Connection, name: str) -> Sequence[StoredCluster]:
         """All clusters but one; those that have not changed are not read again."""
-        asked = select(CLUSTERS.c.name, CLUSTERS.c.version).where(CLUSTERS.c.name != name)
-        rows = connection.execute(asked.order_by("name")).all()
+        requested = select(CLUSTERS.c.name, CLUSTERS.c.version).where(CLUSTERS.c.name != name)
+        rows = connection.execute(requested.order_by("name")).all()
         found = [self._held(connection, other, version) for other, version in rows]
         return [one for one in found if one is not None]
 
-    def _held(self, connection: Connection, name: str, version: int | None) -> HeldCluster | None:
+    def _held(self, connection: Connection, name: str, version: int | None) -> StoredCluster | None:
         known = self._known.get(name)
         if known is not None and known.version == version:
             return known
@@ -87,9 +87,9 @@ class DatabaseRecords:
     def create(
         self,
         cluster: WantedCluster,
-        happenings: Sequence[Happening],
+        cluster_events: Sequence[ClusterEvent],
         tags: Mapping[str, str],
-        asked: Asked,
+        requested: RecordedRequest,
         *,
         fits: Fits | None = None,
     ) -> bool:
@@ -105,16 +105,16 @@ class DatabaseRecords:
             }
             connection.execute(insert(CLUSTERS).values(row))
             _write_groups(connection, cluster)
-            _write_happenings(connection, cluster.name, happenings)
+            _write_happenings(connection, cluster.name, cluster_events)
             _write_tags(connection, cluster.name, tags)
-            _note(connection, cluster.name, asked)
+            _note(connection, cluster.name, requested)
         return True
 
     def change(
         self,
         name: str,
-        make: Callable[[HeldCluster], Change],
-        asked: Asked,
+        make: Callable[[StoredCluster], Change],
+        requested: RecordedRequest,
         *,
         fits: Fits | None = None,
         nonce: str = "",
@@ -137,31 +137,36 @@ class DatabaseRecords:
                     return _mapping(answered)
             change = make(held)
             self._fit(connection, fits, change.cluster, [held.cluster])
-            _write(connection, held, change.cluster, change.members, change.happenings)
-            _note(connection, name, asked)
+            _write(connection, held, change.cluster, change.members, change.cluster_events)
+            _note(connection, name, requested)
             answer = json.dumps(to_plain(change.answer))
             if nonce:
-                row = {"cluster": name, "token": nonce, "at": to_plain(asked.at), "answer": answer}
+                row = {
+                    "cluster": name,
+                    "token": nonce,
+                    "at": to_plain(requested.at),
+                    "answer": answer,
+                }
                 connection.execute(insert(TOKENS).values(row))
         return _mapping(answer)
 
     def save(
         self,
-        held: HeldCluster,
+        held: StoredCluster,
         cluster: WantedCluster | None,
         members: Sequence[Member],
-        happenings: Sequence[Happening],
+        cluster_events: Sequence[ClusterEvent],
     ) -> bool:
         """See ``ClusterRecords.save``."""
         name = held.cluster.name
         with self._database.writing() as connection:
-            asked = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name).with_for_update()
-            if connection.execute(asked).scalar_one_or_none() != held.version:
+            requested = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name).with_for_update()
+            if connection.execute(requested).scalar_one_or_none() != held.version:
                 return False
             if cluster is None:
                 connection.execute(delete(CLUSTERS).where(CLUSTERS.c.name == name))
             else:
-                _write(connection, held, cluster, members, happenings)
+                _write(connection, held, cluster, members, cluster_events)
         return True
 
     def use_once(self, word: str, at: datetime, since: datetime) -> bool:
@@ -169,8 +174,8 @@ class DatabaseRecords:
         with self._database.writing() as connection:
             old = USED_WORDS.c.at < to_plain(since)
             connection.execute(delete(USED_WORDS).where(old))
-            asked = select(USED_WORDS.c.word).where(USED_WORDS.c.word == word)
-            if connection.execute(asked).scalar_one_or_none() is not None:
+            requested = select(USED_WORDS.c.word).where(USED_WORDS.c.word == word)
+            if connection.execute(requested).scalar_one_or_none() is not None:
                 return False
             connection.execute(insert(USED_WORDS).values(word=word, at=to_plain(at)))
         return True
@@ -180,11 +185,11 @@ class DatabaseRecords:
         with self._database.writing() as connection:
             connection.execute(delete(USED_WORDS).where(USED_WORDS.c.word == word))
 
-    def happenings(self, name: str) -> Sequence[Happening]:
-        """See ``ClusterRecords.happenings``."""
-        asked = select(EVENTS.c.body).where(EVENTS.c.cluster == name).order_by(EVENTS.c.number)
+    def cluster_events(self, name: str) -> Sequence[ClusterEvent]:
+        """See ``ClusterRecords.cluster_events``."""
+        requested = select(EVENTS.c.body).where(EVENTS.c.cluster == name).order_by(EVENTS.c.number)
         with self._database.reading() as connection:
-            return [_read(Happening, text) for text in connection.execute(asked).scalars()]
+            return [_read(ClusterEvent, text) for text in connection.execute(requested).scalars()]
 
     def tags(self, name: str) -> Mapping[str, str]:
         """See ``ClusterRecords.tags``."""
@@ -192,7 +197,10 @@ class DatabaseRecords:
             return _tags(connection, name)
 
     def tag(
-        self, name: str, make: Callable[[Mapping[str, str]], Mapping[str, str]], asked: Asked
+        self,
+        name: str,
+        make: Callable[[Mapping[str, str]], Mapping[str, str]],
+        requested: RecordedRequest,
     ) -> Mapping[str, str] | None:
         """See ``ClusterRecords.tag``."""
         with self._database.writing() as connection:
@@ -201,13 +209,13 @@ class DatabaseRecords:
             tags = make(_tags(connection, name))
             connection.execute(delete(TAGS).where(TAGS.c.cluster == name))
             _write_tags(connection, name, tags)
-            _note(connection, name, asked)
+            _note(connection, name, requested)
         return dict(sorted(tags.items()))
 
 
-def _load(connection: Connection, name: str, *, lock: bool = False) -> HeldCluster | None:
-    asked = select(CLUSTERS.c.version, CLUSTERS.c.body).where(CLUSTERS.c.name == name)
-    row = connection.execute(asked.with_for_update() if lock else asked).one_or_none()
+def _load(connection: Connection, name: str, *, lock: bool = False) -> StoredCluster | None:
+    requested = select(CLUSTERS.c.version, CLUSTERS.c.body).where(CLUSTERS.c.name == name)
+    row = connection.execute(requested.with_for_update() if lock else requested).one_or_none()
     if row is None:
         return None
     version, body = row
@@ -218,20 +226,20 @@ def _load(connection: Connection, name: str, *, lock: bool = False) -> HeldClust
     )
     found = tuple(_read(Member, text) for text in members)
     in_order = sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id))
-    return HeldCluster(cluster=cluster, members=tuple(in_order), version=version)
+    return StoredCluster(cluster=cluster, members=tuple(in_order), version=version)
 
 
 def _bodies(connection: Connection, table: Table, name: str, order: str) -> Sequence[str]:
-    asked = select(table.c.body).where(table.c.cluster == name).order_by(table.c[order])
-    return connection.execute(asked).scalars().all()
+    requested = select(table.c.body).where(table.c.cluster == name).order_by(table.c[order])
+    return connection.execute(requested).scalars().all()
 
 
 def _write(
     connection: Connection,
-    held: HeldCluster,
+    held: StoredCluster,
     cluster: WantedCluster,
     members: Sequence[Member],
-    happenings: Sequence[Happening],
+    cluster_events: Sequence[ClusterEvent],
 ) -> None:
     row = {"version": held.version + 1, "body": _dump(replace(cluster, groups=()))}
     connection.execute(update(CLUSTERS).where(CLUSTERS.c.name == cluster.name).values(row))
@@ -248,7 +256,7 @@ def _write(
     rows = [_node(cluster.name, one) for one in changed]
     if rows:
         connection.execute(insert(NODES), rows)
-    _write_happenings(connection, cluster.name, happenings)
+    _write_happenings(connection, cluster.name, cluster_events)
 
 
 def _node(cluster: str, member: Member) -> dict[str, Any]:
@@ -272,13 +280,13 @@ def _write_groups(connection: Connection, cluster: WantedCluster) -> None:
 
 
 def _write_happenings(
-    connection: Connection, cluster: str, happenings: Sequence[Happening]
+    connection: Connection, cluster: str, cluster_events: Sequence[ClusterEvent]
 ) -> None:
-    ids = [one.id for one in happenings]
+    ids = [one.id for one in cluster_events]
     known = set(connection.execute(select(EVENTS.c.id).where(EVENTS.c.id.in_(ids))).scalars())
     rows = [
         {"cluster": cluster, "id": one.id, "body": _dump(one)}
-        for one in happenings
+        for one in cluster_events
         if one.id not in known
     ]
     if not rows:
@@ -293,8 +301,8 @@ def _write_happenings(
 
 
 def _tags(connection: Connection, name: str) -> dict[str, str]:
-    asked = select(TAGS.c.key, TAGS.c.value).where(TAGS.c.cluster == name).order_by(TAGS.c.key)
-    return {row.key: row.value for row in connection.execute(asked)}
+    requested = select(TAGS.c.key, TAGS.c.value).where(TAGS.c.cluster == name).order_by(TAGS.c.key)
+    return {row.key: row.value for row in connection.execute(requested)}
 
 
 def _write_tags(connection: Connection, cluster: str, tags: Mapping[str, str]) -> None:
@@ -303,13 +311,13 @@ def _write_tags(connection: Connection, cluster: str, tags: Mapping[str, str]) -
         connection.execute(insert(TAGS), rows)
 
 
-def _note(connection: Connection, cluster: str, asked: Asked) -> None:
+def _note(connection: Connection, cluster: str, requested: RecordedRequest) -> None:
     row = {
-        "at": to_plain(asked.at),
+        "at": to_plain(requested.at),
         "cluster": cluster,
-        "person": asked.person,
-        "operation": asked.operation,
-        "body": json.dumps(to_plain(asked.request)),
+        "person": requested.person,
+        "operation": requested.operation,
+        "body": json.dumps(to_plain(requested.request)),
     }
     written = insert(REQUESTS).values(row).returning(REQUESTS.c.number)
     number = connection.execute(written).scalar_one()

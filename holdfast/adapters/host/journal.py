@@ -21,7 +21,7 @@ from holdfast.model.errors import BackendError
 
 NAME: Final = "journald"
 
-PATIENCE: Final = timedelta(seconds=30)
+TIMEOUT: Final = timedelta(seconds=30)
 """For what the journal holds already."""
 
 _EMPTY: Final = (
@@ -54,7 +54,7 @@ class Journal:
         self._marks = tuple(marks)
         self._cursor = str(position["cursor"]) if position else ""
         self._stream = Stream(self._follow)
-        self._deadline = time.monotonic() + PATIENCE.total_seconds()
+        self._deadline = time.monotonic() + TIMEOUT.total_seconds()
         self._error = ""
         self._last = self._last_cursor()
 
@@ -103,7 +103,7 @@ class Journal:
     def _last_cursor(self) -> str:
         """Of the newest message; empty if there is none, or it cannot be told."""
         try:
-            text = run_command(self._command("--lines=1"), timeout=PATIENCE).stdout
+            text = run_command(self._command("--lines=1"), timeout=TIMEOUT).stdout
         except BackendError:
             return ""  # the stream will say why
         return str((_record(text.encode()) or {}).get("__CURSOR", ""))

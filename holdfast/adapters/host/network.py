@@ -85,13 +85,13 @@ class Ports:
         if state is None:
             return
         yield f"{name}/state", state
-        yield from self._course(name, now, is_up=state == _ACTIVE)
+        yield from self._remediation(name, now, is_up=state == _ACTIVE)
         for counter in _COUNTERS:
             count = read_small(f"{self._devices}/{path}/{counter}")
             if count is not None:
                 yield f"{name}/{counter.rpartition('/')[2]}", count
 
-    def _course(self, name: str, now: float, *, is_up: bool) -> Iterator[tuple[str, str]]:
+    def _remediation(self, name: str, now: float, *, is_up: bool) -> Iterator[tuple[str, str]]:
         link = self._links.get(name)
         if is_up:
             yield f"{name}/active", ""

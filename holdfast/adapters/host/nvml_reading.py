@@ -88,7 +88,7 @@ def _word(error: pynvml.NVMLError) -> str:
 
 
 def _identity(handle: object) -> Fields:
-    yield "uuid", _asked(lambda: pynvml.nvmlDeviceGetUUID(handle))
+    yield "uuid", _requested(lambda: pynvml.nvmlDeviceGetUUID(handle))
 
 
 def _recovery_action(handle: object) -> Fields:
@@ -100,7 +100,7 @@ def _recovery_action(handle: object) -> Fields:
             raise pynvml.NVMLError(answer.nvmlReturn)
         return _named(_RECOVERY_ACTIONS, answer.value.uiVal)
 
-    yield "gpu_recovery_action", _asked(action)
+    yield "gpu_recovery_action", _requested(action)
 
 
 def _ecc(handle: object) -> Fields:
@@ -108,8 +108,8 @@ def _ecc(handle: object) -> Fields:
         error = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
         return lambda: pynvml.nvmlDeviceGetTotalEccErrors(handle, error, kind)
 
-    yield "ecc_errors/volatile/uncorrectable", _asked(uncorrected(pynvml.NVML_VOLATILE_ECC))
-    yield "ecc_errors/aggregate/uncorrectable", _asked(uncorrected(pynvml.NVML_AGGREGATE_ECC))
+    yield "ecc_errors/volatile/uncorrectable", _requested(uncorrected(pynvml.NVML_VOLATILE_ECC))
+    yield "ecc_errors/aggregate/uncorrectable", _requested(uncorrected(pynvml.NVML_AGGREGATE_ECC))
 
 
 def _sram(handle: object) -> Fields:
@@ -119,7 +119,7 @@ def _sram(handle: object) -> Fields:
         pynvml.nvmlDeviceGetSramEccErrorStatus(handle, pynvml.byref(status))
         return _yes(status.bThresholdExceeded)
 
-    yield "ecc_errors/aggregate/sram_threshold_exceeded", _asked(exceeded)
+    yield "ecc_errors/aggregate/sram_threshold_exceeded", _requested(exceeded)
 
 
 def _repairs(handle: object) -> Fields:
@@ -131,7 +131,7 @@ def _repairs(handle: object) -> Fields:
     yield "ecc_errors/tpc_repair_pending", tpc
     yield (
         "ecc_errors/unrepairable_memory",
-        _asked(lambda: _yes(pynvml.nvmlDeviceGetUnrepairableMemoryFlag_v1(handle))),
+        _requested(lambda: _yes(pynvml.nvmlDeviceGetUnrepairableMemoryFlag_v1(handle))),
     )
 
 
@@ -148,7 +148,7 @@ def _remapped_rows(handle: object) -> Fields:
 def _retired_pages(handle: object) -> Fields:
     yield (
         "retired_pages/pending_retirement",
-        _asked(lambda: _yes(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
+        _requested(lambda: _yes(pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))),
     )
 
 
@@ -192,7 +192,7 @@ _READERS: Final[tuple[Callable[[object], Fields], ...]] = (
 )
 
 
-def _asked(ask: Callable[[], object]) -> object:
+def _requested(ask: Callable[[], object]) -> object:
     try:
         return ask()
     except pynvml.NVMLError as error:

@@ -15,7 +15,7 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.errors import ConfigError
 from holdfast.model.report import NodeReport
 
-_PATIENCE_S: Final = 2.0
+_TIMEOUT_S: Final = 2.0
 """For so long an agent that is ending may still hold its directory."""
 
 
@@ -29,7 +29,7 @@ def sole_agent(directory: Path) -> Iterator[None]:
     """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not _is_free(fd):
             if time.monotonic() > deadline:
                 raise ConfigError(

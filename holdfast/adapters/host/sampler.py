@@ -17,7 +17,7 @@ from holdfast.detectors.contract import Sample
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
-PATIENCE: Final = timedelta(seconds=45)
+TIMEOUT: Final = timedelta(seconds=45)
 """Longer than a command may usually take."""
 
 
@@ -37,7 +37,7 @@ class Plan:
     """Raises ``BackendError`` or ``OSError`` if the source cannot be read."""
 
     every: timedelta
-    patience: timedelta = PATIENCE
+    patience: timedelta = TIMEOUT
     """After so long the source counts as hanging."""
 
     close: Callable[[], None] = lambda: None
@@ -45,7 +45,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Course:
+class _Remediation:
     """How it goes with one source."""
 
     plan: Plan
@@ -62,7 +62,7 @@ class _Course:
     has_answered: bool = False
 
     @property
-    def patience_s(self) -> float:
+    def timeout_s(self) -> float:
         return self.plan.patience.total_seconds()
 
 
@@ -89,11 +89,11 @@ class Sampler:
 
         """
         self._clock = clock
-        self._courses = {name: _Course(plan) for name, plan in plans.items()}
+        self._courses = {name: _Remediation(plan) for name, plan in plans.items()}
         self._done: SimpleQueue[tuple[str, Reading | str]] = SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        for name, course in self._courses.items():
-            course.before, course.seen = _recalled(memory.get(name))
+        for name, remediation in self._courses.items():
+            remediation.before, remediation.seen = _recalled(memory.get(name))
 
     def fileno(self) -> int:
         """Readable when a sample is there."""
@@ -102,46 +102,49 @@ class Sampler:
     @property
     def has_all(self) -> bool:
         """Whether each source has given its first sample, or was waited for in vain."""
-        return all(course.has_answered for course in self._courses.values())
+        return all(remediation.has_answered for remediation in self._courses.values())
 
     @property
     def memory(self) -> Memory:
         """What the next agent of this boot has to know."""
         return {
-            name: {"before": dict(course.before), "seen": sorted(course.seen)}
-            for name, course in self._courses.items()
-            if course.seen
+            name: {"before": dict(remediation.before), "seen": sorted(remediation.seen)}
+            for name, remediation in self._courses.items()
+            if remediation.seen
         }
 
     def take(self) -> dict[str, Sample]:
         """The samples that came since the last call. Begins to take what is due; never waits."""
         samples = self._finished()
         now = time.monotonic()
-        for name, course in self._courses.items():
-            if course.running_since is None:
-                if now >= course.due_at:
-                    self._begin(name, course, now)
-            elif not course.is_overdue and now - course.running_since > course.patience_s:
-                course.is_overdue = course.has_answered = True
-                why = f"it has not answered for {course.patience_s:g} s and is waited for"
-                samples.setdefault(name, self._sample(name, course, why))
+        for name, remediation in self._courses.items():
+            if remediation.running_since is None:
+                if now >= remediation.due_at:
+                    self._begin(name, remediation, now)
+            elif (
+                not remediation.is_overdue
+                and now - remediation.running_since > remediation.timeout_s
+            ):
+                remediation.is_overdue = remediation.has_answered = True
+                why = f"it has not answered for {remediation.timeout_s:g} s and is waited for"
+                samples.setdefault(name, self._sample(name, remediation, why))
         return samples
 
     def close(self) -> None:
         """Take no more samples. What still hangs is left to end with the process."""
-        for course in self._courses.values():
-            course.plan.close()
-            if course.running_since is None and course.thread is not None:
-                course.thread.join()  # its sample was taken, and it may be about to wake us
-        if all(course.running_since is None for course in self._courses.values()):
+        for remediation in self._courses.values():
+            remediation.plan.close()
+            if remediation.running_since is None and remediation.thread is not None:
+                remediation.thread.join()  # its sample was taken, and it may be about to wake us
+        if all(remediation.running_since is None for remediation in self._courses.values()):
             os.close(self._wake)
 
-    def _begin(self, name: str, course: _Course, now: float) -> None:
-        course.running_since = now
-        course.is_overdue = False
-        course.due_at = now + course.plan.every.total_seconds()
-        reader = threading.Thread(target=self._read, args=(name, course.plan), daemon=True)
-        course.thread = reader
+    def _begin(self, name: str, remediation: _Remediation, now: float) -> None:
+        remediation.running_since = now
+        remediation.is_overdue = False
+        remediation.due_at = now + remediation.plan.every.total_seconds()
+        reader = threading.Thread(target=self._read, args=(name, remediation.plan), daemon=True)
+        remediation.thread = reader
         reader.start()
 
     def _read(self, name: str, plan: Plan) -> None:
@@ -167,27 +170,31 @@ class Sampler:
                 name, result = self._done.get_nowait()
             except Empty:
                 return samples
-            course = self._courses[name]
-            course.running_since = None
-            course.has_answered = True
-            samples[name] = self._sample(name, course, result)
+            remediation = self._courses[name]
+            remediation.running_since = None
+            remediation.has_answered = True
+            samples[name] = self._sample(name, remediation, result)
 
-    def _sample(self, name: str, course: _Course, result: Reading | str) -> Sample:
+    def _sample(self, name: str, remediation: _Remediation, result: Reading | str) -> Sample:
         now = self._clock.now()
         if isinstance(result, str):
             return Sample(
-                name=name, taken_at=now, error=result, before=course.before, seen=course.seen
+                name=name,
+                taken_at=now,
+                error=result,
+                before=remediation.before,
+                seen=remediation.seen,
             )
-        seen = course.seen.union(result.values)
+        seen = remediation.seen.union(result.values)
         sample = Sample(
             name=name,
             taken_at=now,
             text=result.text,
             values=result.values,
-            before=course.before,
+            before=remediation.before,
             seen=seen,
         )
-        course.before, course.seen = result.values, seen
+        remediation.before, remediation.seen = result.values, seen
         return sample
 
 

@@ -47,16 +47,16 @@ class LocalChecks:
         said = _lines(log)
         has_passed = task.exit_code == 0
         outcome = Outcome.PASSED if has_passed else Outcome.FAILED
-        is_asked = not record.kinds or DeepCheck.STRESS in record.kinds
+        is_requested = not record.kinds or DeepCheck.STRESS in record.kinds
         stress = KindResult(kind=DeepCheck.STRESS, outcome=outcome)
         return CheckResult(
-            kinds=(stress,) if is_asked else (),
+            kinds=(stress,) if is_requested else (),
             passed=has_passed,
             ended_at=task.ended_at or self._clock.now(),
             detail="" if has_passed else said[-1] if said else f"exit code {task.exit_code}",
         )
 
-    def begin_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:
+    def start_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:
         """Start the test of that name, unless it was started already."""
         task = _PAIR + test_id
         if machine.task is not None and machine.task.name == task:

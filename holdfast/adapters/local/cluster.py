@@ -125,17 +125,17 @@ class LocalCluster:
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``: the job loop stops jobs on a draining node by itself."""
 
-    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - there is one check
-        """See ``ClusterBackend.begin_check``."""
+    def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - there is one check
+        """See ``ClusterBackend.start_check``."""
         machine = self._machines.get(node)
         if machine is not None and machine.power is Power.ON:
             self._checks.begin(machine, check_id)
 
-    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
-        """See ``ClusterBackend.begin_pair``."""
+    def start_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.start_pair``."""
         one, other = self._machines.get(node), self._machines.get(partner)
         if one is not None and other is not None and one.power is other.power is Power.ON:
-            self._checks.begin_pair(one, other, test_id)
+            self._checks.start_pair(one, other, test_id)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""

@@ -201,8 +201,8 @@ class LocalJobs:
             self._crashes.pop(log, None)
             return ""
         if log not in self._crashes:
-            told = error_file_text(_tail(_error_file(log)))
-            self._crashes[log] = told or crash_text(_tail(log))
+            reported = error_file_text(_tail(_error_file(log)))
+            self._crashes[log] = reported or crash_text(_tail(log))
         return self._crashes[log]
 
     def _heard(self, job: str, record: JobRecord, progress: Progress) -> Heard:

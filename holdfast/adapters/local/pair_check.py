@@ -13,7 +13,7 @@ import time
 from typing import Final
 
 BYTES: Final = 4 << 20
-PATIENCE_S: Final = 20.0
+TIMEOUT_S: Final = 20.0
 """Until the other process listens or connects, and for each move of the connection."""
 
 _AGAIN_S: Final = 0.05
@@ -23,10 +23,10 @@ _HOST: Final = "127.0.0.1"
 def serve(port: int) -> str:
     """Give everything back; returns what is wrong, or nothing."""
     with socket.create_server((_HOST, port)) as listener:
-        listener.settimeout(PATIENCE_S)
+        listener.settimeout(TIMEOUT_S)
         connection = listener.accept()[0]
         with connection:
-            connection.settimeout(PATIENCE_S)
+            connection.settimeout(TIMEOUT_S)
             connection.sendall(_read(connection, BYTES))
     return ""
 
@@ -46,10 +46,10 @@ def ask(port: int) -> str:
 
 
 def _connect(port: int) -> socket.socket:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            return socket.create_connection((_HOST, port), PATIENCE_S)
+            return socket.create_connection((_HOST, port), TIMEOUT_S)
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
                 raise

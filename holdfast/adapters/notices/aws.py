@@ -44,11 +44,11 @@ def event_bus(settings: NoticeEventBridge) -> Deliver:
             if entry.get("ErrorCode")
         }
         busy = [number for number, why in failed.items() if why.startswith(_BUSY)]
-        told = "; ".join(dict.fromkeys(failed.values()))
+        reported = "; ".join(dict.fromkeys(failed.values()))
         if busy:
-            raise TryAgain(told, left=busy)
+            raise TryAgain(reported, left=busy)
         if failed:
-            raise Refused(f"{len(failed)} of {len(events)} events: {told}")
+            raise Refused(f"{len(failed)} of {len(events)} events: {reported}")
 
     return deliver
 

@@ -22,7 +22,7 @@ from holdfast.model.events import (
     NodeReassigned,
     NodeReleased,
     NodeVanished,
-    RepairHeldBack,
+    RepairDeferred,
     RepairOverdue,
     RepairPostponed,
 )
@@ -45,7 +45,7 @@ _WARNINGS: Final = (
     InputRejected,
     JobInputRejected,
     NodeCheckSkipped,
-    RepairHeldBack,
+    RepairDeferred,
     RepairPostponed,
 )
 
@@ -64,7 +64,7 @@ def envelope(event: Event, at: datetime, origin: Origin) -> dict[str, Any]:
     """One event, with all its fields as they are under ``detail.Holdfast``."""
     is_health = isinstance(event, NodeQuarantined | NodeReassigned | NodeReleased)
     event_id = str(uuid.uuid4())
-    detail = _health(event, origin) if is_health else _happening(event, at, event_id, origin)
+    detail = _health(event, origin) if is_health else _cluster_event(event, at, event_id, origin)
     return {
         "version": "0",
         "id": event_id,
@@ -107,7 +107,7 @@ def _health(event: Event, origin: Origin) -> dict[str, Any]:
     return {"ClusterName": origin.cluster, "NodeLogicalId": node, "HealthSummary": summary}
 
 
-def _happening(event: Event, at: datetime, event_id: str, origin: Origin) -> dict[str, Any]:
+def _cluster_event(event: Event, at: datetime, event_id: str, origin: Origin) -> dict[str, Any]:
     node = getattr(event, "node", "")
     level = level_of(event)
     instance = {"NodeLogicalId": node}

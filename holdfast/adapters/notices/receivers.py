@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.adapters.notices.outbox import Refused, TryAgain
 from holdfast.adapters.notices.settings import NoticeWebhook
-from holdfast.kit.posting import NoAnswer, NotTrusted, Receiver, pause_of, signature
+from holdfast.kit.posting import NoResponse, NotTrusted, WebhookClient, pause_of, signature
 from holdfast.model.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ def webhook(settings: NoticeWebhook) -> Callable[[dict[str, Any]], None]:
 
     """
     try:
-        receiver = Receiver(settings.url, settings.timeout, settings.ca_file)
+        receiver = WebhookClient(settings.url, settings.timeout, settings.ca_file)
         secret = settings.secret_file.read_bytes().strip() if settings.secret_file else b""
     except OSError as error:
         raise ConfigError(f"notices.webhook: {error.filename}: {error.strerror}") from error
@@ -42,14 +42,14 @@ def webhook(settings: NoticeWebhook) -> Callable[[dict[str, Any]], None]:
             headers["Holdfast-Signature"] = signature(secret, now, body)
         try:
             answer = receiver.post(body, headers)
-        except (NoAnswer, NotTrusted) as error:
+        except (NoResponse, NotTrusted) as error:
             raise TryAgain(f"{receiver.host} does not answer: {error}") from error
-        told = f"{receiver.host} answered {answer.status}"
+        reported = f"{receiver.host} answered {answer.status}"
         if answer.status in (408, 429) or answer.status >= 500:
             pause = pause_of(answer.retry_after, now, timedelta(0))
-            raise TryAgain(told, pause.total_seconds())
+            raise TryAgain(reported, pause.total_seconds())
         if not 200 <= answer.status < 300:
-            raise Refused(f"{told}: {answer.text}" if answer.text else told)
+            raise Refused(f"{reported}: {answer.text}" if answer.text else reported)
 
     return deliver
 
@@ -102,16 +102,16 @@ def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str],
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it would tell the addresses
     found: list[tuple[str, Callable[[str], None]]] = []
     for number, url in enumerate(urls, 1):
-        told = apprise.Apprise()
+        reported = apprise.Apprise()
         name = f"address {number}, by {url.partition(':')[0]}"
-        if not told.add(url):
+        if not reported.add(url):
             raise ConfigError(f"notices.apprise: {name}, is none that Apprise understands")
-        found.append((f"people at {name}", partial(_notify, told, f"Holdfast on {cluster}")))
+        found.append((f"people at {name}", partial(_notify, reported, f"Holdfast on {cluster}")))
     return found
 
 
-def _notify(told: Any, title: str, text: str) -> None:
-    if not told.notify(title=title, body=text):
+def _notify(reported: Any, title: str, text: str) -> None:
+    if not reported.notify(title=title, body=text):
         raise TryAgain("Apprise could not deliver it")
 
 

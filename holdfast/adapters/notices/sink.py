@@ -77,9 +77,9 @@ class Notices:
         if isinstance(event, CallFailed):
             return  # it is told every second, and of these notices themselves, too
         if self._systems:
-            told = envelope(event, self._clock.now(), self._origin)
+            reported = envelope(event, self._clock.now(), self._origin)
             for system in self._systems:
-                system.put(told)
+                system.put(reported)
         if self._people and self._attention.wants(event):
             text = f"{sentence(event)} ({self._clock.now():%Y-%m-%d %H:%M} UTC)"
             for box in self._people:

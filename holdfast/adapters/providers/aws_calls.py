@@ -194,14 +194,16 @@ def _excerpt(text: str) -> str:
 def _refusal(error: ClientError, action: str, *, is_order: bool) -> ProviderError:
     code = str(error.response["Error"].get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    told = _excerpt(f"{code}: {error.response['Error'].get('Message', '')}")
-    message = f"{action}: {told}"
+    reported = _excerpt(f"{code}: {error.response['Error'].get('Message', '')}")
+    message = f"{action}: {reported}"
     if code in _THROTTLED:
         return OwnerAway(message, after=THROTTLE_PAUSE)
     if code in _NO_CAPACITY:
         return RetryLater(message, after=CAPACITY_PAUSE)
     if code in _NOT_PERMITTED:
-        return AwsRefusal(f"not permitted: grant {action} to Holdfast's role ({told})", code=code)
+        return AwsRefusal(
+            f"not permitted: grant {action} to Holdfast's role ({reported})", code=code
+        )
     if code in _BAD_CREDENTIALS:
         return AwsRefusal(f"the AWS credentials are expired or wrong: {message}", code=code)
     if status >= 500:

@@ -51,13 +51,13 @@ class Command:
             "node": node.name,
             "provider_id": node.provider_id,
             "token": token,
-            "reason": node.record.course.reason if node.record.course is not None else "",
+            "reason": node.record.remediation.reason if node.record.remediation is not None else "",
         }
         with tempfile.TemporaryFile() as stderr:
             status = self._run([_filled(one, values) for one in argv], values, stderr)
-            told = _tail(stderr)
+            reported = _tail(stderr)
         what = f"{argv[0]} to {action} {node.name} ended with {status}"
-        what += f": {told}" if told else ""
+        what += f": {reported}" if reported else ""
         match status:
             case 0:
                 return

@@ -127,8 +127,8 @@ class Ec2MachineGroups:
             cores=self._cores(group),
             region=self._ec2.region,
         )
-        told = json.dumps([group.revision, data], sort_keys=True)
-        digest = hashlib.sha256(told.encode()).hexdigest()
+        reported = json.dumps([group.revision, data], sort_keys=True)
+        digest = hashlib.sha256(reported.encode()).hexdigest()
         newest = self._template(group.key, "$Latest")
         if newest is None:
             operation = "create_launch_template"
@@ -234,19 +234,19 @@ class Ec2MachineGroups:
                 raise
 
     def _instances(self, group: str) -> Iterator[dict[str, Any]]:
-        asked: dict[str, Any] = {
+        requested: dict[str, Any] = {
             "Filters": [
                 {"Name": f"tag:{_GROUP_TAG}", "Values": [group]},
                 {"Name": "instance-state-name", "Values": list(_ALIVE)},
             ]
         }
         while True:
-            answer = self._ec2.call("describe_instances", **asked)
+            answer = self._ec2.call("describe_instances", **requested)
             for reservation in answer["Reservations"]:
                 yield from reservation["Instances"]
             if not answer.get("NextToken"):
                 return
-            asked["NextToken"] = answer["NextToken"]
+            requested["NextToken"] = answer["NextToken"]
 
     def _machine(self, instance: dict[str, Any], members: dict[str, Any]) -> Machine:
         state, message = self._state(instance, members.get(instance["InstanceId"]))
@@ -266,10 +266,10 @@ class Ec2MachineGroups:
         if member is None or _is_leaving(member):
             return MachineState.LEAVING, ""
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
-        told = tags.get(MachineTag.SCRIPTS, DONE)
-        if told not in (PENDING, DONE):
-            return MachineState.FAILED, f"its lifecycle scripts: {told}"
-        if told == PENDING:
+        reported = tags.get(MachineTag.SCRIPTS, DONE)
+        if reported not in (PENDING, DONE):
+            return MachineState.FAILED, f"its lifecycle scripts: {reported}"
+        if reported == PENDING:
             limit = self._settings.scripts_timeout
             if self._clock.now() - instance["LaunchTime"] > limit:
                 return MachineState.FAILED, f"its lifecycle scripts told nothing within {limit}"

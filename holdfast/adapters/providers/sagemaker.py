@@ -44,7 +44,9 @@ class SageMaker:
             if error.code in ("ResourceNotFound", "ResourceNotFoundException"):
                 raise ProviderError(f"{error}; check provider.sagemaker.cluster") from error
             raise
-        entries = [one for told in answer.values() if isinstance(told, list) for one in told]
+        entries = [
+            one for reported in answer.values() if isinstance(reported, list) for one in reported
+        ]
         if instance in entries:
             return None
         refused = [one for one in entries if isinstance(one, dict)]

@@ -65,9 +65,11 @@ def state(node: NodeView) -> frozenset[str]:
 
 def _has_booted(text: str, node: NodeView) -> bool:
     """Whether the node has booted since an order was given whose answer is not known."""
-    course = node.record.course
+    remediation = node.record.remediation
     is_repetition = (
-        node.record.phase in _AWAY_PHASES and course is not None and course.ordered_at is None
+        node.record.phase in _AWAY_PHASES
+        and remediation is not None
+        and remediation.ordered_at is None
     )
     found = _BOOT.search(text)
     if not is_repetition or found is None:

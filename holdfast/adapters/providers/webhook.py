@@ -19,11 +19,11 @@ from urllib.parse import quote
 from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.adapters.providers.settings import ProviderConfig, WebhookSettings
 from holdfast.kit.posting import (
-    NoAnswer,
+    NoResponse,
     NotReached,
     NotTrusted,
-    Posted,
-    Receiver,
+    WebhookClient,
+    WebhookResponse,
     pause_of,
     signature,
 )
@@ -49,7 +49,7 @@ class Webhook:
         """
         self._settings = settings
         try:
-            self._receiver = Receiver(settings.url, settings.timeout, settings.ca_file)
+            self._receiver = WebhookClient(settings.url, settings.timeout, settings.ca_file)
         except OSError as error:
             raise ConfigError(f"provider.webhook.ca_file: {settings.ca_file}: {error}") from error
         try:
@@ -74,25 +74,25 @@ class Webhook:
             "Holdfast-Signature": signature(self._secret(), datetime.now(UTC), body),
         }
         answer = self._post(body, headers)
-        told = f"{self._receiver.host} answered {answer.status} to the order to {action}"
-        told += f" {node.name}" + (f": {answer.text}" if answer.text else "")
+        reported = f"{self._receiver.host} answered {answer.status} to the order to {action}"
+        reported += f" {node.name}" + (f": {answer.text}" if answer.text else "")
         match answer.status:
             case 409:
                 return
             case 410:
-                raise NodeGone(told)
+                raise NodeGone(reported)
             case 429 | 503:
                 raise RetryLater(
-                    told, after=pause_of(answer.retry_after, datetime.now(UTC), _PAUSE)
+                    reported, after=pause_of(answer.retry_after, datetime.now(UTC), _PAUSE)
                 )
             case status if status in _UNCERTAIN:
-                raise RetryLater(told, after=_PAUSE, is_outcome_unknown=True)
+                raise RetryLater(reported, after=_PAUSE, is_outcome_unknown=True)
             case status if 300 <= status < 400:
-                raise ProviderError(f"{told}; redirects are refused: set provider.webhook.url")
+                raise ProviderError(f"{reported}; redirects are refused: set provider.webhook.url")
             case status if not 200 <= status < 300:
-                raise ProviderError(told)
+                raise ProviderError(reported)
 
-    def _post(self, body: bytes, headers: dict[str, str]) -> Posted:
+    def _post(self, body: bytes, headers: dict[str, str]) -> WebhookResponse:
         try:
             return self._receiver.post(body, headers)
         except NotTrusted as error:
@@ -100,7 +100,7 @@ class Webhook:
                 f"{self._receiver.host} has no certificate to be trusted: {error}; see"
                 " provider.webhook.ca_file"
             ) from error
-        except NoAnswer as error:
+        except NoResponse as error:
             raise OwnerAway(
                 f"{self._receiver.host} does not answer: {error}",
                 after=_PAUSE,
@@ -120,15 +120,15 @@ class Webhook:
 
 def order_of(action: str, node: NodeView, token: str) -> dict[str, str]:
     """What is posted."""
-    course = node.record.course
+    remediation = node.record.remediation
     return {
         "action": action,
         "node": node.name,
         "provider_id": node.provider_id,
         "boot_id": node.boot_id,
         "token": token,
-        "incident": course.incident_id if course is not None else "",
-        "reason": course.reason if course is not None else "",
+        "incident": remediation.incident_id if remediation is not None else "",
+        "reason": remediation.reason if remediation is not None else "",
     }
 
 

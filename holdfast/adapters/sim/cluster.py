@@ -1,7 +1,7 @@
 """The nodes of the simulated platform."""
 
 from holdfast.adapters.sim.line import Line
-from holdfast.adapters.sim.pairs import begin_pair, pair_outcome
+from holdfast.adapters.sim.pairs import pair_outcome, start_pair
 from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.jobs import JobPhase
@@ -53,15 +53,15 @@ class SimCluster:
         with self._line.writing():
             pass
 
-    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - all are alike
-        """See ``ClusterBackend.begin_check``."""
+    def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - all are alike
+        """See ``ClusterBackend.start_check``."""
         with self._line.writing():
-            self._world.begin_check(self._world.nodes[node], check_id)
+            self._world.start_check(self._world.nodes[node], check_id)
 
-    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
-        """See ``ClusterBackend.begin_pair``."""
+    def start_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.start_pair``."""
         with self._line.writing():
-            begin_pair(self._world, node, partner, test_id)
+            start_pair(self._world, node, partner, test_id)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""

@@ -7,7 +7,7 @@ from holdfast.adapters.sim.world import SimNode, World, nth
 from holdfast.model.nodes import PairOutcome
 
 
-def begin_pair(world: World, node: str, partner: str, test_id: str) -> None:
+def start_pair(world: World, node: str, partner: str, test_id: str) -> None:
     """Begin a test, unless it was begun already or there is no such node."""
     one, other = world.nodes.get(node), world.nodes.get(partner)
     if one is None or other is None or one.pair_id == test_id:

@@ -50,7 +50,7 @@ class SimEvents:
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
         with self._line.safe():
-            self._world.observer.told(event)
+            self._world.observer.reported(event)
 
 
 class SimClock:

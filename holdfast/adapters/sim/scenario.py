@@ -155,7 +155,7 @@ class Outage:
     lasts: timedelta
 
 
-Happening = (
+ScenarioEvent = (
     Breaks
     | LosesPower
     | Vanishes
@@ -321,7 +321,7 @@ class Scenario:
 
     nodes: int
     trainings: tuple[Training, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    scenario_events: tuple[ScenarioEvent, ...] = ()
     policy: RemediationPolicy = field(default_factory=RemediationPolicy)
     job_policy: JobPolicy = field(default_factory=JobPolicy)
     hardware: Hardware = field(default_factory=Hardware)

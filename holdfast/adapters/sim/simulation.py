@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.sim.cluster import SimCluster
-from holdfast.adapters.sim.happenings import happen
 from holdfast.adapters.sim.jobs import SimJobs
 from holdfast.adapters.sim.line import ControllerKilled, Line
 from holdfast.adapters.sim.provider import SimProvider
 from holdfast.adapters.sim.records import SimClock, SimEvents, SimIncidents
-from holdfast.adapters.sim.scenario import Happening, Outage, Scenario
+from holdfast.adapters.sim.scenario import Outage, Scenario, ScenarioEvent
+from holdfast.adapters.sim.scenario_events import happen
 from holdfast.adapters.sim.scheduler import schedule
 from holdfast.adapters.sim.wear import wearing
 from holdfast.adapters.sim.world import Observer, World
@@ -101,8 +101,8 @@ class Simulation:
         self.world = World(scenario, START, observer or Observer(), wearing(scenario.wear))
         self.line = Line(self.world, scenario.mishaps, _outages(scenario))
         self._controller: Controller | None = Controller(self.world, self.line)
-        for happening in scenario.happenings:
-            self.world.after(happening.at, _Due(self.world, happening))
+        for scenario_event in scenario.scenario_events:
+            self.world.after(scenario_event.at, _Due(self.world, scenario_event))
 
     def run(self, until: timedelta) -> None:
         """Run until so long after the start."""
@@ -148,17 +148,17 @@ class Simulation:
 class _Due:
     """Lets a happening take place."""
 
-    def __init__(self, world: World, happening: Happening) -> None:
-        self._world, self._happening = world, happening
+    def __init__(self, world: World, scenario_event: ScenarioEvent) -> None:
+        self._world, self._scenario_event = world, scenario_event
 
     def __call__(self) -> None:
-        self._world.observer.happened(self._happening)
-        happen(self._world, self._happening)
+        self._world.observer.happened(self._scenario_event)
+        happen(self._world, self._scenario_event)
 
 
 def _outages(scenario: Scenario) -> tuple[tuple[datetime, datetime], ...]:
     return tuple(
         (START + one.at, START + one.at + one.lasts)
-        for one in scenario.happenings
+        for one in scenario.scenario_events
         if isinstance(one, Outage)
     )

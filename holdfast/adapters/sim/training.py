@@ -25,7 +25,7 @@ class SimRank:
     is_terminated: bool = False
     is_killed: bool = False
     is_evicted: bool = False
-    is_told: bool = True
+    is_reported: bool = True
     """Whether its end, once it has ended, was told by its machine."""
 
     @property
@@ -34,7 +34,7 @@ class SimRank:
         if self.exit_code is None:
             return True
         is_back = self.machine.power is Power.ON and self.machine.boot != self.boot
-        return not self.is_told and not is_back
+        return not self.is_reported and not is_back
 
     @property
     def is_reachable(self) -> bool:

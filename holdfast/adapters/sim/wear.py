@@ -5,9 +5,9 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from holdfast.adapters.sim.happenings import hang
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import Defect, Outright, Wear
+from holdfast.adapters.sim.scenario_events import hang
 from holdfast.adapters.sim.world import World
 
 _NEVER_DAYS: Final = 36_500.0

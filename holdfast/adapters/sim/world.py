@@ -12,9 +12,9 @@ from holdfast.adapters.sim.scenario import (
     Answer,
     Defect,
     Delivery,
-    Happening,
     Hardware,
     Scenario,
+    ScenarioEvent,
     Training,
 )
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SimJob, SimRank, first_record, new_job
@@ -64,10 +64,10 @@ class Observer:
     def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
         """The provider was called, and gives this answer."""
 
-    def happened(self, happening: Happening) -> None:
+    def happened(self, scenario_event: ScenarioEvent) -> None:
         """A happening is due."""
 
-    def told(self, event: Event) -> None:
+    def reported(self, event: Event) -> None:
         """The engine told a fact."""
 
     def round_ended(self, what: str, *, is_clean: bool) -> None:
@@ -205,7 +205,7 @@ class World:
         """Take the power, or the machine, away; what ran on it ends."""
         for job, rank in self.living_ranks():
             if rank.machine is machine:
-                rank.is_told = False
+                rank.is_reported = False
                 self.end_rank(job, rank, SIGKILL_EXIT)
         machine.cut(power)
         self.has_news = True
@@ -273,7 +273,7 @@ class World:
 
         return relapse
 
-    def begin_check(self, node: SimNode, check_id: str) -> None:
+    def start_check(self, node: SimNode, check_id: str) -> None:
         """Begin a deep health check on a node."""
         if node.check_id == check_id or node.machine.power is not Power.ON:
             return

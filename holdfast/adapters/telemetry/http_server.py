@@ -13,7 +13,7 @@ from holdfast.model.errors import ConfigError
 CLIENTS: Final = 16
 """Served at once; more wait in the listening socket's queue."""
 
-PATIENCE_S: Final = 5.0
+TIMEOUT_S: Final = 5.0
 """For a whole exchange; then the client is hung up on."""
 
 REQUEST_BYTES: Final = 8 * 1024
@@ -128,7 +128,7 @@ class HttpServer:
         except OSError:  # it has hung up already
             return
         connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
-        client = _Client(connection, time.monotonic() + PATIENCE_S)
+        client = _Client(connection, time.monotonic() + TIMEOUT_S)
         self._clients[connection.fileno()] = client
         self._poll.register(connection, _READ)
         if len(self._clients) == CLIENTS:

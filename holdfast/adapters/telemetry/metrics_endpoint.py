@@ -26,7 +26,7 @@ class MetricsEndpoint:
 
         """
         self._metrics = metrics
-        self._patience_s = patience.total_seconds()
+        self._timeout_s = patience.total_seconds()
         self._beat_at = time.monotonic()
         self._server = HttpServer(
             host, port, {"/metrics": self._metrics_page, "/healthz": self._health_page}
@@ -50,6 +50,6 @@ class MetricsEndpoint:
 
     def _health_page(self) -> Page:
         silent_s = time.monotonic() - self._beat_at
-        if silent_s > self._patience_s:
+        if silent_s > self._timeout_s:
             return Page(f"no heartbeat for {silent_s:.1f} s\n", 503)
         return Page("ok\n")

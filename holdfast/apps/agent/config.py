@@ -9,9 +9,9 @@ from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
+from holdfast.detectors.corroborations import WITNESSED
 from holdfast.detectors.instance_types import equipment_of
 from holdfast.detectors.table import detectors
-from holdfast.detectors.witnesses import WITNESSED
 from holdfast.model.health import Remedy
 
 
@@ -166,7 +166,7 @@ class AgentConfig:
     instance_type: str | None = None
     """Such as ``"p5.48xlarge"``; on Amazon EC2 the machine knows, if left out."""
 
-    witness_window: timedelta = timedelta(minutes=5)
+    corroboration_window: timedelta = timedelta(minutes=5)
     """How far a second witness may be from what it supports, before or after."""
 
     detectors: dict[str, DetectorSettings] = field(default_factory=dict)
@@ -204,8 +204,10 @@ class AgentConfig:
             raise ValueError(f"xid: the keys are codes such as 74, got {', '.join(wrong)}")
 
     def _check_witnesses(self) -> None:
-        if self.witness_window <= timedelta(0):
-            raise ValueError(f"witness_window must be longer than 0s, got {self.witness_window}")
+        if self.corroboration_window <= timedelta(0):
+            raise ValueError(
+                f"witness_window must be longer than 0s, got {self.corroboration_window}"
+            )
         wanted = {name for name, one in self.detectors.items() if one.second_witness}
         if alone := sorted(wanted - set(WITNESSED)):
             raise ValueError(

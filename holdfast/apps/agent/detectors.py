@@ -71,7 +71,7 @@ def _changed(config: AgentConfig, detector: Detector) -> Detector:
     if _is_shadow(config, detector):
         change: Callable[[Finding], Finding] = _harmless
     elif _settings(config, detector).second_witness:
-        change = partial(_doubted, config.witness_window)
+        change = partial(_doubted, config.corroboration_window)
     else:
         return detector
 
@@ -82,7 +82,7 @@ def _changed(config: AgentConfig, detector: Detector) -> Detector:
 
 
 def _doubted(within: timedelta, finding: Finding) -> Finding:
-    return replace(finding, witness_within=within) if finding.remedy.touches_node else finding
+    return replace(finding, corroborated_within=within) if finding.remedy.touches_node else finding
 
 
 def _harmless(finding: Finding) -> Finding:

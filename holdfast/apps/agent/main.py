@@ -146,19 +146,19 @@ def _run(session: AgentSession, signals: int) -> set[int]:
     """Work until signals come. Returns them, those that ask to end without any other."""
     clock = SystemClock()
     heartbeat = session.config.heartbeat
-    told = ""
+    reported = ""
     ready: list[int] = []
     while signals not in ready:
         try:
             wake_at = session.step()
             watched = [signals, *session.host.filenos()]
-            told = ""
+            reported = ""
         except BackendError as error:
             wake_at = clock.now() + heartbeat
             watched = [signals]  # news would wake us at once, again and again
-            if str(error) != told:
-                told = str(error)
-                _say(f"{told}; trying again every {heartbeat.total_seconds():g} s")
+            if str(error) != reported:
+                reported = str(error)
+                _say(f"{reported}; trying again every {heartbeat.total_seconds():g} s")
         ready, _, _ = select.select(watched, [], [], _pause_s(wake_at - clock.now(), session))
     caught = set(os.read(signals, select.PIPE_BUF))
     return caught - {signal.SIGHUP} or caught

@@ -25,11 +25,11 @@ from holdfast.apps.agent.equipment import identity_labels, node_equipment
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Detector
-from holdfast.detectors.table import log_marks, reasons, samples_wanted
+from holdfast.detectors.table import log_keywords, reasons, samples_wanted
 from holdfast.engine.agent_loop import AgentLoop
 from holdfast.model.errors import ConfigError
 
-HEALTHZ_PATIENCE: Final = timedelta(seconds=10)
+HEALTHZ_TIMEOUT: Final = timedelta(seconds=10)
 """Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
 
 _KUBERNETES: Final = "holdfast.adapters.kubernetes.nodes.report"
@@ -141,7 +141,7 @@ def open_host(
         logs,
         boot_id=boot_id,
         resume=resume,
-        marks=log_marks(watchers),
+        marks=log_keywords(watchers),
         clock=SystemClock(),
         plans=plans(samples_wanted(watchers), machine, needed),
     )
@@ -181,7 +181,7 @@ def _observers(
         reporter = import_module(_KUBERNETES).open_reporter(
             config.kubernetes,
             node_name(config),
-            patience=HEALTHZ_PATIENCE,
+            patience=HEALTHZ_TIMEOUT,
             clock=SystemClock(),
             say=say,
         )
@@ -192,7 +192,7 @@ def _observers(
             config.slurm,
             node_name(config),
             root=config.root,
-            patience_s=HEALTHZ_PATIENCE.total_seconds(),
+            timeout_s=HEALTHZ_TIMEOUT.total_seconds(),
             say=say,
         )
         opened.callback(shared.close)
@@ -201,7 +201,7 @@ def _observers(
 
 
 def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> MetricsEndpoint:
-    endpoint = MetricsEndpoint(address.host, address.port, metrics, patience=HEALTHZ_PATIENCE)
+    endpoint = MetricsEndpoint(address.host, address.port, metrics, patience=HEALTHZ_TIMEOUT)
     say(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
     return endpoint
 

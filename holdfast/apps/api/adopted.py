@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 from holdfast.api.clusters import Cluster, Node, cluster_id, instance_id
-from holdfast.apps.api.shared_fleet import AskedFleet, SharedFleet
+from holdfast.apps.api.shared_fleet import RepairableFleet, SharedFleet
 from holdfast.apps.cli.where import Place, Where, open_fleets
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits
 from holdfast.apps.views.runs import KnownRun
 from holdfast.model.cluster_words import InstanceStatus
-from holdfast.model.clusters import Happening, NodeHealth, WantedCluster
+from holdfast.model.clusters import ClusterEvent, NodeHealth, WantedCluster
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
@@ -61,7 +61,7 @@ class AdoptedCluster:
     """A ``Cluster`` that is a fleet."""
 
     def __init__(
-        self, fleet: AskedFleet, name: str, since: datetime, *, is_listed: bool = True
+        self, fleet: RepairableFleet, name: str, since: datetime, *, is_listed: bool = True
     ) -> None:
         self._fleet = fleet
         self.is_listed = is_listed
@@ -97,8 +97,8 @@ class AdoptedCluster:
         """See ``Cluster.wanted``: somebody else has made it."""
         return None
 
-    def happenings(self) -> Sequence[Happening]:
-        """See ``Cluster.happenings``: its incidents tell all."""
+    def cluster_events(self) -> Sequence[ClusterEvent]:
+        """See ``Cluster.cluster_events``: its incidents tell all."""
         return ()
 
     def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
@@ -210,8 +210,8 @@ def _message(status: NodeStatus) -> str:
         remarks = status.checks[-1].remarks if status.checks else ""
         return f"The last deep health check: {remarks}." if remarks else ""
     what = f"The node is {_SAID[status.phase]}"
-    if status.course is None:
+    if status.remediation is None:
         return f"{what}."
-    remedy = status.course.remedy
+    remedy = status.remediation.remedy
     work = "deep health check" if remedy is Remedy.NONE else remedy
-    return f"{what}: {work} for {status.course.reason}."
+    return f"{what}: {work} for {status.remediation.reason}."

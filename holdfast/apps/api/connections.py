@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.model.errors import ConfigError
 
-PATIENCE_S: Final = 10.0
+TIMEOUT_S: Final = 10.0
 """For the head of a request. Clients on the same network send one at once."""
 
 
@@ -39,7 +39,7 @@ class ImpatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._giving_up = self.loop.call_later(PATIENCE_S, self.transport.close)
+        self._giving_up = self.loop.call_later(TIMEOUT_S, self.transport.close)
 
     def _rest(self) -> None:
         if self._giving_up is not None:

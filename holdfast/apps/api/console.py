@@ -216,7 +216,7 @@ class ConsoleSource:
                 return {
                     **to_plain(story.status),
                     "ranks": to_plain(story.ranks),
-                    "told": [one.plain() for one in story.told],
+                    "told": [one.plain() for one in story.reported],
                     "goodput": goodput_story([found]) if found is not None else None,
                 }
         raise NothingThere(f"there is no job {name}")
@@ -318,7 +318,9 @@ def _placed(jobs: Iterable[JobStatus]) -> dict[str, str]:
 
 def _cases(fleet: SeenFleet) -> list[Json]:
     phases = {
-        node.course.incident_id: node.phase.value for node in fleet.nodes if node.course is not None
+        node.remediation.incident_id: node.phase.value
+        for node in fleet.nodes
+        if node.remediation is not None
     }
     rows = []
     for one in fleet.incidents:

@@ -55,7 +55,7 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         jobs: ``node -> job`` where the jobs say on which nodes they run.
 
     """
-    look, course = _LOOKS[node.phase], node.course
+    look, remediation = _LOOKS[node.phase], node.remediation
     if look is NodeLook.HEALTHY and (node.closed or node.conditions):
         look = NodeLook.CLOSED if node.closed else NodeLook.WARNING
     return _told(
@@ -67,15 +67,15 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         look=look.value,
         phase=node.phase.value,
         since=to_plain(node.phase_since),
-        reason=course.reason
-        if course is not None
+        reason=remediation.reason
+        if remediation is not None
         else next(iter(node.conditions.values()), node.closed),
-        remedy=course.remedy.value if course is not None else "",
-        incident=course.incident_id if course is not None else "",
+        remedy=remediation.remedy.value if remediation is not None else "",
+        incident=remediation.incident_id if remediation is not None else "",
         job=node.job or jobs.get(node.name, ""),
         rank=node.rank,
         held=node.held,
-        asked=node.request.verb.value if node.request is not None else "",
+        requested=node.request.verb.value if node.request is not None else "",
         waits=check_waits(node),
     )
 
@@ -83,8 +83,8 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
 def node_story(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
     """All about a node; its row goes beside."""
     known = {one.id: one for one in incidents}
-    told = [known[name] for name in node.incidents if name in known]
-    return {**to_plain(node), "incidents": [to_plain(one) for one in told]}
+    reported = [known[name] for name in node.incidents if name in known]
+    return {**to_plain(node), "incidents": [to_plain(one) for one in reported]}
 
 
 def job_row(job: JobStatus) -> Json:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from holdfast.api.clusters import instance_id
 from holdfast.apps.api.adopted import health_of, proper_name, request_of
-from holdfast.apps.api.shared_fleet import AskedFleet
+from holdfast.apps.api.shared_fleet import RepairableFleet
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus
 from holdfast.model.clusters import (
@@ -22,13 +22,13 @@ from holdfast.model.requests import Verb
 
 
 class FleetClusters:
-    """The ``MachineGroups``, the ``ClusterNodes`` and the ``Keeper`` of such clusters.
+    """The ``MachineGroups``, the ``ClusterNodes`` and the ``ClusterSupervisor`` of such clusters.
 
     A group is made of the nodes whose instance group has its name; none is ever made or taken away,
     and a deleted group only lets them go.
     """
 
-    def __init__(self, fleet: AskedFleet) -> None:
+    def __init__(self, fleet: RepairableFleet) -> None:
         self._fleet = fleet
         self._came: dict[str, datetime] = {}  # machines that were not there from the beginning
         self._known: set[str] = set()
@@ -95,7 +95,7 @@ class FleetClusters:
         return not self.ask(cluster, node, Verb.REPLACE, "UpdateClusterSoftware")
 
     def incidents(self, cluster: str) -> Sequence[Incident]:  # noqa: ARG002 - one fleet has all
-        """See ``Keeper.incidents``."""
+        """See ``ClusterSupervisor.incidents``."""
         return self._fleet.incidents()
 
     def ask(
@@ -106,7 +106,7 @@ class FleetClusters:
         person: str,
         checks: Sequence[DeepCheck] = (),
     ) -> str:
-        """See ``Keeper.ask``."""
+        """See ``ClusterSupervisor.ask``."""
         return self._fleet.ask(node, request_of(verb, person, checks))
 
     def _note(self, nodes: Sequence[NodeStatus]) -> None:

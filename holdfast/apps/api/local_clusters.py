@@ -27,7 +27,7 @@ _END_S: Final = WIND_DOWN.total_seconds() + 10.0
 """Seconds until the processes of a cluster are killed that were asked to end."""
 
 
-class Keepers:
+class ClusterSupervisors:
     """The processes that look after clusters; they end with this one.
 
     ``start`` may be called by one thread only, which lives as long as this process: the kernel ends
@@ -67,7 +67,7 @@ class Keepers:
 
 
 class LocalClusters:
-    """The ``ClusterNodes`` and the ``Keeper`` of created clusters on this machine."""
+    """The ``ClusterNodes`` and the ``ClusterSupervisor`` of created clusters on this machine."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -86,20 +86,20 @@ class LocalClusters:
             known = {one.name: one for one in run.nodes()}.get(node)
             if known is None:
                 return False
-            is_asked = known.request is not None and known.request.verb is Verb.REPLACE
-            if not is_asked and known.phase not in (Phase.DRAINING, Phase.REPLACING):
+            is_requested = known.request is not None and known.request.verb is Verb.REPLACE
+            if not is_requested and known.phase not in (Phase.DRAINING, Phase.REPLACING):
                 run.ask(node, request_of(Verb.REPLACE, "UpdateClusterSoftware"))
         return True
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
-        """See ``Keeper.incidents``."""
+        """See ``ClusterSupervisor.incidents``."""
         with self._opened(cluster) as run:
             return run.incidents() if run is not None else ()
 
     def ask(
         self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
     ) -> str:
-        """See ``Keeper.ask``."""
+        """See ``ClusterSupervisor.ask``."""
         with self._opened(cluster) as run:
             if run is None or not run.is_active:
                 return f"nobody looks after the cluster {cluster} just now; try again"
@@ -118,7 +118,7 @@ class LocalClusters:
             raise BackendError(f"{run.path}: {error}") from error
 
 
-def local_groups(home: Path, keepers: Keepers) -> LocalMachineGroups:
+def local_groups(home: Path, keepers: ClusterSupervisors) -> LocalMachineGroups:
     """The groups of machines on this one."""
 
     def start(run: RunDir) -> None:

@@ -17,11 +17,11 @@ from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.adapters.local.layout import default_home
 from holdfast.api.call import Maker
 from holdfast.api.clusters import Cluster
-from holdfast.api.created import CreatedClusters, Keeper
+from holdfast.api.created import ClusterSupervisor, CreatedClusters
 from holdfast.apps.api.adopted import Opener
 from holdfast.apps.api.config import Alarming, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
-from holdfast.apps.api.local_clusters import Keepers, LocalClusters, local_groups
+from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
 from holdfast.apps.api.shared_fleet import SharedFleet
 from holdfast.apps.cli.where import Place, Where
 from holdfast.apps.clock import SystemClock
@@ -42,7 +42,7 @@ class Ground:
 
     groups: MachineGroups
     nodes: ClusterNodes
-    keeper: Keeper
+    supervisor: ClusterSupervisor
     objections: Callable[[WantedCluster], Sequence[str]]
     pace: Pace
 
@@ -132,7 +132,7 @@ def making_of(
         node_limit=config.node_limit,
         has_alarms=config.alarms is not Alarming.NONE,
     )
-    made = CreatedClusters(records, ground.keeper)
+    made = CreatedClusters(records, ground.supervisor)
     return lambda: _all(made, shown), maker
 
 
@@ -151,13 +151,13 @@ def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
                 "ec2: machines of EC2 join a cluster of Kubernetes or Slurm; choose one with "
                 "--platform"
             )
-        keepers = opened.enter_context(closing(Keepers()))
+        keepers = opened.enter_context(closing(ClusterSupervisors()))
         clusters = LocalClusters(default_home())
         local = local_groups(default_home(), keepers)
         return Ground(
             groups=local,
             nodes=clusters,
-            keeper=clusters,
+            supervisor=clusters,
             objections=local.objections,
             pace=_LOCAL_PACE,
         )
@@ -166,10 +166,14 @@ def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
         ec2 = _on_aws("holdfast.adapters.providers.ec2_machine_groups", "ec2")
         groups = ec2.build(config.ec2, SystemClock())
         return Ground(
-            groups=groups, nodes=fleets, keeper=fleets, objections=groups.objections, pace=Pace()
+            groups=groups,
+            nodes=fleets,
+            supervisor=fleets,
+            objections=groups.objections,
+            pace=Pace(),
         )
     return Ground(
-        groups=fleets, nodes=fleets, keeper=fleets, objections=fleets.objections, pace=Pace()
+        groups=fleets, nodes=fleets, supervisor=fleets, objections=fleets.objections, pace=Pace()
     )
 
 

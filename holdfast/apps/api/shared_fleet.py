@@ -13,7 +13,7 @@ from holdfast.model.requests import Request
 T = TypeVar("T")
 
 
-class AskedFleet(Protocol):
+class RepairableFleet(Protocol):
     """What the cluster API asks of a ``Fleet``."""
 
     @property
@@ -40,7 +40,7 @@ class AskedFleet(Protocol):
 
 
 class SharedFleet:
-    """The ``AskedFleet`` of a cluster, until it is closed.
+    """The ``RepairableFleet`` of a cluster, until it is closed.
 
     It is opened, asked and closed in one thread of its own: a connection to SQLite belongs to its
     thread.

@@ -49,12 +49,12 @@ def check_around_job(
 
     """
     deadline = time.monotonic() + limit.total_seconds()
-    course = lay_out(config, Level.QUICK, names=tuple(names))
+    remediation = lay_out(config, Level.QUICK, names=tuple(names))
     results: list[PartResult] = []
-    for name, plan in course.steps:
+    for name, plan in remediation.steps:
         left = timedelta(seconds=deadline - time.monotonic())
         step = (name, _within(name, plan, left, gpus))
-        results += check_node(replace(course, steps=(step,)), watcher, clock).parts
+        results += check_node(replace(remediation, steps=(step,)), watcher, clock).parts
     return tuple(results)
 
 

@@ -21,7 +21,7 @@ from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import target_of
 from holdfast.apps.checks.pair import Other, session
 from holdfast.apps.checks.pair_server import PAIR
-from holdfast.apps.checks.pair_tests import PairAnswer
+from holdfast.apps.checks.pair_tests import PairResponse
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.pairing import Pair
@@ -80,7 +80,7 @@ class Launcher:
                 f"{program} not found; run this command on a node where {kind} jobs start"
             )
 
-    def __call__(self, pair: Pair) -> PairAnswer:
+    def __call__(self, pair: Pair) -> PairResponse:
         """Test a pair."""
         parts: list[PartResult] = []
         both = [test for test in self._wanted.tests if test not in LAUNCHED]
@@ -95,9 +95,9 @@ class Launcher:
                 )
                 parts += _parts_of(result)
         except (_SaysNothing, NotStarted) as error:
-            return PairAnswer(passed=None, why=str(error))
+            return PairResponse(passed=None, why=str(error))
         except BackendError as error:
-            return PairAnswer(passed=False, why=str(error))
+            return PairResponse(passed=False, why=str(error))
         parts += [self._launch(test, pair) for test in self._wanted.tests if test in LAUNCHED]
         return answer_of(parts)
 
@@ -152,20 +152,20 @@ class Served:
         self._wanted = wanted
         self._token = token
 
-    def __call__(self, pair: Pair) -> PairAnswer:
+    def __call__(self, pair: Pair) -> PairResponse:
         """Test a pair, from its second node if the first cannot be asked."""
         first, second = (with_port(name) for name in pair)
         reasons: list[str] = []
-        for asked, other in ((first, second), (second, first)):
+        for requested, other in ((first, second), (second, first)):
             try:
-                return answer_of(self._ask(asked, other).parts)
+                return answer_of(self._ask(requested, other).parts)
             except _TestHangs as error:
-                return PairAnswer(passed=False, why=str(error))
+                return PairResponse(passed=False, why=str(error))
             except BackendError as error:
                 reasons.append(str(error))
-        return PairAnswer(passed=None, why="; ".join(reasons))
+        return PairResponse(passed=None, why="; ".join(reasons))
 
-    def _ask(self, asked: ListenAddress, other: ListenAddress) -> NodeCheck:
+    def _ask(self, requested: ListenAddress, other: ListenAddress) -> NodeCheck:
         limit = self._wanted.timeout
         message = {
             "do": PAIR,
@@ -173,7 +173,7 @@ class Served:
             "tests": self._wanted.tests,
             "wait_s": _WAIT.total_seconds(),
         }
-        there = Other(address=asked, token=self._token, wait=_WAIT)
+        there = Other(address=requested, token=self._token, wait=_WAIT)
         with session(there) as (channel, _):
             channel.allow(limit, stall=limit)
             channel.send(message)
@@ -184,11 +184,11 @@ class Served:
                 if time.monotonic() - began < limit.total_seconds():
                     raise
                 seconds = f"{limit.total_seconds():g} s"
-                raise _TestHangs(f"{asked}: the test did not end within {seconds}") from error
+                raise _TestHangs(f"{requested}: the test did not end within {seconds}") from error
             said = channel.receive()
             channel.send({"do": "bye"})
         if "check" not in said:
-            raise BackendError(f"{asked}: {said.get('error')}")
+            raise BackendError(f"{requested}: {said.get('error')}")
         return _read(said["check"])
 
 
@@ -206,7 +206,7 @@ def slurm_address(node: str) -> str:
     return found[1]
 
 
-def answer_of(parts: Sequence[PartResult]) -> PairAnswer:
+def answer_of(parts: Sequence[PartResult]) -> PairResponse:
     """Failed if a part failed, passed if none did and one passed, else it says nothing."""
     outcomes = {part.outcome for part in parts}
     passed = None
@@ -215,7 +215,7 @@ def answer_of(parts: Sequence[PartResult]) -> PairAnswer:
     elif Outcome.PASSED in outcomes:
         passed = True
     why = "; ".join(f"{part.name}: {part.detail}" for part in parts if part.detail)
-    return PairAnswer(
+    return PairResponse(
         passed=passed, why=why if parts else "it knows none of these tests", parts=tuple(parts)
     )
 

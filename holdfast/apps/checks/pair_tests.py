@@ -30,7 +30,7 @@ PART: Final = "pairs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairAnswer:
+class PairResponse:
     """What a test of a pair said."""
 
     passed: bool | None
@@ -42,13 +42,13 @@ class PairAnswer:
     parts: tuple[PartResult, ...] = ()
 
 
-Ask = Callable[[Pair], PairAnswer]
+Ask = Callable[[Pair], PairResponse]
 """Tests a pair."""
 
 _LONGEST_WHY: Final = 300
 """Characters."""
 
-Answers = Sequence[tuple[Pair, PairAnswer]]
+Answers = Sequence[tuple[Pair, PairResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class PairsResult:
     """What became of all rounds."""
 
     rounds: int
-    answers: tuple[tuple[Pair, PairAnswer], ...]
+    answers: tuple[tuple[Pair, PairResponse], ...]
     found: Localization
 
     @property
@@ -71,7 +71,7 @@ def run_rounds(
     *,
     rounds: int,
     at_once: int,
-    told: Callable[[int, Answers], None],
+    reported: Callable[[int, Answers], None],
     over: Event,
 ) -> PairsResult:
     """Test pairs until more tests would hardly change anything, for ``rounds`` at most.
@@ -81,21 +81,21 @@ def run_rounds(
         ask: tests a pair; called from several threads.
         rounds: the most of them.
         at_once: how many pairs are tested at the same time; those of one round share no node.
-        told: is given the number of a round, from 1, and what was said.
+        reported: is given the number of a round, from 1, and what was said.
         over: is set at the end, whatever it is; tests that are under way then should give up.
 
     Raises:
         BackendError: no test of a round said anything.
 
     """
-    answers: list[tuple[Pair, PairAnswer]] = []
+    answers: list[tuple[Pair, PairResponse]] = []
     number = 0
     with ThreadPoolExecutor(at_once) as threads, _ending(over):
         while number < rounds and not localize(nodes, _tests(answers)).is_settled:
             number += 1
             pairs = next_pairs(nodes, _tests(answers))
             made = list(zip(pairs, threads.map(ask, pairs), strict=True))
-            told(number, made)
+            reported(number, made)
             if not _tests(made):
                 pair, answer = made[0]
                 raise BackendError(f"no pair could be tested: {' and '.join(pair)}: {answer.why}")
@@ -158,7 +158,7 @@ def _part(node: str, result: PairsResult, now: datetime) -> PartResult:
     )
 
 
-def _medians(answers: Sequence[PairAnswer]) -> dict[str, float]:
+def _medians(answers: Sequence[PairResponse]) -> dict[str, float]:
     values: dict[str, list[float]] = {}
     for answer in answers:
         for part in answer.parts:
@@ -190,13 +190,13 @@ def _tests(answers: Answers) -> tuple[PairTest, ...]:
 
 def _ask(
     argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool], pair: Pair
-) -> PairAnswer:
+) -> PairResponse:
     try:
         result = run_command([*argv, *pair], timeout=timeout, is_over=is_over)
     except NotStarted as error:
-        return PairAnswer(passed=None, why=str(error))
+        return PairResponse(passed=None, why=str(error))
     except BackendError as error:
-        return PairAnswer(passed=False, why=str(error))
+        return PairResponse(passed=False, why=str(error))
     words = (result.stderr.strip() or result.stdout.strip()).rpartition("\n")[2]
     why = f"it ended with {result.status}{': ' if words else ''}{words}"[:_LONGEST_WHY]
-    return PairAnswer(passed=result.status == 0, why=why if result.status else "")
+    return PairResponse(passed=result.status == 0, why=why if result.status else "")

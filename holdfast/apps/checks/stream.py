@@ -31,14 +31,14 @@ def line(check: NodeCheck, now: datetime) -> str:
         why = "; ".join(f"{part.name}: {part.detail}" for part in failed)[:_LONGEST]
         remedies = {finding.remedy for part in failed for finding in part.findings}
         act = "Reboot" if remedies and Remedy.REPLACE not in remedies else "Replace"
-        told = f"Encountered FaultyInstance. {act} the Instance. {where} ERROR:{why}"
+        reported = f"Encountered FaultyInstance. {act} the Instance. {where} ERROR:{why}"
     else:
-        told = f"Deep health check {check.outcome}. {where}"
+        reported = f"Deep health check {check.outcome}. {where}"
     return json.dumps(
         {
             "level": "error" if failed else "info",
             "ts": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "msg": told,
+            "msg": reported,
             "node": check.node,
         }
     )

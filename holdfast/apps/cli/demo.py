@@ -73,7 +73,7 @@ def demo(
         outcome = play(
             settings,
             screen=lambda: PlainScreen(PatientOutput(stream), datetime.now(UTC)),
-            told=lambda line: click.echo(line, file=stream),
+            reported=lambda line: click.echo(line, file=stream),
         )
     except DemoStopped as stopped:
         click.echo("The demo was stopped; nothing of it runs on.", err=True)

@@ -115,9 +115,9 @@ def _cases(where: Where) -> list[_Case]:
 
 def _cases_of(fleet: Fleet) -> Iterator[_Case]:
     phases = {
-        node.course.incident_id: node.phase
+        node.remediation.incident_id: node.phase
         for node in fleet.nodes()
-        if node.course is not None and fleet.is_active
+        if node.remediation is not None and fleet.is_active
     }
     for incident in fleet.incidents():
         over = RELEASED if incident.released_at is not None else VANISHED
@@ -185,7 +185,7 @@ def _describe(case: _Case, output: str) -> None:
             title="since detected", cell=lambda point: _seconds(point.at - incident.detected_at)
         ),
     ]
-    print_section("Course", list(_course(incident)), points, output=output)
+    print_section("Course", list(_remediation(incident)), points, output=output)
     touches: list[Column[JobTouch]] = [
         Column(title="job", cell=lambda touch: touch.job),
         Column(title="attempt", cell=lambda touch: touch.attempt),
@@ -205,7 +205,7 @@ class _Point:
     """Since the point before it."""
 
 
-def _course(incident: Incident) -> Iterator[_Point]:
+def _remediation(incident: Incident) -> Iterator[_Point]:
     times = {
         "detected": incident.detected_at,
         "quarantined": incident.quarantined_at,

@@ -7,7 +7,7 @@ from holdfast.decisions.remediation import decide
 from holdfast.engine.node_events import event_of
 from holdfast.engine.wording import sentence
 from holdfast.model.actions import Plan
-from holdfast.model.events import BreakerClosed, BreakerTripped, RepairHeldBack
+from holdfast.model.events import BreakerClosed, BreakerTripped, RepairDeferred
 from holdfast.model.nodes import ClusterView
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
@@ -45,5 +45,5 @@ def _lines(view: ClusterView, plan: Plan) -> Iterator[str]:
         event = event_of(action, nodes[action.node])
         if event is not None:
             yield sentence(event)
-    for item in plan.held_back:
-        yield sentence(RepairHeldBack(node=item.node, why=item.why))
+    for item in plan.deferred:
+        yield sentence(RepairDeferred(node=item.node, why=item.why))

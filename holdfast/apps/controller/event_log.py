@@ -37,7 +37,9 @@ class EventLog:
             if at - self._failed.get(event.what, _LONG_AGO) < _TELL_AGAIN:
                 return
             self._failed = {
-                what: told for what, told in self._failed.items() if at - told < _TELL_AGAIN
+                what: reported
+                for what, reported in self._failed.items()
+                if at - reported < _TELL_AGAIN
             }
             self._failed[event.what] = at
         if self._log is LogFormat.JSON:

@@ -21,7 +21,7 @@ from holdfast.apps.controller.platform import Platform
 from holdfast.decisions.lifecycle import health_status
 from holdfast.model.events import (
     Event,
-    RepairHeldBack,
+    RepairDeferred,
     RepairOrdered,
     RepairOverdue,
     RepairPostponed,
@@ -33,7 +33,7 @@ from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.leadership import Leadership
 
-PATIENCE: Final = timedelta(minutes=3)
+TIMEOUT: Final = timedelta(minutes=3)
 """Without a round or a look at the lease for so long, ``/healthz`` says that the loop hangs. The
 longest sleep is a minute, and a provider may let a call wait."""
 
@@ -81,7 +81,7 @@ class ControllerMetrics:
                     self._repairs[labels(remedy=remedy, outcome="postponed")] += 1
                 case RepairOverdue(remedy=remedy):
                     self._repairs[labels(remedy=remedy, outcome="overdue")] += 1
-                case RepairHeldBack():
+                case RepairDeferred():
                     self._repairs[labels(remedy="", outcome="held-back")] += 1
         for sink in self._sinks:
             sink.emit(event)
@@ -147,8 +147,8 @@ class WatchedCluster:
         self.clear_request = cluster.clear_request
         self.request_check = cluster.request_check
         self.drain = cluster.drain
-        self.begin_check = cluster.begin_check
-        self.begin_pair = cluster.begin_pair
+        self.start_check = cluster.start_check
+        self.start_pair = cluster.start_pair
         self.retire = cluster.retire
         self.trip_breaker = cluster.trip_breaker
         self.close_breaker = cluster.close_breaker
@@ -171,7 +171,7 @@ def pages(
 
     def healthz() -> Page:
         silent = metrics.silent_for()
-        if silent > PATIENCE:
+        if silent > TIMEOUT:
             return Page(f"no round for {silent.total_seconds():.0f} s\n", 503)
         return Page("ok\n")
 

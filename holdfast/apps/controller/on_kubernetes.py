@@ -97,10 +97,10 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
         election = _election(server, settings, wake)
         leadership = Lead(election) if acts else Reader()
-        told = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
+        reported = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
         around = Dependencies(
             clock=clock,
-            events=BesideRounds(EventLog(config.log, clock), told),
+            events=BesideRounds(EventLog(config.log, clock), reported),
             changed=wake,
             may_act=leadership.is_held,
             evicted=events.evicted,
@@ -118,7 +118,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             cluster=cluster,
             provider=build_provider(config.provider, clock, Clusters(api, _elsewhere)),
             incidents=KubernetesIncidents(api),
-            events=told,
+            events=reported,
             jobs=jobs,
             leadership=leadership,
             is_ready=lambda: cluster.synced,

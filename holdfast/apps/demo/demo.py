@@ -50,14 +50,14 @@ class DemoStopped(HoldfastError):
 def play(
     settings: DemoSettings,
     screen: Callable[[], Screen],
-    told: Callable[[str], None],
+    reported: Callable[[str], None],
 ) -> Outcome:
     """Run the job undisturbed, then through the story, and compare.
 
     Args:
         settings: of the demo.
         screen: makes what shows a run; called once for each.
-        told: takes what the demo itself has to say.
+        reported: takes what the demo itself has to say.
 
     Raises:
         ConfigError: a library that the job needs is missing.
@@ -66,12 +66,12 @@ def play(
     """
     _require("torch" if settings.use_torch else "numpy")
     begun = datetime.now(UTC)
-    told("1. The job, undisturbed.")
+    reported("1. The job, undisturbed.")
     with _run(settings, "demo-undisturbed", screen()) as (directory, _):
         undisturbed = _final(directory)
-    told(f"   weights {undisturbed or 'missing: the job failed'}")
-    told("2. The same job through four faults.")
-    with _run(settings, "demo", screen(), told) as (directory, injected):
+    reported(f"   weights {undisturbed or 'missing: the job failed'}")
+    reported("2. The same job through four faults.")
+    with _run(settings, "demo", screen(), reported) as (directory, injected):
         final = _final(directory)
         store = LocalStore(directory.state)
         record = store.jobs()["demo"][1]
@@ -104,14 +104,14 @@ def command(settings: DemoSettings) -> Sequence[str]:
 
 @contextmanager
 def _run(
-    settings: DemoSettings, name: str, screen: Screen, told: Callable[[str], None] | None = None
+    settings: DemoSettings, name: str, screen: Screen, reported: Callable[[str], None] | None = None
 ) -> Iterator[tuple[RunDir, list[Injected]]]:
     run_settings = RunSettings(
         name=name,
         home=settings.home,
         command=command(settings),
         nodes=NODES,
-        spares=SPARES if told is not None else 0,
+        spares=SPARES if reported is not None else 0,
         config=CONFIG,
     )
     directory = RunDir(settings.home / "runs" / name)
@@ -121,8 +121,8 @@ def _run(
             run=directory,
             job=name,
             steps=settings.steps,
-            acts=STORY if told is not None else (),
-            told=lambda one: told(_announcement(one)) if told is not None else None,
+            acts=STORY if reported is not None else (),
+            reported=lambda one: reported(_announcement(one)) if reported is not None else None,
         )
         story.start()
         try:

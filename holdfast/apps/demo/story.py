@@ -79,7 +79,7 @@ class Storyteller:
     run: RunDir
     job: str
     steps: int
-    told: Callable[[Injected], None]
+    reported: Callable[[Injected], None]
     acts: tuple[Act, ...] = STORY
     injected: list[Injected] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -126,5 +126,5 @@ class Storyteller:
             return False  # the rank ended just now: its time comes again
         one = Injected(fault=act.fault, node=node, attempt=record.attempt, at=at)
         self.injected.append(one)
-        self.told(one)
+        self.reported(one)
         return True

@@ -14,7 +14,7 @@ _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 
 Values = dict[str, Any]
-"""Fields of a ``JobWish``, those that are there."""
+"""Fields of a ``JobRequest``, those that are there."""
 
 
 def read_config(path: Path) -> Values:

@@ -36,7 +36,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobWish:
+class JobRequest:
     """One training job. Raises ``ConfigError`` with every mistake of it."""
 
     name: str

@@ -11,7 +11,7 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists, NotFound
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.apps.cli.where import Where
-from holdfast.apps.hyperpod.job_request import JobWish
+from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.manifest import CONTAINER, manifest_of
 from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
 from holdfast.apps.views import nodes as node_views
@@ -55,11 +55,11 @@ class HyperPodJobs:
         """Let go of the connections."""
         self._api.close()
 
-    def preview(self, wish: JobWish) -> Json:
+    def preview(self, wish: JobRequest) -> Json:
         """See ``HyperPodCluster.preview``."""
         return manifest_of(wish, self.namespace)
 
-    def submit(self, wish: JobWish) -> str:
+    def submit(self, wish: JobRequest) -> str:
         """See ``HyperPodCluster.submit``."""
         try:
             self._api.create(self._folder(), self.preview(wish))

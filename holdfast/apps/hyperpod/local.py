@@ -17,7 +17,7 @@ from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
-from holdfast.apps.hyperpod.job_request import ON_FAILURE, JobWish
+from holdfast.apps.hyperpod.job_request import ON_FAILURE, JobRequest
 from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
 from holdfast.apps.views.jobs import JobStatus
 from holdfast.apps.views.nodes import JobRank, NotFound
@@ -64,12 +64,12 @@ class LocalCluster:
     defaults: ClassVar[Mapping[str, str]] = {"image": "none", "instance_type": NAME}
     """See ``HyperPodCluster.defaults``."""
 
-    def preview(self, wish: JobWish) -> Json:
+    def preview(self, wish: JobRequest) -> Json:
         """See ``HyperPodCluster.preview``."""
         command = ["holdfast", *_arguments(wish)]
         return {"command": shlex.join(command), "environment": dict(wish.environment)}
 
-    def submit(self, wish: JobWish) -> str:
+    def submit(self, wish: JobRequest) -> str:
         """See ``HyperPodCluster.submit``: returns when the job is there."""
         run = RunDir(self.home / "runs" / wish.name)
         if is_held(run):
@@ -94,8 +94,8 @@ class LocalCluster:
                 break
             if ended or time.monotonic() > deadline:
                 why = f"ended with {code}" if ended else f"did not begin within {_START_S} s"
-                told = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
-                raise BackendError(f"{wish.name}: holdfast run {why}: {told or log}")
+                reported = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
+                raise BackendError(f"{wish.name}: holdfast run {why}: {reported or log}")
             time.sleep(_PAUSE_S)
         return f"started on this machine; what its Holdfast says is in {log}"
 
@@ -226,7 +226,7 @@ class LocalCluster:
         return names.index(pod)
 
 
-def _arguments(wish: JobWish) -> list[str]:
+def _arguments(wish: JobRequest) -> list[str]:
     """Of ``holdfast run``. Without auto-resume, a fault of a node is the end of the job."""
     retries = (1 if wish.max_retry is None else wish.max_retry) if wish.auto_resume else 0
     app_retries = _APP_RETRIES if wish.restart_policy in (ON_FAILURE, "Always") else 0
@@ -238,7 +238,7 @@ def _arguments(wish: JobWish) -> list[str]:
     ]  # fmt: skip
 
 
-def _spawned(argv: list[str], wish: JobWish, log: Path) -> int:
+def _spawned(argv: list[str], wish: JobRequest, log: Path) -> int:
     """A process in a session of its own, which outlives this one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from holdfast.apps.hyperpod.job_request import JobWish
+from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.detectors.instance_types import equipment_of
 from holdfast.model.names import MANAGED_NAMESPACE, DeepCheckStatus, HealthStatus, Labels
 
@@ -23,7 +23,7 @@ _DEVICES: Final = {
 _WEIGHT: Final = 100
 
 
-def manifest_of(wish: JobWish, namespace: str) -> Json:
+def manifest_of(wish: JobRequest, namespace: str) -> Json:
     """The object to create in a namespace."""
     names = Labels()
     annotations = {}
@@ -55,7 +55,7 @@ def manifest_of(wish: JobWish, namespace: str) -> Json:
     }
 
 
-def _queue_labels(wish: JobWish, namespace: str) -> dict[str, str]:
+def _queue_labels(wish: JobRequest, namespace: str) -> dict[str, str]:
     if wish.scheduler == "None":
         return {}
     queue = wish.queue
@@ -65,7 +65,7 @@ def _queue_labels(wish: JobWish, namespace: str) -> dict[str, str]:
     return {key: value for key, value in given.items() if value}
 
 
-def _pod(wish: JobWish) -> Json:
+def _pod(wish: JobRequest) -> Json:
     container: Json = {
         "name": CONTAINER,
         "image": wish.image,
@@ -105,7 +105,7 @@ def _resources(instance_type: str) -> Json:
     return {"limits": devices, "requests": devices}
 
 
-def _affinity(wish: JobWish) -> Json:
+def _affinity(wish: JobRequest) -> Json:
     names = Labels()
     kind = wish.instance_type.removeprefix("ml.")
     healthy: Mapping[str, Iterable[str]] = {names.node_health_status: (HealthStatus.SCHEDULABLE,)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from holdfast.apps.hyperpod.job_request import JobWish
+from holdfast.apps.hyperpod.job_request import JobRequest
 
 Json = dict[str, Any]
 
@@ -30,14 +30,14 @@ class HyperPodCluster(Protocol):
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        """Fields of a ``JobWish`` that a person need not give here."""
+        """Fields of a ``JobRequest`` that a person need not give here."""
         ...
 
-    def preview(self, wish: JobWish) -> Json:
+    def preview(self, wish: JobRequest) -> Json:
         """What ``submit`` would create."""
         ...
 
-    def submit(self, wish: JobWish) -> str:
+    def submit(self, wish: JobRequest) -> str:
         """Start a job; tells where it went.
 
         Raises:

@@ -96,13 +96,13 @@ class KubernetesJobList:
         """See ``Jobs.describe``; also of jobs that are left alone."""
         kind, state = self._found(job)
         status = job_status(state, wishes_of(state, self._labels))
-        told = self._told(state)
+        reported = self._told(state)
         since = status.phase_since.replace(microsecond=0)  # Events have whole seconds
-        waits = [one for one in told if one.event == _WAITS and one.at >= since]
+        waits = [one for one in reported if one.event == _WAITS and one.at >= since]
         if status.phase == JobPhase.WAITING and waits:
             why = waits[-1].message.removeprefix(f"{_WAITS}: {state.key}: ")
             status = replace(status, reason=f"{status.reason}; {why}")
-        return JobStory(status=status, ranks=self._ranks(kind, state), told=told)
+        return JobStory(status=status, ranks=self._ranks(kind, state), reported=reported)
 
     def whole(self, job: str) -> tuple[JobKind, Json, Json | None]:
         """A job as the API server has it: its kind, its object, and what has its pods instead.
@@ -197,7 +197,7 @@ class KubernetesJobList:
         path = f"{_CORE}/namespaces/{state.namespace}/events"
         found = self._api.list(path, {"fieldSelector": f"involvedObject.uid={state.uid}"})
         written = sorted(found, key=_written)  # their times are in whole seconds
-        return tuple(sorted(map(told, written), key=lambda one: one.at))
+        return tuple(sorted(map(reported, written), key=lambda one: one.at))
 
 
 def _written(event: Json) -> int:
@@ -271,7 +271,7 @@ def _rank(pod: PodState) -> RankStatus:
     )
 
 
-def told(event: Json) -> Told:
+def reported(event: Json) -> Told:
     """A Kubernetes Event; ``event`` is the object as the API server gives it."""
     series = event.get("series") or {}
     times = (

@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.nodes.requests import ask, hold
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
-    agent_heard_at,
+    agent_heartbeat_at,
     is_managed,
     kubelet_answered_at,
     leaving_view,
@@ -146,7 +146,7 @@ class KubernetesFleet:
         record = record_of(state, word, now)
         agent, kubelet = beats
         heard = Heard(
-            agent_at=agent_heard_at(state, word, record, agent, None),
+            agent_at=agent_heartbeat_at(state, word, record, agent, None),
             kubelet_at=kubelet_answered_at(state, record, now, kubelet),
         )
         view = node_view(state, word, record, heard=heard)

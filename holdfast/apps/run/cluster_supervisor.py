@@ -53,7 +53,7 @@ WIND_DOWN: Final = timedelta(seconds=20)
 """How long jobs may take to stop when the process is asked to end, beyond which they are killed."""
 
 
-class Keeper:
+class ClusterSupervisor:
     """Keeps the groups of one cluster at their sizes, repairs its nodes, runs its jobs."""
 
     def __init__(self, run: RunDir, config: RunConfig) -> None:
@@ -140,8 +140,8 @@ class Keeper:
         """Stop the jobs before their machines end, so that they can save and lose no retry."""
         self._cluster.stopping = "holdfast api, which manages the cluster, was stopped"
         deadline = self._clock.now() + WIND_DOWN
-        asked = max(len(self._waiting.stop_signals), _STOP_SIGNALS)
-        while len(self._waiting.stop_signals) <= asked:
+        requested = max(len(self._waiting.stop_signals), _STOP_SIGNALS)
+        while len(self._waiting.stop_signals) <= requested:
             wake_at = jobs.step()
             if not self._is_stopping() or self._clock.now() >= deadline:
                 return
@@ -200,17 +200,17 @@ class Keeper:
         )
 
     def _launch(self, job: str) -> Launch:
-        asked = self._store.job_launch(job)
+        requested = self._store.job_launch(job)
         return Launch(
-            argv=asked.argv,
-            nproc_per_node=asked.nproc_per_node,
-            checkpoint_dir=Path(asked.checkpoint_dir),
-            master_port=asked.master_port,
+            argv=requested.argv,
+            nproc_per_node=requested.nproc_per_node,
+            checkpoint_dir=Path(requested.checkpoint_dir),
+            master_port=requested.master_port,
             hang_limits=HangLimits(
-                startup=_span(asked.startup_timeout_s), pause=_span(asked.hang_timeout_s)
+                startup=_span(requested.startup_timeout_s), pause=_span(requested.hang_timeout_s)
             ),
-            directory=Path(asked.directory),
-            environment=asked.environment,
+            directory=Path(requested.directory),
+            environment=requested.environment,
         )
 
     def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:
@@ -266,7 +266,7 @@ def main(argv: list[str]) -> int:
     run = RunDir(options.dir)
     sweep(run.path.parent.parent)  # what is left of this cluster if it was killed, too
     with held(run):
-        if Keeper(run, RunConfig()).run():
+        if ClusterSupervisor(run, RunConfig()).run():
             archive_deleted(run)
     return 0
 

@@ -74,17 +74,17 @@ def _is_archive(directory: str, name: str) -> bool:
 
 def _archived(kept: RunDir, run: RunDir, *, is_last: bool) -> EarlierJob | None:
     """The job of an archived run; None if it is a run that a person gave that very name."""
-    told = _submission(kept)
-    if told is None or not told.checkpoint_dir:
+    reported = _submission(kept)
+    if reported is None or not reported.checkpoint_dir:
         at = datetime.fromtimestamp(kept.path.stat().st_mtime, UTC)
         own = EarlierJob(id=kept.name, started_at=at, checkpoints=kept.checkpoints)
         return own if is_last else None
-    if told.name not in ("", run.name):
+    if reported.name not in ("", run.name):
         return None
     return EarlierJob(
-        id=told.id or kept.name,
-        started_at=told.started_at,
-        checkpoints=kept.moved_from(run, Path(told.checkpoint_dir)),
+        id=reported.id or kept.name,
+        started_at=reported.started_at,
+        checkpoints=kept.moved_from(run, Path(reported.checkpoint_dir)),
     )
 
 

@@ -124,5 +124,5 @@ def _node_table(moment: Moment) -> Table:
 
 
 def _fault(node: NodeView) -> str:
-    course = node.record.course
-    return f"{course.reason} → {course.remedy}" if course is not None else ""
+    remediation = node.record.remediation
+    return f"{remediation.reason} → {remediation.remedy}" if remediation is not None else ""

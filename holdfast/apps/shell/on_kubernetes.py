@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.pod_terminal import attend
 from holdfast.adapters.kubernetes.client.websocket import Channel
 from holdfast.adapters.kubernetes.nodes import debug_pod
-from holdfast.apps.shell.terminal import lent, tidied_up
+from holdfast.apps.shell.terminal import borrowed, tidied_up
 from holdfast.kit.units import format_duration
 
 START_TIME: Final = timedelta(minutes=1)
@@ -57,7 +57,7 @@ class DebugPod:
             running = debug_pod.running(
                 self.api, self.namespace, self.manifest, START_TIME, leaving
             )
-            with running as path, lent() as terminal:
+            with running as path, borrowed() as terminal:
                 argv = debug_pod.on_node(command)
                 code = attend(self.api, path, debug_pod.CONTAINER, argv, terminal, _say)
         click.echo(f"Deleted the pod {name}.", err=True)

@@ -22,7 +22,7 @@ def has_terminal() -> bool:
 
 
 @contextlib.contextmanager
-def lent() -> Iterator[Terminal | None]:
+def borrowed() -> Iterator[Terminal | None]:
     """The terminal with every key given on, Ctrl-C too; None where there is none."""
     if not has_terminal():
         yield None

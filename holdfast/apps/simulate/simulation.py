@@ -177,8 +177,8 @@ class _Tally(Observer):
         self.breaker_trips = 0
         self.waited = timedelta(0)
 
-    def told(self, event: Event) -> None:
-        """See ``Observer.told``."""
+    def reported(self, event: Event) -> None:
+        """See ``Observer.reported``."""
         if isinstance(event, JobRetried):
             self.restarts[event.kind] += 1
         self.breaker_trips += isinstance(event, BreakerTripped)

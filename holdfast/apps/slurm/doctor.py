@@ -56,8 +56,8 @@ class _Asked(JobCommands):
     def nodes_as_told(self) -> dict[str, dict[str, str]]:
         """Every word ``key=value`` of every node."""
         lines = self._call(*SHOW_NODES).splitlines()
-        told = (dict(_pairs(line)) for line in lines)
-        return {node["NodeName"]: node for node in told if "NodeName" in node}
+        reported = (dict(_pairs(line)) for line in lines)
+        return {node["NodeName"]: node for node in reported if "NodeName" in node}
 
     def knows_option(self) -> bool:
         """Whether srun has ``--auto-resume``."""

@@ -65,7 +65,7 @@ class SlurmJobList:
         return JobStory(
             status=_status(name, known, found),
             ranks=tuple(_ranks(found)) if found is not None else (),
-            told=tuple(_told(name, known)),
+            reported=tuple(_told(name, known)),
         )
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002

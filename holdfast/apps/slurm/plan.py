@@ -62,7 +62,7 @@ def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: dat
     for _ in range(_ROUNDS):
         found = decide(ClusterView(nodes=tuple(views.values())), policy, now)
         stopped = stopped or ("" if found.trip is None else found.trip.reason)
-        waits = {one.node: one.why for one in found.held_back}
+        waits = {one.node: one.why for one in found.deferred}
         for action in found.actions:
             view = views[action.node]
             record = after(view, action, now)
@@ -95,7 +95,7 @@ def _is_ours(facts: NodeFacts) -> bool:
 def _view(facts: NodeFacts, policy: RemediationPolicy, now: datetime) -> NodeView:
     record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=now - timedelta(days=1))
     known = Known(name=facts.name, facts=facts, heard=None, remembered=None)
-    is_there = facts.is_heard or facts.is_asleep
+    is_there = facts.has_heartbeat or facts.is_asleep
     heard = now if is_there else now - policy.heartbeat_timeout
     jobs = _ANY_JOB if facts.state & _BUSY else ()
     return node_view(known, record, Memory(), heard=heard, jobs=jobs, now=now)
@@ -111,7 +111,7 @@ def _seen(facts: NodeFacts) -> str:
     if facts.is_asleep:
         return "power saving has switched it off, or switches it"
     if not facts.is_closed:
-        return "open to jobs" if facts.is_heard else "it does not answer"
+        return "open to jobs" if facts.has_heartbeat else "it does not answer"
     meant = f"; {word.meant} counts to the letter only" if word.meant else ""
     return {
         Author.NOBODY: "closed without a reason",

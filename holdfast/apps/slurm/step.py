@@ -24,7 +24,7 @@ from holdfast.adapters.slurm.jobs.supervision import (
     is_bound,
     next_move,
     relaunched,
-    told,
+    reported,
 )
 from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.apps.slurm.srun import ENDING, Signals, Srun, say, write_line
@@ -186,7 +186,7 @@ class SupervisedStep:
                 self._before = {name: one.slurmd for name, one in nodes.items()} | self._before
             self._faults = faults_under(self._step.nodes, nodes, self._before)
             if self._faults:
-                say(f"step {self._step.id} is stopped: {told(self._faults)}")
+                say(f"step {self._step.id} is stopped: {reported(self._faults)}")
                 self._slurm.cancel_step(self._step.id)
 
     def _insist(self, srun: Srun, since: timedelta) -> None:
@@ -234,7 +234,7 @@ class SupervisedStep:
         if status == 0 or self._is_ending:
             return Move(verdict=Verdict.END)
         self._tell("Initiating communication with cluster agent to diagnose health of nodes")
-        is_told = False
+        is_reported = False
         heard_at = time.monotonic()
         began_at: float | None = None
         while True:
@@ -246,9 +246,9 @@ class SupervisedStep:
                 if now - heard_at > _AWAY.total_seconds():
                     return self._answered(Move(verdict=Verdict.END, why=str(error)))
                 move = Move(verdict=Verdict.WAIT)
-            if self._faults and not is_told:
-                is_told = True
-                say(told(self._faults))
+            if self._faults and not is_reported:
+                is_reported = True
+                say(reported(self._faults))
                 self._tell(
                     f"Response from cluster agent: JobId={self._job}, ResumeAction=RETRYSTEP"
                 )

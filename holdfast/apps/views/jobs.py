@@ -156,7 +156,7 @@ class JobStory:
 
     status: JobStatus
     ranks: tuple[RankStatus, ...] = ()
-    told: tuple[Told, ...] = ()
+    reported: tuple[Told, ...] = ()
     """Oldest first."""
 
 

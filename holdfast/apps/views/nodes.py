@@ -16,11 +16,11 @@ from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reaso
 from holdfast.model.nodes import (
     Breaker,
     CheckResult,
-    Course,
     NodeView,
     Pairing,
     PastFault,
     Phase,
+    Remediation,
 )
 from holdfast.model.requests import Request
 
@@ -75,7 +75,7 @@ class NodeStatus:
     closed: str
     """Who closed it to jobs beside Holdfast, and why; empty if nobody did."""
 
-    course: Course | None
+    remediation: Remediation | None
     request: Request | None
     """What a person asked for and was not taken up yet."""
 
@@ -112,8 +112,8 @@ def node_status(
     conditions = {fault.condition: fault.reason for fault in view.faults}
     if record.agent_silent_since is not None:
         conditions[Condition.AGENT_SILENT] = Reason.AGENT_SILENT
-    if record.course is not None:
-        conditions[record.course.condition] = record.course.reason
+    if record.remediation is not None:
+        conditions[record.remediation.condition] = record.remediation.reason
     return NodeStatus(
         run=run,
         is_active=True,
@@ -131,7 +131,7 @@ def node_status(
         replaces=view.replaces,
         held=view.held,
         closed=view.closed,
-        course=record.course,
+        remediation=record.remediation,
         request=view.request,
         conditions=conditions,
         faults=view.faults,

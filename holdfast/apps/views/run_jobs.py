@@ -62,8 +62,8 @@ class LocalJobs:
     def describe(self, job: str) -> JobStory:
         """See ``Jobs.describe``."""
         with self.found(job) as known:
-            told = tuple(_told(entry) for entry in _events(known))
-            return JobStory(status=job_status(known), told=told)
+            reported = tuple(_told(entry) for entry in _events(known))
+            return JobStory(status=job_status(known), reported=reported)
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:
         """See ``Jobs.cancel``."""

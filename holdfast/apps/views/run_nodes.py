@@ -68,8 +68,8 @@ def _status(
     faults = report.faults if report is not None else ()
     record = view.record
     conditions = {fault.condition: fault.reason for fault in faults}
-    if record.course is not None:
-        conditions[record.course.condition] = record.course.reason
+    if record.remediation is not None:
+        conditions[record.remediation.condition] = record.remediation.reason
     return NodeStatus(
         run=run.directory.name,
         is_active=run.is_active,
@@ -87,7 +87,7 @@ def _status(
         replaces=view.replaces,
         held=view.held,
         closed=view.closed,
-        course=record.course,
+        remediation=record.remediation,
         request=view.request,
         conditions=conditions,
         faults=faults,
@@ -101,7 +101,7 @@ def _status(
 
 
 def _concerns(incident: Incident, node: str, record: NodeRecord) -> bool:
-    is_present = record.course is not None and record.course.incident_id == incident.id
+    is_present = record.remediation is not None and record.remediation.incident_id == incident.id
     return is_present or node in (incident.node, incident.successor)
 
 

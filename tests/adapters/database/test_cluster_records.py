@@ -18,7 +18,7 @@ from holdfast.adapters.database.schema import CLUSTERS, REQUESTS
 from holdfast.api.problems import ValidationException
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import (
-    Happening,
+    ClusterEvent,
     LifecycleScripts,
     Machine,
     MachineGroup,
@@ -28,12 +28,14 @@ from holdfast.model.clusters import (
     WantedGroup,
 )
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
-from holdfast.ports.cluster_records import Asked, Change
+from holdfast.ports.cluster_records import Change, RecordedRequest
 from holdfast.testing.fakes import FakeClock
 from tests.engines.postgresql import missing, postgresql
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ASKED = Asked(at=NOW, person="ada", operation="CreateCluster", request={"ClusterName": "lab"})
+ASKED = RecordedRequest(
+    at=NOW, person="ada", operation="CreateCluster", request={"ClusterName": "lab"}
+)
 HOURS = timedelta(hours=8)
 
 
@@ -93,8 +95,8 @@ def a_member(number: int) -> Member:
     )
 
 
-def happening(number: int, at: datetime = NOW) -> Happening:
-    return Happening(id=str(uuid.UUID(int=number)), at=at, description=f"step {number}")
+def cluster_event(number: int, at: datetime = NOW) -> ClusterEvent:
+    return ClusterEvent(id=str(uuid.UUID(int=number)), at=at, description=f"step {number}")
 
 
 def raised(held, answer=None) -> Change:
@@ -108,13 +110,13 @@ def raised(held, answer=None) -> Change:
 
 def test_what_was_written_is_read_by_everybody(url, records) -> None:
     assert records.load("lab") is None
-    assert records.create(a_cluster(), [happening(1)], {"b": "2", "a": "1"}, ASKED)
+    assert records.create(a_cluster(), [cluster_event(1)], {"b": "2", "a": "1"}, ASKED)
 
     other = Database(url, FakeClock(NOW))
     found = DatabaseRecords(other)
     assert found.load("lab").cluster == a_cluster()
     assert list(found.tags("lab").items()) == [("a", "1"), ("b", "2")]
-    assert found.happenings("lab") == [happening(1)]
+    assert found.cluster_events("lab") == [cluster_event(1)]
     assert found.names() == ["lab"]
     other.close()
 
@@ -122,9 +124,9 @@ def test_what_was_written_is_read_by_everybody(url, records) -> None:
 def test_a_name_is_given_once(records) -> None:
     assert records.create(a_cluster(), [], {}, ASKED)
 
-    assert not records.create(a_cluster(status=ClusterStatus.FAILED), [happening(1)], {}, ASKED)
+    assert not records.create(a_cluster(status=ClusterStatus.FAILED), [cluster_event(1)], {}, ASKED)
     assert records.load("lab").cluster == a_cluster()
-    assert records.happenings("lab") == []
+    assert records.cluster_events("lab") == []
 
 
 def test_a_save_wins_only_over_what_it_has_read(records) -> None:
@@ -132,18 +134,18 @@ def test_a_save_wins_only_over_what_it_has_read(records) -> None:
     held = records.load("lab")
     members = (a_member(1), a_member(2))
 
-    assert records.save(held, held.cluster, members, [happening(1)])
-    assert not records.save(held, None, (), [happening(2)])
+    assert records.save(held, held.cluster, members, [cluster_event(1)])
+    assert not records.save(held, None, (), [cluster_event(2)])
     found = records.load("lab")
     assert found.members == members
     moved = replace(members[0], message="moved")
-    assert records.save(found, found.cluster, [moved], [happening(1), happening(3)])
+    assert records.save(found, found.cluster, [moved], [cluster_event(1), cluster_event(3)])
     assert records.load("lab").members == (moved,)
-    assert [one.description for one in records.happenings("lab")] == ["step 1", "step 3"]
+    assert [one.description for one in records.cluster_events("lab")] == ["step 1", "step 3"]
 
 
 def test_nothing_is_left_of_a_cluster_that_is_gone_and_another_may_have_its_name(records) -> None:
-    records.create(a_cluster(), [happening(1)], {"a": "1"}, ASKED)
+    records.create(a_cluster(), [cluster_event(1)], {"a": "1"}, ASKED)
     records.create(a_cluster("other"), [], {}, ASKED)
     records.change("lab", raised, ASKED, nonce="t", nonce_since=NOW - HOURS)
     old = records.load("lab")
@@ -153,7 +155,7 @@ def test_nothing_is_left_of_a_cluster_that_is_gone_and_another_may_have_its_name
     later = a_cluster(created_at=NOW + HOURS)
     assert records.create(later, [], {}, ASKED)
     assert records.load("lab").cluster == later
-    assert (records.tags("lab"), records.happenings("lab")) == ({}, [])
+    assert (records.tags("lab"), records.cluster_events("lab")) == ({}, [])
     assert not records.save(old, None, (), ())
     again = records.change("lab", raised, ASKED, nonce="t", nonce_since=NOW - HOURS)
     assert again == {"target": 3}
@@ -179,8 +181,8 @@ def test_a_token_names_one_wish_for_as_long_as_it_is_kept(records, database) -> 
     records.create(a_cluster(), [], {}, ASKED)
 
     def ask(at: datetime, nonce: str = "t"):
-        asked = replace(ASKED, at=at)
-        return records.change("lab", raised, asked, nonce=nonce, nonce_since=at - HOURS)
+        requested = replace(ASKED, at=at)
+        return records.change("lab", raised, requested, nonce=nonce, nonce_since=at - HOURS)
 
     assert [ask(NOW)["target"], ask(NOW + HOURS)["target"]] == [3, 3]
     assert ask(NOW, nonce="u")["target"] == 4
@@ -224,7 +226,7 @@ def test_of_many_at_once_only_those_that_fit_are_written(url) -> None:
         database = Database(url, FakeClock(NOW))
         with contextlib.suppress(ValidationException):
             DatabaseRecords(database).create(
-                a_cluster(f"c{number}"), [happening(number)], {}, ASKED, fits=fits
+                a_cluster(f"c{number}"), [cluster_event(number)], {}, ASKED, fits=fits
             )
         database.close()
 
@@ -257,11 +259,11 @@ def test_a_change_that_does_not_fit_changes_nothing(records) -> None:
 
 def test_a_transaction_that_reads_sees_a_single_state(database, records) -> None:
     records.create(a_cluster(), [], {}, ASKED)
-    asked = select(CLUSTERS.c.name)
+    requested = select(CLUSTERS.c.name)
     with database.reading() as connection:
-        assert connection.execute(asked).scalars().all() == ["lab"]
+        assert connection.execute(requested).scalars().all() == ["lab"]
         records.create(a_cluster("other"), [], {}, ASKED)
-        assert connection.execute(asked).scalars().all() == ["lab"]
+        assert connection.execute(requested).scalars().all() == ["lab"]
 
     assert records.names() == ["lab", "other"]
 
@@ -276,14 +278,14 @@ def test_tags_are_changed_as_a_whole(records) -> None:
 
 def test_the_oldest_events_of_a_cluster_are_forgotten(records) -> None:
     most = records_module.EVENTS_KEPT
-    records.create(a_cluster(), [happening(n) for n in range(most)], {}, ASKED)
-    records.create(a_cluster("other"), [happening(10**9)], {}, ASKED)
+    records.create(a_cluster(), [cluster_event(n) for n in range(most)], {}, ASKED)
+    records.create(a_cluster("other"), [cluster_event(10**9)], {}, ASKED)
     held = records.load("lab")
-    records.save(held, held.cluster, (), [happening(most + 1), happening(most + 2)])
+    records.save(held, held.cluster, (), [cluster_event(most + 1), cluster_event(most + 2)])
 
-    kept = records.happenings("lab")
-    assert (len(kept), kept[0], kept[-1]) == (most, happening(2), happening(most + 2))
-    assert records.happenings("other") == [happening(10**9)]
+    kept = records.cluster_events("lab")
+    assert (len(kept), kept[0], kept[-1]) == (most, cluster_event(2), cluster_event(most + 2))
+    assert records.cluster_events("other") == [cluster_event(10**9)]
 
 
 def test_the_oldest_requests_are_forgotten(database, records) -> None:
@@ -340,7 +342,7 @@ def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path) -> None
     with database.reading() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-    large = a_cluster("large", asked={"x": "y" * 100_000})
+    large = a_cluster("large", requested={"x": "y" * 100_000})
 
     with pytest.raises(StorageFull, match=r"no space is left for .*clusters.db"):
         records.create(large, [], {}, ASKED)

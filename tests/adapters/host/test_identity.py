@@ -126,16 +126,16 @@ class Metadata(BaseHTTPRequestHandler):
     pause_s = 0.0
 
     def do_PUT(self) -> None:
-        is_asked = self.path == "/latest/api/token" and (
+        is_requested = self.path == "/latest/api/token" and (
             int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
         )
-        self._say(200 if is_asked else 400, "the-token")
+        self._say(200 if is_requested else 400, "the-token")
 
     def do_GET(self) -> None:
         time.sleep(self.pause_s)
         is_known = self.headers["X-aws-ec2-metadata-token"] == "the-token"
-        is_asked = self.path == "/latest/meta-data/instance-id"
-        self._say(200 if is_known and is_asked else 401, self.answer)
+        is_requested = self.path == "/latest/meta-data/instance-id"
+        self._say(200 if is_known and is_requested else 401, self.answer)
 
     def _say(self, status: int, text: str) -> None:
         self.send_response(status)

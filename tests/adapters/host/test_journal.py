@@ -21,7 +21,7 @@ from holdfast.detectors.contract import LOGS, LogLine, Sample
 
 NOW = datetime(2025, 11, 20, 13, 0, tzinfo=UTC)
 RECORDING = Path(__file__).parents[2] / "recordings" / "journal" / "system.journal.xz"
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 FAKE = """
 import json, os, sys, time
@@ -106,7 +106,7 @@ def test_a_journal_that_grows_while_it_is_opened_keeps_nobody_waiting(fake: Fake
     start = time.monotonic()
 
     assert messages(journal) == []
-    assert time.monotonic() - start < PATIENCE_S / 2
+    assert time.monotonic() - start < TIMEOUT_S / 2
     assert journal.position == {"cursor": "c3"}
     journal.close()
 
@@ -125,7 +125,7 @@ def test_an_agent_that_has_read_all_waits_for_nothing(fake: FakeJournal) -> None
     start = time.monotonic()
 
     assert messages(journal) == []
-    assert time.monotonic() - start < PATIENCE_S / 2
+    assert time.monotonic() - start < TIMEOUT_S / 2
     journal.close()
 
 
@@ -193,7 +193,7 @@ def test_a_journalctl_that_dies_is_told_and_started_again_and_nothing_is_lost_or
     journal = fake.open()
     assert messages(journal) == ["NVRM: a"]
     (fake.folder / "lives").unlink()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not journal.error:
         assert time.monotonic() < deadline
         assert journal.read(NOW) == []

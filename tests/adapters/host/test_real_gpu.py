@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.host.kmsg import open_kmsg
 from holdfast.detectors.contract import Profile, Readings
-from holdfast.detectors.table import detectors, log_marks
+from holdfast.detectors.table import detectors, log_keywords
 from holdfast.model.health import Remedy
 
 KMSG = Path("/dev/kmsg")
@@ -20,7 +20,7 @@ KMSG = Path("/dev/kmsg")
 @pytest.mark.skipif(not os.access(KMSG, os.R_OK), reason="the kernel's log cannot be read")
 def test_the_kernel_log_of_a_healthy_gpu_calls_for_nothing() -> None:
     watchers = [one for one in detectors(Profile.HYPERPOD) if one.name.startswith("gpu-")]
-    device = open_kmsg(KMSG, log_marks(tuple(watchers)), None)
+    device = open_kmsg(KMSG, log_keywords(tuple(watchers)), None)
     try:
         lines = tuple(device.read(datetime.now(UTC)))
     finally:

@@ -8,7 +8,7 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from holdfast.adapters.host.sampler import PATIENCE, Memory, Plan, Reading, Sampler
+from holdfast.adapters.host.sampler import TIMEOUT, Memory, Plan, Reading, Sampler
 from holdfast.detectors.contract import Sample
 from holdfast.model.errors import BackendError
 
@@ -25,7 +25,7 @@ class StillClock:
 def sampler(
     every: timedelta = OFTEN,
     memory: Memory | None = None,
-    patience: timedelta = PATIENCE,
+    patience: timedelta = TIMEOUT,
     **reads: Callable[[], Reading],
 ) -> Sampler:
     plans = {name: Plan(read=read, every=every, patience=patience) for name, read in reads.items()}

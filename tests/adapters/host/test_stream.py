@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.host.stream import FIRST_PAUSE, LONGEST, Stream
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 def script(folder: Path, text: str, name: str = "tool") -> Callable[[], list[str]]:
@@ -22,7 +22,7 @@ def script(folder: Path, text: str, name: str = "tool") -> Callable[[], list[str
 
 def read_until(stream: Stream, is_enough: Callable[[list[bytes]], object]) -> list[bytes]:
     lines: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_enough(lines):
         assert time.monotonic() < deadline, (lines, stream.error)
         lines += stream.read()

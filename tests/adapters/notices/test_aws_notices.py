@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
-from told import CLOCK
+from reported import CLOCK
 
 from holdfast.adapters.notices.eventbridge import HEALTH
 from holdfast.adapters.notices.settings import (
@@ -158,12 +158,12 @@ def bus() -> Iterator[Bus]:
             seen.calls.append(nodes)
             seen.gate.wait(30)
             status, codes = seen.answers.pop(0) if seen.answers else (200, [])
-            told: dict[str, Any] = {"__type": codes[0]} if status != 200 else {}
+            reported: dict[str, Any] = {"__type": codes[0]} if status != 200 else {}
             if status == 200:
                 padded = [*codes, *[""] * (len(entries) - len(codes))]
-                told["Entries"] = [{"ErrorCode": code} if code else {} for code in padded]
-                told["FailedEntryCount"] = len([code for code in codes if code])
-            body = json.dumps(told).encode()
+                reported["Entries"] = [{"ErrorCode": code} if code else {} for code in padded]
+                reported["FailedEntryCount"] = len([code for code in codes if code])
+            body = json.dumps(reported).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

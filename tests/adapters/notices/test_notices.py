@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from told import CLOCK, told
+from reported import CLOCK, reported
 
 from holdfast.adapters.notices.eventbridge import CLUSTER, HEALTH, Origin, envelope, level_of
 from holdfast.adapters.notices.settings import NoticeSettings, NoticeWebhook
@@ -101,7 +101,7 @@ def test_no_two_events_have_one_id() -> None:
 def test_a_webhook_gets_every_event_in_order_and_signed(tmp_path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("k3y\n", encoding="utf-8")
-    with told() as seen:
+    with reported() as seen:
         webhook = NoticeWebhook(url=seen.url, secret_file=secret)
         with telling(NoticeSettings(webhook=webhook)) as notices:
             for event in (FAULT, TRIPPED, BACK):
@@ -118,7 +118,7 @@ def test_a_webhook_gets_every_event_in_order_and_signed(tmp_path) -> None:
 
 def test_a_webhook_that_is_busy_or_broken_is_told_again_in_order() -> None:
     failures: list[str] = []
-    with told() as seen:
+    with reported() as seen:
         seen.answers = [500, 429]
         with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url)), failures) as notices:
             notices.emit(FAULT)
@@ -135,7 +135,7 @@ def test_a_webhook_that_is_busy_or_broken_is_told_again_in_order() -> None:
 
 def test_what_a_webhook_refuses_is_dropped_and_told_and_the_rest_goes_on() -> None:
     failures: list[str] = []
-    with told() as seen:
+    with reported() as seen:
         seen.answers = [400]
         with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url)), failures) as notices:
             notices.emit(FAULT)
@@ -147,12 +147,12 @@ def test_what_a_webhook_refuses_is_dropped_and_told_and_the_rest_goes_on() -> No
 
 
 def test_a_webhook_that_is_away_keeps_nobody_waiting_and_is_told_when_it_is_back() -> None:
-    with told() as seen:
+    with reported() as seen:
         url = seen.url
     port = int(url.split(":")[2].split("/")[0])
     with telling(NoticeSettings(webhook=NoticeWebhook(url=url))) as notices:
         notices.emit(FAULT)
-        with told(port) as seen:
+        with reported(port) as seen:
             until(lambda: len(seen.posts) == 1)
 
 
@@ -182,7 +182,7 @@ def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path) -> None:
 
 
 def test_what_waits_is_delivered_at_the_end() -> None:
-    with told() as seen:
+    with reported() as seen:
         with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
             for _ in range(50):
                 notices.emit(FAULT)
@@ -190,7 +190,7 @@ def test_what_waits_is_delivered_at_the_end() -> None:
 
 
 def test_a_call_that_failed_is_not_told() -> None:
-    with told() as seen:
+    with reported() as seen:
         with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
             notices.emit(CallFailed(what="x", error="y"))
         assert seen.posts == []
@@ -200,7 +200,7 @@ def test_a_call_that_failed_is_not_told() -> None:
 
 
 def test_people_are_told_what_they_may_have_to_look_at(tmp_path) -> None:
-    with told() as seen:
+    with reported() as seen:
         addresses = tmp_path / "addresses"
         address = seen.url.replace("http://", "json://")
         addresses.write_text(f"# on call\n\n{address}\n", encoding="utf-8")
@@ -216,7 +216,7 @@ def test_people_are_told_what_they_may_have_to_look_at(tmp_path) -> None:
 
 
 def test_people_choose_what_they_are_told() -> None:
-    with told() as seen:
+    with reported() as seen:
         address = seen.url.replace("http://", "json://")
         with telling(NoticeSettings(apprise=(address,), for_people=(FAULT.name,))) as notices:
             for event in (TRIPPED, FAULT):
@@ -226,7 +226,7 @@ def test_people_choose_what_they_are_told() -> None:
 
 def test_people_who_cannot_be_reached_are_told_later() -> None:
     failures: list[str] = []
-    with told() as seen:
+    with reported() as seen:
         seen.answers = [500]
         address = seen.url.replace("http://", "json://")
         with telling(NoticeSettings(apprise=(address,)), failures) as notices:
@@ -239,7 +239,7 @@ def test_people_who_cannot_be_reached_are_told_later() -> None:
 
 def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_told_twice() -> None:
     failures: list[str] = []
-    with told() as seen, told() as away:
+    with reported() as seen, reported() as away:
         away.answers = [500] * 100
         urls = tuple(one.url.replace("http://", "json://") for one in (away, seen))
         with telling(NoticeSettings(apprise=urls), failures) as notices:

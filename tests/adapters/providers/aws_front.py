@@ -103,9 +103,9 @@ class Front:
         shapes = model.operation_model(operation)
         assert not ParamValidator().validate(arguments, shapes.input_shape).has_errors()
         assert self.batch is not None
-        told = self.batch(operation, arguments)
-        assert not ParamValidator().validate(told, shapes.output_shape).has_errors()
-        return told
+        reported = self.batch(operation, arguments)
+        assert not ParamValidator().validate(reported, shapes.output_shape).has_errors()
+        return reported
 
     def _passed_on(self, handler: "Handler", body: bytes) -> Answer:
         headers = {key: value for key, value in handler.headers.items() if key != "Host"}

@@ -15,7 +15,7 @@ from holdfast.model.nodes import NodeView, Phase
 from holdfast.testing.builders import a_node
 from holdfast.testing.fakes import FakeClock
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 NODE = a_node(Phase.REPLACING, provider_id="rack-3/7")
 
 NOTE = """
@@ -142,7 +142,7 @@ def test_what_runs_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -
         provider.reboot(NODE, "t/1")
 
     assert caught.value.is_outcome_unknown
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while is_running(int(pid_file.read_text())):
         assert time.monotonic() < end
         time.sleep(0.01)

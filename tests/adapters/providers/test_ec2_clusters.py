@@ -25,7 +25,7 @@ from holdfast.model.clusters import (
     WantedCluster,
     WantedGroup,
 )
-from holdfast.ports.cluster_records import Asked, Change
+from holdfast.ports.cluster_records import Change, RecordedRequest
 
 NAME = "whole"
 GROUP = MachineGroup(cluster=NAME, name="gpu", instance_type="ml.g5.xlarge")
@@ -56,7 +56,7 @@ class Whole:
     cloud: Cloud
     records: DatabaseRecords
     groups: Ec2MachineGroups
-    told: list[str]
+    reported: list[str]
 
     def pass_time(self) -> None:
         """Some rounds, each by a process of its own."""
@@ -67,7 +67,7 @@ class Whole:
                 nodes=EveryNode(self.groups),
                 alarms=NoAlarms(),
                 clock=SystemClock(),
-                tell=self.told.append,
+                tell=self.reported.append,
             )
             pace = Pace(busy=timedelta(0), quiet=timedelta(0))
             ClusterReconciler(ports, ClusterPolicy(), pace).step()
@@ -76,7 +76,7 @@ class Whole:
         def changed(held):
             return Change(cluster=replace(held.cluster, **changes), members=held.members, answer={})
 
-        self.records.change(NAME, changed, asked())
+        self.records.change(NAME, changed, requested())
 
     def machines(self) -> list[str]:
         found = self.groups.machines(GROUP.key)
@@ -86,8 +86,8 @@ class Whole:
         return self.records.load(NAME).cluster.status
 
 
-def asked() -> Asked:
-    return Asked(at=SystemClock().now(), person="ada", operation="x", request={})
+def requested() -> RecordedRequest:
+    return RecordedRequest(at=SystemClock().now(), person="ada", operation="x", request={})
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_cluster_is_made_grows_loses_a_named_node_and_goes(whole) -> None:
         name=NAME, created_at=now, status=ClusterStatus.CREATING, since=now, groups=(group,)
     )
     assert whole.groups.objections(wanted) == []
-    assert whole.records.create(wanted, (), {}, asked())
+    assert whole.records.create(wanted, (), {}, requested())
     whole.pass_time()
     assert whole.status() == ClusterStatus.IN_SERVICE
     first = whole.machines()
@@ -132,7 +132,7 @@ def test_a_cluster_is_made_grows_loses_a_named_node_and_goes(whole) -> None:
     whole.pass_time()
     assert whole.records.load(NAME) is None
     assert list(whole.groups.machines(GROUP.key)) == []
-    assert whole.told == []
+    assert whole.reported == []
 
 
 def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:

@@ -153,7 +153,7 @@ def tags(place: Place, machine: Machine) -> dict[str, str]:
     return {one["Key"]: one["Value"] for one in instance["Tags"]}
 
 
-def told(place: Place, machine: Machine, text: str) -> None:
+def reported(place: Place, machine: Machine, text: str) -> None:
     """What a machine does at the end of its scripts."""
     place.ec2.create_tags(Resources=[machine.id], Tags=[{"Key": MachineTag.SCRIPTS, "Value": text}])
 
@@ -162,11 +162,11 @@ def told(place: Place, machine: Machine, text: str) -> None:
 
 
 def test_machines_are_what_was_asked_for_and_bear_the_names_of_their_cluster_and_group(place):
-    asked = replace(
+    requested = replace(
         GPU,
         spec={"VpcConfig": {"Subnets": place.subnets[2:], "SecurityGroupIds": [place.security]}},
     )
-    place.groups.ensure(asked)
+    place.groups.ensure(requested)
     data = place.template()
     place.groups.scale(GPU.key, 1)
 
@@ -312,7 +312,7 @@ def test_what_cannot_be_made_is_refused_before_anything_is_made(place, group, ch
 def test_a_machine_runs_once_its_scripts_have_succeeded(place, text, state, message):
     [machine] = place.grown(1, replace(GPU, scripts=SCRIPTS))
     if text is not None:
-        told(place, machine, text)
+        reported(place, machine, text)
 
     [now] = place.staying()
     assert (now.id, now.state) == (machine.id, state)

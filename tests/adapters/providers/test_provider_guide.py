@@ -32,8 +32,8 @@ def permitted(section: str) -> set[str]:
     (policy,) = blocks("json", GUIDE.split(f"\n## {section}\n")[1].split("\n## ")[0])
     actions: set[str] = set()
     for statement in json.loads(policy)["Statement"]:
-        told = statement["Action"]
-        actions |= {told} if isinstance(told, str) else set(told)
+        reported = statement["Action"]
+        actions |= {reported} if isinstance(reported, str) else set(reported)
     return actions
 
 

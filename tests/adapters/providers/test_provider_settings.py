@@ -56,7 +56,7 @@ def test_one_may_reboot_and_another_replace() -> None:
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    told = problems(
+    reported = problems(
         {
             "replace": "ec2-autoscale",
             "aws": {"connect_timeout": "0s", "regoin": "x"},
@@ -66,8 +66,8 @@ def test_all_mistakes_are_told_at_once() -> None:
         }
     )
 
-    assert len(told) == 5
-    text = "\n".join(told)
+    assert len(reported) == 5
+    text = "\n".join(reported)
     assert "replace: expected one of" in text
     assert "aws.regoin: unknown key (did you mean aws.region?)" in text
     assert "sagemaker.cluster: missing" in text
@@ -76,11 +76,11 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_unknown_placeholders_are_told_with_those_there_are() -> None:
-    (told,) = problems({"command": {"reboot": ["{nod}"], "replace": ["{x} {token}"]}})
+    (reported,) = problems({"command": {"reboot": ["{nod}"], "replace": ["{x} {token}"]}})
 
-    assert "unknown placeholder {nod}" in told
-    assert "unknown placeholder {x}" in told
-    assert "known are {action}, {node}, {provider_id}, {token}, {reason}" in told
+    assert "unknown placeholder {nod}" in reported
+    assert "unknown placeholder {x}" in reported
+    assert "known are {action}, {node}, {provider_id}, {token}, {reason}" in reported
 
 
 @pytest.mark.parametrize(

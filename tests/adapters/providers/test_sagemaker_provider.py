@@ -176,8 +176,8 @@ def test_an_unknown_cluster_is_told_with_its_setting(front: Front, orders: Order
 def test_refusals_of_the_whole_call_are_told_apart(
     front: Front, orders: Orders, error: str, status: int, kind: type[Exception], expected: str
 ) -> None:
-    told = json.dumps({"__type": error, "message": "Rate exceeded"})
-    front.always["BatchRebootClusterNodes"] = (status, told)
+    reported = json.dumps({"__type": error, "message": "Rate exceeded"})
+    front.always["BatchRebootClusterNodes"] = (status, reported)
 
     with pytest.raises(kind, match=expected) as caught:
         orders.reboot(NODE, "t/1")

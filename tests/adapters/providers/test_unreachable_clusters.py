@@ -55,8 +55,8 @@ class Refusing(BaseHTTPRequestHandler):
     message = "not now"
 
     def do_GET(self) -> None:
-        told = {"kind": "Status", "code": self.status, "message": self.message}
-        content = json.dumps(told).encode()
+        reported = {"kind": "Status", "code": self.status, "message": self.message}
+        content = json.dumps(reported).encode()
         self.send_response(self.status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
@@ -96,11 +96,14 @@ def test_an_api_server_that_cannot_answer_now_is_asked_later(
 def test_what_an_api_server_refuses_is_told_with_its_words(name: ProviderName, status: int) -> None:
     permission = "not permitted to " if status in (401, 403) else "cannot "
 
-    with refusing(status, "because") as url, pytest.raises(ProviderError, match="because") as told:
+    with (
+        refusing(status, "because") as url,
+        pytest.raises(ProviderError, match="because") as reported,
+    ):
         replace(name, url)
 
-    assert not isinstance(told.value, RetryLater)
-    assert str(told.value).startswith(permission)
+    assert not isinstance(reported.value, RetryLater)
+    assert str(reported.value).startswith(permission)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -35,7 +35,7 @@ SECOND = timedelta(seconds=1)
 HALF_A_MINUTE = timedelta(seconds=30)
 
 
-class Receiver:
+class WebhookClient:
     """Notes orders and answers as it is told."""
 
     def __init__(self, *, tls: tuple[Path, Path] | None = None) -> None:
@@ -85,8 +85,8 @@ class Receiver:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    one = Receiver()
+def receiver() -> Iterator[WebhookClient]:
+    one = WebhookClient()
     yield one
     one.close()
 
@@ -103,7 +103,7 @@ def build(url: str, **settings: Any) -> Any:
     return build_provider(config, FakeClock())
 
 
-def test_an_order_says_what_is_to_be_done_to_which_machine_and_why(receiver: Receiver) -> None:
+def test_an_order_says_what_is_to_be_done_to_which_machine_and_why(receiver: WebhookClient) -> None:
     build(receiver.url).replace(NODE, "incident-1/1")
 
     ((path, headers, body),) = receiver.orders
@@ -123,13 +123,13 @@ def test_an_order_says_what_is_to_be_done_to_which_machine_and_why(receiver: Rec
     }
 
 
-def test_a_reboot_says_so(receiver: Receiver) -> None:
+def test_a_reboot_says_so(receiver: WebhookClient) -> None:
     build(receiver.url).reboot(a_node(), "t/1")
 
     assert json.loads(receiver.orders[0][2])["action"] == "reboot"
 
 
-def test_an_order_is_signed_over_its_time_and_its_body(receiver: Receiver) -> None:
+def test_an_order_is_signed_over_its_time_and_its_body(receiver: WebhookClient) -> None:
     before = datetime.now(UTC)
 
     build(receiver.url).replace(NODE, "t/1")
@@ -143,7 +143,7 @@ def test_an_order_is_signed_over_its_time_and_its_body(receiver: Receiver) -> No
 
 
 def test_a_secret_in_a_file_may_change_while_holdfast_runs(
-    receiver: Receiver, tmp_path: Path
+    receiver: WebhookClient, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
     file.write_text("first\n")
@@ -158,7 +158,7 @@ def test_a_secret_in_a_file_may_change_while_holdfast_runs(
 
 
 def test_a_secret_that_went_missing_is_told_and_nothing_is_posted(
-    receiver: Receiver, tmp_path: Path
+    receiver: WebhookClient, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
     file.write_text("first\n")
@@ -186,13 +186,15 @@ def test_nothing_starts_without_a_secret(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 409])
-def test_an_order_is_accepted_also_when_it_was_seen_before(receiver: Receiver, status: int) -> None:
+def test_an_order_is_accepted_also_when_it_was_seen_before(
+    receiver: WebhookClient, status: int
+) -> None:
     receiver.status = status
 
     build(receiver.url).replace(NODE, "t/1")
 
 
-def test_a_machine_that_is_gone_is_told(receiver: Receiver) -> None:
+def test_a_machine_that_is_gone_is_told(receiver: WebhookClient) -> None:
     receiver.status, receiver.body = 410, b"sold"
 
     with pytest.raises(NodeGone, match=r"127\.0\.0\.1 answered 410 to the order to reboot.*: sold"):
@@ -209,7 +211,7 @@ def test_a_machine_that_is_gone_is_told(receiver: Receiver) -> None:
     ],
 )
 def test_a_busy_receiver_says_when_to_come_again(
-    receiver: Receiver, status: int, headers: dict[str, str], after: timedelta
+    receiver: WebhookClient, status: int, headers: dict[str, str], after: timedelta
 ) -> None:
     receiver.status, receiver.headers, receiver.body = status, headers, b"busy"
 
@@ -221,7 +223,7 @@ def test_a_busy_receiver_says_when_to_come_again(
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 def test_other_answers_are_refusals_told_with_what_the_receiver_said(
-    receiver: Receiver, status: int
+    receiver: WebhookClient, status: int
 ) -> None:
     receiver.status, receiver.body = status, b"no such \xff rack\n" + b"x" * 5000
 
@@ -235,7 +237,7 @@ def test_other_answers_are_refusals_told_with_what_the_receiver_said(
 
 @pytest.mark.parametrize("status", [500, 502, 504])
 def test_a_receiver_that_fails_may_have_carried_the_order_out(
-    receiver: Receiver, status: int
+    receiver: WebhookClient, status: int
 ) -> None:
     receiver.status = status
 
@@ -246,7 +248,7 @@ def test_a_receiver_that_fails_may_have_carried_the_order_out(
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_redirects_are_refused(receiver: Receiver, status: int) -> None:
+def test_redirects_are_refused(receiver: WebhookClient, status: int) -> None:
     receiver.status, receiver.headers = status, {"Location": receiver.url}
 
     with pytest.raises(ProviderError, match="redirects are refused"):
@@ -255,7 +257,7 @@ def test_redirects_are_refused(receiver: Receiver, status: int) -> None:
     assert len(receiver.orders) == 1
 
 
-def test_a_receiver_that_hangs_is_left_after_the_timeout(receiver: Receiver) -> None:
+def test_a_receiver_that_hangs_is_left_after_the_timeout(receiver: WebhookClient) -> None:
     receiver.gate.clear()
 
     with pytest.raises(RetryLater, match="does not answer: timed out") as caught:
@@ -292,7 +294,7 @@ def test_who_speaks_no_http_does_not_answer() -> None:
         thread.join()
 
 
-def test_a_token_of_any_kind_makes_a_header(receiver: Receiver) -> None:
+def test_a_token_of_any_kind_makes_a_header(receiver: WebhookClient) -> None:
     build(receiver.url).replace(NODE, "a\r\nX: y/1")
 
     ((_, headers, body),) = receiver.orders
@@ -332,19 +334,19 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def tls_receiver(certificate: tuple[Path, Path]) -> Iterator[Receiver]:
-    one = Receiver(tls=certificate)
+def tls_receiver(certificate: tuple[Path, Path]) -> Iterator[WebhookClient]:
+    one = WebhookClient(tls=certificate)
     yield one
     one.close()
 
 
-def test_orders_go_over_tls(tls_receiver: Receiver, certificate: tuple[Path, Path]) -> None:
+def test_orders_go_over_tls(tls_receiver: WebhookClient, certificate: tuple[Path, Path]) -> None:
     build(tls_receiver.url, ca_file=certificate[0]).replace(NODE, "t/1")
 
     assert len(tls_receiver.orders) == 1
 
 
-def test_a_receiver_with_a_certificate_of_nobody_gets_no_order(tls_receiver: Receiver) -> None:
+def test_a_receiver_with_a_certificate_of_nobody_gets_no_order(tls_receiver: WebhookClient) -> None:
     with pytest.raises(ProviderError, match=r"no certificate to be trusted.*ca_file") as caught:
         build(tls_receiver.url).replace(NODE, "t/1")
 
@@ -389,8 +391,8 @@ def test_whatever_retry_after_says_gives_a_pause(text: str) -> None:
     assert timedelta(0) <= pause_of(text, NOW, timedelta(seconds=30)) <= timedelta(hours=1)
 
 
-def test_the_secret_is_in_no_message(receiver: Receiver) -> None:
-    told: list[str] = []
+def test_the_secret_is_in_no_message(receiver: WebhookClient) -> None:
+    reported: list[str] = []
     answers: list[Callable[[], None]] = [
         lambda: setattr(receiver, "status", 500),
         lambda: setattr(receiver, "status", 302),
@@ -400,6 +402,6 @@ def test_the_secret_is_in_no_message(receiver: Receiver) -> None:
         answer()
         with pytest.raises(ProviderError) as caught:
             build(receiver.url).replace(NODE, "t/1")
-        told.append(repr(caught.value))
+        reported.append(repr(caught.value))
 
-    assert not any(os.environ["HOLDFAST_WEBHOOK_SECRET"] in one for one in told)
+    assert not any(os.environ["HOLDFAST_WEBHOOK_SECRET"] in one for one in reported)

@@ -24,7 +24,7 @@ from holdfast.model.conditions import node_conditions
 from holdfast.model.errors import BackendError
 from holdfast.model.report import NodeReport
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 REGION = "us-west-2"
 INSTANCE = Instance(cluster="c1", cluster_id="abc", instance_group="workers", instance_id="i-1")
 GROUP = "/aws/sagemaker/Clusters/c1/abc"
@@ -366,7 +366,7 @@ def test_a_try_that_fails_is_made_again_after_pauses_that_double_up_to_a_minute(
 
 
 def eventually(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.05)

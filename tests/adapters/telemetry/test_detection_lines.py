@@ -48,7 +48,7 @@ def after(before: NodeReport, now: NodeReport) -> NodeReport:
     return replace(now, conditions=node_conditions(before.conditions, now.faults, NOW))
 
 
-def told(before: NodeReport | None, now: NodeReport) -> list[dict]:
+def reported(before: NodeReport | None, now: NodeReport) -> list[dict]:
     return [json.loads(line) for line in detection_lines(before, now)]
 
 
@@ -56,7 +56,7 @@ HEALTHY = report()
 
 
 def test_a_new_fault_is_told_in_both_forms_that_hyperpod_has() -> None:
-    line = told(HEALTHY, after(HEALTHY, report(FAULT)))[0]
+    line = reported(HEALTHY, after(HEALTHY, report(FAULT)))[0]
 
     assert line == {
         "level": "info",
@@ -84,7 +84,7 @@ def test_a_condition_that_is_set_and_one_that_clears_are_told_once_each() -> Non
     faulty = after(HEALTHY, report(FAULT))
     cleared = after(faulty, HEALTHY)
 
-    (_, line) = told(HEALTHY, faulty)
+    (_, line) = reported(HEALTHY, faulty)
     assert (line["msg"], line["condition type: "]) == ("NPD caught ", "NvidiaErrorReboot")
     assert line["with condition details "] == {
         "type": "NvidiaErrorReboot",
@@ -93,14 +93,14 @@ def test_a_condition_that_is_set_and_one_that_clears_are_told_once_each() -> Non
         "reason": "NvidiaGpuXidErrorPendingReboot",
         "message": XID,
     }
-    (line,) = told(faulty, cleared)
+    (line,) = reported(faulty, cleared)
     assert line["with condition details "]["status"] == "False"
     assert line["with condition details "]["reason"] == "NvidiaNoErrorRequiredReboot"
-    assert told(cleared, cleared) == []
+    assert reported(cleared, cleared) == []
 
 
 def test_the_first_report_ever_tells_the_standing_conditions() -> None:
-    assert {line["condition type: "] for line in told(None, HEALTHY)} == {
+    assert {line["condition type: "] for line in reported(None, HEALTHY)} == {
         "NvidiaErrorTerminate",
         "NvidiaErrorReboot",
     } | {line.type for line in HEALTHY.conditions}
@@ -115,30 +115,30 @@ def test_what_is_only_said_again_is_not_told() -> None:
         notices=(replace(NOTICE, observed_at=NOW + timedelta(seconds=5)),),
     )
 
-    assert told(faulty, again) == []
+    assert reported(faulty, again) == []
 
 
 def test_a_fault_that_now_asks_for_more_is_told() -> None:
     faulty = after(HEALTHY, report(FAULT))
 
-    (line, _) = told(
+    (line, _) = reported(
         faulty, after(faulty, report(replace(FAULT, remedy=Remedy.REPLACE, reason="R")))
     )
     assert line["Event detail"]["Action"] == "replace"
-    (line,) = told(faulty, replace(faulty, faults=(replace(FAULT, remedy=Remedy.REPLACE),)))
+    (line,) = reported(faulty, replace(faulty, faults=(replace(FAULT, remedy=Remedy.REPLACE),)))
     assert line["Event detail"]["Action"] == "replace"
 
 
 def test_the_same_fault_in_another_boot_is_a_new_one() -> None:
     faulty = after(HEALTHY, report(FAULT, notices=(NOTICE,)))
 
-    lines = told(faulty, replace(faulty, boot_id="b2"))
+    lines = reported(faulty, replace(faulty, boot_id="b2"))
 
     assert [line["Event detail"]["Action"] for line in lines] == ["reboot", "none"]
 
 
 def test_a_notice_is_told_without_a_condition() -> None:
-    (line,) = told(HEALTHY, replace(HEALTHY, notices=(NOTICE,)))
+    (line,) = reported(HEALTHY, replace(HEALTHY, notices=(NOTICE,)))
 
     assert line["details: "]["severity"] == "info"
     assert line["details: "]["message"] == "Xid 13"

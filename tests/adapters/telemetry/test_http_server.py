@@ -9,7 +9,7 @@ from holdfast.adapters.telemetry import http_server
 from holdfast.adapters.telemetry.http_server import CLIENTS, REQUEST_BYTES, HttpServer, Page
 from holdfast.model.errors import ConfigError
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 BIG = "x" * 8_000_000
 GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -23,7 +23,7 @@ def server() -> Iterator[HttpServer]:
 
 
 def connect(server: HttpServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S)
 
 
 def read_all(connection: socket.socket) -> bytes:

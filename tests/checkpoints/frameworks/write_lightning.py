@@ -43,12 +43,12 @@ def write_sharded(folder: Path) -> None:
         path = folder / f"epoch=0-step={step}.ckpt"
         dcp.save({"model": {"weight": torch.randn(8, 8)}}, checkpoint_id=path)
         if int(os.environ["RANK"]) == 0:
-            told = {
+            reported = {
                 "global_step": step,
                 "epoch": 0,
                 "pytorch-lightning_version": lightning.__version__,
             }
-            torch.save(told, path / _METADATA_FILENAME)
+            torch.save(reported, path / _METADATA_FILENAME)
 
 
 if __name__ == "__main__":

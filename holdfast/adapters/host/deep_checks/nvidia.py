@@ -106,12 +106,12 @@ def _judge_nvlinks(expected: int | None, result: Result, now: datetime) -> Verdi
 def _judge_diagnosis(level: int, result: Result, now: datetime) -> Verdict:
     """By its document alone: its exit status is 226 for a remark on the configuration, too."""
     text = result.stdout or result.stderr
-    told = diag_facts(text)
+    reported = diag_facts(text)
     facts = {
         "level": str(level),
-        "version": told.version,
-        "driver": told.driver,
-        "device_ids": ", ".join(told.device_ids),
+        "version": reported.version,
+        "driver": reported.driver,
+        "device_ids": ", ".join(reported.device_ids),
     }
     return Verdict(judgement=judge_diag(text, now), facts=facts)
 

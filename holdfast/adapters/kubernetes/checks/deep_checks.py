@@ -250,7 +250,7 @@ class DeepChecks:
         elif self._is_in_vain(job) and self._is_long_ago(self._end_of(job)):
             self._delete(job)  # the next round makes it anew
 
-    def begin_pair(self, ids: PairIds, address: str) -> None:
+    def start_pair(self, ids: PairIds, address: str) -> None:
         """Start a test between two nodes, unless it was started already.
 
         Whoever was interrupted between its two Jobs has left the token in the first.

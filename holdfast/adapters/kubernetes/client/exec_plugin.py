@@ -109,8 +109,8 @@ class ExecPlugin:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._failure(f"could not be run: {error}") from error
         if done.returncode != 0:
-            told = done.stderr.strip()[-500:] or "without a word"
-            raise self._failure(f"ended with {done.returncode}: {told}")
+            reported = done.stderr.strip()[-500:] or "without a word"
+            raise self._failure(f"ended with {done.returncode}: {reported}")
         try:
             return self._read(done.stdout)
         except (ValueError, TypeError, KeyError, AttributeError) as error:

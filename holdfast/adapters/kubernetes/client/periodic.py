@@ -16,7 +16,7 @@ LONGEST_PAUSE_S: Final = 15.0
 Say = Callable[[str], None]
 
 
-class Duty:
+class PeriodicTask:
     """One kind of work; times are seconds of ``clock``.
 
     After a failure it pauses, each time twice as long, and nothing hurries it: the first try
@@ -57,7 +57,7 @@ class Duty:
         """When to do it next; infinity if nothing is planned."""
         return self._retry_at if self._failures else min(self._asked_at, self._next_at)
 
-    def hurry(self, at: float) -> None:
+    def requeue_now(self, at: float) -> None:
         """Do it at ``at`` at the latest, unless it fails at present."""
         self._asked_at = min(self._asked_at, at)
 

@@ -149,5 +149,5 @@ def _exit_code(status: bytes) -> int:
         causes = {one["reason"]: one["message"] for one in said["details"]["causes"]}
         return int(causes["ExitCode"])
     except (ValueError, KeyError, TypeError):
-        told = status.decode(errors="replace")
-        raise BackendError(f"the command did not end by itself: {told[:300]}") from None
+        reported = status.decode(errors="replace")
+        raise BackendError(f"the command did not end by itself: {reported[:300]}") from None

@@ -22,7 +22,7 @@ _STALL: Final = timedelta(minutes=2)
 """The API server sends a bookmark every minute, so this much silence is that of a hung one."""
 
 
-class Copy(Generic[T]):
+class Cache(Generic[T]):
     """What is known of a collection; ``version`` is the moment up to which it is known in full."""
 
     def __init__(self, trim: Callable[[Json], T]) -> None:
@@ -98,7 +98,7 @@ class Reflector(Generic[T]):
         self._changed = changed
         self._params = dict(params or {})
         self._lock = threading.Lock()
-        self._copy = Copy(trim)
+        self._copy = Cache(trim)
         self._pause_s = 0.0
         self._heard_at = time.monotonic()
         self._error = ""

@@ -249,8 +249,8 @@ class KubernetesJobs:
         state, wishes = job.state, job.wishes
         try:
             is_held = wishes.record is not None and wishes.record.phase in HELD
-            is_asked = state.queue is not None and is_held
-            is_active = self._workloads.is_active(state) if is_asked else True
+            is_requested = state.queue is not None and is_held
+            is_active = self._workloads.is_active(state) if is_requested else True
         except BackendError as error:
             self._failed(f"reading {state.key}", error)
             return None

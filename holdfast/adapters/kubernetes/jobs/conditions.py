@@ -64,6 +64,9 @@ def with_failure(
         times: fields of a condition of this kind of job.
 
     """
-    told = {"status": "True", "reason": reason, "message": message}
+    reported = {"status": "True", "reason": reason, "message": message}
     kept = [one for one in conditions_of(job) if one.get("type") not in kinds]
-    return [*kept, *({"type": kind, **told, **dict.fromkeys(times, stamp(now))} for kind in kinds)]
+    return [
+        *kept,
+        *({"type": kind, **reported, **dict.fromkeys(times, stamp(now))} for kind in kinds),
+    ]

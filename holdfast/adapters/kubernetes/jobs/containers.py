@@ -53,24 +53,24 @@ def earliest_exit(status: Json, container: str, *, has_ended: bool) -> Exit | No
             continue
         now = (one.get("state") or {}).get("terminated")
         before = (one.get("lastState") or {}).get("terminated")
-        told = now if has_ended or (now and now.get("exitCode")) else before
-        if told:
-            found.append(_exit(told))
+        reported = now if has_ended or (now and now.get("exitCode")) else before
+        if reported:
+            found.append(_exit(reported))
     if not found and has_ended:
         found.append(Exit(code=_GENERIC_FAILURE, at=None, reason=status.get("reason") or ""))
     return min(found, key=lambda one: one.at or EPOCH, default=None)
 
 
-def _exit(told: Json) -> Exit:
-    code = told.get("exitCode") or 0
-    reason = told.get("reason")
+def _exit(reported: Json) -> Exit:
+    code = reported.get("exitCode") or 0
+    reason = reported.get("reason")
     words = [
         "" if reason in _SAYS_NOTHING else str(reason),
-        _last_words(told.get("message") or ""),
+        _last_words(reported.get("message") or ""),
     ]
     return Exit(
         code=128 - code if code in _SIGNALS else code,
-        at=time_of(told.get("finishedAt")),
+        at=time_of(reported.get("finishedAt")),
         reason=": ".join(filter(None, words)),
     )
 

@@ -117,7 +117,7 @@ def heard_until(known: Sequence[datetime | None], wanted: int) -> datetime | Non
 class _Attempt:
     """What is known of an attempt."""
 
-    asked: Watched
+    requested: Watched
     judge: LogJudge | None = None
     """None until there are rules."""
 
@@ -134,7 +134,7 @@ class _Attempt:
     stacks_until: datetime | None = None
     """For so long the hang is not told."""
 
-    told: int = 0
+    reported: int = 0
     """Rejections that others have been woken for."""
 
 
@@ -184,16 +184,16 @@ class HangWatch:
 
     def follow(self, wanted: Iterable[Watched]) -> None:
         """These attempts, and no others, are to be watched from now on."""
-        asked = {one.job.uid: one for one in wanted}
+        requested = {one.job.uid: one for one in wanted}
         with self._lock:
             for uid, attempt in tuple(self._attempts.items()):
-                if not attempt.asked.is_same(asked.get(uid)):
+                if not attempt.requested.is_same(requested.get(uid)):
                     self._end(attempt, attempt.logs)
                     del self._attempts[uid]
-            for uid, one in asked.items():
+            for uid, one in requested.items():
                 if uid not in self._attempts:
                     self._attempts[uid] = self._begun(one)
-                self._attempts[uid].asked = one
+                self._attempts[uid].requested = one
 
     def hang(self, uid: str) -> Hang | None:
         """Why a job hangs; None if it does not."""
@@ -205,7 +205,7 @@ class HangWatch:
         attempt = self._attempts.get(uid)
         if attempt is None:
             return ()
-        judge, heartbeat = attempt.judge, attempt.asked.heartbeat
+        judge, heartbeat = attempt.judge, attempt.requested.heartbeat
         found = attempt.rejected + (judge.rejected if judge is not None else ())
         if heartbeat is None or self._reads_heartbeats:
             return found
@@ -219,7 +219,7 @@ class HangWatch:
             attempts = tuple(self._attempts.values())
             errors = [log.error for one in attempts for log in one.logs.values() if log.error]
         errors += [one.heartbeats.error for one in attempts if one.heartbeats is not None]
-        wanted = sum(len(one.asked.followed) for one in attempts)
+        wanted = sum(len(one.requested.followed) for one in attempts)
         if wanted > MOST_LOGS:
             errors.insert(0, f"{wanted} logs should be followed, more than {MOST_LOGS} are not")
         return tuple([error for error in errors if error][:1])
@@ -242,38 +242,40 @@ class HangWatch:
                 self._open_logs(attempt, judge)
             hang = self._verdict(attempt, judge, now)
         if attempt.heartbeats is not None:
-            attempt.heartbeats.ask(attempt.asked.followed)
+            attempt.heartbeats.ask(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
         attempt.hang = self._with_stacks(attempt, hang, now)
-        told = len(self.rejected(attempt.asked.job.uid))
-        if (attempt.hang, told) != (before, attempt.told):
-            attempt.told = told
+        reported = len(self.rejected(attempt.requested.job.uid))
+        if (attempt.hang, reported) != (before, attempt.reported):
+            attempt.reported = reported
             self._changed()
 
-    def _begun(self, asked: Watched) -> _Attempt:
-        attempt = _Attempt(asked)
-        heartbeat = asked.heartbeat
+    def _begun(self, requested: Watched) -> _Attempt:
+        attempt = _Attempt(requested)
+        heartbeat = requested.heartbeat
         if heartbeat is not None and self._reads_heartbeats:
-            attempt.heartbeats = HeartbeatFile(self._api, self._clock, heartbeat, asked.started_at)
+            attempt.heartbeats = HeartbeatFile(
+                self._api, self._clock, heartbeat, requested.started_at
+            )
         return attempt
 
     def _prepare(self, attempt: _Attempt, now: datetime) -> None:
         """Get the rules, and see whether they can be used."""
-        asked = attempt.asked
+        requested = attempt.requested
         try:
-            rules, attempt.rejected = self._rules(asked)
+            rules, attempt.rejected = self._rules(requested)
             if rules:
-                attempt.judge = LogJudge(self._matcher, self._clock, rules, asked.started_at)
+                attempt.judge = LogJudge(self._matcher, self._clock, rules, requested.started_at)
         except BackendError:
             pass
         attempt.again_at = now + _AGAIN
 
-    def _rules(self, asked: Watched) -> Read:
-        name = asked.rules_from
+    def _rules(self, requested: Watched) -> Read:
+        name = requested.rules_from
         if not name:
-            return asked.rules, ()
+            return requested.rules, ()
         try:
-            found = self._api.get(f"/api/v1/namespaces/{asked.job.namespace}/configmaps/{name}")
+            found = self._api.get(f"/api/v1/namespaces/{requested.job.namespace}/configmaps/{name}")
         except ApiError as error:
             return (), (_unusable(name, f"a ConfigMap that can be read: {error}"),)
         text = (found.get("data") or {}).get(RULES_KEY)
@@ -283,9 +285,9 @@ class HangWatch:
 
     def _open_logs(self, attempt: _Attempt, judge: LogJudge) -> None:
         """Of all pods that run, and of no others."""
-        if self._attempts.get(attempt.asked.job.uid) is not attempt:
+        if self._attempts.get(attempt.requested.job.uid) is not attempt:
             return  # it is over
-        wanted = {pod.uid: pod for pod in attempt.asked.followed}
+        wanted = {pod.uid: pod for pod in attempt.requested.followed}
         self._end(attempt, attempt.logs.keys() - wanted.keys())
         room = MOST_LOGS - sum(len(one.logs) for one in self._attempts.values())
         for uid in [uid for uid in wanted if uid not in attempt.logs][: max(room, 0)]:
@@ -298,7 +300,9 @@ class HangWatch:
     def _verdict(self, attempt: _Attempt, judge: LogJudge, now: datetime) -> Hang | None:
         due = judge.due
         logs = tuple(attempt.logs.values())
-        known_until = heard_until([log.known_until for log in logs], len(attempt.asked.followed))
+        known_until = heard_until(
+            [log.known_until for log in logs], len(attempt.requested.followed)
+        )
         if due is not None and now >= due:
             for log in logs:
                 if log.known_until is None or log.known_until < due:
@@ -308,16 +312,18 @@ class HangWatch:
     def _with_stacks(self, attempt: _Attempt, hang: Hang | None, now: datetime) -> Hang | None:
         if hang is None or not self._captures_stacks:
             return hang
-        asked = attempt.asked
+        requested = attempt.requested
         if attempt.stacks is None or attempt.stacks_until is None:
-            attempt.stacks = StackCapture(self._api, asked.job, asked.attempt, asked.followed)
+            attempt.stacks = StackCapture(
+                self._api, requested.job, requested.attempt, requested.followed
+            )
             attempt.stacks_until = now + LIMIT
             attempt.stacks.start()
-        told = attempt.stacks.told
-        if not told and now < attempt.stacks_until:
+        reported = attempt.stacks.reported
+        if not reported and now < attempt.stacks_until:
             return None
-        told = told or f"no stacks within {LIMIT.total_seconds():g} s"
-        return replace(hang, evidence=f"{hang.evidence}; {told}")
+        reported = reported or f"no stacks within {LIMIT.total_seconds():g} s"
+        return replace(hang, evidence=f"{hang.evidence}; {reported}")
 
     def _end(self, attempt: _Attempt, pods: Iterable[str]) -> None:
         for uid in tuple(pods):

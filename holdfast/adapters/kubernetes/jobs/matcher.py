@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.jobs import matching
 from holdfast.decisions.log_rules import Hit, LogRule
 from holdfast.model.errors import BackendError
 
-PATIENCE_S: Final = 30.0
+TIMEOUT_S: Final = 30.0
 """A process that does not answer for so long is ended; it limits itself to a few seconds."""
 
 _PIECE: Final = 1 << 16
@@ -57,7 +57,7 @@ class LineMatcher:
         request = json.dumps({"rules": wanted, "lines": lines}).encode()
         with self._lock:
             try:
-                answers = json.loads(self._asked(request + b"\n"))
+                answers = json.loads(self._requested(request + b"\n"))
             except (OSError, ValueError) as error:
                 self._end()
                 raise BackendError(f"the process that matches log rules failed: {error}") from error
@@ -69,7 +69,7 @@ class LineMatcher:
             self._is_closed = True
             self._end()
 
-    def _asked(self, request: bytes) -> bytes:
+    def _requested(self, request: bytes) -> bytes:
         if self._is_closed:
             raise BackendError("log rules are not matched any more")
         if self._process is None:
@@ -88,7 +88,7 @@ class LineMatcher:
         answer = bytearray()
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not answer.endswith(b"\n"):
             if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 raise TimeoutError("it does not answer")

@@ -71,6 +71,6 @@ def _stop(*_: object) -> None:
 
 if __name__ == "__main__":
     for request in sys.stdin:
-        asked = json.loads(request)
-        sys.stdout.write(json.dumps(answer(asked["rules"], asked["lines"])) + "\n")
+        requested = json.loads(request)
+        sys.stdout.write(json.dumps(answer(requested["rules"], requested["lines"])) + "\n")
         sys.stdout.flush()

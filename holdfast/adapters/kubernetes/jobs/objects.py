@@ -364,7 +364,7 @@ def _is_older(exit_: Exit, gone_at: datetime, metadata: Json) -> bool:
 
     Times are in whole seconds; within one, the signals of a deletion tell.
     """
-    asked_at = gone_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-    if exit_.at is None or exit_.at < asked_at:
+    requested_at = gone_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    if exit_.at is None or exit_.at < requested_at:
         return True
-    return exit_.at == asked_at and exit_.code not in _ENDED
+    return exit_.at == requested_at and exit_.code not in _ENDED

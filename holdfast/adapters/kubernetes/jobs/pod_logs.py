@@ -87,10 +87,10 @@ class PodLog:
     def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._over.is_set():
-            asked_at, has_lines = self._clock.now(), False
+            requested_at, has_lines = self._clock.now(), False
             try:
                 self._read(follow=False)
-                self.known_until, self.error = asked_at, ""
+                self.known_until, self.error = requested_at, ""
                 has_lines = self._read(follow=True)
             except BackendError as error:
                 self.error = str(error)

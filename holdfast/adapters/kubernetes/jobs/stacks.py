@@ -37,7 +37,7 @@ class StackCapture:
         self._attempt = attempt
         self._pods = pods
         self._thread = threading.Thread(target=self._run, name="stacks", daemon=True)
-        self.told = ""
+        self.reported = ""
         """Where the stacks are, or why there are none; empty while that is not known."""
 
     def start(self) -> None:
@@ -53,7 +53,7 @@ class StackCapture:
             where = self._kept(texts) if texts else ""
         except BackendError as error:
             where, errors = "", [str(error)]
-        self.told = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
+        self.reported = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
 
     def _dumped(self, pod: PodState) -> tuple[str, str]:
         """The stacks of a pod, or why there are none."""

@@ -185,13 +185,13 @@ def _lost(pod: PodState) -> RankView:
     return _ended(pod, pod.exit) if pod.has_ended and pod.exit is not None else _evicted(pod)
 
 
-def _ended(pod: PodState, told: Exit) -> RankView:
+def _ended(pod: PodState, reported: Exit) -> RankView:
     return RankView(
         rank=pod.member.rank,
         node=pod.node,
-        exit_code=told.code or _UNKNOWN_EXIT,
-        ended_at=told.at,
-        reason=told.reason,
+        exit_code=reported.code or _UNKNOWN_EXIT,
+        ended_at=reported.at,
+        reason=reported.reason,
         is_evicted=bool(pod.evicted),
     )
 

@@ -29,10 +29,10 @@ def events(before: NodeReport | None, report: NodeReport) -> list[Json]:
     it is told and by however many processes.
     """
     last = before if before is not None and before.boot_id == report.boot_id else None
-    told = {_state(fault) for fault in last.faults} if last is not None else set()
+    reported = {_state(fault) for fault in last.faults} if last is not None else set()
     noticed = {notice.key for notice in last.notices} if last is not None else set()
     return [
-        *fault_events(report, (fault for fault in report.faults if _state(fault) not in told)),
+        *fault_events(report, (fault for fault in report.faults if _state(fault) not in reported)),
         *(_noticed(report, notice) for notice in report.notices if notice.key not in noticed),
         *([] if before is None else _cleared(before, report)),
     ]

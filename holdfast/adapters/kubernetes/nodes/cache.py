@@ -33,7 +33,7 @@ _TRIES: Final = 5
 
 
 @dataclass(slots=True)
-class Copy:
+class CachedNode:
     """One node, and what was made of it."""
 
     state: NodeState
@@ -53,7 +53,7 @@ class Copy:
     """The last one, as long as it may be used again."""
 
 
-class NodeCopies:
+class NodeCache:
     """All nodes that the selector lets through. Reading costs no calls."""
 
     def __init__(
@@ -61,7 +61,7 @@ class NodeCopies:
     ) -> None:
         self._api = api
         self._conventions = conventions
-        self._copies: dict[str, Copy] = {}
+        self._copies: dict[str, CachedNode] = {}
         self._looked_up: dict[str, tuple[float, NodeState]] = {}
         self._reflector = Reflector(
             api,
@@ -76,7 +76,7 @@ class NodeCopies:
         """What keeps the copies up to date; its owner starts and stops it."""
         return self._reflector
 
-    def read(self, now: datetime, retired: Iterable[str]) -> Mapping[str, Copy]:
+    def read(self, now: datetime, retired: Iterable[str]) -> Mapping[str, CachedNode]:
         """All nodes by name; only those that have changed are read anew.
 
         Args:
@@ -175,14 +175,14 @@ class NodeCopies:
             )
         return state
 
-    def _copied(self, state: NodeState, before: Copy | None, now: datetime) -> Copy:
+    def _copied(self, state: NodeState, before: CachedNode | None, now: datetime) -> CachedNode:
         is_same = before is not None and before.state.uid == state.uid
         word = word_of(state, self._conventions, now)
         is_astray = strays(state, word, self._conventions)
         is_wrong = is_condition_astray(state, word.record)
         is_released = word.record is not None and word.record.phase is Phase.SCHEDULABLE
         is_new = state.replaces is not None or not is_released
-        return Copy(
+        return CachedNode(
             state=state,
             word=word,
             first_seen=before.first_seen if before is not None and is_same else now,

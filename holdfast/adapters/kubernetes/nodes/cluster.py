@@ -9,10 +9,10 @@ from typing import Final
 from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, PairIds
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
-from holdfast.adapters.kubernetes.nodes.cache import Copy, NodeCopies
+from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.drain import Drainer
-from holdfast.adapters.kubernetes.nodes.drift import Upkeep
+from holdfast.adapters.kubernetes.nodes.drift import DriftCorrection
 from holdfast.adapters.kubernetes.nodes.encoding import (
     Word,
     asking_patch,
@@ -26,7 +26,7 @@ from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.succession import Leaving, is_same_machine, undecided
 from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
-    agent_heard_at,
+    agent_heartbeat_at,
     group_of,
     instance_type_of,
     is_fenced,
@@ -66,14 +66,14 @@ class KubernetesCluster:
             can_check=bool(settings.check.image),
         )
         changed = around.changed
-        self._nodes = NodeCopies(api, self._conventions, settings.selector, changed)
+        self._nodes = NodeCache(api, self._conventions, settings.selector, changed)
         self._memory = ClusterMemory(api, settings.namespace, changed)
         self._checks = DeepChecks(api, settings.agents_in, settings.check, changed, around.events)
         self._agents = Heartbeats(api, settings.agents_in)
         self._kubelets = Heartbeats(api, KUBELETS)
         self._idle = IdleNodes(api, looks=1)
-        self._asked = IdleNodes(api, looks=_LOOKS)
-        self._upkeep = Upkeep(
+        self._requested = IdleNodes(api, looks=_LOOKS)
+        self._drift = DriftCorrection(
             self._nodes, self._memory, self._checks, self._conventions, around.events
         )
         self._drainer = Drainer(
@@ -140,7 +140,7 @@ class KubernetesCluster:
         memory = self._memory.read()
         copies = self._nodes.read(now, memory.retired.values())
         if self._around.may_act():
-            self._upkeep.run(copies, memory, now)
+            self._drift.run(copies, memory, now)
             memory = self._memory.read()
             copies = self._nodes.read(now, memory.retired.values())
         views = self._views(copies, memory, now)
@@ -193,16 +193,16 @@ class KubernetesCluster:
         """See ``ClusterBackend.drain``."""
         self._drainer.drain(node)
 
-    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
-        """See ``ClusterBackend.begin_check``."""
+    def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:
+        """See ``ClusterBackend.start_check``."""
         self._checks.begin(node, check_id, kinds)
 
-    def begin_pair(self, node: str, partner: str, test_id: str) -> None:
-        """See ``ClusterBackend.begin_pair``."""
+    def start_pair(self, node: str, partner: str, test_id: str) -> None:
+        """See ``ClusterBackend.start_pair``."""
         state = self._nodes.state(partner)
         if state is None or not state.address:
             raise BackendError(f"the node {partner} has no InternalIP at which it can be reached")
-        self._checks.begin_pair(PairIds(node, partner, test_id), state.address)
+        self._checks.start_pair(PairIds(node, partner, test_id), state.address)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``; the Node object is deleted if it is still there."""
@@ -228,12 +228,14 @@ class KubernetesCluster:
         """See ``ClusterBackend.remember_offender``."""
         self._memory.remember_offender(provider_id)
 
-    def _views(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> list[NodeView]:
+    def _views(
+        self, copies: Mapping[str, CachedNode], memory: Memory, now: datetime
+    ) -> list[NodeView]:
         """The nodes that are ours to look after. Healthy ones cost next to nothing."""
         views, records = [], {}
         oldest = now - self._around.fresh
         states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
-        needy = in_need(
+        needing_check = in_need(
             (_pool(copy.state), copy.word.record)
             for copy in copies.values()
             if copy.word.record is not None and copy.word.record.phase is Phase.CHECKING
@@ -243,14 +245,14 @@ class KubernetesCluster:
             view = copy.view
             if name in waiting:
                 continue
-            is_lendable = bool(needy) and _pool(copy.state) in needy
+            is_lendable = bool(needing_check) and _pool(copy.state) in needing_check
             if view is not None and not is_lendable and self._is_fresh(view, oldest, now):
                 views.append(view)
             elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
                 records[name] = _record(copy, memory.leaving.get(name))
         beats = self._beats(copies, records, now)
         self._follow(copies, records)
-        idle, watched = self._idle_among(copies, records, needy, now)
+        idle, watched = self._idle_among(copies, records, needing_check, now)
         for name, record in records.items():
             copy = copies[name]
             copy.view = self._view(copy, record, beats[name], now, is_idle=name in idle)
@@ -261,24 +263,24 @@ class KubernetesCluster:
 
     def _idle_among(
         self,
-        copies: Mapping[str, Copy],
+        copies: Mapping[str, CachedNode],
         records: Mapping[str, NodeRecord],
-        needy: Collection[Pool],
+        needing_check: Collection[Pool],
         now: datetime,
     ) -> tuple[frozenset[str], set[str]]:
         """The nodes without pods, as far as was looked, and all of which that matters."""
-        due, asked = set(), set()
+        due, requested = set(), set()
         for name, record in records.items():
             copy = copies[name]
-            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in needy
+            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in needing_check
             if awaits_check(record, copy.word.request):
-                asked.add(name)
+                requested.add(name)
             elif is_lendable or self._is_due(group_of(copy.state), record, now):
                 due.add(name)
-        return self._idle.among(due) | self._asked.among(asked), due | asked
+        return self._idle.among(due) | self._requested.among(requested), due | requested
 
     def _beats(
-        self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord], now: datetime
+        self, copies: Mapping[str, CachedNode], records: Mapping[str, NodeRecord], now: datetime
     ) -> Mapping[str, _Beats]:
         """The leases of the agents, and of the kubelets that the node controller has given up."""
         coming = [name for name, record in records.items() if record.phase in _COMING]
@@ -291,15 +293,15 @@ class KubernetesCluster:
 
     def _is_fresh(self, view: NodeView, oldest: datetime, now: datetime) -> bool:
         """Whether a view may be used again as it is."""
-        is_heard = view.heartbeat_at is not None and view.heartbeat_at > oldest
-        return is_heard and not self._is_due(view.group, view.record, now)
+        has_heartbeat = view.heartbeat_at is not None and view.heartbeat_at > oldest
+        return has_heartbeat and not self._is_due(view.group, view.record, now)
 
     def _is_due(self, group: str, record: NodeRecord, now: datetime) -> bool:
         is_due = self._around.is_check_due
         return is_due is not None and is_due(group, record, now)
 
     def _view(
-        self, copy: Copy, record: NodeRecord, beats: _Beats, now: datetime, *, is_idle: bool
+        self, copy: CachedNode, record: NodeRecord, beats: _Beats, now: datetime, *, is_idle: bool
     ) -> NodeView:
         name, (agent, kubelet) = copy.state.name, beats
         is_checked = record.phase is Phase.CHECKING and record.pairing is None
@@ -309,16 +311,16 @@ class KubernetesCluster:
             copy.word,
             record,
             heard=Heard(
-                agent_at=agent_heard_at(copy.state, copy.word, record, agent, copy.first_seen),
+                agent_at=agent_heartbeat_at(copy.state, copy.word, record, agent, copy.first_seen),
                 kubelet_at=kubelet_answered_at(copy.state, record, now, kubelet),
             ),
-            jobs=self._drainer.jobs(name) if is_followed(record) else self._asked.pods(name),
+            jobs=self._drainer.jobs(name) if is_followed(record) else self._requested.pods(name),
             check=self._checks.result(name, check_id) if is_checked else None,
             pair=self._checks.pair_outcome(name, record),
             is_idle=is_idle,
         )
 
-    def _follow(self, copies: Mapping[str, Copy], records: Mapping[str, NodeRecord]) -> None:
+    def _follow(self, copies: Mapping[str, CachedNode], records: Mapping[str, NodeRecord]) -> None:
         """Let the pods of those nodes be counted where it matters."""
         fenced = {
             name: is_fenced(copies[name].state, copies[name].word, record)
@@ -332,7 +334,7 @@ class KubernetesCluster:
             ):
                 self._drainer.spare(name)
 
-    def _gone(self, copies: Mapping[str, Copy]) -> Mapping[str, bool]:
+    def _gone(self, copies: Mapping[str, CachedNode]) -> Mapping[str, bool]:
         """Replaced nodes whose object is gone and whose pods are left: nothing runs there any more.
 
         Kubernetes itself would delete such pods a minute later, and their jobs would wait for it.
@@ -340,7 +342,7 @@ class KubernetesCluster:
         leaving = self._memory.read().leaving
         self._left -= copies.keys() - leaving.keys()  # another machine bears the name
         for name, one in leaving.items():
-            if one.record.course is not None and one.record.course.ordered_at is not None:
+            if one.record.remediation is not None and one.record.remediation.ordered_at is not None:
                 self._left.add(name)
         self._left = {name for name in self._left if self._drainer.jobs(name)}
         return {name: True for name in self._left if name not in copies}
@@ -362,14 +364,14 @@ def _pool(state: NodeState) -> Pool:
     return (group_of(state), instance_type_of(state))
 
 
-def _record(copy: Copy, leaving: Leaving | None) -> NodeRecord:
+def _record(copy: CachedNode, leaving: Leaving | None) -> NodeRecord:
     """The record of a node; one that comes back by its name goes on with that it left with."""
     if copy.word.record is None and leaving is not None:
         return leaving.record
     return record_of(copy.state, copy.word, copy.first_seen)
 
 
-def _is_settled(copy: Copy, record: NodeRecord) -> bool:
+def _is_settled(copy: CachedNode, record: NodeRecord) -> bool:
     """Whether nothing but an event changes the view of a node for a while."""
-    is_heard = copy.state.ready != UNKNOWN
-    return record.phase is Phase.SCHEDULABLE and copy.word.record is not None and is_heard
+    has_heartbeat = copy.state.ready != UNKNOWN
+    return record.phase is Phase.SCHEDULABLE and copy.word.record is not None and has_heartbeat

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, jobs_of
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
-from holdfast.adapters.kubernetes.nodes.cache import Copy, NodeCopies
+from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.encoding import Rejection, Word, node_patch
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 100
 """Nodes put right before one round; the others come before the next."""
 
 
-class Upkeep:
+class DriftCorrection:
     """Puts marks right that others changed, matches replacements, clears away what is over.
 
     What fails is told, and tried again later; a round is made all the same.
@@ -34,7 +34,7 @@ class Upkeep:
 
     def __init__(
         self,
-        nodes: NodeCopies,
+        nodes: NodeCache,
         memory: ClusterMemory,
         checks: DeepChecks,
         conventions: Conventions,
@@ -49,7 +49,7 @@ class Upkeep:
         self._told: set[tuple[str, Rejection]] = set()
         self._groupless: set[str] = set()
 
-    def run(self, copies: Mapping[str, Copy], memory: Memory, now: datetime) -> None:
+    def run(self, copies: Mapping[str, CachedNode], memory: Memory, now: datetime) -> None:
         """Put right what is found wrong.
 
         Args:
@@ -85,7 +85,7 @@ class Upkeep:
         }
         self._try("ending checks", partial(self._checks.end_others, waited_for))
 
-    def _tell_groupless(self, copies: Mapping[str, Copy]) -> None:
+    def _tell_groupless(self, copies: Mapping[str, CachedNode]) -> None:
         """Report which nodes belong to no group, once for each node."""
         found = {name for name, copy in copies.items() if copy.is_managed and not copy.state.group}
         if found - self._groupless:
@@ -101,7 +101,7 @@ class Upkeep:
         self._nodes.write(node, now, patch)
 
     def _adopt(
-        self, copies: Mapping[str, Copy], leaving: Mapping[str, Leaving], now: datetime
+        self, copies: Mapping[str, CachedNode], leaving: Mapping[str, Leaving], now: datetime
     ) -> None:
         """Note on each new node that replaces another which that is: once, and for good."""
         states = {name: copy.state for name, copy in copies.items()}
@@ -117,7 +117,7 @@ class Upkeep:
         else:
             self._memory.forget_retired(node)
 
-    def _reject(self, copies: Mapping[str, Copy], memory: Memory) -> None:
+    def _reject(self, copies: Mapping[str, CachedNode], memory: Memory) -> None:
         """Tell of what cannot be used, once while it is there."""
         found = {(name, one) for name, copy in copies.items() for one in copy.word.rejected}
         found |= {("", one) for one in memory.rejected}
@@ -139,7 +139,7 @@ class Upkeep:
         self._done_at[what] = time.monotonic()
 
 
-def _stays(copy: Copy) -> bool:
+def _stays(copy: CachedNode) -> bool:
     """Whether a node is not being replaced (any more), by its own record."""
     return copy.word.record is not None and copy.word.record.phase is not Phase.REPLACING
 

@@ -31,7 +31,7 @@ _EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Times beyond these are mistakes, and adding a timeout to one could overflow."""
 
-_NEEDS_COURSE: Final = frozenset(
+_NEEDS_REMEDIATION: Final = frozenset(
     (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING)
 )
 _ASKS: Final[Mapping[str, Verb]] = {
@@ -226,7 +226,7 @@ def _record(state: NodeState, rejected: list[Rejection]) -> NodeRecord | None:
         record = parsed(NodeRecord, state.record)
     except ValueError:
         record = None
-    if record is None or (record.phase in _NEEDS_COURSE and record.course is None):
+    if record is None or (record.phase in _NEEDS_REMEDIATION and record.remediation is None):
         expected = "what Holdfast wrote; without the annotation it begins anew with the node"
         rejected.append(Rejection(key=RECORD, value=shown(state.record), expected=expected))
         return None
@@ -289,7 +289,7 @@ def _labelled_request(
         return None
     if record is None and _is_tainted(state, conventions):
         return None  # our own status, from before the record was lost
-    is_new = record is None or (record.phase is Phase.JOINING and record.course is None)
+    is_new = record is None or (record.phase is Phase.JOINING and record.remediation is None)
     if is_new and value in _OF_NEW_NODES:
         return None
     verb = _ASKS.get(value)

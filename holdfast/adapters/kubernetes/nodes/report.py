@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.client.errors import (
     Json,
     NotFound,
 )
-from holdfast.adapters.kubernetes.client.periodic import Duty, Say
+from holdfast.adapters.kubernetes.client.periodic import PeriodicTask, Say
 from holdfast.adapters.kubernetes.client.server import Server, TokenFile, in_cluster
 from holdfast.adapters.kubernetes.nodes.agent_events import (
     COMPONENT,
@@ -115,7 +115,7 @@ class NodeReporter:
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
         self._name = node
         self._labels = Labels(settings.label_prefix)
-        self._patience_s = patience.total_seconds()
+        self._timeout_s = patience.total_seconds()
         self._clock = clock
         self._pace = pace = pace or Pace()
         self._lock = threading.Condition()
@@ -124,10 +124,12 @@ class NodeReporter:
         self._uid = ""
         self._events: dict[str, Json] = {}
         self._beat_at = -math.inf
-        self._state = Duty(f"report to node {node}", self._tell, every_s=pace.look, say=say)
+        self._state = PeriodicTask(f"report to node {node}", self._tell, every_s=pace.look, say=say)
         lease = f"{settings.namespace}/{node}"
-        self._lease = Duty(f"renew the lease {lease}", self._renew, every_s=pace.lease, say=say)
-        self._telling = Duty("write events", self._send_events, every_s=math.inf, say=say)
+        self._lease = PeriodicTask(
+            f"renew the lease {lease}", self._renew, every_s=pace.lease, say=say
+        )
+        self._telling = PeriodicTask("write events", self._send_events, every_s=math.inf, say=say)
         self._events_at = -math.inf
         self._is_dropping = False
         self._say = say
@@ -140,7 +142,7 @@ class NodeReporter:
         is_urgent = before is None or self._report is None or _gist(before) != _gist(report)
         with self._lock:
             self._report = report
-            self._state.hurry(time.monotonic() + (0 if is_urgent else self._pace.evidence))
+            self._state.requeue_now(time.monotonic() + (0 if is_urgent else self._pace.evidence))
             self._keep(events(before, report))
             self._lock.notify()
 
@@ -168,14 +170,14 @@ class NodeReporter:
         while True:
             with self._lock:
                 while not self._stopped and not any(map(_is_due, duties)):
-                    due_at = min(duty.due_at for duty in duties)
+                    due_at = min(task.due_at for task in duties)
                     pause = None if due_at == math.inf else max(due_at - time.monotonic(), 0)
                     self._lock.wait(pause)
                 if self._stopped:
                     return
-            for duty in duties:
-                if _is_due(duty) and not self._stopped:
-                    duty.run()
+            for task in duties:
+                if _is_due(task) and not self._stopped:
+                    task.run()
 
     def _tell(self) -> None:
         """Make the Node object say what the newest report says."""
@@ -191,7 +193,7 @@ class NodeReporter:
                 return
 
     def _write(self, node: Json, report: NodeReport) -> None:
-        known, told = reported(node), brief(report)
+        known, last_report = reported(node), brief(report)
         is_first = not self._uid
         self._uid = node["metadata"]["uid"]
         if is_first:  # a report counts only beside a lease of the same boot
@@ -204,14 +206,14 @@ class NodeReporter:
             self._api.patch(f"{self._node}/status", status, Patch.STRATEGIC)
         self._uid = node["metadata"]["uid"]
         with self._lock:
-            self._keep(events(known, told))
+            self._keep(events(known, last_report))
             if is_first:  # an agent before may have been killed before it could tell them
-                self._keep(fault_events(told, told.faults))
+                self._keep(fault_events(last_report, last_report.faults))
 
     def _renew(self) -> None:
         """Show that the agent lives: that its loop turns, not only this thread."""
         report = self._report
-        if report is None or time.monotonic() - self._beat_at > self._patience_s:
+        if report is None or time.monotonic() - self._beat_at > self._timeout_s:
             return
         spec: Json = {
             "holderIdentity": report.boot_id,
@@ -223,7 +225,7 @@ class NodeReporter:
         except NotFound:
             # The lease goes with its node, so this may be another one, which has no report yet.
             self._uid = self._api.get(self._node)["metadata"]["uid"]
-            self._state.hurry(time.monotonic())
+            self._state.requeue_now(time.monotonic())
             self._create_lease(spec)
 
     def _create_lease(self, spec: Json) -> None:
@@ -243,7 +245,7 @@ class NodeReporter:
         """Take events in; the lock is held."""
         for event in found:
             self._events[event["metadata"]["name"]] = event
-            self._telling.hurry(max(time.monotonic(), self._events_at + self._pace.events))
+            self._telling.requeue_now(max(time.monotonic(), self._events_at + self._pace.events))
         for name in list(self._events)[:-EVENTS_KEPT]:
             del self._events[name]
 
@@ -263,7 +265,7 @@ class NodeReporter:
                 self._is_dropping = True
             self._forget(name, event)
         if self._events:
-            self._telling.hurry(self._events_at + self._pace.events)
+            self._telling.requeue_now(self._events_at + self._pace.events)
 
     def _send(self, name: str, event: Json) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/events"
@@ -311,8 +313,8 @@ def _server(settings: AgentKubernetes) -> Server:
     )
 
 
-def _is_due(duty: Duty) -> bool:
-    return duty.due_at <= time.monotonic()
+def _is_due(task: PeriodicTask) -> bool:
+    return task.due_at <= time.monotonic()
 
 
 def _gist(report: NodeReport) -> object:

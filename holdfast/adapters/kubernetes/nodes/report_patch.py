@@ -81,17 +81,17 @@ def node_patch(node: Json, report: NodeReport, labels: Labels) -> Json | None:
         that it cannot undo what somebody else writes at the same time.
 
     """
-    told = brief(report)
-    worst = max(told.faults, key=_weight, default=None)
+    last_report = brief(report)
+    worst = max(last_report.faults, key=_weight, default=None)
     wanted_labels: dict[str, str | None] = {
         labels.fault_types: worst.condition if worst is not None else None,
         labels.fault_reasons: worst.reason if worst is not None else None,
     }
     wanted_annotations: dict[str, str | None] = {
-        REPORT: _report_text(node, told),
+        REPORT: _report_text(node, last_report),
         labels.fault_details: _details(report.faults) if worst is not None else None,
     }
-    label, mark, taints = _marked(node, told, labels)
+    label, mark, taints = _marked(node, last_report, labels)
     wanted_labels[labels.node_health_status] = label
     wanted_annotations[AGENT_MARK] = mark
     metadata = {
@@ -133,20 +133,20 @@ def stamp(moment: datetime) -> str:
 
 
 def _marked(
-    node: Json, told: NodeReport, labels: Labels
+    node: Json, last_report: NodeReport, labels: Labels
 ) -> tuple[str | None, str | None, list[Json]]:
     """The health label, the agent's mark and the taints that the node is to have."""
     label = _labels(node).get(labels.node_health_status)
     own = _annotations(node).get(AGENT_MARK)
     record = _record(node)
     phase = record.phase if record is not None else None
-    wanted = _needed(fault for fault in told.faults if not _is_forgiven(fault, record))
+    wanted = _needed(fault for fault in last_report.faults if not _is_forgiven(fault, record))
     is_own = own is not None and label == own
     is_free = label is None or label == HealthStatus.SCHEDULABLE
     taints = _taints(node)
     if phase in _HELD:
         return label, None, taints
-    if wanted is not None and (is_own or (is_free and _has_news(reported(node), told))):
+    if wanted is not None and (is_own or (is_free and _has_news(reported(node), last_report))):
         return wanted, wanted, _with_taint(taints, labels)
     if not is_own:
         return label, None, taints
@@ -163,11 +163,11 @@ def _needed(faults: Iterable[Fault]) -> HealthStatus | None:
     return HealthStatus.PENDING_REBOOT if remedies else None
 
 
-def _has_news(before: NodeReport | None, told: NodeReport) -> bool:
-    """Whether ``told`` has evidence for a repair that ``before`` had not."""
-    is_same_boot = before is not None and before.boot_id == told.boot_id
+def _has_news(before: NodeReport | None, last_report: NodeReport) -> bool:
+    """Whether ``last_report`` has evidence for a repair that ``before`` had not."""
+    is_same_boot = before is not None and before.boot_id == last_report.boot_id
     known = set(map(_evidence, before.faults)) if before is not None and is_same_boot else set()
-    return any(f.remedy.touches_node and _evidence(f) not in known for f in told.faults)
+    return any(f.remedy.touches_node and _evidence(f) not in known for f in last_report.faults)
 
 
 def _evidence(fault: Fault) -> object:
@@ -201,13 +201,13 @@ def _is_forgiven(fault: Fault, record: NodeRecord | None) -> bool:
     return cleared_at is not None and (fault.seen_at or fault.since) <= cleared_at
 
 
-def _report_text(node: Json, told: NodeReport) -> str:
-    """``told`` as text; the node's own text where it differs in nothing but its time."""
+def _report_text(node: Json, last_report: NodeReport) -> str:
+    """``last_report`` as text; the node's own text where it differs in nothing but its time."""
     before = reported(node)
-    is_known = before is not None and told == replace(
-        before, sequence=told.sequence, reported_at=told.reported_at
+    is_known = before is not None and last_report == replace(
+        before, sequence=last_report.sequence, reported_at=last_report.reported_at
     )
-    return _annotations(node)[REPORT] if is_known else _compact(to_plain(told))
+    return _annotations(node)[REPORT] if is_known else _compact(to_plain(last_report))
 
 
 def _details(faults: Iterable[Fault]) -> str:

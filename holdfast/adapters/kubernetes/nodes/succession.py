@@ -89,17 +89,19 @@ def _is_free(state: NodeState) -> bool:
 
 def _is_ordered(leaving: Leaving) -> bool:
     """Whether a replacement may come: its order was accepted, or its response was lost."""
-    course = leaving.record.course
-    if course is None or leaving.record.phase is not Phase.REPLACING:
+    remediation = leaving.record.remediation
+    if remediation is None or leaving.record.phase is not Phase.REPLACING:
         return False
-    was_accepted = course.ordered_at is not None or course.replacements > 1  # or the first was
-    return was_accepted or course.is_outcome_unknown
+    was_accepted = (
+        remediation.ordered_at is not None or remediation.replacements > 1
+    )  # or the first was
+    return was_accepted or remediation.is_outcome_unknown
 
 
 def _is_unanswered(leaving: Leaving) -> bool:
-    course = leaving.record.course
-    is_asked = course is not None and course.retry_at is None
-    return leaving.record.phase is Phase.REPLACING and is_asked and not _is_ordered(leaving)
+    remediation = leaving.record.remediation
+    is_requested = remediation is not None and remediation.retry_at is None
+    return leaving.record.phase is Phase.REPLACING and is_requested and not _is_ordered(leaving)
 
 
 def _is_later(created_at: datetime, ordered_at: datetime) -> bool:
@@ -108,7 +110,7 @@ def _is_later(created_at: datetime, ordered_at: datetime) -> bool:
 
 
 def _ordered_at(leaving: Leaving) -> datetime:
-    """Not ``course.ordered_at``, which is that of the last repetition."""
+    """Not ``remediation.ordered_at``, which is that of the last repetition."""
     return leaving.record.phase_since
 
 

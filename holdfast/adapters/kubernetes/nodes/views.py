@@ -112,7 +112,7 @@ def kubelet_answered_at(
     return state.ready_since if beat is None else beat.heard_at
 
 
-def agent_heard_at(
+def agent_heartbeat_at(
     state: NodeState, word: Word, record: NodeRecord, beat: Beat | None, since: datetime | None
 ) -> datetime | None:
     """When the agent of a node was last heard; None before it reports in this boot.
@@ -141,19 +141,19 @@ def is_followed(record: NodeRecord) -> bool:
     """Whether it matters which pods run on a node: it is drained, or waits for them to end."""
     if record.phase is Phase.DRAINING:
         return True
-    course = record.course
-    waits = course is not None and course.urgency is Urgency.DEFERRED
+    remediation = record.remediation
+    waits = remediation is not None and remediation.urgency is Urgency.DEFERRED
     return record.phase is Phase.QUARANTINED and waits
 
 
 def is_fenced(state: NodeState, word: Word, record: NodeRecord) -> bool:
     """Whether no process of the boot before the repair can run any more, though its pods remain."""
-    course = record.course
-    if course is None:
+    remediation = record.remediation
+    if remediation is None:
         return False
-    if record.phase is Phase.REPLACING and course.is_machine_gone:
+    if record.phase is Phase.REPLACING and remediation.is_machine_gone:
         return True
-    is_rebooted = record.phase is Phase.REBOOTING and _machine(state, word) != course.machine
+    is_rebooted = record.phase is Phase.REBOOTING and _machine(state, word) != remediation.machine
     return state.is_off or is_rebooted
 
 

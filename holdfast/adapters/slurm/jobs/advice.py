@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.adapters.slurm.jobs.comment import Rejected
 from holdfast.adapters.slurm.jobs.text import BatchJob
-from holdfast.decisions.job_resume import gives_up
+from holdfast.decisions.job_resume import is_exhausted
 from holdfast.model.jobs import Failure, FailureKind, JobView
 
 _APPENDS: Final = re.compile(r"^#SBATCH\s.*--open-mode[=\s]+a", re.MULTILINE)
@@ -40,7 +40,7 @@ def stop_message(job: JobView, failure: Failure) -> str:
     """What the output of a job says when its attempt is stopped for a failure."""
     where = f" on {failure.node}" if failure.node else ""
     said = f"attempt {job.record.attempt} is stopped: {failure.reason}{where}: {failure.evidence}"
-    why = gives_up(job, failure)
+    why = is_exhausted(job, failure)
     if why:
         return f"{said}; the job is canceled: {why}"
     used = job.record.hardware_retries + (failure.kind is FailureKind.HARDWARE)

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.adapters.slurm.jobs.comment import Wish, parse
-from holdfast.adapters.slurm.jobs.drift import JobUpkeep
+from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
 from holdfast.adapters.slurm.jobs.text import COMPLETING, WAITING, BatchJob
 from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
@@ -73,7 +73,7 @@ class SlurmJobs:
         self._watch = JobWatch(self._slurm, around.step_of, around.changed)
         self._reservations = Reservations(self._slurm, around.nodes, settings.spares)
         self._holds = JobHolds(self._slurm, self._reservations, around.clock, around.events)
-        self._upkeep = JobUpkeep(
+        self._drift = JobDriftCorrection(
             self._slurm, self._holds, self._reservations, store, around.clock, around.events
         )
         self._unasked = UnaskedRuns(around.nodes.node_state)
@@ -118,7 +118,7 @@ class SlurmJobs:
         wishes = {name: one for name, one in wishes.items() if self._is_wanted(found[name], one)}
         self._ours = frozenset(wishes)
         if self._around.may_act():
-            self._upkeep.put_away_reused(found)
+            self._drift.put_away_reused(found)
         self._unasked.look(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
@@ -127,7 +127,7 @@ class SlurmJobs:
         self._cases = dict(self._looked_after(found, wishes, now))
         if self._around.may_act():
             self._reservations.look()
-            self._upkeep.run(found, self._cases, self._ours, self._config)
+            self._drift.run(found, self._cases, self._ours, self._config)
         self._pace()
         views = [self._view(case, now) for case in self._cases.values()]
         records = {name: one.record for name, one in self._store.read().jobs.items()}
@@ -233,10 +233,10 @@ class SlurmJobs:
 
     def _terms(self) -> Terms:
         said = self._config.get("KillWait", "").split()
-        is_told = bool(said) and said[0].isdecimal()
+        is_reported = bool(said) and said[0].isdecimal()
         return Terms(
             max_retries=self._settings.max_retries,
-            kill_wait=timedelta(seconds=int(said[0])) if is_told else _KILL_WAIT,
+            kill_wait=timedelta(seconds=int(said[0])) if is_reported else _KILL_WAIT,
             off_after=self._settings.off_after,
         )
 
@@ -251,7 +251,7 @@ class SlurmJobs:
             raise BackendError(f"there is no {job} any more") from None
 
     def _look_soon(self) -> None:
-        self._watch.spoil()
+        self._watch.invalidate()
         self._watch.pace(BUSY)
 
     def _pace(self) -> None:

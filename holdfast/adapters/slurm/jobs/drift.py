@@ -27,7 +27,7 @@ _KEPT: Final = 200
 """Jobs that are remembered, to be shown, when Slurm has forgotten them."""
 
 
-class JobUpkeep:
+class JobDriftCorrection:
     """Keeps held jobs held, ends reservations that are done with, tells owners what to change.
 
     What fails is told, and tried again later; a round is made all the same.
@@ -153,15 +153,15 @@ class JobUpkeep:
 
     def _tell(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
         """Tell of what cannot be used, once while it is there."""
-        told = {
+        reported = {
             _event(name, one)
             for name, job in found.items()
             if not job.is_over or name in wanted
             for one in parse(job.comment).rejected
         }
-        for event in sorted(told - self._told, key=lambda one: (one.job, one.key)):
+        for event in sorted(reported - self._told, key=lambda one: (one.job, one.key)):
             self._events.emit(event)
-        self._told = told
+        self._told = reported
 
     def _advise(self, case: Case, known: RememberedJob, *, appends: bool) -> None:
         """Tell, once, what to change in a job; it is remembered with the job."""

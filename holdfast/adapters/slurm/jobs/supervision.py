@@ -109,7 +109,7 @@ def next_move(now: Situation, limits: Limits) -> Move:
         why = f"no checkpoint was written in {now.stalled} attempts"
         return Move(verdict=Verdict.END, why=why)
     if now.mode is Mode.REQUEUE:
-        return Move(verdict=Verdict.REQUEUE, why=told(now.faults))
+        return Move(verdict=Verdict.REQUEUE, why=reported(now.faults))
     if now.batch_host in now.faults:
         return Move(verdict=Verdict.REQUEUE, why=f"{now.batch_host} runs the script of the job")
     silent = [name for name in now.faults if name in now.nodes and _may_run_on(now.nodes[name])]
@@ -125,12 +125,14 @@ def _in_place(now: Situation, limits: Limits) -> Move:
     good = [name for name in held if name in now.nodes and is_good(now.nodes[name])]
     wanted = len(now.step_nodes)
     if len(good) >= wanted:
-        return Move(verdict=Verdict.RELAUNCH, nodes=tuple(good[:wanted]), why=told(now.faults))
+        return Move(verdict=Verdict.RELAUNCH, nodes=tuple(good[:wanted]), why=reported(now.faults))
     if now.mode is Mode.RESIZE and not now.is_bound:
         if now.cannot_resize:
             return Move(verdict=Verdict.REQUEUE, why=now.cannot_resize)
         lacks = wanted - len(good)
-        return Move(verdict=Verdict.RESIZE, nodes=tuple(good), lacks=lacks, why=told(now.faults))
+        return Move(
+            verdict=Verdict.RESIZE, nodes=tuple(good), lacks=lacks, why=reported(now.faults)
+        )
     if len(held) < wanted:
         return Move(verdict=Verdict.REQUEUE, why="the job has lost nodes for good")
     if now.since < limits.swap:
@@ -140,12 +142,12 @@ def _in_place(now: Situation, limits: Limits) -> Move:
 
 def _may_run_on(node: NodeFacts) -> bool:
     """Whether nothing tells that ranks of before have ended there; slurmd ends them."""
-    return not node.is_heard and not node.is_asleep
+    return not node.has_heartbeat and not node.is_asleep
 
 
 def is_good(node: NodeFacts) -> bool:
     """Whether a step can be launched there."""
-    return node.is_heard and not node.state & _BAD
+    return node.has_heartbeat and not node.state & _BAD
 
 
 def faults_behind(
@@ -189,7 +191,7 @@ def _fault(node: NodeFacts | None, before: str) -> str:
     flags = sorted(node.state & _BAD)
     if flags:
         return "+".join(flags) + (f" ({node.word.text})" if node.word.text else "")
-    if not node.is_heard:
+    if not node.has_heartbeat:
         return "+".join(sorted(node.state))
     if is_other_boot(node.slurmd, before):
         return "rebooted"
@@ -203,7 +205,7 @@ def _is_lost(node: NodeFacts) -> bool:
     return "FAIL" in node.state and is_ours and DEFERRED not in word.text
 
 
-def told(faults: Mapping[str, str]) -> str:
+def reported(faults: Mapping[str, str]) -> str:
     """Faults for people to read."""
     return "; ".join(f"{name}: {why}" for name, why in sorted(faults.items()))
 

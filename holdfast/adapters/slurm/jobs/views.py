@@ -36,7 +36,7 @@ HOLD: Final = timedelta(minutes=10)
 """For how long a job is kept from starting at once; renewed at half time. If no controller is left
 to let it go, Slurm starts it after that."""
 
-PATIENCE: Final = timedelta(seconds=30)
+TIMEOUT: Final = timedelta(seconds=30)
 """How long processes may outlive Slurm's KillWait before that is told."""
 
 GIVEN_UP: Final = timedelta(seconds=5)
@@ -76,7 +76,7 @@ class NodeState:
         if facts is None or facts.is_closed:
             return False
         is_in_service = record is None or record.phase is Phase.SCHEDULABLE
-        return facts.is_heard or (facts.wakes and is_in_service)
+        return facts.has_heartbeat or (facts.wakes and is_in_service)
 
     @property
     def is_closed(self) -> bool:
@@ -87,9 +87,9 @@ class NodeState:
     def is_requested(self) -> bool:
         """Whether a person wants it repaired, or has taken it down though its slurmd answers."""
         facts, record = self.facts, self.record
-        if record is not None and record.course is not None:
-            return record.course.condition == Condition.REQUESTED
-        if facts is None or "DOWN" not in facts.state or not facts.is_heard:
+        if record is not None and record.remediation is not None:
+            return record.remediation.condition == Condition.REQUESTED
+        if facts is None or "DOWN" not in facts.state or not facts.has_heartbeat:
             return False
         return facts.word.author in (Author.OTHER, Author.REQUEST)
 
@@ -198,7 +198,7 @@ def job_view(
         max_retries=terms.max_retries if wish.max_retry is None else wish.max_retry,
         max_app_retries=0,  # what fails by itself has failed, as everywhere on Slurm
         needs_progress=True,
-        grace=terms.kill_wait + PATIENCE if job.has_nodes else GIVEN_UP,
+        grace=terms.kill_wait + TIMEOUT if job.has_nodes else GIVEN_UP,
         placing=Placing.SCHEDULER,
     )
     if case.is_held:
@@ -271,9 +271,14 @@ def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -
     if is_other_boot(facts.slurmd, machine):
         return True
     record = node.record
-    if facts.is_heard or record is None or record.phase not in _AWAY or record.course is None:
+    if (
+        facts.has_heartbeat
+        or record is None
+        or record.phase not in _AWAY
+        or record.remediation is None
+    ):
         return False
-    ordered_at = record.course.ordered_at
+    ordered_at = record.remediation.ordered_at
     return ordered_at is not None and now >= ordered_at + off_after
 
 
@@ -284,7 +289,7 @@ def may_run(node: NodeState, machine: str) -> bool:
     it was told to end, and one that starts ends what it finds.
     """
     facts = node.facts
-    if facts is None or facts.is_heard:
+    if facts is None or facts.has_heartbeat:
         return False
     return not is_other_slurmd(facts.slurmd, machine)
 
@@ -377,7 +382,7 @@ def _lost(case: Case, why: str) -> RankView:
 def is_lost(node: NodeState, machine: str) -> bool:
     """Whether a node was lost under a job; ``machine`` as in ``RememberedJob.machines``."""
     facts = node.facts
-    if facts is None or not facts.is_heard:
+    if facts is None or not facts.has_heartbeat:
         return True
     if "DOWN" in facts.state and not node.is_requested:
         return True

@@ -67,7 +67,7 @@ class JobWatch:
         """The iteration of the newest checkpoint there, as it was seconds ago; None if unknown."""
         return self._steps.get(folder)
 
-    def spoil(self) -> None:
+    def invalidate(self) -> None:
         """What was read is not so any more: the next ``read`` reads anew."""
         self._read_at = float("-inf")
 

@@ -13,7 +13,7 @@ from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.jobs.views import NodeState
 from holdfast.adapters.slurm.nodes.check_results import verdict_name
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
-from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, Upkeep
+from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, DriftCorrection
 from holdfast.adapters.slurm.nodes.preparation import Preparation
 from holdfast.adapters.slurm.nodes.reasons import our_reason
 from holdfast.adapters.slurm.nodes.reports import Heard, Reports
@@ -90,7 +90,7 @@ class SlurmCluster:
         self._report_error = ""
         self._nodes = NodeWatch(self._slurm, settings, around.clock, around.changed)
         self._news = FolderWatch(settings.report_dir, store.log, self._look, around.changed)
-        self._upkeep = Upkeep(
+        self._drift = DriftCorrection(
             partial(self._mark, was_closed=False), self._clear, store, around.clock, around.events
         )
         self._checks = DeepChecks(settings, around.clock, around.events)
@@ -191,9 +191,9 @@ class SlurmCluster:
         # Nodes are read before jobs: one may have begun on a node that was still idle.
         if facts is not None and facts.is_idle and not view.running_jobs:
             is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._needy
-            is_asked = awaits_check(record, view.request)
+            is_requested = awaits_check(record, view.request)
             is_due = self._is_due(facts.partition, record, now)
-            return replace(view, is_idle=is_lendable or is_asked or is_due)
+            return replace(view, is_idle=is_lendable or is_requested or is_due)
         return view
 
     def _is_due(self, partition: str, record: NodeRecord, now: datetime) -> bool:
@@ -226,8 +226,8 @@ class SlurmCluster:
         expected = [one for one in found if one is not None]
         self._checks.look(expected)
         opened = self._checks.opened(expected)
-        if self._upkeep.run(facts, self._known, self._damaged(memory), opened):
-            self._nodes.spoil()
+        if self._drift.run(facts, self._known, self._damaged(memory), opened):
+            self._nodes.invalidate()
 
     def put(self, node: str, record: NodeRecord) -> None:
         """See ``ClusterBackend.put``; a node that somebody else has closed is left to them."""
@@ -247,8 +247,8 @@ class SlurmCluster:
         known = self._known.get(node)
         if known is None or known.facts is None or known.remembered is None:
             return
-        asked = request_of(known.facts, self._around.clock.now())
-        if asked is not None and asked.id == request_id:
+        requested = request_of(known.facts, self._around.clock.now())
+        if requested is not None and requested.id == request_id:
             self._mark(node, known.remembered.record, was_closed=True)
 
     def request_check(self, node: str, request: Request) -> bool:
@@ -264,7 +264,7 @@ class SlurmCluster:
         none is requeued: a step that runs on there must not meet the next one of its job.
         """
         known = self._known.get(node)
-        if known is None or known.facts is None or not known.facts.is_heard:
+        if known is None or known.facts is None or not known.facts.has_heartbeat:
             return
         for job in self._jobs.get(node, ()):
             if self._around.stops_itself(job.id):
@@ -276,12 +276,12 @@ class SlurmCluster:
             if not self._slurm.requeue(job.id):
                 self._unmoved.add(job.id)
 
-    def begin_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - the record has both
-        """See ``ClusterBackend.begin_check``."""
+    def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - the record has both
+        """See ``ClusterBackend.start_check``."""
         self._begin(node)
 
-    def begin_pair(self, node: str, partner: str, test_id: str) -> None:  # noqa: ARG002 - the record has both
-        """See ``ClusterBackend.begin_pair``."""
+    def start_pair(self, node: str, partner: str, test_id: str) -> None:  # noqa: ARG002 - the record has both
+        """See ``ClusterBackend.start_pair``."""
         self._begin(node)
 
     def _begin(self, node: str) -> None:
@@ -289,7 +289,7 @@ class SlurmCluster:
         wanted = wanted_of(node, self._record(self._of(node)))
         if wanted is not None:
             self._checks.begin(wanted, [self._nodes.read_one(one) for one in wanted.nodes])
-            self._nodes.spoil()
+            self._nodes.invalidate()
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""
@@ -330,7 +330,7 @@ class SlurmCluster:
             self._slurm.close_node(node, reason)
         elif is_to_open(facts, record, self._around.clock.now(), was_closed=was_closed):
             self._slurm.open_node(node)
-        self._nodes.spoil()
+        self._nodes.invalidate()
 
     def _clear(self, node: str, record: NodeRecord) -> None:
         """Let Slurm forget the jobs that ended with the machine before."""

@@ -51,7 +51,7 @@ _EXPECTED: Final = {
 }
 
 
-class Upkeep:
+class DriftCorrection:
     """Closes and opens nodes whose mark was lost, forgets those that are gone, tells of mistakes.
 
     slurmctld saves its state a few seconds late: what was written just before it crashed is gone.

@@ -90,15 +90,15 @@ def word_of(text: str) -> Word:
 
 def our_reason(record: NodeRecord) -> str:
     """What we say of a node that is kept from jobs, with what is done about it in front."""
-    course = record.course
-    if course is None or record.phase in (Phase.JOINING, Phase.CHECKING):
-        after = "" if course is None else f" after {course.reason}"
+    remediation = record.remediation
+    if remediation is None or record.phase in (Phase.JOINING, Phase.CHECKING):
+        after = "" if remediation is None else f" after {remediation.reason}"
         is_deep = record.phase is Phase.CHECKING
         deep = f" (deep health check {DeepCheckStatus.IN_PROGRESS})" if is_deep else ""
         return f"{SlurmReason.OURS} checking{after}{deep}"
-    if course.remedy is Remedy.NONE:
-        return f"{SlurmReason.OURS} {course.reason}"
-    is_replaced = course.remedy is Remedy.REPLACE
+    if remediation.remedy is Remedy.NONE:
+        return f"{SlurmReason.OURS} {remediation.reason}"
+    is_replaced = remediation.remedy is Remedy.REPLACE
     action = SlurmReason.REPLACE if is_replaced else SlurmReason.REBOOT
-    when = f" {DEFERRED}" if course.urgency is Urgency.DEFERRED else ""
-    return f"{action} {SlurmReason.OURS} {course.reason}{when}"
+    when = f" {DEFERRED}" if remediation.urgency is Urgency.DEFERRED else ""
+    return f"{action} {SlurmReason.OURS} {remediation.reason}{when}"

@@ -32,7 +32,7 @@ class SharedReport:
     """
 
     def __init__(
-        self, settings: AgentSlurm, node: str, *, machine: str, patience_s: float, say: Say
+        self, settings: AgentSlurm, node: str, *, machine: str, timeout_s: float, say: Say
     ) -> None:
         """Report on ``node``, from now on until ``close``.
 
@@ -40,14 +40,14 @@ class SharedReport:
             settings: where, and how often.
             node: what Slurm calls the node.
             machine: names the machine that has this name now.
-            patience_s: seconds; an agent that gave no sign of life for so long is not alive.
+            timeout_s: seconds; an agent that gave no sign of life for so long is not alive.
             say: takes messages for a person, from this object's thread.
 
         """
         self._path = settings.report_dir / f"{node}.json"
         self._heartbeat_s = settings.heartbeat.total_seconds()
         self._machine = machine
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._say = say
         self._lock = threading.Condition()
         self._stopped = False
@@ -103,7 +103,7 @@ class SharedReport:
 
     def _lives(self) -> bool:
         """Whether the agent's loop turns, not only this thread."""
-        return time.monotonic() - self._beat_at < self._patience_s
+        return time.monotonic() - self._beat_at < self._timeout_s
 
     def _touch(self) -> None:
         os.utime(self._path)
@@ -136,7 +136,7 @@ def machine_id(root: Path) -> str:
 
 
 def open_reporter(
-    settings: AgentSlurm, node: str, *, root: Path, patience_s: float, say: Say
+    settings: AgentSlurm, node: str, *, root: Path, timeout_s: float, say: Say
 ) -> SharedReport:
     """Report on ``node`` as ``settings`` say; see ``SharedReport``.
 
@@ -152,7 +152,7 @@ def open_reporter(
             " that the nodes share with the controller"
         )
     machine = machine_id(root)
-    return SharedReport(settings, node, machine=machine, patience_s=patience_s, say=say)
+    return SharedReport(settings, node, machine=machine, timeout_s=timeout_s, say=say)
 
 
 def _line(path: Path) -> str:

@@ -74,12 +74,12 @@ class NodeFacts:
     @property
     def start_error(self) -> str:
         """Why Slurm has given up on its start, in Slurm's words; empty if it has not."""
-        if self.is_heard or RESUME_TIMEOUT not in self.word.text:
+        if self.has_heartbeat or RESUME_TIMEOUT not in self.word.text:
             return ""
         return f"Slurm says: {RESUME_TIMEOUT}"
 
     @property
-    def is_heard(self) -> bool:
+    def has_heartbeat(self) -> bool:
         """Whether its slurmd answers."""
         return not self.state & (_DEAF | _ASLEEP)
 

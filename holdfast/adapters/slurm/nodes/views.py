@@ -20,7 +20,7 @@ from holdfast.model.requests import Request
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which it is the agent's word in the present boot that counts."""
 
-_PATIENCE: Final = timedelta(minutes=2)
+_TIMEOUT: Final = timedelta(minutes=2)
 """From the first word of an agent to that of slurmd, which are started by the same boot."""
 
 _REBOOTED: Final = "Node unexpectedly rebooted"
@@ -111,16 +111,18 @@ def heard_at(
     at = None if heard is None else heard.at
     if record.phase in _COMING or _never_came(record):
         return now if at is not None and _is_back(known) else None
-    if facts is not None and (facts.is_heard or (facts.is_asleep and record.course is None)):
+    if facts is not None and (
+        facts.has_heartbeat or (facts.is_asleep and record.remediation is None)
+    ):
         return now
     return max((one for one in (at, answered_at) if one is not None), default=None)
 
 
 def _never_came(record: NodeRecord) -> bool:
     """Whether a node was given up before its slurmd answered; its agent alone changes nothing."""
-    course = record.course
+    remediation = record.remediation
     is_closed = record.phase in (Phase.QUARANTINED, Phase.DRAINING)
-    return is_closed and course is not None and course.reason in _NEVER_CAME
+    return is_closed and remediation is not None and remediation.reason in _NEVER_CAME
 
 
 def node_view(
@@ -158,8 +160,8 @@ def is_followed(record: NodeRecord) -> bool:
     """Whether it matters which jobs run on a node: it is drained, or waits for them to end."""
     if record.phase is Phase.DRAINING:
         return True
-    course = record.course
-    waits = course is not None and course.urgency is Urgency.DEFERRED
+    remediation = record.remediation
+    waits = remediation is not None and remediation.urgency is Urgency.DEFERRED
     return record.phase is Phase.QUARANTINED and waits
 
 
@@ -170,7 +172,7 @@ def remembered(known: Known, record: NodeRecord) -> Remembered:
     is_leaving = record.phase in _AWAY and (before is None or before.record.phase not in _AWAY)
     if is_leaving and known.facts is not None:
         slurmd = known.facts.slurmd
-    if record.course is None:
+    if record.remediation is None:
         slurmd = ""
     return Remembered(record=record, machine=known.machine, slurmd=slurmd)
 
@@ -224,8 +226,8 @@ def _is_down_for_boot(facts: NodeFacts) -> bool:
 
 def is_renewed(record: NodeRecord) -> bool:
     """Whether the machine of a node that joins has replaced another."""
-    course = record.course
-    is_replaced = course is not None and course.remedy is Remedy.REPLACE
+    remediation = record.remediation
+    is_replaced = remediation is not None and remediation.remedy is Remedy.REPLACE
     return record.phase is Phase.JOINING and is_replaced
 
 
@@ -235,10 +237,10 @@ def is_lost(known: Known, now: datetime) -> bool:
     A new machine often has another address, and that of a static node is what slurm.conf says.
     """
     facts, heard, before = known.facts, known.heard, known.remembered
-    if facts is None or heard is None or before is None or facts.is_heard:
+    if facts is None or heard is None or before is None or facts.has_heartbeat:
         return False
     since = before.record.phase_since
-    joins = before.record.phase is Phase.JOINING and now - since >= _PATIENCE
+    joins = before.record.phase is Phase.JOINING and now - since >= _TIMEOUT
     return joins and heard.at is not None and heard.at > since
 
 
@@ -256,7 +258,7 @@ def has_leftovers(known: Known) -> bool:
 def _is_back(known: Known) -> bool:
     """Whether slurmd answers, and is another than when the repair of the node began."""
     facts, before = known.facts, known.remembered
-    if facts is None or not facts.is_heard or "INVALID_REG" in facts.state:
+    if facts is None or not facts.has_heartbeat or "INVALID_REG" in facts.state:
         return False
     was = "" if before is None else before.slurmd.strip("/")
     return not was or is_other_slurmd(facts.slurmd, was)

@@ -57,7 +57,7 @@ class NodeWatch:
         """The nodes were read at least once."""
         return self._facts is not None
 
-    def spoil(self) -> None:
+    def invalidate(self) -> None:
         """What was read is not so any more: the next ``facts`` reads anew."""
         self._is_stale = True
 
@@ -88,7 +88,7 @@ class NodeWatch:
                 self.error = str(error)
                 raise
             now = self._clock.now()
-            self._answered.update({name: now for name, one in facts.items() if one.is_heard})
+            self._answered.update({name: now for name, one in facts.items() if one.has_heartbeat})
             self._facts, self._read_at, self.error = facts, now, ""
         return facts
 

@@ -227,14 +227,14 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     config, now = _load(config_file), SystemClock().now()
     target = lay_out(config, Level.QUICK, names=()).target
     faults = fold(Health(), missing_devices(target, now)).faults
-    told = "; ".join(fault.message for fault in faults) or "no device is missing"
-    _say(node, "health", f"no agent is at work here; {told}")
+    reported = "; ".join(fault.message for fault in faults) or "no device is missing"
+    _say(node, "health", f"no agent is at work here; {reported}")
     if faults and report_dir is not None:
         _tell(report_dir, node, faults, config.root)
     elif faults:
         slurm = Slurm(None, _CONTROL)
         if not slurm.nodes(node)[node].is_closed:
-            slurm.drain_node(node, f"{SlurmReason.OURS} {faults[0].reason}: {told}")
+            slurm.drain_node(node, f"{SlurmReason.OURS} {faults[0].reason}: {reported}")
     return not faults
 
 

@@ -136,7 +136,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     clock = SystemClock()
     started_at = clock.now()
     with ending_by_signal():
-        result = run_rounds(names, ask, rounds=rounds, at_once=at_once, told=_tell, over=over)
+        result = run_rounds(names, ask, rounds=rounds, at_once=at_once, reported=_tell, over=over)
     now = clock.now()
     checks = node_checks(
         result, instance_type=config.instance_type or "", started_at=started_at, now=now

@@ -21,7 +21,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.kit.quota import Quota
 from holdfast.model.cluster_words import GROUP_SETTINGS
-from holdfast.model.names import BatchAnswer
+from holdfast.model.names import BatchResponse
 
 _INSTANCE_ID: Final = re.compile(r"i-[a-f0-9]{8}([a-f0-9]{9})?")
 _NAMED: Final = "SuccessfulNodeLogicalIds"
@@ -260,7 +260,7 @@ def add_nodes(
         return ExitCode.OK
     wanted = [{"InstanceGroupName": group, "IncrementTargetCountBy": count}]
     answer = calls.call("batch_add_cluster_nodes", ClusterName=name, NodesToAdd=wanted)
-    names = ", ".join(one["NodeLogicalId"] for one in answer[BatchAnswer.SUCCESSFUL])
+    names = ", ".join(one["NodeLogicalId"] for one in answer[BatchResponse.SUCCESSFUL])
     return _batch(answer, f"{name}: {group} will have {names}", output)
 
 
@@ -294,10 +294,10 @@ def delete_nodes(
     confirm_or_abort(f"Delete {shown} of {name}?", yes=yes)
     ids = [one for one in node if _INSTANCE_ID.fullmatch(one)]
     names = [one for one in node if one not in ids]
-    asked = {"NodeIds": ids, "NodeLogicalIds": names}
-    given = {key: value for key, value in asked.items() if value}
+    requested = {"NodeIds": ids, "NodeLogicalIds": names}
+    given = {key: value for key, value in requested.items() if value}
     answer = calls.call("batch_delete_cluster_nodes", ClusterName=name, **given)
-    gone = (*answer.get(BatchAnswer.SUCCESSFUL, ()), *answer.get(_NAMED, ()))
+    gone = (*answer.get(BatchResponse.SUCCESSFUL, ()), *answer.get(_NAMED, ()))
     text = f"{name}: {', '.join(gone)} will be deleted" if gone else ""
     return _batch(answer, text, output)
 
@@ -319,11 +319,11 @@ def _group(calls: Calls, name: str, group: str) -> dict[str, Any]:
 
 def _after(before: Mapping[str, int], request: Mapping[str, Any]) -> dict[str, int]:
     """How many nodes each instance group will have."""
-    asked = {
+    requested = {
         one["InstanceGroupName"]: one["InstanceCount"] for one in request.get("InstanceGroups", ())
     }
     gone = request.get("InstanceGroupsToDelete", ())
-    return {name: count for name, count in {**before, **asked}.items() if name not in gone}
+    return {name: count for name, count in {**before, **requested}.items() if name not in gone}
 
 
 def _deployment(
@@ -353,8 +353,8 @@ def _tell(answer: dict[str, Any], text: str, output: str) -> None:
 
 def _batch(answer: dict[str, Any], text: str, output: str) -> int:
     """Tell what was done and what was not."""
-    done = answer.get(BatchAnswer.SUCCESSFUL) or answer.get(_NAMED)
-    failed = [*answer.get(BatchAnswer.FAILED, ()), *answer.get(_UNNAMED, ())]
+    done = answer.get(BatchResponse.SUCCESSFUL) or answer.get(_NAMED)
+    failed = [*answer.get(BatchResponse.FAILED, ()), *answer.get(_UNNAMED, ())]
     if is_document(output):
         print_document(answer, output)
     elif text:

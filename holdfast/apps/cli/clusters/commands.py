@@ -115,9 +115,9 @@ def describe(*, name: str, calls: Calls, watch: bool, output: str) -> None:
 @read_options
 def nodes(*, name: str, calls: Calls, watch: bool, output: str) -> None:
     """List the nodes of a cluster, including nodes that have no machine yet."""
-    asked = {"ClusterName": name, "IncludeNodeLogicalIds": True}
+    requested = {"ClusterName": name, "IncludeNodeLogicalIds": True}
     show(
-        lambda: list(calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **asked)),
+        lambda: list(calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **requested)),
         lambda rows: print_rows(rows, _NODES, output=output, empty=f"{name} has no nodes."),
         watch=watch,
     )
@@ -139,8 +139,8 @@ def events(
     output: str,
 ) -> None:
     """List the events of a cluster, oldest first."""
-    asked = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
-    wanted = {key: value for key, value in asked.items() if value}
+    requested = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
+    wanted = {key: value for key, value in requested.items() if value}
     show(
         lambda: list(calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **wanted)),
         lambda rows: print_rows(rows, _EVENTS, output=output, empty=f"{name} has no events."),

@@ -20,7 +20,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.config_file import read_config
 from holdfast.apps.hyperpod.connection import connect as switch
 from holdfast.apps.hyperpod.connection import connect_local, is_local, kubeconfigs
-from holdfast.apps.hyperpod.job_request import JobWish
+from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.local import NAME, LocalCluster
 from holdfast.apps.hyperpod.port import HyperPodCluster
 from holdfast.apps.views.nodes import NotFound, no_such
@@ -137,7 +137,7 @@ def start_job(
     return ExitCode.OK
 
 
-def _wish(values: dict[str, Any]) -> JobWish:
+def _wish(values: dict[str, Any]) -> JobRequest:
     needed = ("name", "image", "entry_script", "instance_type", "nodes")
     if missing := [key for key in needed if key not in values]:
         options = {"name": "--job-name", "nodes": "--node-count"}
@@ -146,7 +146,7 @@ def _wish(values: dict[str, Any]) -> JobWish:
             "--config-file that has it"
             for key in missing
         )
-    return JobWish(**values)
+    return JobRequest(**values)
 
 
 @examples("holdfast hyperpod list-jobs --all-namespaces")

@@ -152,7 +152,7 @@ _OPTIONS: Final = (
 
 
 def start_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them; what they say reaches the function by the names of ``JobWish``."""
+    """Adds them; what they say reaches the function by the names of ``JobRequest``."""
 
     def called(
         *,

@@ -173,8 +173,8 @@ def _print(statuses: list[JobStatus], none_yet: str, output: str, *, with_ids: b
 
 def _describe(story: JobStory, output: str) -> None:
     if is_document(output):
-        told = [one.plain() for one in story.told]
-        more = {"ranks": to_plain(story.ranks), "events": told}
+        reported = [one.plain() for one in story.reported]
+        more = {"ranks": to_plain(story.ranks), "events": reported}
         print_document({**to_plain(story.status), **more}, output)
         return
     now = SystemClock().now()
@@ -201,7 +201,7 @@ def _describe(story: JobStory, output: str) -> None:
         Column(title="detail", cell=lambda one: one.detail, minor=True),
     ]
     print_section("Ranks", story.ranks, ranks, output=output)
-    print_lines("Events", [_told(one, job.started_at) for one in story.told])
+    print_lines("Events", [_told(one, job.started_at) for one in story.reported])
 
 
 def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:

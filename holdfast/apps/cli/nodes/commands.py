@@ -41,7 +41,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
-from holdfast.model.nodes import Breaker, Course, PastFault, Phase
+from holdfast.model.nodes import Breaker, PastFault, Phase, Remediation
 
 _NOTHING: Final = (
     "No run is going on. Start one with: holdfast run -- COMMAND. See those that ended with: "
@@ -194,7 +194,11 @@ def _rank(node: NodeStatus) -> str:
 
 
 def _fault(node: NodeStatus) -> str:
-    return f"{node.course.reason} → {node.course.remedy}" if node.course else node.closed
+    return (
+        f"{node.remediation.reason} → {node.remediation.remedy}"
+        if node.remediation
+        else node.closed
+    )
 
 
 def _describe(node: NodeStatus, output: str) -> None:
@@ -230,22 +234,24 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Job", node.job
     yield "Rank", node.rank
     yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
-    yield "Repair", _repair(node.course, now)
+    yield "Repair", _repair(node.remediation, now)
     yield "Held", node.held
     yield "Closed", node.closed
     yield "Request", _request(node, now)
     yield "Incidents", ", ".join(node.incidents)
 
 
-def _repair(course: Course | None, now: datetime) -> str:
-    if course is None:
+def _repair(remediation: Remediation | None, now: datetime) -> str:
+    if remediation is None:
         return ""
     ordered = (
-        f"ordered {age(course.ordered_at, now)} ago" if course.ordered_at else "not ordered yet"
+        f"ordered {age(remediation.ordered_at, now)} ago"
+        if remediation.ordered_at
+        else "not ordered yet"
     )
     return (
-        f"{course.remedy} for {course.reason} ({course.urgency}), opened "
-        f"{age(course.opened_at, now)} ago, {ordered}, incident {course.incident_id}"
+        f"{remediation.remedy} for {remediation.reason} ({remediation.urgency}), opened "
+        f"{age(remediation.opened_at, now)} ago, {ordered}, incident {remediation.incident_id}"
     )
 
 

@@ -172,8 +172,8 @@ def _print(wishes: Sequence[Wish], options: _Options) -> None:
             click.echo(f"{wish.node}: {wish.message}")
 
 
-def _warn_of_breakers(asked: Iterable[Fleet], where: Where) -> None:
-    for fleet in asked:
+def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
+    for fleet in requested:
         breaker = fleet.breaker()
         if breaker.tripped_at is not None:
             again = where.again() or f" --run {fleet.name}"

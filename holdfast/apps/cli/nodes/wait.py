@@ -19,7 +19,7 @@ class Awaited:
     fleet: Fleet
     node: str
     request_id: str
-    told: str = ""
+    reported: str = ""
     """What was last said of it."""
 
     def is_done(self) -> bool:
@@ -34,8 +34,8 @@ class Awaited:
         is_pending = node.request is not None and node.request.id == self.request_id
         pending = f"check {waits}" if (waits := check_waits(node)) else "not taken up yet"
         now = f"{self.node}: {pending if is_pending else node.phase}"
-        if now != self.told:
-            self.told = now
+        if now != self.reported:
+            self.reported = now
             click.echo(now, err=True)
         return node.phase is Phase.SCHEDULABLE and not is_pending
 

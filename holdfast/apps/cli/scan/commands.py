@@ -26,7 +26,7 @@ from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.judgement import Judgement, undecided, whole
 from holdfast.detectors.kernel_log import KernelLine, KernelLog, kernel_line
-from holdfast.detectors.table import detectors, log_marks
+from holdfast.detectors.table import detectors, log_keywords
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Finding
 
@@ -192,7 +192,7 @@ def _hits(
     file: str, blocks: Iterator[bytes], watchers: tuple[Detector, ...], now: datetime
 ) -> Iterator[_Hit]:
     """What is found in one file, in its order; ``BackendError`` where it cannot be read."""
-    log = KernelLog(log_marks(watchers))
+    log = KernelLog(log_keywords(watchers))
     for data in blocks:
         for record in log.feed(data, now):
             yield from _judged(file, record, watchers, now)

@@ -151,13 +151,13 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
         click.echo(f"Nothing was installed: there is no {choices.manifest}", err=True)
         return ExitCode.OK
     manifest = Manifest.read(choices.manifest)
-    if in_use := _asked(lambda commands: settings_in_use(commands, manifest.files)):
+    if in_use := _requested(lambda commands: settings_in_use(commands, manifest.files)):
         raise ConfigError(
             f"slurm.conf still has {', '.join(in_use)}, so nothing was removed; take it out, run"
             " scontrol reconfigure, and try again"
         )
     done = _told(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
-    for command in _asked(restoring_commands):
+    for command in _requested(restoring_commands):
         click.echo(f"next: {command}")
     return _code(done)
 
@@ -185,7 +185,7 @@ def _refuse_unusable(role: Role, prefix: Path, user: str, **paths: Path | None) 
         ) from None
 
 
-def _asked(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
+def _requested(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
     """What Slurm says; nothing where there is no slurmctld to ask."""
     try:
         return list(ask(JobCommands(None, _CALL)))
@@ -220,9 +220,9 @@ def _found_plugstack(prefix: Path) -> Path:
     """Where Slurm reads it on this machine; below ``prefix`` may be another."""
     if prefix == Path("/"):
         with suppress(BackendError):  # it may run only later
-            told = JobCommands(None, _CALL).settings().get("PlugStackConfig", "")
-            if told.startswith("/"):
-                return Path(told)
+            reported = JobCommands(None, _CALL).settings().get("PlugStackConfig", "")
+            if reported.startswith("/"):
+                return Path(reported)
     conf = Path(os.environ.get("SLURM_CONF", DEFAULT_CONF)).absolute()
     return prefix / conf.with_name("plugstack.conf").relative_to("/")
 

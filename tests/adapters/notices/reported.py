@@ -22,7 +22,7 @@ class Told:
 
 
 @contextlib.contextmanager
-def told(port: int = 0) -> Iterator[Told]:
+def reported(port: int = 0) -> Iterator[Told]:
     seen = Told()
 
     class Handler(BaseHTTPRequestHandler):

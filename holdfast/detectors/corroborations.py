@@ -32,23 +32,23 @@ _NUMBER: Final = re.compile(r"(?:nd|neuron)([0-9]{1,4})(?:/|\Z)")
 _PCI: Final = re.compile(r"[0-9a-fA-F]{4,8}:([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.[0-7]")
 
 
-def _is_any(_suspect: str, _witness: str) -> bool:
+def _is_any(_suspect: str, _corroboration: str) -> bool:
     return True
 
 
-def _is_same(suspect: str, witness: str) -> bool:
-    return suspect == witness
+def _is_same(suspect: str, corroboration: str) -> bool:
+    return suspect == corroboration
 
 
-def _is_same_neuron(suspect: str, witness: str) -> bool:
+def _is_same_neuron(suspect: str, corroboration: str) -> bool:
     """``nd3`` of the log is ``neuron3`` of sysfs, and has the cores ``neuron3/neuron_core0`` ..."""
-    one, other = _NUMBER.match(suspect), _NUMBER.match(witness)
+    one, other = _NUMBER.match(suspect), _NUMBER.match(corroboration)
     return one is not None and other is not None and int(one[1]) == int(other[1])
 
 
-def _is_same_efa(suspect: str, witness: str) -> bool:
+def _is_same_efa(suspect: str, corroboration: str) -> bool:
     """``rdmap160s25`` is at the address ``0000:a0:19.0``; ``rdmap160s25/1`` is its port."""
-    device = witness.partition("/")[0]
+    device = corroboration.partition("/")[0]
     address = _PCI.fullmatch(suspect)
     if address is None:
         return suspect == device
@@ -56,7 +56,7 @@ def _is_same_efa(suspect: str, witness: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Witness:
+class _Corroboration:
     """Faults of one family, and the notices with one of the reasons ``notices``."""
 
     family: str
@@ -73,43 +73,45 @@ class _Witness:
 
 
 _GPU: Final = (
-    _Witness(family=gpu_state.FAMILY, is_same=_is_same),
-    _Witness(family=gpu_dcgm.FAMILY),  # it numbers GPUs in its own way
-    _Witness(family=gpu_dcgm_policy.FAMILY),
+    _Corroboration(family=gpu_state.FAMILY, is_same=_is_same),
+    _Corroboration(family=gpu_dcgm.FAMILY),  # it numbers GPUs in its own way
+    _Corroboration(family=gpu_dcgm_policy.FAMILY),
 )
 _MISSING: Final = (Reason.GPU_COUNT, Reason.GPU_LOST, Reason.NEURON_COUNT, Reason.EFA_COUNT)
 _LINKS_AND_LOSSES: Final = (Reason.GPU_FABRIC, Reason.GPU_LOST, Reason.GPU_COUNT)
 
-_WITNESSES: Final = {
+_CORROBORATIONS: Final = {
     gpu_xid.FAMILY: _GPU,
     gpu_driver.FAMILY: _GPU,
     gpu_sxid.FAMILY: (
-        _Witness(family=gpu_state.FAMILY, reasons=_LINKS_AND_LOSSES),
-        _Witness(family=gpu_dcgm.FAMILY),
+        _Corroboration(family=gpu_state.FAMILY, reasons=_LINKS_AND_LOSSES),
+        _Corroboration(family=gpu_dcgm.FAMILY),
     ),
     neuron_log.FAMILY: (
-        _Witness(family=neuron_state.STATE, is_same=_is_same_neuron),
-        _Witness(family=neuron_state.LISTED, is_same=_is_same_neuron),
-        _Witness(
+        _Corroboration(family=neuron_state.STATE, is_same=_is_same_neuron),
+        _Corroboration(family=neuron_state.LISTED, is_same=_is_same_neuron),
+        _Corroboration(
             family=neuron_state.EVENTS, is_same=_is_same_neuron, notices=(Reason.NEURON_HARDWARE,)
         ),
     ),
     efa_log.FAMILY: (
-        _Witness(family=network_state.STATE, is_same=_is_same_efa),
-        _Witness(family=network_state.EVENTS, is_same=_is_same_efa, notices=(Reason.EFA_COUNTER,)),
+        _Corroboration(family=network_state.STATE, is_same=_is_same_efa),
+        _Corroboration(
+            family=network_state.EVENTS, is_same=_is_same_efa, notices=(Reason.EFA_COUNTER,)
+        ),
     ),
     host_hardware.FAMILY: (
-        _Witness(
+        _Corroboration(
             family=host_hardware.FAMILY,
             reasons=(Reason.EDAC_UNCORRECTED,),
             of=(Reason.MACHINE_CHECK, Reason.CPER_FATAL),
         ),
-        _Witness(
+        _Corroboration(
             family=memory_state.EVENTS,
             of=(Reason.EDAC_UNCORRECTED, Reason.MACHINE_CHECK, Reason.CPER_FATAL),
         ),
         *(
-            _Witness(family=family, reasons=_MISSING, of=(Reason.PCIE_FATAL,))
+            _Corroboration(family=family, reasons=_MISSING, of=(Reason.PCIE_FATAL,))
             for family in (gpu_state.FAMILY, neuron_state.STATE, network_state.STATE)
         ),
     ),
@@ -127,30 +129,38 @@ WITNESSED: Final = (
 """The detectors for whose findings there is a witness at all."""
 
 
-def supports(witness: Fault | Finding, suspect: Fault) -> bool:
-    """Whether ``witness``, a fault or a notice, bears ``suspect`` out."""
-    return _is_in_time(witness, suspect) and any(
-        _speaks(row, witness, suspect) for row in _WITNESSES.get(suspect.family, ())
+def supports(corroboration: Fault | Finding, suspect: Fault) -> bool:
+    """Whether ``corroboration``, a fault or a notice, bears ``suspect`` out."""
+    return _is_in_time(corroboration, suspect) and any(
+        _speaks(row, corroboration, suspect) for row in _CORROBORATIONS.get(suspect.family, ())
     )
 
 
-def _speaks(row: _Witness, witness: Fault | Finding, suspect: Fault) -> bool:
-    if isinstance(witness, Fault):
-        is_heard = not witness.witness_within and (not row.reasons or witness.reason in row.reasons)
+def _speaks(row: _Corroboration, corroboration: Fault | Finding, suspect: Fault) -> bool:
+    if isinstance(corroboration, Fault):
+        has_heartbeat = not corroboration.corroborated_within and (
+            not row.reasons or corroboration.reason in row.reasons
+        )
     else:
-        is_heard = witness.reason in row.notices
+        has_heartbeat = corroboration.reason in row.notices
     return (
-        is_heard
-        and witness.family == row.family
+        has_heartbeat
+        and corroboration.family == row.family
         and (not row.of or suspect.reason in row.of)
         and (
-            not suspect.device or not witness.device or row.is_same(suspect.device, witness.device)
+            not suspect.device
+            or not corroboration.device
+            or row.is_same(suspect.device, corroboration.device)
         )
     )
 
 
-def _is_in_time(witness: Fault | Finding, suspect: Fault) -> bool:
-    within = suspect.witness_within
-    if isinstance(witness, Fault) and witness.seen_at is None:  # a state, and it still holds
-        return max(moments(suspect)) >= witness.since - within
-    return any(abs(at - then) <= within for at in moments(suspect) for then in moments(witness))
+def _is_in_time(corroboration: Fault | Finding, suspect: Fault) -> bool:
+    within = suspect.corroborated_within
+    if (
+        isinstance(corroboration, Fault) and corroboration.seen_at is None
+    ):  # a state, and it still holds
+        return max(moments(suspect)) >= corroboration.since - within
+    return any(
+        abs(at - then) <= within for at in moments(suspect) for then in moments(corroboration)
+    )

@@ -10,11 +10,11 @@ from holdfast.adapters.sim.scenario import (
     Evicts,
     FallsSilent,
     Hangs,
-    Happening,
     LosesPower,
     Outage,
     ResetsBreaker,
     RunsOut,
+    ScenarioEvent,
     Vanishes,
 )
 from holdfast.adapters.sim.scheduler import evict, is_scheduled
@@ -24,26 +24,26 @@ from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
 
-def happen(world: World, happening: Happening) -> None:
+def happen(world: World, scenario_event: ScenarioEvent) -> None:
     """Let a happening take place now. Whom it would befall may be in no state for it."""
     world.has_news = True
-    match happening:
+    match scenario_event:
         case Breaks() | LosesPower() | Vanishes() | Hangs() | FallsSilent():
-            _befall(world, _node(world, happening.node).machine, happening)
+            _befall(world, _node(world, scenario_event.node).machine, scenario_event)
         case Asks():
-            _ask(world, _node(world, happening.node), happening)
+            _ask(world, _node(world, scenario_event.node), scenario_event)
         case ResetsBreaker():
             world.breaker = Breaker(reset_at=world.now)
         case Cancels():
             jobs = sorted(world.jobs)
             if jobs:
-                world.jobs[jobs[happening.job % len(jobs)]].cancel_requested = True
+                world.jobs[jobs[scenario_event.job % len(jobs)]].cancel_requested = True
         case Evicts():
             placed = [job for _, job in sorted(world.jobs.items()) if is_scheduled(job)]
             if placed:
-                evict(world, placed[happening.job % len(placed)], happening.rank)
+                evict(world, placed[scenario_event.job % len(placed)], scenario_event.rank)
         case RunsOut():
-            world.owner.out_until = world.now + happening.lasts
+            world.owner.out_until = world.now + scenario_event.lasts
         case Outage():  # the controller's calls look at the clock
             return
 
@@ -56,10 +56,10 @@ def _node(world: World, number: int) -> SimNode:
 def _befall(
     world: World,
     machine: SimMachine,
-    happening: Breaks | LosesPower | Vanishes | Hangs | FallsSilent,
+    scenario_event: Breaks | LosesPower | Vanishes | Hangs | FallsSilent,
 ) -> None:
     is_on = machine.power is Power.ON
-    match happening:
+    match scenario_event:
         case Breaks(defect=defect) if is_on:
             world.break_machine(machine, defect)
         case LosesPower() if machine.power is not Power.GONE:
@@ -67,9 +67,9 @@ def _befall(
         case Vanishes() if machine.power is not Power.GONE:
             world.cut(machine, Power.GONE)
         case Hangs() if is_on:
-            hang(world, machine, happening.lasts)
+            hang(world, machine, scenario_event.lasts)
         case FallsSilent() if machine.talks:
-            _fall_silent(world, machine, happening)
+            _fall_silent(world, machine, scenario_event)
 
 
 def hang(world: World, machine: SimMachine, lasts: timedelta | None) -> None:
