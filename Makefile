@@ -6,7 +6,7 @@ ARGS ?=
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs site reference format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,10 +76,15 @@ kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, 
 slurm: $(VENV)/.dev ## a second, newer Slurm for the tests, beside that of the machine (seconds)
 	@$(BIN)/python -m tools.slurm_versions
 
-docs: $(VENV)/.dev ## docs/reference, the schema of the chart's values and the dashboards anew
+docs: reference site ## render the reference, chart schema and dashboards; build the site
+
+reference: $(VENV)/.dev ## render the reference, the schema of the chart's values and the dashboards
 	@$(BIN)/python tools/render_reference.py
 	@$(BIN)/python tools/render_values_schema.py
 	@$(BIN)/python tools/render_dashboards.py
+
+site: $(VENV)/.docs ## build the documentation site in build/site; fail on broken links
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
 
 format: $(VENV)/.dev ## the code, as `make check` wants it
 	@$(BIN)/ruff format .
@@ -98,6 +103,10 @@ $(VENV)/.demo: $(SETUP)
 $(VENV)/.dev: $(SETUP)
 	@tools/venv.sh demo,dev
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 $(BIN)/python: ;
 

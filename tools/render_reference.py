@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, get_args, get_type_hints
 
+import command_pages
 import job_outcomes
 import reason_tables
 import slurm_outcomes
@@ -290,6 +291,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "checkpoints.md": checkpoints_page,
     "slurm-doctor.md": slurm_doctor_page,
     "slurm-outcomes.md": slurm_outcomes_page,
+    **command_pages.renderers(),
 }
 
 

@@ -1,6 +1,6 @@
 from holdfast.apps.agent.config import AgentConfig
 from holdfast.apps.agent.detectors import chosen_detectors
-from holdfast.apps.agent.main import _parser, load
+from holdfast.apps.agent.main import command_line_parser, load
 from holdfast.detectors.contract import KERNEL_LOG, LOGS
 from holdfast.detectors.table import samples_wanted
 
@@ -18,5 +18,5 @@ def test_an_agent_for_logs_only_takes_no_samples_and_misses_no_log_detector():
 
 
 def test_the_command_line_asks_for_logs_only():
-    assert load(_parser().parse_args(["--logs-only"])).logs_only
-    assert not load(_parser().parse_args([])).logs_only
+    assert load(command_line_parser().parse_args(["--logs-only"])).logs_only
+    assert not load(command_line_parser().parse_args([])).logs_only

@@ -13,7 +13,7 @@ from source_tree import ROOT
 from holdfast.apps.cli.main import cli
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"(?:^|[$#|(] ?|/|sudo |[\w.-]+# )holdfast ([a-z].*)$")
 """A command line: at the start, after a prompt or a pipe, or by the path of the program."""
@@ -68,7 +68,7 @@ def command_lines(page: Path) -> Iterator[list[str]]:
     """The words of each ``holdfast ...`` that a page shows in a block."""
     for _, block in FENCE.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
-            shown = COMMAND.search(re.split(r" {2,}#| [|>&] ?|\)\"", line.strip())[0])
+            shown = COMMAND.search(re.split(r" {2,}#| {3,}| [|>&] ?|\)\"", line.strip())[0])
             if shown and not shown[1].startswith(("api:", "agent:")):
                 yield shlex.split(shown[1], comments=True)
 
@@ -87,7 +87,8 @@ def test_every_command_line_that_is_shown_is_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.yaml").touch()
+    for file in ("job.yaml", "train.yaml"):
+        (tmp_path / file).touch()
     known = dict(commands(cli, "holdfast"))
     shown = [(page, ["holdfast", *words]) for page in PAGES for words in command_lines(page)]
     for page, words in shown:

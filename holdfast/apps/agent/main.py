@@ -41,7 +41,7 @@ _PLAIN: Final = (
 
 def main(argv: list[str]) -> int:
     """Watch this node until a signal asks to end, or look at it once. Returns the exit code."""
-    parser = _parser()
+    parser = command_line_parser()
     options = parser.parse_args(argv)
     if "output" in options and not options.once:
         parser.error("--output is for --once")
@@ -221,7 +221,8 @@ with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuratio
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line_parser() -> argparse.ArgumentParser:
+    """The options of the process."""
     parser = argparse.ArgumentParser(
         prog="holdfast agent",
         description="Monitor the health of this node: read its kernel log and report faults.",

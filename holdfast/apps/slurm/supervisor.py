@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     if options.wish is not None:
         return _keep(job, wish=options.wish)
     if not command:
-        _parser().error("which srun? Put its command line after --")
+        command_line_parser().error("which srun? Put its command line after --")
     if not job.isdecimal() or os.environ.get(SUPERVISED) == job:
         os.execvp(command[0], command)  # noqa: S606 - an argument list
     step = SupervisedStep(
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     try:
-        return _parser().parse_args(list(argv))
+        return command_line_parser().parse_args(list(argv))
     except SystemExit as error:
         srun = list(argv)[list(argv).index("--") + 1 :] if "--" in argv else []
         if error.code and srun:  # a slip in plugstack.conf would end every job that is supervised
@@ -82,7 +82,8 @@ def _ended_alike(status: int) -> int:
     return 128 - status
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line_parser() -> argparse.ArgumentParser:
+    """The options of the process."""
     parser = argparse.ArgumentParser(prog="holdfast slurm supervise", description=_DESCRIPTION)
     limits = Limits()
     times: Mapping[str, tuple[timedelta, str]] = {
