@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.adapters.kubernetes.client.api import Api
-from holdfast.adapters.kubernetes.client.errors import AlreadyExists
+from holdfast.adapters.kubernetes.client.api import Api, Patch
 
 NAMESPACE = "holdfast"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -19,8 +18,10 @@ def renew(api: Api, node: dict[str, Any], boot_id: str, at: datetime | None = No
         "renewTime": (at or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
-    metadata = {"name": name, "ownerReferences": [owner]}
-    try:
-        api.create(LEASES, {"metadata": metadata, "spec": spec})
-    except AlreadyExists:
-        api.patch(f"{LEASES}/{name}", {"spec": spec, "metadata": metadata})
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner]},
+        "spec": spec,
+    }
+    api.patch(f"{LEASES}/{name}", lease, Patch.APPLY)

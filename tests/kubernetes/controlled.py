@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from agent_lease import renew
-from real_cluster import Cluster, connected, until
+from real_cluster import TIMEOUT_S, Cluster, connected, until
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, NotFound
@@ -37,7 +37,8 @@ def api_of(cluster: Cluster, token: str = "") -> Api:
     """A client; of the user who may do everything if no token is given."""
     plane = cluster.plane
     server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: token or plane.token)
-    return Api(server, user_agent="test", field_manager="test", timeout=timedelta(seconds=5))
+    patience = timedelta(seconds=TIMEOUT_S)  # one slow answer fails no test that may wait longer
+    return Api(server, user_agent="test", field_manager="test", timeout=patience)
 
 
 def install(cluster: Cluster) -> None:

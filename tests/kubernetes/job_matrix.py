@@ -1,6 +1,7 @@
 """Jobs of every kind through faults of every kind: the rows."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 
 from job_cells import BY_CHANCE, EVERY, LABELS, Cell, Row, Script, Until
@@ -8,6 +9,9 @@ from training import PODS, Training
 
 from holdfast.model.health import Remedy
 from holdfast.model.names import APP_MAX_RETRY_COUNT, LOG_MONITORING
+
+SILENT_AGAIN_S = 1
+"""Between two times at which a machine that is to be silent loses its leases."""
 
 
 def a_fault(remedy: Remedy) -> Script:
@@ -22,9 +26,13 @@ def silence(cell: Cell) -> Iterator[Until]:
     yield cell.runs(1)
     name = cell.nodes[1]
     cell.fleet.cluster.nodes.hang(name)
+    silent_again = time.monotonic()
 
     def is_noticed() -> bool:
-        cell.fleet.falls_silent(name)
+        nonlocal silent_again
+        if time.monotonic() >= silent_again:  # a renewal of its lease was perhaps under way
+            cell.fleet.falls_silent(name)
+            silent_again = time.monotonic() + SILENT_AGAIN_S
         return cell.phase != "running"
 
     yield Until("noticed", is_noticed)

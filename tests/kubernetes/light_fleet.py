@@ -1,11 +1,12 @@
 """A fleet of a hundred machines on two cores: their agents are played, too."""
 
 import json
-import time
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from agent_lease import LEASES, renew
 from machines import Fleet, Machine
@@ -30,6 +31,10 @@ _ORDER = """printf '{"action":"%s","node":"%s","token":"%s","refused":false}\\n'
 "$HOLDFAST_ACTION" "$HOLDFAST_NODE" "$HOLDFAST_TOKEN" >> "$0" """
 
 
+_EXPIRED: Final = "2020-01-01T00:00:00.000000Z"
+"""Renewal time of a silent kubelet's lease: always the same, as each change counts as a renewal."""
+
+
 class LightFleet(Fleet):
     """Machines whose agents say what a test has them say."""
 
@@ -45,7 +50,11 @@ class LightFleet(Fleet):
         self.silent: set[str] = set()
         """Machines whose agents renew no lease any more."""
 
-        self.boots: dict[str, str] = {}
+        self.boots: dict[str, tuple[dict[str, Any], str]] = {}
+        """Each machine's Node object as it booted, and its boot id."""
+
+        self.failures: list[BaseException] = []
+        """Of orders that could not be carried out."""
 
     def start_groups(self, groups: dict[str, Sequence[str]]) -> None:
         """Machines that are there from the beginning, by their group."""
@@ -77,13 +86,12 @@ class LightFleet(Fleet):
         Its word is played: had it to find out by itself, it would give up on all nodes of a test
         that gets no time to renew their leases.
         """
-        before = (datetime.now(UTC) - timedelta(minutes=5)).isoformat().replace("+00:00", "Z")
         metadata = {"name": name, "namespace": "kube-node-lease"}
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": metadata,
-            "spec": {"holderIdentity": name, "renewTime": before},
+            "spec": {"holderIdentity": name, "renewTime": _EXPIRED},
         }
         self.silent.add(name)
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
@@ -95,17 +103,18 @@ class LightFleet(Fleet):
             self.api.delete(f"{LEASES}/{name}")
 
     def _boot(self, machine: Machine, boot_id: str) -> None:
-        self.boots[machine.name] = boot_id
+        self.boots[machine.name] = self.api.get(f"/api/v1/nodes/{machine.name}"), boot_id
         self.silent.discard(machine.name)
         if machine.group in self.frozen:
             self.cluster.nodes.hang(machine.name)
         self._report(machine.name)
 
     def _report(self, name: str, *faults: Fault) -> None:
-        renew(self.api, self.api.get(f"/api/v1/nodes/{name}"), self.boots[name])
+        node, boot_id = self.boots[name]
+        renew(self.api, node, boot_id)
         said = NodeReport(
             node=name,
-            boot_id=self.boots[name],
+            boot_id=boot_id,
             sequence=1 + len(faults),
             reported_at=datetime.now(UTC),
             faults=faults,
@@ -114,24 +123,34 @@ class LightFleet(Fleet):
         self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
 
     def _own(self) -> None:
-        """Carry out several orders at once."""
-        renewed_at = time.monotonic()
+        """Carry out several orders at once, while the leases are renewed."""
+        renewer = threading.Thread(target=self._renew, name="leases", daemon=True)
+        renewer.start()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while not self._over.wait(0.05):
-                if time.monotonic() - renewed_at > RENEWED_EVERY_S:
-                    renewed_at = time.monotonic()
-                    pool.submit(self._renew_all)
                 for order in self.orders:
                     machine = self.machines.get(order["node"])
                     is_new = order["token"] not in self.done
                     if is_new and machine is not None and machine.group not in self.held:
                         self.done.append(order["token"])
-                        pool.submit(self._carry_out, order["action"], machine)
+                        done = pool.submit(self._carry_out, order["action"], machine)
+                        done.add_done_callback(self._note)
+        renewer.join()
 
-    def _renew_all(self) -> None:
-        for name in self.machines.keys() - self.silent:
-            with suppress(BackendError, KeyError):
-                renew(self.api, self.api.get(f"/api/v1/nodes/{name}"), self.boots[name])
+    def _note(self, order: Future[None]) -> None:
+        if (error := order.exception()) is not None:
+            self.failures.append(error)
+
+    def _renew(self) -> None:
+        """All leases, one after the other: a slow server gets no second round beside the first."""
+        while not self._over.wait(RENEWED_EVERY_S):
+            for name in self.machines.keys() - self.silent:
+                with suppress(BackendError, KeyError):
+                    renew(self.api, *self.boots[name])
+
+    def tell(self) -> None:
+        super().tell()
+        print(f"orders that failed: {self.failures}")  # noqa: T201
 
     def _command(self) -> str:
         argv = json.dumps(["sh", "-c", _ORDER, str(self.folder / "orders")])
