@@ -1,29 +1,18 @@
 """Files that others read while they are written."""
 
 import os
+import secrets
 from pathlib import Path
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Put ``text`` in place of the file; a reader sees the old or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    """Replace the file with ``text``: a reader sees the old or the new content, never a part."""
+    _replace(path, text.encode("utf-8"), is_durable=False)
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Put ``data`` in place of the file, so that it is there after a loss of power.
-
-    The temporary file beside it is new: nothing is written through a link that somebody put there.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    with open(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """As ``write_atomically``; the new content also survives a loss of power."""
+    _replace(path, data, is_durable=True)
     sync_directory(path.parent)
 
 
@@ -36,3 +25,24 @@ def sync_directory(folder: Path) -> None:
         return
     finally:
         os.close(handle)
+
+
+def _replace(path: Path, data: bytes, *, is_durable: bool) -> None:
+    """Write a temporary file and rename it to ``path``.
+
+    Its name cannot be guessed and it must not exist, so that in a directory that others may write
+    nobody can redirect the content with a link.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    handle = os.open(temporary, flags, 0o666)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,55 @@
+import os
+
+import pytest
+
+from holdfast.kit.files import write_atomically, write_durably
+
+
+def test_a_written_file_has_the_new_content_and_no_leftover(tmp_path) -> None:
+    path = tmp_path / "state"
+    path.write_text("old", encoding="utf-8")
+
+    write_atomically(path, "new é")
+    assert path.read_text(encoding="utf-8") == "new é"
+    write_durably(path, b"newer")
+    assert path.read_bytes() == b"newer"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+@pytest.mark.parametrize(
+    "write", [lambda p: write_atomically(p, "x"), lambda p: write_durably(p, b"x")]
+)
+def test_a_link_that_somebody_put_there_redirects_nothing(tmp_path, write) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "state"
+    victim.write_text("precious", encoding="utf-8")
+    (tmp_path / f".state.{os.getpid()}").symlink_to(victim)
+    path.symlink_to(victim)
+
+    write(path)
+
+    assert victim.read_text(encoding="utf-8") == "precious"
+    assert path.read_text(encoding="utf-8") == "x"
+    assert not path.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "write", [lambda p: write_atomically(p, "x"), lambda p: write_durably(p, b"x")]
+)
+def test_a_write_that_fails_leaves_the_directory_as_it_was(tmp_path, write) -> None:
+    path = tmp_path / "state"
+    path.mkdir()
+
+    with pytest.raises(OSError, match="directory"):
+        write(path)
+
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_the_mode_of_a_file_follows_the_umask(tmp_path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_atomically(tmp_path / "secret", "x")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
