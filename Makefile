@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 ARGS ?=
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
+# Tests start hundreds of processes; where bytecode is not cached, each compiles all its modules.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs site reference format clean
 

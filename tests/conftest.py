@@ -6,12 +6,16 @@ marked ``gpu`` may still be skipped, because no installation brings a GPU.
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from effort import QUICK
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.engines.control_plane import Built
+from tools.control_plane import CannotBuild, provide
 
 REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
 
@@ -23,7 +27,7 @@ settings.load_profile("calm")
 
 PYTHON = "python"
 SUITES = {
-    "kubernetes": ("binaries", "hall", "helm", "installation", "promtool"),
+    "kubernetes": ("built",),
     "slurm": ("programs",),
     "console": ("browser",),
     "providers": ("moto",),
@@ -72,6 +76,24 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.section("not run")
     for name in [*(name for name in (PYTHON, *SUITES) if name != wanted), "all"]:
         terminalreporter.line(f"make test-{name}")
+
+
+@pytest.fixture(scope="session")
+def built(request: pytest.FixtureRequest) -> Built:
+    """Returns programs of the control plane by name: the only way of a test to a Go build.
+
+    Builds what is missing; skips the test where that is not possible.
+    """
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def paths(*names: str) -> dict[str, Path]:
+        try:
+            with capture.global_and_fixture_disabled():  # a build takes minutes: show its progress
+                return provide(*names)
+        except CannotBuild as error:
+            pytest.skip(str(error))
+
+    return paths
 
 
 TOGETHER = {

@@ -4,17 +4,16 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from chart import HELM_CHART
-from conftest import programs_of
 from installation import NODES, TIMEOUT_S, Installation
 
-from tests.engines.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(?:console)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -69,9 +68,8 @@ CLUSTERS = {
 
 
 @contextmanager
-def a_cluster() -> Iterator[tuple[Installation, dict[str, str]]]:
+def a_cluster(programs: Mapping[str, Path]) -> Iterator[tuple[Installation, dict[str, str]]]:
     """A fresh one with two nodes, and the environment in which helm and kubectl find it."""
-    programs = programs_of(*PROGRAMS, "kubectl", "helm")
     with ControlPlane(programs) as plane:
         cluster = Installation(plane, programs["kubectl"])
         for name in NODES:
@@ -101,11 +99,12 @@ def runs(command: str, environment: dict[str, str]) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_a_command_works_as_it_is_written(name: str, helm: object) -> None:
+def test_a_command_works_as_it_is_written(name: str, built: Built) -> None:
     commands = [command for part in CLUSTERS[name] for command in part.commands()]
     assert commands
 
-    with a_cluster() as (cluster, environment):
+    programs = built(*PROGRAMS, "kubectl", "helm")
+    with a_cluster(programs) as (cluster, environment):
         for command in commands:
             if command.startswith("kubectl delete namespace"):
                 end_pods(cluster, command.split()[3])

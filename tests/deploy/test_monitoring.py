@@ -20,7 +20,7 @@ from holdfast.model.events import RepairPostponed
 from holdfast.model.names import Reason
 from holdfast.model.nodes import ClusterView, Phase
 from holdfast.testing.fakes import FakeClock, FakeLeadership
-from tools.control_plane import CannotBuild, provide
+from tests.engines.control_plane import Built
 
 ALERTS = HELM_CHART / "prometheus" / "alerts.yaml"
 DASHBOARDS = sorted((HELM_CHART / "grafana").glob("*.json"))
@@ -30,11 +30,8 @@ WORDS = {"and", "or", "unless", "on", "ignoring", "group_left", "group_right", "
 
 
 @pytest.fixture(scope="session")
-def promtool() -> Path:
-    try:
-        return provide("promtool")["promtool"]
-    except CannotBuild as error:
-        pytest.skip(str(error))
+def promtool(built: Built) -> Path:
+    return built("promtool")["promtool"]
 
 
 def exported() -> str:

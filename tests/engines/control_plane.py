@@ -18,7 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from http.client import HTTPException
@@ -42,6 +42,9 @@ SCHEDULER: Final = "kube-scheduler"
 KWOK: Final = "kwok"
 PROGRAMS: Final = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER)
 """What a control plane consists of, in the order of their start."""
+
+Built = Callable[..., dict[str, Path]]
+"""Takes names of programs and returns their paths: the fixture ``built``."""
 
 _DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "SIGKILL")
 _MEMORY: Final = Path("/dev/shm")

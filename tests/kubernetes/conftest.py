@@ -1,6 +1,5 @@
 """A real Kubernetes control plane for all tests of this folder, and a clean one for each."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,27 +7,17 @@ import pytest
 from clean_slate import CleanSlate
 from controlled import api_of
 from real_cluster import Cluster, connected
+from training_operator import OPERATOR, run_training_operator
 
 from holdfast.adapters.kubernetes.client.api import Api
-from tests.engines.control_plane import PROGRAMS, ControlPlane
+from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
 from tests.engines.kubelet import PodServer
-from tools.control_plane import CannotBuild, module_files, provide
-
-
-def built(request: pytest.FixtureRequest, *names: str) -> dict[str, Path]:
-    """Programs, built where that was never done; skips where it cannot be done."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    try:
-        with capture.global_and_fixture_disabled():  # it takes minutes: show how far it is
-            return provide(*names)
-    except CannotBuild as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
-def binaries(request: pytest.FixtureRequest) -> dict[str, Path]:
+def binaries(built: Built) -> dict[str, Path]:
     """The programs of the control plane, kubectl and KWOK."""
-    return built(request, *PROGRAMS, "kubectl", "kwok")
+    return built(*PROGRAMS, "kubectl", "kwok")
 
 
 @pytest.fixture(scope="session")
@@ -39,25 +28,9 @@ def control_plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="session")
-def training_operator(
-    request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: dict[str, Path]
-) -> None:
+def training_operator(built: Built, control_plane: ControlPlane, binaries: dict[str, Path]) -> None:
     """Kubeflow's training operator runs from now on, for ``PyTorchJob`` and its like."""
-    run_training_operator(request, control_plane, binaries)
-
-
-def run_training_operator(
-    request: pytest.FixtureRequest, plane: ControlPlane, binaries: dict[str, Path]
-) -> None:
-    """On a control plane of one's own."""
-    name = "training-operator"
-    operator = built(request, name)[name]
-    crds = module_files(name, "github.com/kubeflow/training-operator") / "manifests/base/crds"
-    subprocess.run(
-        [binaries["kubectl"], "--kubeconfig", plane.kubeconfig(), "create", "-k", crds],
-        check=True,
-    )
-    plane.run(name, operator)
+    run_training_operator(control_plane, built(OPERATOR)[OPERATOR], binaries)
 
 
 @pytest.fixture

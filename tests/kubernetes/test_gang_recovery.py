@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import built
 from controlled import api_of, install, installed, is_served  # noqa: F401 - a fixture
 from gangs import SETTINGS, Gang, Indexed, Mpi, Set, resumes_elsewhere, submitted
 from job_sets import run_jobset
@@ -15,16 +14,14 @@ from trainers import PREPARED, Train, run_trainer
 from training import ON
 
 from holdfast.model.names import Labels
-from tests.engines.control_plane import ControlPlane
+from tests.engines.control_plane import Built, ControlPlane
 from tools.control_plane import module_files
 
 
 @pytest.fixture(scope="session")
-def job_sets(
-    request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: Mapping[str, Path]
-) -> None:
+def job_sets(built: Built, control_plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
     """The JobSet controller runs from now on."""
-    run_jobset(control_plane, built(request, "jobset")["jobset"], binaries)
+    run_jobset(control_plane, built("jobset")["jobset"], binaries)
 
 
 @pytest.fixture
@@ -97,12 +94,10 @@ def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
 
 
 @pytest.fixture
-def mpi_fleet(
-    request: pytest.FixtureRequest, binaries: Mapping[str, Path], tmp_path: Path
-) -> Iterator[Fleet]:
+def mpi_fleet(built: Built, binaries: Mapping[str, Path], tmp_path: Path) -> Iterator[Fleet]:
     """On a control plane of its own, as the training operator has another ``mpijobs``."""
     name = "mpi-operator"
-    operator = built(request, name)[name]
+    operator = built(name)[name]
     files = module_files(name, "github.com/kubeflow/mpi-operator")
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
         crd = str(files / "manifests/base/kubeflow.org_mpijobs.yaml")
@@ -157,13 +152,13 @@ def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Flee
 
 @pytest.fixture(scope="session")
 def trainer(
-    request: pytest.FixtureRequest,
+    built: Built,
     job_sets: None,
     control_plane: ControlPlane,
     binaries: Mapping[str, Path],
 ) -> None:
     """Kubeflow's trainer runs from now on."""
-    run_trainer(control_plane, built(request, "trainer")["trainer"], binaries)
+    run_trainer(control_plane, built("trainer")["trainer"], binaries)
 
 
 @pytest.mark.usefixtures("trainer")

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conftest import built
 from fatal_proxy import FatalProxy, fatal_proxy
 from gangs import Set
 from job_cells import Cell, Until, cells, play
@@ -21,7 +20,7 @@ from job_matrix import KILLED, KILLED_SPENT, OPERATORS_AWAY, ROWS
 from machines import Controller, stays
 
 from holdfast.adapters.kubernetes.client.errors import NotFound
-from tests.engines.control_plane import PROGRAMS
+from tests.engines.control_plane import PROGRAMS, Built
 
 OUTCOMES = Path(__file__).parent / "job_outcomes.json"
 STEPS = 4
@@ -31,10 +30,8 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/holdfast/leases/holdfast-contro
 
 
 @pytest.fixture(scope="module")
-def hall(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Hall]:
-    binaries = built(request, *PROGRAMS, *OPERATORS, *UPPER, "kubectl")
+def hall(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
+    binaries = built(*PROGRAMS, *OPERATORS, *UPPER, "kubectl")
     with a_hall(binaries, tmp_path_factory.mktemp("hall")) as hall:
         hall.control()
         hall.bring_mpi()

@@ -6,15 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from conftest import run_training_operator
 from controlled import install, installed, is_served  # noqa: F401 - a fixture
 from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, connected, until
 from training import JOBS, PODS, Training
+from training_operator import OPERATOR, run_training_operator
 
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, Labels, Reason
-from tests.engines.control_plane import ControlPlane
+from tests.engines.control_plane import Built, ControlPlane
 
 SETTINGS = """
 [nodes]
@@ -45,14 +45,14 @@ def job(fleet: Fleet) -> Training:
 
 
 @pytest.fixture
-def quick(binaries: dict[str, Path], request: pytest.FixtureRequest, tmp_path: Path):
+def quick(built: Built, binaries: dict[str, Path], tmp_path: Path):
     """A fleet on a control plane that gives up on nodes soon."""
     grace = timedelta(seconds=4)
     with (
         ControlPlane(binaries, node_grace=grace) as plane,
         connected(plane, binaries) as cluster,
     ):
-        run_training_operator(request, plane, binaries)
+        run_training_operator(plane, built(OPERATOR)[OPERATOR], binaries)
         install(cluster)
         with a_fleet(cluster, tmp_path) as fleet:
             yield fleet

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import built, run_training_operator
 from controlled import install
 from gangs import SETTINGS, Indexed, Set
 from job_sets import run_jobset
@@ -12,8 +11,9 @@ from kueues import QUEUE, WORKLOADS, run_kueue
 from machines import REPLACE_XID, Fleet, a_fleet
 from real_cluster import connected
 from training import Training
+from training_operator import OPERATOR, run_training_operator
 
-from tests.engines.control_plane import ControlPlane
+from tests.engines.control_plane import Built, ControlPlane
 
 KINDS = ("batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob")
 LABELS = {"kueue.x-k8s.io/queue-name": QUEUE}
@@ -21,14 +21,14 @@ LABELS = {"kueue.x-k8s.io/queue-name": QUEUE}
 
 @pytest.fixture(scope="module")
 def fleet(
-    request: pytest.FixtureRequest,
+    built: Built,
     binaries: dict[str, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fleet]:
     """On a control plane of its own, as nothing gets past its webhooks once it is gone."""
-    programs = built(request, "kueue", "jobset")
+    programs = built("kueue", "jobset", OPERATOR)
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
-        run_training_operator(request, plane, binaries)
+        run_training_operator(plane, programs[OPERATOR], binaries)
         run_jobset(plane, programs["jobset"], binaries)
         run_kueue(plane, programs["kueue"], binaries, KINDS)
         install(cluster)

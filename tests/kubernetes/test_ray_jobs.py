@@ -7,23 +7,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from conftest import built
 from controlled import installed  # noqa: F401 - a fixture
 from gangs import resumes_elsewhere, submitted
 from machines import Fleet, a_fleet, stays
 from rays import Dashboard, RayCluster, RayJob, run_ray
 from real_cluster import Cluster, until
 
-from tests.engines.control_plane import ControlPlane
+from tests.engines.control_plane import Built, ControlPlane
 
 
 @pytest.fixture(scope="module")
 def dashboard(
-    request: pytest.FixtureRequest, control_plane: ControlPlane, binaries: Mapping[str, Path]
+    built: Built, control_plane: ControlPlane, binaries: Mapping[str, Path]
 ) -> Iterator[Dashboard]:
     """The KubeRay operator runs meanwhile."""
     name = "ray-operator"
-    with run_ray(control_plane, built(request, name)[name], binaries) as dashboard:
+    with run_ray(control_plane, built(name)[name], binaries) as dashboard:
         yield dashboard
 
 

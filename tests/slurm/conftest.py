@@ -1,12 +1,11 @@
 """A real Slurm cluster for each test of this folder that asks for one."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from final_states import FinalStates
-from slurm_fleet_at_work import Fleet
+from slurm_fleet_at_work import Fleet, a_fleet
 
 from holdfast.model.errors import BackendError
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
@@ -43,16 +42,6 @@ def fleet(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Fleet]:
     """The same, with an agent on each node."""
     with a_fleet(slurm, tmp_path) as fleet:
         yield fleet
-
-
-@contextmanager
-def a_fleet(slurm: SlurmCluster, folder: Path, *, dcgm: str = "") -> Iterator[Fleet]:
-    fleet = Fleet(slurm, folder, dcgm=dcgm)
-    fleet.start_agents()
-    try:
-        yield fleet
-    finally:
-        fleet.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -292,3 +292,14 @@ def stays(condition: Callable[[], Any], seconds: float) -> None:
     while time.monotonic() < deadline:
         assert condition()
         time.sleep(0.05)
+
+
+@contextmanager
+def a_fleet(slurm: SlurmCluster, folder: Path, *, dcgm: str = "") -> Iterator[Fleet]:
+    """A fleet with an agent on each node of the cluster; ends with its controllers."""
+    fleet = Fleet(slurm, folder, dcgm=dcgm)
+    fleet.start_agents()
+    try:
+        yield fleet
+    finally:
+        fleet.close()

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import a_fleet
-from slurm_fleet_at_work import REPLACE_XID, Fleet
+from slurm_fleet_at_work import REPLACE_XID, Fleet, a_fleet
 from training_at_work import Training
 
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms

@@ -6,8 +6,7 @@ import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
-from conftest import a_fleet
-from slurm_fleet_at_work import Fleet, on_both_versions
+from slurm_fleet_at_work import Fleet, a_fleet, on_both_versions
 from supervised_cluster import Supervised, skip_without_compiler
 
 from holdfast.adapters.slurm.nodes.state import RememberedJob

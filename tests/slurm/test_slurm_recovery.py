@@ -12,6 +12,7 @@ from slurm_fleet_at_work import (
     REBOOT_XID,
     REPLACE_XID,
     Fleet,
+    a_fleet,
     on_both_versions,
     stays,
 )
@@ -19,6 +20,7 @@ from slurm_fleet_at_work import (
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.model.errors import BackendError
 from holdfast.model.names import Reason, SlurmReason
+from tests.engines.slurm_cluster import SlurmCluster
 
 REPLACE, REBOOT, OURS = SlurmReason.REPLACE, SlurmReason.REBOOT, SlurmReason.OURS
 
@@ -227,10 +229,6 @@ def test_slurmctld_may_be_away_for_a_while(fleet: Fleet) -> None:
 
 
 def test_a_fault_survives_slurm_taking_nodes_back_by_itself(programs, tmp_path) -> None:
-    from conftest import a_fleet  # noqa: PLC0415 - the folder's own
-
-    from tests.engines.slurm_cluster import SlurmCluster  # noqa: PLC0415
-
     with (
         SlurmCluster(programs, nodes=("node1", "node2"), settings={"ReturnToService": "2"}) as one,
         a_fleet(one, tmp_path) as fleet,

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import a_fleet
 from final_states import FinalStates
-from slurm_fleet_at_work import REBOOT_XID, REPLACE_XID, Fleet, on_both_versions
+from slurm_fleet_at_work import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, on_both_versions
 from training_at_work import Training
 
 from holdfast.apps.main import run

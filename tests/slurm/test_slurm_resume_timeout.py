@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from conftest import a_fleet
-from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
+from slurm_fleet_at_work import REPLACE_XID, Fleet, a_fleet, on_both_versions
 
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.model.names import Reason

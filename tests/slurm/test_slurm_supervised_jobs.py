@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from conftest import a_fleet
-from slurm_fleet_at_work import REPLACE_XID, on_newer_version
+from slurm_fleet_at_work import REPLACE_XID, a_fleet, on_newer_version
 from supervised_cluster import EXPANDS, Supervised, own_words, skip_without_compiler
 
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms

@@ -1,0 +1,33 @@
+"""The suites of `tests/conftest.py` are complete only if no test evades its fixtures."""
+
+import ast
+from pathlib import Path
+
+from source_tree import ROOT
+
+TESTS = ROOT / "tests"
+BUILDS = {TESTS / "conftest.py", TESTS / "kubernetes/test_program_build.py"}
+"""The fixture `built`, and the tests of the build itself."""
+
+
+def imported_from(path: Path) -> set[tuple[str, str]]:
+    """Pairs of module and name that a file imports."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return {
+        (node.module or "", alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_programs_are_built_by_a_fixture_only_so_that_make_test_builds_none() -> None:
+    build = ("tools.control_plane", "provide")
+
+    assert {path for path in TESTS.rglob("*.py") if build in imported_from(path)} == BUILDS
+
+
+def test_nothing_is_imported_from_conftest_which_means_another_file_in_each_folder() -> None:
+    modules = {path: {module for module, _ in imported_from(path)} for path in TESTS.rglob("*.py")}
+
+    assert [path for path, names in modules.items() if "conftest" in names] == []
