@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs site reference format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,13 @@ reference: $(VENV)/.dev ## render the reference, the schema of the chart's value
 
 site: $(VENV)/.docs ## build the documentation site in build/site; fail on broken links
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
+
+pictures: $(VENV)/.dev ## docs/pictures from real runs, with the machine's Chromium (minutes)
+	@$(BIN)/python tools/render_pictures.py $(ARGS)
+
+lock: $(VENV)/.dev ## requirements/*.txt anew; ARGS=--upgrade moves to the newest versions
+	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 uv
+	@PATH=$(BIN):$$PATH $(BIN)/python tools/lock.py $(ARGS)
 
 format: $(VENV)/.dev ## the code, as `make check` wants it
 	@$(BIN)/ruff format .
