@@ -59,7 +59,7 @@ INSTALL = "docs/howto/install-on-kubernetes.md"
 OPERATE = "docs/howto/operate-on-kubernetes.md"
 AGENT = "docs/howto/run-the-agent-on-kubernetes.md"
 CLUSTERS = {
-    "README": (Part("README.md"), Part(OPERATE), Part(AGENT)),
+    "operate": (Part(INSTALL, ("With helm",)), Part(OPERATE), Part(AGENT)),
     "helm": (Part(INSTALL, ("With helm", "Look before it acts", "Upgrades", "Uninstall")),),
     "namespaces": (Part(INSTALL, ("Agents in a namespace of their own",)),),
     "manifests": (Part(INSTALL, ("Without helm",)),),

@@ -1,0 +1,41 @@
+"""The pictures of the README: small, self-contained, and taken from output as it is today."""
+
+import re
+import sys
+
+import pytest
+from source_tree import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+from render_pictures import PICTURES, excerpt
+
+SHOWN = sorted(PICTURES.iterdir())
+LARGEST = 300_000
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_a_picture_is_small_and_shown(path) -> None:
+    assert path.stat().st_size < LARGEST
+    assert f"](docs/pictures/{path.name})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_drawing_loads_nothing_from_other_hosts() -> None:
+    [path] = [path for path in SHOWN if path.suffix == ".svg"]
+    addresses = re.findall(r"\bhttps?://[^\"' <)]+", path.read_text(encoding="utf-8"))
+
+    assert set(addresses) == {"http://www.w3.org/2000/svg"}
+
+
+def test_the_excerpt_of_the_demo_ends_the_first_fault_where_the_second_begins() -> None:
+    lines = [
+        *("1. The job, undisturbed.", "[ 0.1s] x runs"),
+        *("   >>> xid 74 on a", "[ 3.3s] a needs replace", "[ 3.6s] runs again"),
+        *("   >>> kill-rank on b", "[ 9.0s] b"),
+        *("3. The timeline", "", "FAULT  NODE", "xid 74  a", "Equal to the bit"),
+    ]
+
+    shown = excerpt(lines)
+    assert shown[:3] == lines[2:5]
+    assert shown[3] == "... and so on for: kill-rank"
+    assert shown[-3:] == lines[-3:]
