@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scripted_server import ScriptedServer, break_off, refuse, say
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
-from holdfast.adapters.kubernetes.nodes.leases import Candidate, LeaderElection, Terms
+from holdfast.adapters.kubernetes.client.leases import Candidate, LeaderElection, Terms
 from tests.engines.control_plane import ControlPlane
 
 TIMEOUT_S = 60.0
@@ -401,7 +401,7 @@ import json, sys, time
 from datetime import timedelta
 from pathlib import Path
 from holdfast.adapters.kubernetes.client.api import Api, Server
-from holdfast.adapters.kubernetes.nodes.leases import LeaderElection, Terms
+from holdfast.adapters.kubernetes.client.leases import LeaderElection, Terms
 
 url, ca_file, token, identity, log = sys.argv[1:]
 server = Server(url=url, ca_file=Path(ca_file), token=lambda: token)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.adapters.kubernetes.nodes.leases import Terms
+from holdfast.adapters.kubernetes.client.leases import Terms
 from holdfast.model.names import LABEL_PREFIX
 
 

@@ -19,7 +19,7 @@ from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.events import COMPONENT, KubernetesEvents
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.nodes.leases import LeaderElection
+from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.report import Pace
 from holdfast.adapters.kubernetes.nodes.state import STATE
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
