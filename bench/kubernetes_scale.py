@@ -25,7 +25,7 @@ from bench.figure import Figure
 from holdfast.adapters.kubernetes.client.api import Api, Patch
 from holdfast.adapters.kubernetes.client.errors import Conflict
 from holdfast.adapters.kubernetes.client.server import Server
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.report_patch import node_patch
 from holdfast.adapters.local.ports import free_port
 from holdfast.model.errors import BackendError
@@ -294,7 +294,7 @@ def _node(name: str) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": labels,
-            "annotations": {RECORD: compact(record), REPORT: compact(_report(name))},
+            "annotations": {RECORD: compact_json(record), REPORT: compact_json(_report(name))},
         },
         "spec": {"providerID": f"aws:///us-west-2a/i-{number:017x}"},
         "status": {

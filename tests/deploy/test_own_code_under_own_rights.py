@@ -8,12 +8,12 @@ import pytest
 from installation import NAMESPACE, NODES, Installation, until
 
 from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.events import KubernetesEvents
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.report import NodeReporter
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.apps.clock import SystemClock

@@ -8,11 +8,11 @@ import pytest
 from chart import HELM_CHART, Helm
 from installation import NODES, Installation, until
 
+from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.heartbeats import Heartbeats
-from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.report import NodeReporter
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.apps.clock import SystemClock

@@ -13,11 +13,10 @@ from real_cluster import TIMEOUT_S, Cluster, connected, until
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, NotFound
+from holdfast.adapters.kubernetes.client.values import compact_json, parse_time
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
-from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.nodes.node import time_of
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import REPORT, REQUEST
@@ -138,7 +137,7 @@ class Controlled:
             reported_at=now,
             faults=tuple(faults),
         )
-        self.annotate(name, report=compact(said))
+        self.annotate(name, report=compact_json(said))
 
     def join(self, name: str, *, group: str = "p5", provider_id: str | None = None) -> None:
         """A node with an agent that finds nothing wrong."""
@@ -189,7 +188,7 @@ def controlled(
 
 
 def created_at(node: dict) -> datetime | None:
-    return time_of(node["metadata"]["creationTimestamp"])
+    return parse_time(node["metadata"]["creationTimestamp"])
 
 
 def decoded(text: str) -> dict:

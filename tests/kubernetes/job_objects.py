@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
 from holdfast.adapters.kubernetes.jobs.requests import wishes_of
-from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import JOB_RECORD, Labels
 
@@ -35,7 +35,7 @@ def a_job_object(
     template = {"spec": {"containers": [container], **(pods or {})}}
     replica = {"replicas": 1, "restartPolicy": "OnFailure", "template": template}
     said: dict[str, Any] = {LABELS.enable_job_auto_resume: "true"}
-    said |= {} if record is None else {JOB_RECORD: compact(record)}
+    said |= {} if record is None else {JOB_RECORD: compact_json(record)}
     said |= annotations or {}
     return {
         "metadata": {

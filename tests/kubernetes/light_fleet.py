@@ -13,7 +13,7 @@ from machines import Fleet, Machine
 
 from holdfast.adapters.kubernetes.client.api import Patch
 from holdfast.adapters.kubernetes.client.errors import NotFound
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import REPORT, Condition, Reason
@@ -119,7 +119,7 @@ class LightFleet(Fleet):
             reported_at=datetime.now(UTC),
             faults=faults,
         )
-        annotations = {REPORT: compact(said)}
+        annotations = {REPORT: compact_json(said)}
         self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
 
     def _own(self) -> None:

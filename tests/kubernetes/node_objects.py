@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.model.health import Remedy
 from holdfast.model.names import (
@@ -87,7 +87,7 @@ def a_report(*faults, boot_id="boot-1", **changes) -> str:
     said = NodeReport(
         node="node-1", boot_id=boot_id, sequence=1, reported_at=NOW, faults=tuple(faults)
     )
-    return compact(replace(said, **changes))
+    return compact_json(replace(said, **changes))
 
 
 phases = st.sampled_from(list(Phase))
@@ -148,7 +148,7 @@ def node_objects(draw):
     }
     annotations = {
         "kept": "yes",
-        RECORD: None if record is None else compact(record),
+        RECORD: None if record is None else compact_json(record),
         REPORT: draw(st.none() | st.just(a_report()) | texts),
         AGENT_MARK: draw(st.none() | st.sampled_from(list(HealthStatus)).map(str)),
         CORDONED: draw(st.none() | st.just("true")),

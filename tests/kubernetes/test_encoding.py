@@ -20,11 +20,10 @@ from node_objects import (
     state_of,
 )
 
+from holdfast.adapters.kubernetes.client.values import compact_json, parse_json
 from holdfast.adapters.kubernetes.nodes.encoding import (
     asking_patch,
-    compact,
     node_patch,
-    parsed,
     request_patch,
     strays,
     word_of,
@@ -347,7 +346,7 @@ def test_the_same_wish_in_another_phase_is_another_request() -> None:
 
 @given(st.builds(a_request, st.sampled_from(list(Verb)), urgency=st.sampled_from(list(Urgency))))
 def test_a_request_is_read_as_it_was_written(request) -> None:
-    said = word(a_node_object(annotations={REQUEST: compact(request)}))
+    said = word(a_node_object(annotations={REQUEST: compact_json(request)}))
 
     assert said.request == request
     assert not said.is_label_request
@@ -373,7 +372,7 @@ def test_the_annotation_goes_before_the_label() -> None:
     assert word(after).request.verb is Verb.REBOOT
 
 
-@pytest.mark.parametrize("text", ["deep-check", compact(a_request(Verb.DEEP_CHECK))])
+@pytest.mark.parametrize("text", ["deep-check", compact_json(a_request(Verb.DEEP_CHECK))])
 def test_a_deep_check_can_only_be_asked_for_where_there_is_one(text) -> None:
     node = a_node_object(annotations={REQUEST: text})
 
@@ -418,7 +417,7 @@ def test_clearing_a_request_leaves_the_check_of_an_unknown_node_alone() -> None:
 
 
 def test_clearing_takes_the_request_of_that_name_alone() -> None:
-    node = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT, id="r-1"))})
+    node = a_node_object(annotations={REQUEST: compact_json(a_request(Verb.REBOOT, id="r-1"))})
 
     assert request_patch(state_of(node), word(node), "r-2", CONVENTIONS) is None
     after = merged(node, request_patch(state_of(node), word(node), "r-1", CONVENTIONS))
@@ -512,7 +511,7 @@ def test_nothing_that_anybody_writes_raises(record, report, request, hold) -> No
         assert (found is None) == (key in {one.key for one in said.rejected})
 
 
-GOOD = json.loads(compact(a_record(Phase.DRAINING)))
+GOOD = json.loads(compact_json(a_record(Phase.DRAINING)))
 
 
 @pytest.mark.parametrize(
@@ -543,7 +542,7 @@ def test_a_damaged_record_is_told_and_the_node_is_left_alone(changes) -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_every_record_of_the_core_is_whole(phase) -> None:
-    text = compact(a_record(phase))
+    text = compact_json(a_record(phase))
 
     assert not word(a_node_object(annotations={RECORD: text})).is_damaged
 
@@ -557,9 +556,11 @@ def test_a_long_value_is_told_by_its_beginning() -> None:
 def test_times_at_the_edges_can_be_meant() -> None:
     first = a_record(phase_since=NOW.replace(year=2000, month=1, day=1, hour=0))
 
-    assert parsed(NodeRecord, compact(first)) == first
-    with pytest.raises(ValueError, match="can be meant"):
-        parsed(NodeRecord, compact(replace(first, phase_since=first.phase_since - timedelta(1))))
+    assert parse_json(NodeRecord, compact_json(first)) == first
+    with pytest.raises(ValueError, match="2000 to 2199"):
+        parse_json(
+            NodeRecord, compact_json(replace(first, phase_since=first.phase_since - timedelta(1)))
+        )
 
 
 def test_a_report_with_faults_is_read() -> None:
@@ -573,13 +574,13 @@ def test_a_report_with_faults_is_read() -> None:
 
 def test_a_request_by_annotation_is_whole() -> None:
     with pytest.raises(ValueError, match="Request"):
-        parsed(Request, "{}")
+        parse_json(Request, "{}")
 
 
 def test_a_request_of_ours_is_read_again_and_takes_no_place_of_a_persons() -> None:
     ours = a_request(Verb.DEEP_CHECK, reason=Reason.JOBS_KEEP_FAILING, why="jobs died here")
     node = a_node_object()
-    requested = a_node_object(annotations={REQUEST: compact(a_request(Verb.REBOOT))})
+    requested = a_node_object(annotations={REQUEST: compact_json(a_request(Verb.REBOOT))})
 
     assert word(merged(node, asking_patch(state_of(node), word(node), ours))).request == ours
     assert asking_patch(state_of(requested), word(requested), ours) is None

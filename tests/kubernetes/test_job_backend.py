@@ -14,6 +14,7 @@ from real_cluster import until
 from small_server import SmallServer, small_server
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
+from holdfast.adapters.kubernetes.client.values import compact_json, parse_json
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
@@ -22,7 +23,6 @@ from holdfast.adapters.kubernetes.jobs.ray_job import RayJobs
 from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
-from holdfast.adapters.kubernetes.nodes.encoding import compact, parsed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
@@ -85,7 +85,7 @@ class Backend:
 
     @property
     def record(self) -> JobRecord:
-        return parsed(JobRecord, self.object["metadata"]["annotations"][JOB_RECORD])
+        return parse_json(JobRecord, self.object["metadata"]["annotations"][JOB_RECORD])
 
     @property
     def is_suspended(self) -> bool:
@@ -341,7 +341,7 @@ def test_room_that_a_job_was_given_which_has_no_pods_yet_is_no_other_ones(
 def test_a_node_that_is_being_replaced_counts_as_room_to_come(backend: Backend) -> None:
     backend.acts = False  # the nodes are only looked at
     for name in ("a", "b"):
-        backend.node(name, annotations={REPORT: compact(a_report(name))})
+        backend.node(name, annotations={REPORT: compact_json(a_report(name))})
         allocatable = {"status": {"allocatable": {"nvidia.com/gpu": "8"}}}
         backend.server.merge(f"/api/v1/nodes/{name}", allocatable)
     until(lambda: {one.name for one in backend.cluster.snapshot().nodes} == {"a", "b"})

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from job_objects import BEGAN, KIND, a_job_object, a_record, a_state, wishes
 
+from holdfast.adapters.kubernetes.client.values import parse_json
 from holdfast.adapters.kubernetes.jobs.records import (
     RECORD_LIMIT,
     bounded,
@@ -14,7 +15,6 @@ from holdfast.adapters.kubernetes.jobs.records import (
     release_patch,
     summary,
 )
-from holdfast.adapters.kubernetes.nodes.encoding import parsed
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, RESTART_REASON
 
@@ -53,7 +53,7 @@ def test_a_record_and_the_suspension_that_it_means_are_one_write(phase, suspend)
     found = patch(record)
 
     assert found["metadata"]["resourceVersion"] == "7"
-    assert parsed(JobRecord, found["metadata"]["annotations"][JOB_RECORD]) == record
+    assert parse_json(JobRecord, found["metadata"]["annotations"][JOB_RECORD]) == record
     assert found["metadata"]["annotations"][RECORD_OF] == "job-uid"
     requested = found.get("spec", {}).get("runPolicy", {}).get("suspend")
     assert requested is suspend

@@ -3,7 +3,7 @@
 import pytest
 from controlled import Controlled, controlled, installed
 
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
 
 __all__ = ["installed"]
@@ -19,7 +19,7 @@ class Harness:
         one.seen(self.node)
 
     def ask(self, request) -> None:
-        self._one.annotate(self.node, request=compact(request))
+        self._one.annotate(self.node, request=compact_json(request))
         self._one.seen(self.node, lambda view: view.request == request)
 
     def reopened(self):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.adapters.kubernetes.client.values import format_time
 from holdfast.adapters.kubernetes.nodes.agent_events import events, fault_events
 from holdfast.adapters.kubernetes.nodes.report_patch import (
     HEARTBEAT,
@@ -17,7 +18,6 @@ from holdfast.adapters.kubernetes.nodes.report_patch import (
     conditions_patch,
     node_patch,
     reported,
-    stamp,
 )
 from holdfast.kit.serial import to_plain
 from holdfast.model.conditions import STANDING, node_conditions
@@ -448,7 +448,7 @@ def test_an_unchanged_condition_gives_a_sign_of_life_every_five_minutes() -> Non
     assert conditions_patch(node, report, later - timedelta(microseconds=1)) is None
     again = conditions(beaten(node, report, later))
     was = conditions(node)
-    assert again[Condition.NVIDIA_REBOOT]["lastHeartbeatTime"] == stamp(later)
+    assert again[Condition.NVIDIA_REBOOT]["lastHeartbeatTime"] == format_time(later)
     assert [again[kind]["lastTransitionTime"] for kind in was if kind != "Ready"] == [
         was[kind]["lastTransitionTime"] for kind in was if kind != "Ready"
     ]
@@ -478,8 +478,11 @@ def test_a_condition_that_clears_or_changes_its_reason_has_a_new_transition() ->
     other = replace(REBOOT, reason=Reason.XID_RESET, since=later)
     changed = conditions(beaten(node, a_report(other, at=later), sent_at))[Condition.NVIDIA_REBOOT]
 
-    assert (cleared["status"], cleared["lastTransitionTime"]) == ("False", stamp(later))
-    assert (changed["reason"], changed["lastTransitionTime"]) == (Reason.XID_RESET, stamp(later))
+    assert (cleared["status"], cleared["lastTransitionTime"]) == ("False", format_time(later))
+    assert (changed["reason"], changed["lastTransitionTime"]) == (
+        Reason.XID_RESET,
+        format_time(later),
+    )
 
 
 def test_a_condition_of_an_earlier_life_does_not_stay_true() -> None:
@@ -546,8 +549,8 @@ def test_a_fault_that_is_seen_again_keeps_its_event_and_counts() -> None:
 
     assert names([first]) == names([second])
     assert (first["count"], second["count"]) == (1, 2)
-    assert second["lastTimestamp"] == stamp(NOW + SECOND)
-    assert first["firstTimestamp"] == second["firstTimestamp"] == stamp(REBOOT.since)
+    assert second["lastTimestamp"] == format_time(NOW + SECOND)
+    assert first["firstTimestamp"] == second["firstTimestamp"] == format_time(REBOOT.since)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from node_objects import GROUP, a_node_object, state_of
 
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors, undecided
 from holdfast.model.health import Remedy
 from holdfast.model.names import RECORD, REPLACES
@@ -85,7 +85,7 @@ def test_nodes_without_a_group_label_replace_each_other() -> None:
 
 
 def test_a_node_that_has_a_record_or_a_predecessor_replaces_nobody() -> None:
-    assert matched([new(annotations={RECORD: compact(a_record())})], {"old": leaves()}) == {}
+    assert matched([new(annotations={RECORD: compact_json(a_record())})], {"old": leaves()}) == {}
     assert matched([new(annotations={REPLACES: "another"})], {"old": leaves()}) == {}
 
 

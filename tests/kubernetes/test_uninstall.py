@@ -15,7 +15,7 @@ from real_cluster import connected, until
 
 from holdfast.adapters.kubernetes.checks.deep_checks import job_object
 from holdfast.adapters.kubernetes.client.api import Api, Server
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
@@ -85,7 +85,7 @@ def suspended_job(fleet: Fleet) -> None:
     )
     now = datetime.now(UTC)
     record = JobRecord(phase=JobPhase.WAITING, phase_since=now, attempt=1)
-    annotations = {JOB_RECORD: compact(record), RECORD_OF: made["metadata"]["uid"]}
+    annotations = {JOB_RECORD: compact_json(record), RECORD_OF: made["metadata"]["uid"]}
     annotations |= {JOB_STATUS: "attempt 1 waiting"}
     fleet.api.patch(f"{folder}/llama", {"metadata": {"annotations": annotations}})
 

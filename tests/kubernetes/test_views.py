@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from node_objects import CONVENTIONS, DEEP, LABELS, a_node_object, a_report, node_objects, state_of
 
-from holdfast.adapters.kubernetes.nodes.encoding import Word, compact, word_of
+from holdfast.adapters.kubernetes.client.values import compact_json
+from holdfast.adapters.kubernetes.nodes.encoding import Word, word_of
 from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
 from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
@@ -77,7 +78,7 @@ def test_every_node_can_be_seen(node) -> None:
     [
         ({}, False),
         ({"annotations": {REPORT: a_report()}}, True),
-        ({"annotations": {RECORD: compact(a_record())}}, True),
+        ({"annotations": {RECORD: compact_json(a_record())}}, True),
         ({"annotations": {REPLACES: "old"}}, True),
         ({"annotations": {REPORT: "{"}}, False),
         ({"annotations": {RECORD: "{", REPORT: a_report()}}, False),

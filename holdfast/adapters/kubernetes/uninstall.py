@@ -12,12 +12,13 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api, Patch
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
+from holdfast.adapters.kubernetes.client.values import parse_time
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.letting_go import is_held, let_go
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.requests import wishes_of
 from holdfast.adapters.kubernetes.nodes.events import COMPONENT
-from holdfast.adapters.kubernetes.nodes.node import Conventions, time_of
+from holdfast.adapters.kubernetes.nodes.node import Conventions
 from holdfast.adapters.kubernetes.nodes.owned_fields import NodeMarks, is_written_by_us, node_marks
 from holdfast.adapters.kubernetes.nodes.state import STATE
 from holdfast.model.errors import BackendError
@@ -74,7 +75,7 @@ def active(api: Api, scope: Scope) -> list[str]:
     found = []
     for lease in _leases(api, scope):
         spec = lease.get("spec") or {}
-        renewed_at = time_of(spec.get("renewTime"))
+        renewed_at = parse_time(spec.get("renewTime"))
         lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_LEASE_S)
         if not spec.get("holderIdentity") or renewed_at is None or renewed_at + lasts <= scope.now:
             continue

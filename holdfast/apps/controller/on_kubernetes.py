@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from holdfast import __version__
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.client.rate_limit import RateLimit
 from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
@@ -19,7 +20,6 @@ from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.events import COMPONENT, KubernetesEvents
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.report import Pace
 from holdfast.adapters.kubernetes.nodes.state import STATE
 from holdfast.adapters.kubernetes.settings import KubernetesSettings

@@ -12,13 +12,14 @@ from holdfast import __version__
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Forbidden, Json, NotFound
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.notices import KINDS as NOTICES
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.requests import Wishes, wishes_of
 from holdfast.adapters.kubernetes.jobs.views import HELD
-from holdfast.adapters.kubernetes.nodes.node import EPOCH, Conventions, time_of, trimmed
+from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.views.jobs import (
     JobStatus,
@@ -284,7 +285,7 @@ def reported(event: Json) -> Told:
     reason, message = event.get("reason") or "", event.get("message") or ""
     again = f" (x{count})" if count > 1 else ""
     return Told(
-        at=next(filter(None, map(time_of, times)), EPOCH),
+        at=next(filter(None, map(parse_time, times)), EPOCH),
         event=reason,
         message=f"{reason}: {message}{again}",
         details={

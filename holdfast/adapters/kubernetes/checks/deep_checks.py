@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
-from holdfast.adapters.kubernetes.nodes.encoding import digest
-from holdfast.adapters.kubernetes.nodes.node import time_of
+from holdfast.adapters.kubernetes.client.values import digest, parse_time
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.model.deep_checks import (
@@ -202,7 +201,7 @@ def check_job(job: Json) -> CheckJob:
         name=job["metadata"]["name"],
         uid=job["metadata"].get("uid", ""),
         passed=not has_failed if is_over else None,
-        ended_at=time_of(last.get("lastTransitionTime")),
+        ended_at=parse_time(last.get("lastTransitionTime")),
         message=last.get("message", ""),
     )
 

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.nodes.node import time_of
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
+from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import PodPhase
 
@@ -31,7 +30,7 @@ def condition_of(job: Json, kind: str) -> Json | None:
 def changed_at(job: Json, kind: str) -> datetime | None:
     """Since when a condition is as it is; None if there is none."""
     found = (c for c in conditions_of(job) if c.get("type") == kind)
-    return next((time_of(c.get("lastTransitionTime")) for c in found), None)
+    return next((parse_time(c.get("lastTransitionTime")) for c in found), None)
 
 
 def ending_of(job: Json, succeeded: str = "") -> Ending | None:
@@ -68,5 +67,5 @@ def with_failure(
     kept = [one for one in conditions_of(job) if one.get("type") not in kinds]
     return [
         *kept,
-        *({"type": kind, **reported, **dict.fromkeys(times, stamp(now))} for kind in kinds),
+        *({"type": kind, **reported, **dict.fromkeys(times, format_time(now))} for kind in kinds),
     ]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.nodes.node import EPOCH, time_of
+from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.decisions.crash_text import crash_text, plain
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
@@ -70,7 +70,7 @@ def _exit(reported: Json) -> Exit:
     ]
     return Exit(
         code=128 - code if code in _SIGNALS else code,
-        at=time_of(reported.get("finishedAt")),
+        at=parse_time(reported.get("finishedAt")),
         reason=": ".join(filter(None, words)),
     )
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection, shown
+from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.decisions.log_rules import Comparison, LogRule
 
 TEXT_LIMIT: Final = 16 * 1024
@@ -138,7 +138,7 @@ class _Fields:
                 self._reject(key, self._given[key], f"a {_THRESHOLD} beside it")
 
     def _reject(self, key: str, value: Any, expected: str) -> None:
-        self._rejected.append(_rejection(f"{self._where}.{shown(str(key))}", value, expected))
+        self._rejected.append(_rejection(f"{self._where}.{excerpt(str(key))}", value, expected))
 
     def _text(self, key: str, limit: int, *, is_needed: bool = False) -> str:
         value = self._given.get(key, "")
@@ -201,4 +201,4 @@ def _rejection(key: str, value: Any, expected: str) -> Rejection:
     """Containers are not told in full: with YAML's aliases a few lines can be endless."""
     if isinstance(value, dict | list):
         return Rejection(key=key, value=f"a {type(value).__name__}", expected=expected)
-    return Rejection(key=key, value=shown(str(value)), expected=expected)
+    return Rejection(key=key, value=excerpt(str(value)), expected=expected)

@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import ApiError
+from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.jobs.hang_rules import Read, rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import Heartbeat, HeartbeatFile
 from holdfast.adapters.kubernetes.jobs.log_judge import LogJudge
@@ -17,7 +18,6 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.adapters.kubernetes.jobs.requests import Wishes
 from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import LogRule
 from holdfast.model.errors import BackendError

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import (
     FAILED,
     SUSPENDED,
@@ -15,8 +16,6 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.nodes.node import time_of
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.names import Labels
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -47,7 +46,7 @@ class IndexedJobs(JobKind):
         policy = (template.get("spec") or {}).get("restartPolicy") or ""
         return JobState(
             **described(self, job, labels),
-            started_at=time_of(status.get("startTime")),
+            started_at=parse_time(status.get("startTime")),
             is_suspended=spec.get("suspend") is True,
             is_stop_seen=_is_stopped(job),
             ending=ending_of(job, "Complete"),
@@ -88,7 +87,7 @@ class IndexedJobs(JobKind):
         """See ``JobKind.failed``."""
         status, times = job.get("status") or {}, ("lastProbeTime", "lastTransitionTime")
         conditions = with_failure(job, reason, message, now, kinds=_FAILURE, times=times)
-        started_at = status.get("startTime") or stamp(now)
+        started_at = status.get("startTime") or format_time(now)
         return {"status": {"conditions": conditions, "startTime": started_at}}
 
 

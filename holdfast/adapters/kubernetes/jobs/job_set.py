@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import format_time
 from holdfast.adapters.kubernetes.jobs.conditions import (
     FAILED,
     SUSPENDED,
@@ -18,7 +19,6 @@ from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import with_stamps
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
@@ -99,7 +99,7 @@ class JobSets(JobKind):
             "status": "True",
             "reason": f"Attempt{record.attempt}",
             "message": attempt,
-            "lastTransitionTime": stamp(record.phase_since),
+            "lastTransitionTime": format_time(record.phase_since),
         }
         others = [one for one in conditions_of(job) if one.get("type") != _RESTARTED]
         restarts = ((job.get("status") or {}).get("restarts") or 0) + 1

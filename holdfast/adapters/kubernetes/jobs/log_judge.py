@@ -4,8 +4,8 @@ import threading
 from collections.abc import Sequence
 from datetime import datetime
 
+from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection, shown
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import LogRule, RuleState, after_line, due, first_hang
 from holdfast.ports.clock import Clock
@@ -87,4 +87,4 @@ class LogJudge:
 
 def _rejection(rule: LogRule, expected: str) -> Rejection:
     value = f"{rule.pattern} {rule.stop_pattern}".rstrip()
-    return Rejection(key=f"log rule {rule.name}", value=shown(value), expected=expected)
+    return Rejection(key=f"log rule {rule.name}", value=excerpt(value), expected=expected)

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED, condition_of, ending_of
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import (
@@ -16,7 +17,6 @@ from holdfast.adapters.kubernetes.jobs.objects import (
 )
 from holdfast.adapters.kubernetes.jobs.pytorch_job import INDEX, JOB, OPERATOR, failure
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.nodes.node import time_of
 from holdfast.model.names import Labels, PodPhase
 
 _CONTROLLER: Final = "mpi-operator"
@@ -43,7 +43,7 @@ class MPIJobs(JobKind):
         has_ended = bool(status.get("completionTime"))
         return JobState(
             **described(self, job, labels),
-            started_at=time_of(status.get("startTime")),
+            started_at=parse_time(status.get("startTime")),
             is_suspended=policy.get("suspend") is True,
             is_stop_seen=condition_of(job, SUSPENDED) is not None,
             ending=ending_of(job, PodPhase.SUCCEEDED.value) if has_ended else None,

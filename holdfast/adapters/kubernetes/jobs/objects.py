@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.adapters.kubernetes.jobs.containers import Exit, earliest_exit, main_container
-from holdfast.adapters.kubernetes.nodes.node import EPOCH, time_of
 from holdfast.model.jobs import Ending
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
@@ -255,7 +255,7 @@ def described(kind: Named, job: Json, labels: Labels) -> dict[str, Any]:
         "name": metadata["name"],
         "uid": metadata["uid"],
         "resource_version": metadata.get("resourceVersion", ""),
-        "created_at": time_of(metadata.get("creationTimestamp")) or EPOCH,
+        "created_at": parse_time(metadata.get("creationTimestamp")) or EPOCH,
         "is_leaving": bool(metadata.get("deletionTimestamp")),
         "queue": (metadata.get("labels") or {}).get(QUEUE),
         "controller": _controller(metadata),
@@ -317,7 +317,7 @@ def pod_state(pod: Json, member: Member) -> PodState:
         node=spec.get("nodeName") or "",
         container=member.container or main_container(pod),
         phase=phase,
-        created_at=time_of(metadata.get("creationTimestamp")) or EPOCH,
+        created_at=parse_time(metadata.get("creationTimestamp")) or EPOCH,
         is_terminating=bool(metadata.get("deletionTimestamp")),
         resources=devices(spec),
         exit=exit_,
@@ -353,7 +353,7 @@ def _evicted(metadata: Json, status: Json, exit_: Exit | None) -> str:
         if one.get("type") == _DISRUPTED and one.get("status") == "True":
             reason = str(one.get("reason", ""))
             return "" if reason == _TOO_MUCH else reason
-    gone_at = time_of(metadata.get("deletionTimestamp"))
+    gone_at = parse_time(metadata.get("deletionTimestamp"))
     if gone_at is None or (exit_ is not None and _is_older(exit_, gone_at, metadata)):
         return ""
     return "Deleted"

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.values import format_time
 from holdfast.adapters.kubernetes.client.watch import Stream
 from holdfast.adapters.kubernetes.jobs.log_lines import Position, Splitter
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
@@ -104,7 +104,7 @@ class PodLog:
         params = {"timestamps": "true", "container": self._container}
         params |= {"follow": "true"} if follow else {}
         if self._position.since is not None:
-            params["sinceTime"] = stamp(self._position.since)
+            params["sinceTime"] = format_time(self._position.since)
         has_news = False
         splitter = Splitter()
         stall = _SILENCE if follow else _ANSWER

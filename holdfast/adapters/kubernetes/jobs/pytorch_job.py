@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import (
     SUSPENDED,
     condition_of,
@@ -14,8 +15,6 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
-from holdfast.adapters.kubernetes.nodes.node import time_of
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.names import Labels, PodPhase
 
 MASTER: Final = "Master"
@@ -42,7 +41,7 @@ class PyTorchJobs(JobKind):
         policy = (job.get("spec") or {}).get("runPolicy") or {}
         return JobState(
             **described(self, job, labels),
-            started_at=time_of(status.get("startTime")),
+            started_at=parse_time(status.get("startTime")),
             is_suspended=policy.get("suspend") is True,
             is_stop_seen=condition_of(job, SUSPENDED) is not None,
             ending=ending_of(job, PodPhase.SUCCEEDED.value),
@@ -96,7 +95,7 @@ def failure(job: Json, reason: str, message: str, now: datetime) -> Json:
     """The status of a job of Kubeflow that has failed; see ``JobKind.failed``."""
     times = ("lastUpdateTime", "lastTransitionTime")
     conditions = with_failure(job, reason, message, now, times=times)
-    return {"status": {"conditions": conditions, "completionTime": stamp(now)}}
+    return {"status": {"conditions": conditions, "completionTime": format_time(now)}}
 
 
 def _replicas(job: Json) -> Iterator[tuple[str, Json]]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import FAILED, SUSPENDED
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, Member, described
@@ -16,8 +17,6 @@ from holdfast.adapters.kubernetes.jobs.ray_cluster import (
     obstacle_of,
     stamped_spec,
 )
-from holdfast.adapters.kubernetes.nodes.node import time_of
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import Labels
 
@@ -53,7 +52,7 @@ class RayJobs(JobKind):
         cluster = spec.get("rayClusterSpec") or {}
         return JobState(
             **described(self, job, labels),
-            started_at=time_of(status.get("startTime")),
+            started_at=parse_time(status.get("startTime")),
             is_suspended=spec.get("suspend") is True,
             is_stop_seen=deployment == SUSPENDED,
             part=status.get("rayClusterName") or "",
@@ -94,7 +93,7 @@ class RayJobs(JobKind):
                 "jobStatus": FAILED.upper(),
                 "reason": reason,
                 "message": message,
-                "endTime": stamp(now),
+                "endTime": format_time(now),
             }
         }
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.requests import Wishes
-from holdfast.adapters.kubernetes.nodes.encoding import compact
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
@@ -88,14 +88,14 @@ def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
 
 def bounded(record: JobRecord) -> str:
     """A record as text that an object can bear: what is oldest is left out first."""
-    text = compact(record)
+    text = compact_json(record)
     if len(text) > RECORD_LIMIT:
         old = (*(replace(one, placement=()) for one in record.attempts[:-1]), *record.attempts[-1:])
         record = replace(record, attempts=old)
-        text = compact(record)
+        text = compact_json(record)
     while len(text) > RECORD_LIMIT and record.attempts:
         record = replace(record, attempts=record.attempts[(len(record.attempts) + 1) // 2 :])
-        text = compact(record)
+        text = compact_json(record)
     return text
 
 

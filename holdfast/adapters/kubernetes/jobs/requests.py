@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from holdfast.adapters.kubernetes.client.values import Rejection, excerpt, parse_json
 from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection, parsed, shown
 from holdfast.decisions.log_rules import LogRule
 from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
@@ -76,7 +76,7 @@ def wishes_of(state: JobState, labels: Labels) -> Wishes:
     record = None
     if state.record is not None:
         try:
-            record = parsed(JobRecord, state.record)
+            record = parse_json(JobRecord, state.record)
         except ValueError:
             rejected.append(
                 _rejection(JOB_RECORD, state.record, "what the controller wrote; remove it")
@@ -166,4 +166,4 @@ def _count(key: str, value: str | None, default: int, rejected: list[Rejection])
 
 
 def _rejection(key: str, value: str | None, expected: str) -> Rejection:
-    return Rejection(key=key, value=shown(value or ""), expected=expected)
+    return Rejection(key=key, value=excerpt(value or ""), expected=expected)

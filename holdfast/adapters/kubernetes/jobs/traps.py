@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.jobs.anatomy import anatomy_of
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEXED
 from holdfast.adapters.kubernetes.jobs.objects import JobState
@@ -16,7 +17,6 @@ from holdfast.adapters.kubernetes.jobs.pod_traps import (
 )
 from holdfast.adapters.kubernetes.jobs.requests import MAX_RETRIES, Wishes
 from holdfast.adapters.kubernetes.jobs.trap import Finding, Line, Patient, Severity, Trap
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection
 from holdfast.kit.units import format_duration
 from holdfast.model.names import JOB_RECORD, Labels, PodPhase
 

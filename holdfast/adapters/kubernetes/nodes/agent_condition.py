@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import format_time
 from holdfast.adapters.kubernetes.nodes.node import NodeState
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.model.conditions import ConditionStatus
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord
@@ -34,7 +34,7 @@ def agent_condition_patch(state: NodeState, record: NodeRecord, now: datetime) -
         "status": (ConditionStatus.FALSE if since is None else ConditionStatus.TRUE).value,
         "reason": "AgentReports" if since is None else Reason.AGENT_SILENT.value,
         "message": _REPORTS if since is None else _SILENT,
-        "lastHeartbeatTime": stamp(now),
-        "lastTransitionTime": stamp(since or now),
+        "lastHeartbeatTime": format_time(now),
+        "lastTransitionTime": format_time(since or now),
     }
     return {"status": {"conditions": [condition]}}

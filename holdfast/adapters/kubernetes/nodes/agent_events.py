@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.nodes.report_patch import short, stamp
+from holdfast.adapters.kubernetes.client.values import format_time
+from holdfast.adapters.kubernetes.nodes.report_patch import short
 from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Finding, Severity
 from holdfast.model.report import NodeReport
@@ -106,8 +107,8 @@ def _event(
         "source": {"component": COMPONENT, "host": node},
         "reportingComponent": COMPONENT,
         "reportingInstance": node,
-        "firstTimestamp": stamp(span[0]),
-        "lastTimestamp": stamp(span[1]),
+        "firstTimestamp": format_time(span[0]),
+        "lastTimestamp": format_time(span[1]),
         "count": count,
     }
 

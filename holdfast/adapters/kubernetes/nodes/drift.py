@@ -8,8 +8,9 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, jobs_of
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
+from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection, Word, node_patch
+from holdfast.adapters.kubernetes.nodes.encoding import Word, node_patch
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors

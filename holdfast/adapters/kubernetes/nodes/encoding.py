@@ -1,16 +1,20 @@
 """Between Node objects and what the core knows: pure, both ways."""
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import (
+    Rejection,
+    compact_json,
+    digest,
+    excerpt,
+    parse_json,
+)
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
 from holdfast.decisions.lifecycle import deep_check_status, health_status, is_out_of_service
-from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.names import (
     AGENT_MARK,
     CORDONED,
@@ -24,12 +28,6 @@ from holdfast.model.names import (
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-
-T = TypeVar("T")
-
-_EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
-"""Times beyond these are mistakes, and adding a timeout to one could overflow."""
 
 _NEEDS_REMEDIATION: Final = frozenset(
     (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING)
@@ -46,16 +44,6 @@ _OF_NEW_NODES: Final = frozenset((HealthStatus.SCHEDULABLE, HealthStatus.UNSCHED
 """Values that a node may bear when it joins, which then ask for nothing."""
 
 _HOLD_CHARS: Final = 200
-_SHOWN_CHARS: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """A label or an annotation that cannot be used, and is taken for absent."""
-
-    key: str
-    value: str
-    expected: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,28 +61,6 @@ class Word:
     """There is a record that cannot be read, so nothing is to be done with the node."""
 
     rejected: tuple[Rejection, ...] = ()
-
-
-def compact(value: object) -> str:
-    """A value as one line of JSON."""
-    return json.dumps(to_plain(value), separators=(",", ":"))
-
-
-def parsed(kind: type[T], text: str) -> T:
-    """A value from what ``compact`` made, or from what anybody wrote.
-
-    Raises:
-        ValueError: it is no such value, or has a time without a zone or out of the ordinary.
-
-    """
-    try:
-        value = from_plain(kind, json.loads(text))
-    except (RecursionError, OverflowError) as error:
-        raise ValueError(f"not a {kind.__name__}: {error}") from error
-    for time in _times(value):
-        if time.tzinfo is None or not _EARLIEST <= time <= _LATEST:
-            raise ValueError(f"not a {kind.__name__}: {time} is not a time that can be meant")
-    return value
 
 
 def word_of(state: NodeState, conventions: Conventions, now: datetime) -> Word:
@@ -138,7 +104,7 @@ def node_patch(
 
     It bears the version of ``state``, so that it undoes nothing that was written since.
     """
-    return _marks_patch(state, word, record, compact(record), conventions)
+    return _marks_patch(state, word, record, compact_json(record), conventions)
 
 
 def _marks_patch(
@@ -197,7 +163,7 @@ def asking_patch(state: NodeState, word: Word, request: Request) -> Json | None:
     """The merge patch that writes a request on a node; None if it bears one."""
     if word.request is not None:
         return None
-    return _versioned(state, {}, {REQUEST: compact(request)}, {})
+    return _versioned(state, {}, {REQUEST: compact_json(request)}, {})
 
 
 def strays(state: NodeState, word: Word, conventions: Conventions) -> bool:
@@ -209,26 +175,16 @@ def strays(state: NodeState, word: Word, conventions: Conventions) -> bool:
     return _marks_patch(state, word, word.record, state.record, conventions) is not None
 
 
-def digest(*parts: str) -> str:
-    """Sixteen characters that name these parts, the same in every process."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def shown(value: str) -> str:
-    """A value for a person, if need be only its beginning."""
-    return value if len(value) <= _SHOWN_CHARS else f"{value[:_SHOWN_CHARS]}..."
-
-
 def _record(state: NodeState, rejected: list[Rejection]) -> NodeRecord | None:
     if state.record is None:
         return None
     try:
-        record = parsed(NodeRecord, state.record)
+        record = parse_json(NodeRecord, state.record)
     except ValueError:
         record = None
     if record is None or (record.phase in _NEEDS_REMEDIATION and record.remediation is None):
         expected = "what Holdfast wrote; without the annotation it begins anew with the node"
-        rejected.append(Rejection(key=RECORD, value=shown(state.record), expected=expected))
+        rejected.append(Rejection(key=RECORD, value=excerpt(state.record), expected=expected))
         return None
     return record
 
@@ -237,10 +193,10 @@ def _report(state: NodeState, rejected: list[Rejection]) -> NodeReport | None:
     if state.report is None:
         return None
     try:
-        return parsed(NodeReport, state.report)
+        return parse_json(NodeReport, state.report)
     except ValueError:
         expected = "what the node's agent wrote"
-        rejected.append(Rejection(key=REPORT, value=shown(state.report), expected=expected))
+        rejected.append(Rejection(key=REPORT, value=excerpt(state.report), expected=expected))
         return None
 
 
@@ -264,14 +220,14 @@ def _annotated_request(
                 urgency=verb.usual_urgency,
             )
         else:
-            request = parsed(Request, text)
+            request = parse_json(Request, text)
     except ValueError:
         request = None
     if request is None or request.verb not in verbs:
         expected = ", ".join(verbs)
         if not conventions.can_check:
             expected += "; for deep-check, set the image of the check"
-        rejected.append(Rejection(key=REQUEST, value=shown(text), expected=expected))
+        rejected.append(Rejection(key=REQUEST, value=excerpt(text), expected=expected))
         return None
     return request
 
@@ -296,7 +252,7 @@ def _labelled_request(
     if verb is None:
         expected = f"{', '.join(_ASKS)} or nothing new"
         key = conventions.labels.node_health_status
-        rejected.append(Rejection(key=key, value=shown(value), expected=expected))
+        rejected.append(Rejection(key=key, value=excerpt(value), expected=expected))
         return None
     author = state.label_author(conventions.labels.node_health_status)
     return Request(id=_id(state, record, value), verb=verb, requested_at=now, requested_by=author)
@@ -382,14 +338,3 @@ def _versioned(
         return None
     patch: Json = {"metadata": {"resourceVersion": str(state.resource_version), **metadata}}
     return {**patch, "spec": spec} if spec else patch
-
-
-def _times(value: Any) -> Iterator[datetime]:
-    if isinstance(value, datetime):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _times(item)
-    elif is_dataclass(value):
-        for one in fields(value):
-            yield from _times(getattr(value, one.name))

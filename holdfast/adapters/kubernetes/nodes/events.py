@@ -18,9 +18,8 @@ from holdfast.adapters.kubernetes.client.errors import (
     NotFound,
     Unreachable,
 )
-from holdfast.adapters.kubernetes.nodes.encoding import digest
+from holdfast.adapters.kubernetes.client.values import digest, format_time
 from holdfast.adapters.kubernetes.nodes.pods import Owner
-from holdfast.adapters.kubernetes.nodes.report_patch import stamp
 from holdfast.decisions.incident_course import level_of
 from holdfast.engine.wording import sentence
 from holdfast.model.cluster_words import EventLevel
@@ -182,8 +181,8 @@ def event_object(notice: Notice, first: datetime, count: int) -> Json:
         "message": _cut(notice.message),
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
-        "firstTimestamp": stamp(first),
-        "lastTimestamp": stamp(notice.at),
+        "firstTimestamp": format_time(first),
+        "lastTimestamp": format_time(notice.at),
         "count": count,
     }
 

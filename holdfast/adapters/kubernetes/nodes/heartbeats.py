@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
-from holdfast.adapters.kubernetes.nodes.node import time_of
+from holdfast.adapters.kubernetes.client.values import parse_time
 
 KUBELETS: Final = "kube-node-lease"
 """Namespace of the leases that kubelets renew every 10 s."""
@@ -81,7 +81,7 @@ class Heartbeats:
             del self._read_at[gone], self._beats[gone]
 
     def _learned(self, name: str, spec: Json | None, now: datetime) -> Beat | None:
-        renewed_at = None if spec is None else time_of(spec.get("renewTime"))
+        renewed_at = None if spec is None else parse_time(spec.get("renewTime"))
         if spec is None or renewed_at is None:
             return None
         holder, before = str(spec.get("holderIdentity") or ""), self._beats.get(name)

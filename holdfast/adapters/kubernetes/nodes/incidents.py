@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
-from holdfast.adapters.kubernetes.nodes.encoding import digest
+from holdfast.adapters.kubernetes.client.values import digest
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from sys import intern
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.model.names import (
     AGENT_MARK,
     CORDONED,
@@ -36,7 +37,6 @@ _OFF: Final = frozenset(
     )
 )
 _REACHABLE: Final = "InternalIP"
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Taint = tuple[tuple[str, str], ...]
 """A taint's fields and values, sorted: ``(("effect", "NoSchedule"), ("key", "a"))``."""
@@ -125,7 +125,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     conditions = status.get("conditions") or ()
     ready = _condition(conditions, READY)
-    created_at = time_of(metadata.get("creationTimestamp")) or EPOCH
+    created_at = parse_time(metadata.get("creationTimestamp")) or EPOCH
     taints = tuple(tuple(sorted(taint.items())) for taint in spec.get("taints") or ())
     names = conventions.labels
     checks = (labels.get(names.deep_health_check_status), labels.get(names.deep_health_check))
@@ -137,7 +137,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         provider_id=spec.get("providerID") or f"kubernetes://{metadata.get('uid', '')}",
         boot_id=(status.get("nodeInfo") or {}).get("bootID", ""),
         ready=ready.get("status", UNKNOWN),
-        ready_since=time_of(ready.get("lastTransitionTime")) or created_at,
+        ready_since=parse_time(ready.get("lastTransitionTime")) or created_at,
         agent_silent=_condition(conditions, Condition.AGENT_SILENT).get("status", ""),
         group=_group(labels, conventions.group_labels),
         is_control_plane=any(label in labels for label in _CONTROL_PLANE),
@@ -159,14 +159,6 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         label_authors=_label_authors(metadata, names),
         devices=_devices(status),
     )
-
-
-def time_of(text: object) -> datetime | None:
-    """A time as the API server writes it; None if there is none."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _label_authors(metadata: Json, names: Labels) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.values import format_time
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.conditions import ConditionStatus, NodeCondition, node_conditions
 from holdfast.model.health import Fault, Remedy, Urgency
@@ -117,7 +118,7 @@ def conditions_patch(node: Json, report: NodeReport, now: datetime) -> Json | No
     wanted = [_entry(condition) for condition in conditions]
     if all(_is_fresh(known.get(entry["type"]), entry, now) for entry in wanted):
         return None
-    beat = {"lastHeartbeatTime": stamp(now)}
+    beat = {"lastHeartbeatTime": format_time(now)}
     status = {"conditions": [{**entry, **beat} for entry in wanted]}
     return {"metadata": _version(node), "status": status}
 
@@ -125,11 +126,6 @@ def conditions_patch(node: Json, report: NodeReport, now: datetime) -> Json | No
 def short(message: str) -> str:
     """A message of bounded length."""
     return message if len(message) <= MESSAGE_CHARS else f"{message[: MESSAGE_CHARS - 1]}…"
-
-
-def stamp(moment: datetime) -> str:
-    """A time as the API has it, to the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _marked(
@@ -215,7 +211,7 @@ def _details(faults: Iterable[Fault]) -> str:
     return _compact(
         [
             {
-                "timestamp": stamp(fault.since),
+                "timestamp": format_time(fault.since),
                 "type": fault.condition,
                 "reason": fault.reason,
                 "message": short(fault.message),
@@ -267,7 +263,7 @@ def _entry(condition: NodeCondition) -> Json:
         "status": condition.status.value,
         "reason": condition.reason,
         "message": short(condition.message),
-        "lastTransitionTime": stamp(condition.transition),
+        "lastTransitionTime": format_time(condition.transition),
     }
 
 

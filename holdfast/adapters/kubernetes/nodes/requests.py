@@ -1,7 +1,7 @@
 """What people want of the nodes of a cluster, written down for the controller to take up."""
 
 from holdfast.adapters.kubernetes.client.api import Api, Json
-from holdfast.adapters.kubernetes.nodes.encoding import compact
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.model.names import HOLD, REQUEST
 from holdfast.model.requests import Request
 
@@ -13,7 +13,7 @@ def ask(api: Api, node: str, request: Request) -> None:
         BackendError: it could not be recorded.
 
     """
-    _annotate(api, node, {REQUEST: compact(request)})
+    _annotate(api, node, {REQUEST: compact_json(request)})
 
 
 def hold(api: Api, node: str, why: str) -> None:

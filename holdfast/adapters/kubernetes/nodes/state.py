@@ -9,7 +9,13 @@ from typing import Any, Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
-from holdfast.adapters.kubernetes.nodes.encoding import Rejection, compact, digest, parsed, shown
+from holdfast.adapters.kubernetes.client.values import (
+    Rejection,
+    compact_json,
+    digest,
+    excerpt,
+    parse_json,
+)
 from holdfast.adapters.kubernetes.nodes.succession import Leaving
 from holdfast.model.nodes import Breaker
 
@@ -42,7 +48,7 @@ class Memory:
 @lru_cache(maxsize=2048)  # more of them than an object of 1 MiB can hold
 def _entry(kind: type[Breaker] | type[Leaving], text: str) -> Breaker | Leaving:
     """An entry, read. All come anew with each change of one, hundreds in a wave of repairs."""
-    return parsed(kind, text)
+    return parse_json(kind, text)
 
 
 def memory_of(config_map: Json) -> Memory:
@@ -58,7 +64,9 @@ def memory_of(config_map: Json) -> Memory:
             values[key] = _entry(kind, text)
         except ValueError:
             expected = "what Holdfast wrote; it goes on as if the entry were not there"
-            rejected.append(Rejection(key=f"{STATE}: {key}", value=shown(text), expected=expected))
+            rejected.append(
+                Rejection(key=f"{STATE}: {key}", value=excerpt(text), expected=expected)
+            )
     return Memory(
         data=data,
         version=str(config_map["metadata"].get("resourceVersion", "")),
@@ -108,7 +116,7 @@ class ClusterMemory:
         while (known := self.read()).breaker.tripped_at is None:
             tripped = replace(known.breaker, tripped_at=now, reason=reason)
             try:
-                self._patch({_BREAKER: compact(tripped)}, version=known.version)
+                self._patch({_BREAKER: compact_json(tripped)}, version=known.version)
             except Conflict:
                 self._reflector.learn(self._api.get(f"{self._folder}/{STATE}"))
 
@@ -116,13 +124,13 @@ class ClusterMemory:
         """Close the breaker that opened then, unless another process has changed it."""
         while (known := self.read()).breaker.tripped_at == tripped_at:
             try:
-                self._patch({_BREAKER: compact(Breaker(reset_at=now))}, version=known.version)
+                self._patch({_BREAKER: compact_json(Breaker(reset_at=now))}, version=known.version)
             except Conflict:
                 self._reflector.learn(self._api.get(f"{self._folder}/{STATE}"))
 
     def put_breaker(self, breaker: Breaker) -> None:
         """Store the breaker as it is to be."""
-        self._put(_BREAKER, compact(breaker))
+        self._put(_BREAKER, compact_json(breaker))
 
     def remember_offender(self, provider_id: str) -> None:
         """Add a machine to the offenders."""
@@ -130,7 +138,7 @@ class ClusterMemory:
 
     def put_leaving(self, node: str, leaving: Leaving) -> None:
         """Remember a node that leaves."""
-        self._put(_LEAVING + node, compact(leaving))
+        self._put(_LEAVING + node, compact_json(leaving))
 
     def forget_leaving(self, node: str) -> None:
         """Forget a node that did not leave after all."""
