@@ -9,7 +9,7 @@ from holdfast.detectors import gpu_xid, table
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.log_rules import LogRule
 from holdfast.detectors.state_reasons import STATE_REASONS
-from holdfast.detectors.xid_codes import XID_CODES, Verdict
+from holdfast.detectors.xid_codes import XID_CODES, CodeAction
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Remedy, Urgency
 
@@ -19,8 +19,8 @@ LOG_TITLES: Final = ("Family", "Reason", "Severity", "Remedy", "Example", "Sourc
 STATE_TITLES: Final = ("Detector", "Family", "Reason", "Severity", "Remedy", "Source")
 XID_TITLES: Final = ("XID", "Meaning", "Reason", "Severity", "`hyperpod`", "`nvidia`")
 _BY_LINE: Final = {
-    Verdict.LINK: "`reset-gpu` if the line says `Fatal`, else `none`",
-    Verdict.ACTION: "what the line asks for",
+    CodeAction.LINK: "`reset-gpu` if the line says `Fatal`, else `none`",
+    CodeAction.ACTION: "what the line asks for",
 }
 
 

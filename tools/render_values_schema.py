@@ -21,7 +21,7 @@ from values_limits import LIMITS, PAIRS
 
 from holdfast.apps.agent.config import AgentConfig, ListenAddress
 from holdfast.apps.controller.config import ControllerConfig
-from holdfast.detectors.corroborations import WITNESSED
+from holdfast.detectors.corroborations import CORROBORATED
 from holdfast.detectors.table import detectors
 from holdfast.kit.quota import Quota
 
@@ -78,13 +78,13 @@ def schema() -> str:
 
 
 def _reference(detector: str) -> dict[str, Any]:
-    name = "witnessedDetector" if detector in WITNESSED else "detector"
+    name = "witnessedDetector" if detector in CORROBORATED else "detector"
     return {"$ref": f"#/definitions/{name}"}
 
 
 def _without_witness(detector: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a detector whose findings no other reading supports."""
-    about = f"Only for {', '.join(WITNESSED)}."
+    about = f"Only for {', '.join(CORROBORATED)}."
     keys = detector["properties"] | {"second_witness": {"description": about, "const": False}}
     return {**detector, "properties": keys}
 

@@ -67,7 +67,7 @@ class Readings:
     """What was read from a node since the last round. Each detector looks at what it declared."""
 
     kernel_log: tuple[LogLine, ...] = ()
-    """In the order of the log. Lines with none of the detectors' ``marks`` are left out."""
+    """In the order of the log. Lines with none of the detectors' ``keywords`` are left out."""
 
     samples: Mapping[str, Sample] = field(default_factory=dict)
     """By name, those that were taken since the last round."""
@@ -87,7 +87,7 @@ class Detector:
 
     detect: Callable[[Readings], list[Finding]] = field(repr=False)
 
-    marks: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
     """A line of the kernel log that holds none of these words cannot concern it."""
 
     reasons: frozenset[str] = frozenset()

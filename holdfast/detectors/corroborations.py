@@ -118,7 +118,7 @@ _CORROBORATIONS: Final = {
 }
 """By the family of the suspect."""
 
-WITNESSED: Final = (
+CORROBORATED: Final = (
     "gpu-xid",
     "gpu-sxid",
     "gpu-driver",
@@ -132,11 +132,12 @@ WITNESSED: Final = (
 def supports(corroboration: Fault | Finding, suspect: Fault) -> bool:
     """Whether ``corroboration``, a fault or a notice, bears ``suspect`` out."""
     return _is_in_time(corroboration, suspect) and any(
-        _speaks(row, corroboration, suspect) for row in _CORROBORATIONS.get(suspect.family, ())
+        _corroborates(row, corroboration, suspect)
+        for row in _CORROBORATIONS.get(suspect.family, ())
     )
 
 
-def _speaks(row: _Corroboration, corroboration: Fault | Finding, suspect: Fault) -> bool:
+def _corroborates(row: _Corroboration, corroboration: Fault | Finding, suspect: Fault) -> bool:
     if isinstance(corroboration, Fault):
         has_heartbeat = not corroboration.corroborated_within and (
             not row.reasons or corroboration.reason in row.reasons

@@ -26,25 +26,25 @@ _PREFIX: Final = (
 """The address is the device where both are there: its name depends on the rules of udev."""
 
 
-def _silent(mark: str, text: str, begin: str = "") -> LogRule:
+def _silent(keyword: str, text: str, begin: str = "") -> LogRule:
     """One command may time out on a busy host; a device that is broken answers none."""
     return reboot(
         Condition.NETWORK,
         Reason.EFA_COMMAND_TIMEOUT,
-        mark,
-        rf"{_PREFIX}{re.escape(begin or mark)}",
+        keyword,
+        rf"{_PREFIX}{re.escape(begin or keyword)}",
         f"efa 0000:a0:19.0 rdmap160s25: {text}",
         f"{_DRIVER}; how often is our own judgement",
         min_count=3,
     )
 
 
-def _absent(mark: str, text: str) -> LogRule:
+def _absent(keyword: str, text: str) -> LogRule:
     return reboot(
         Condition.NETWORK,
         Reason.EFA_INIT_FAILED,
-        mark,
-        rf"{_PREFIX}{re.escape(mark)}",
+        keyword,
+        rf"{_PREFIX}{re.escape(keyword)}",
         f"efa 0000:a0:19.0: {text}",
         _DRIVER,
         urgency=Urgency.IMMEDIATE,

@@ -59,7 +59,7 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
     notices = {notice.key: notice for notice in health.notices}
     for finding in findings:
         _take(finding, faults, notices, is_event=finding.family not in settled)
-        _hear(faults, notices)
+        _corroborate(faults, notices)
     found = {finding.key for finding in findings}
     for known in (faults, notices):
         for key in [key for key in known if key[0] in settled and key not in found]:
@@ -99,7 +99,7 @@ def _take(
         )
 
 
-def _hear(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
+def _corroborate(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
     """Make faults of the suspects for which there is a witness."""
     suspects = [fault for fault in faults.values() if fault.corroborated_within]
     for key in [suspect.key for suspect in sorted(suspects, key=_oldest_first)]:
@@ -108,7 +108,7 @@ def _hear(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
         known: list[Fault | Finding] = [*faults.values(), *notices.values()]
         corroborations = [one for one in known if supports(one, faults[key])]
         if corroborations:
-            fault = _borne_out(faults[key], min(corroborations, key=_in_words).message)
+            fault = _borne_out(faults[key], min(corroborations, key=_by_text).message)
             faults[key] = fault
             for root in (*_roots(fault, faults), fault):
                 if root.key in faults:
@@ -190,10 +190,10 @@ def _newest(notices: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def _oldest_first(fault: Fault) -> tuple[datetime, list[str]]:
-    return (fault.since, _in_words(fault))
+    return (fault.since, _by_text(fault))
 
 
-def _in_words(one: Fault | Finding) -> list[str]:
+def _by_text(one: Fault | Finding) -> list[str]:
     """Its key as it is in a report, too, where names are mere text."""
     return [str(part) for part in one.key]
 

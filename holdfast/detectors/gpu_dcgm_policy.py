@@ -76,8 +76,8 @@ def _violation(part: str, now: datetime, xids: Detector) -> Iterator[Finding]:
     elif sum(map(int, _PAGES.findall(part))) > MOST_PAGES:
         yield _finding(Reason.GPU_PAGE_RETIREMENT, message, now, Severity.FATAL, Remedy.REPLACE)
     else:
-        for words, reason in _MILD.items():
-            if words in part:
+        for text_part, reason in _MILD.items():
+            if text_part in part:
                 yield _finding(reason, message, now, Severity.WARNING, Remedy.NONE)
 
 

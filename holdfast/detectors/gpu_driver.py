@@ -13,7 +13,7 @@ _DRIVER: Final = "NVIDIA open-gpu-kernel-modules 595.45.04"
 
 RULES: Final = (
     LogRule(
-        mark="NVRM",
+        keyword="NVRM",
         pattern=rf"NVRM: (?:GPU {PCI}: )?RmInitAdapter failed",
         example="NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:2477)",
         condition=Condition.NVIDIA_REBOOT,
@@ -23,7 +23,7 @@ RULES: Final = (
         source=f"{_DRIVER}; seen after XID 79 in its issue 1151",
     ),
     LogRule(
-        mark="NVRM",
+        keyword="NVRM",
         pattern=rf"NVRM: (?:GPU {PCI}: )?rm_init_adapter(?:\([0-9]{{1,4}}\))? failed",
         example="NVRM: GPU 0000:01:00.0: rm_init_adapter failed, device minor number 0",
         condition=Condition.NVIDIA_REBOOT,
@@ -33,7 +33,7 @@ RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark="NVRM",
+        keyword="NVRM",
         pattern=r"NVRM: The NVIDIA probe routine failed for [0-9]{1,4} device",
         example="NVRM: The NVIDIA probe routine failed for 1 device(s).",
         condition=Condition.NVIDIA_REBOOT,
@@ -43,7 +43,7 @@ RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark="NVRM",
+        keyword="NVRM",
         pattern=r"NVRM: knvlink\w{1,80}PostRxDet\w{1,80}: Failed to update Rx Detect Link mask",
         example=(
             "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!"

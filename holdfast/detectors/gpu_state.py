@@ -223,7 +223,7 @@ def _judge(
     for gpu in log.gpus:
         findings += _findings(gpu, now, is_fresh=is_fresh)
     if log.flaw and not findings and not log.gpus:
-        return undecided(_what_it_says(text) or log.flaw)
+        return undecided(_error_text(text) or log.flaw)
     if log.flaw:
         return undecided(log.flaw, findings)
     count, promised = len(log.gpus), expected if expected is not None else log.attached
@@ -231,7 +231,7 @@ def _judge(
         why = f"{count} GPUs are shown, and there should be {promised}"
         findings.append(_finding(now, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, ""))
     elif not count:
-        return undecided(_what_it_says(text) or "it shows no GPU", findings)
+        return undecided(_error_text(text) or "it shows no GPU", findings)
     silent = [gpu.address for gpu in log.gpus if not _has_proof(gpu)]
     if silent:
         return undecided(f"nothing is known of the memory of GPU {silent[0]}", findings)
@@ -296,13 +296,13 @@ def _lost(text: str, log: SmiLog, now: datetime) -> Iterator[Finding]:
         yield _finding(now, Reason.GPU_LOST, Severity.FATAL, Remedy.REBOOT, match[0], where)
 
 
-def _what_it_says(text: str) -> str:
+def _error_text(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return "" if line.startswith("<") else line[:200]
 
 
 def _first(sample: Sample) -> str:
-    return _what_it_says(sample.text) or "it wrote nothing"
+    return _error_text(sample.text) or "it wrote nothing"
 
 
 def device(address: str) -> str:

@@ -18,7 +18,7 @@ from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "sxid"
 
-_MARK: Final = "SXid"
+_KEYWORD: Final = "SXid"
 _DRIVER: Final = r"nvidia-[\w-]{1,32}: SXid \((?P<device>[^()]{1,80})\): "
 _CONTINUATION: Final = r"(?!, (?:Severity [0-9]|Data \{))"
 _CODE: Final = rf"{_DRIVER}(?P<code>[0-9]{{1,6}})(?![0-9A-Za-z]){_CONTINUATION}"
@@ -47,7 +47,7 @@ is a reboot."""
 
 _NOTICES: Final = (
     LogRule(
-        mark=_MARK,
+        keyword=_KEYWORD,
         pattern=rf"{_CODE}, Correctable\b",
         example=f"{_LINK}11012, Correctable, Link 03 ingress NCISOC HDR ECC limit (First)",
         condition=Condition.NVIDIA_GPU_UNHEALTHY,
@@ -56,7 +56,7 @@ _NOTICES: Final = (
         source=f"the driver's own word; {_GUIDE}",
     ),
     LogRule(
-        mark=_MARK,
+        keyword=_KEYWORD,
         pattern=_CODE,
         example=f"{_LINK}20012, Non-fatal, Link 36 LTSSM Fault Down",
         condition=Condition.NVIDIA_GPU_UNHEALTHY,
@@ -72,7 +72,7 @@ def rules(profile: Profile) -> tuple[LogRule, ...]:
     condition, reason, remedy = _FATAL[profile]
     fatal = tuple(
         LogRule(
-            mark=_MARK,
+            keyword=_KEYWORD,
             pattern=pattern,
             example=example,
             condition=condition,

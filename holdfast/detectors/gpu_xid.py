@@ -19,7 +19,7 @@ from typing import Final
 
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
 from holdfast.detectors.nvlink5 import Advice, LinkError, decode
-from holdfast.detectors.xid_codes import XID_CODES, Verdict
+from holdfast.detectors.xid_codes import XID_CODES, CodeAction
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
@@ -41,7 +41,7 @@ _ACTION_CHANGED: Final = re.compile(
     re.DOTALL,  # the last of them: the name of a process may look the same
 )
 _LINK_CODES: Final = frozenset(
-    code for code, row in XID_CODES.items() if row.hyperpod is Verdict.LINK
+    code for code, row in XID_CODES.items() if row.hyperpod is CodeAction.LINK
 )
 _LINK_UNITS: Final = "SAW|RLW|TLW|TREX|NVLPW|NETIR|MSE"
 _LINK_FATAL: Final = re.compile(rf"[ ,](?:{_LINK_UNITS})[A-Z0-9_]{{0,40}} {{1,20}}Fatal\b")
@@ -57,7 +57,7 @@ _CUT_RECORD: Final = "\nNVRM: "
 
 
 @dataclass(frozen=True, slots=True)
-class _Judgement:
+class _Response:
     condition: Condition
     reason: Reason
     severity: Severity
@@ -65,48 +65,48 @@ class _Judgement:
     urgency: Urgency = Urgency.IMMEDIATE
 
 
-_JUDGEMENTS: Final = {
-    Verdict.REPLACE: _Judgement(
+_RESPONSES: Final = {
+    CodeAction.REPLACE: _Response(
         Condition.NVIDIA_TERMINATE, Reason.XID_REPLACE, Severity.FATAL, Remedy.REPLACE
     ),
-    Verdict.REBOOT: _Judgement(
+    CodeAction.REBOOT: _Response(
         Condition.NVIDIA_REBOOT, Reason.XID_REBOOT, Severity.FATAL, Remedy.REBOOT
     ),
-    Verdict.RESET: _Judgement(
+    CodeAction.RESET: _Response(
         Condition.NVIDIA_REBOOT, Reason.XID_RESET, Severity.FATAL, Remedy.RESET_GPU
     ),
-    Verdict.REBOOT_WHEN_IDLE: _Judgement(
+    CodeAction.REBOOT_WHEN_IDLE: _Response(
         Condition.NVIDIA_REBOOT,
         Reason.XID_REBOOT,
         Severity.WARNING,
         Remedy.REBOOT,
         Urgency.DEFERRED,
     ),
-    Verdict.RESTART_APP: _Judgement(
+    CodeAction.RESTART_APP: _Response(
         Condition.NVIDIA_GPU_UNHEALTHY,
         Reason.XID_RESTART_APP,
         Severity.WARNING,
         Remedy.RESTART_APP,
     ),
-    Verdict.APP: _Judgement(Condition.SOFTWARE, Reason.XID_USER_APP, Severity.WARNING, Remedy.NONE),
-    Verdict.ECHO: _Judgement(Condition.SOFTWARE, Reason.XID_ECHO, Severity.INFO, Remedy.NONE),
-    Verdict.WARN: _Judgement(
+    CodeAction.APP: _Response(
+        Condition.SOFTWARE, Reason.XID_USER_APP, Severity.WARNING, Remedy.NONE
+    ),
+    CodeAction.ECHO: _Response(Condition.SOFTWARE, Reason.XID_ECHO, Severity.INFO, Remedy.NONE),
+    CodeAction.WARN: _Response(
         Condition.NVIDIA_GPU_UNHEALTHY, Reason.XID_WARNING, Severity.WARNING, Remedy.NONE
     ),
-    Verdict.NOTE: _Judgement(
+    CodeAction.NOTE: _Response(
         Condition.NVIDIA_GPU_UNHEALTHY, Reason.XID_WARNING, Severity.INFO, Remedy.NONE
     ),
-    Verdict.ALERT: _Judgement(
+    CodeAction.ALERT: _Response(
         Condition.NVIDIA_GPU_UNHEALTHY, Reason.XID_UNKNOWN, Severity.WARNING, Remedy.NONE
     ),
 }
 
 
-def _action(severity: Severity, remedy: Remedy, urgency: Urgency = Urgency.IMMEDIATE) -> _Judgement:
+def _action(severity: Severity, remedy: Remedy, urgency: Urgency = Urgency.IMMEDIATE) -> _Response:
     """All actions share one reason: the newest is what the driver wants, the others are past."""
-    return _Judgement(
-        Condition.NVIDIA_REBOOT, Reason.XID_RECOVERY_ACTION, severity, remedy, urgency
-    )
+    return _Response(Condition.NVIDIA_REBOOT, Reason.XID_RECOVERY_ACTION, severity, remedy, urgency)
 
 
 _ACTIONS: Final = {
@@ -124,11 +124,11 @@ still runs its job, hence the deferred urgency."""
 
 
 _OVERRIDES: Final = {
-    Remedy.NONE: Verdict.WARN,
-    Remedy.RESTART_APP: Verdict.RESTART_APP,
-    Remedy.RESET_GPU: Verdict.RESET,
-    Remedy.REBOOT: Verdict.REBOOT,
-    Remedy.REPLACE: Verdict.REPLACE,
+    Remedy.NONE: CodeAction.WARN,
+    Remedy.RESTART_APP: CodeAction.RESTART_APP,
+    Remedy.RESET_GPU: CodeAction.RESET,
+    Remedy.REBOOT: CodeAction.REBOOT,
+    Remedy.REPLACE: CodeAction.REPLACE,
 }
 
 
@@ -143,60 +143,60 @@ def build(
     an earlier XID (``caused by previous Xid``) stays an echo. ``driver`` is the major version of
     the driver, on which the form of NVLink errors depends.
     """
-    verdicts = {
+    actions = {
         code: row.hyperpod if profile is Profile.HYPERPOD else row.nvidia
         for code, row in XID_CODES.items()
     } | {code: _OVERRIDES[remedy] for code, remedy in overrides.items()}
     return Detector(
         name="gpu-xid",
         reads=frozenset({"kernel_log"}),
-        marks=("NVRM",),
-        reasons=frozenset(one.reason for one in (*_JUDGEMENTS.values(), *_ACTIONS.values())),
+        keywords=("NVRM",),
+        reasons=frozenset(one.reason for one in (*_RESPONSES.values(), *_ACTIONS.values())),
         codes={code: row.name for code, row in XID_CODES.items()},
-        detect=partial(_detect, verdicts, driver),
+        detect=partial(_detect, actions, driver),
     )
 
 
 def _detect(
-    verdicts: Mapping[int, Verdict], driver: int | None, readings: Readings
+    actions: Mapping[int, CodeAction], driver: int | None, readings: Readings
 ) -> list[Finding]:
-    findings = (_judge(line, verdicts, driver) for line in readings.kernel_log)
+    findings = (_judge(line, actions, driver) for line in readings.kernel_log)
     return [finding for finding in findings if finding is not None]
 
 
-def _judge(line: LogLine, verdicts: Mapping[int, Verdict], driver: int | None) -> Finding | None:
+def _judge(line: LogLine, actions: Mapping[int, CodeAction], driver: int | None) -> Finding | None:
     xid = _XID.match(line.message)
     if xid is not None:
         code, text = int(xid["code"]), line.message[xid.end() :].rstrip()
-        verdict = Verdict.ECHO if _ECHO.search(text) else verdicts.get(code, Verdict.ALERT)
-        is_link = code in _LINK_CODES and verdict is not Verdict.ECHO
+        action = CodeAction.ECHO if _ECHO.search(text) else actions.get(code, CodeAction.ALERT)
+        is_link = code in _LINK_CODES and action is not CodeAction.ECHO
         link = decode(code, text, driver) if is_link else None
-        finding = _finding(line, code, _device(xid["where"]), _judgement(verdict, text, link))
+        finding = _finding(line, code, _device(xid["where"]), _response(action, text, link))
         return finding if link is None else replace(finding, message=f"{line.message} [{link}]")
     text = line.message.replace(_CUT_RECORD, " ")
     for pattern in _OFF_BUS:
         if (match := pattern.match(text)) is not None:
             device = _pci(match) if match.lastindex else ""
-            judgement = _JUDGEMENTS[verdicts[FALLEN_OFF_BUS]]
-            return _finding(line, FALLEN_OFF_BUS, device, judgement)
+            response = _RESPONSES[actions[FALLEN_OFF_BUS]]
+            return _finding(line, FALLEN_OFF_BUS, device, response)
     return None
 
 
-def _judgement(verdict: Verdict, text: str, link: LinkError | None) -> _Judgement:
-    if verdict is Verdict.LINK:
-        verdict = _link_verdict(text, link)
-    if verdict is Verdict.ACTION:
+def _response(action: CodeAction, text: str, link: LinkError | None) -> _Response:
+    if action is CodeAction.LINK:
+        action = _link_action(text, link)
+    if action is CodeAction.ACTION:
         change = _ACTION_CHANGED.match(text)
-        action = _ACTIONS.get(int(change["to"], 16)) if change is not None else None
-        return action if action is not None else _JUDGEMENTS[Verdict.ALERT]
-    return _JUDGEMENTS[verdict]
+        named = _ACTIONS.get(int(change["to"], 16)) if change is not None else None
+        return named if named is not None else _RESPONSES[CodeAction.ALERT]
+    return _RESPONSES[action]
 
 
-def _link_verdict(text: str, link: LinkError | None) -> Verdict:
+def _link_action(text: str, link: LinkError | None) -> CodeAction:
     """As NVIDIA's sheet has it; what it does not cover is as bad as the driver says."""
     if link is None or link.advice is Advice.NONE:
-        return Verdict.RESET if _LINK_FATAL.search(text) else Verdict.WARN
-    return Verdict.RESET if link.advice is Advice.RESET else Verdict.WARN
+        return CodeAction.RESET if _LINK_FATAL.search(text) else CodeAction.WARN
+    return CodeAction.RESET if link.advice is Advice.RESET else CodeAction.WARN
 
 
 def _device(where: str) -> str:
@@ -210,16 +210,16 @@ def _pci(address: re.Match[str]) -> str:
     return f"PCI:{domain:04x}:{bus:02x}:{slot:02x}"
 
 
-def _finding(line: LogLine, code: int, device: str, judgement: _Judgement) -> Finding:
+def _finding(line: LogLine, code: int, device: str, response: _Response) -> Finding:
     return Finding(
         family=FAMILY,
-        condition=judgement.condition,
-        reason=judgement.reason,
-        severity=judgement.severity,
-        remedy=judgement.remedy,
+        condition=response.condition,
+        reason=response.reason,
+        severity=response.severity,
+        remedy=response.remedy,
         message=line.message,
         observed_at=line.observed_at,
         code=code,
         device=device,
-        urgency=judgement.urgency,
+        urgency=response.urgency,
     )

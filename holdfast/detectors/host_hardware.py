@@ -41,7 +41,7 @@ _EDAC: Final = r"EDAC (?P<device>MC[0-9]{1,3}): "
 
 def _rule(
     reason: Reason,
-    mark: str,
+    keyword: str,
     pattern: str,
     example: str,
     source: str,
@@ -51,7 +51,7 @@ def _rule(
     condition: Condition = Condition.HOST_HARDWARE,
 ) -> LogRule:
     return LogRule(
-        mark=mark,
+        keyword=keyword,
         pattern=pattern,
         example=example,
         condition=condition,

@@ -16,7 +16,9 @@ FAMILY: Final = "lockup"
 _NPD: Final = "node-problem-detector, kernel-monitor.json"
 _FAULT_LINES: Final = "Linux, arch/x86/mm/fault.c, arch/x86/kernel/traps.c and arch/arm64"
 _TASK: Final = r"INFO: task (?P<device>[^\n]{1,64}?):[0-9]{1,10} "
-_TRAPS: Final = "divide error|general protection fault|invalid opcode|stack segment|double fault"
+_EXCEPTIONS: Final = (
+    "divide error|general protection fault|invalid opcode|stack segment|double fault"
+)
 _CRASH: Final = (
     r"(?:traps: )?(?P<device>[\w:/.+ #-]{1,15})\[[0-9]{1,10}\]:? "
     r"(?:segfault at|unhandled |general protection fault |trap )[^\n]{1,200}? in "
@@ -24,10 +26,10 @@ _CRASH: Final = (
 
 
 def _rule(
-    reason: Reason, mark: str, pattern: str, example: str, source: str, *, is_stuck: bool = False
+    reason: Reason, keyword: str, pattern: str, example: str, source: str, *, is_stuck: bool = False
 ) -> LogRule:
     return LogRule(
-        mark=mark,
+        keyword=keyword,
         pattern=pattern,
         example=example,
         condition=Condition.KERNEL_DEADLOCK if is_stuck else Condition.SOFTWARE,
@@ -129,7 +131,7 @@ RULES: Final = (
     _rule(
         Reason.KERNEL_OOPS,
         " [#",
-        rf"(?:Oops: |Internal error: |{_TRAPS})[^\n]{{0,100}}?(?<=[0-9a-f] )\[#[0-9]{{1,6}}\]",
+        rf"(?:Oops: |Internal error: |{_EXCEPTIONS})[^\n]{{0,100}}?(?<=[0-9a-f] )\[#[0-9]{{1,6}}\]",
         "Oops: 0002 [#1] SMP NOPTI",
         f"Linux, arch/x86/kernel/traps.c and arch/arm64/kernel/traps.c; {_NPD} (KernelOops)",
     ),

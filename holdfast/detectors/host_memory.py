@@ -23,7 +23,7 @@ _VICTIM: Final = (
 
 RULES: Final = (
     LogRule(
-        mark="Memory cgroup out of memory",
+        keyword="Memory cgroup out of memory",
         pattern=rf"Memory cgroup out of memory: {_VICTIM}",
         example=(
             "Memory cgroup out of memory: Killed process 3504804 (kubectl) total-vm:1262748kB, "
@@ -35,7 +35,7 @@ RULES: Final = (
         source=_KERNEL,
     ),
     LogRule(
-        mark="Out of memory",
+        keyword="Out of memory",
         pattern=rf"Out of memory(?: \(oom_kill_allocating_task\))?: {_VICTIM}",
         example=(
             "Out of memory: Killed process 9876 (python) total-vm:270532kB, anon-rss:104520kB, "
@@ -47,7 +47,7 @@ RULES: Final = (
         source=_KERNEL,
     ),
     LogRule(
-        mark="Killed process",
+        keyword="Killed process",
         pattern=_VICTIM,
         example="Killed process 9876 (apache2) total-vm:270532kB, anon-rss:104520kB, file-rss:0kB",
         condition=Condition.SOFTWARE,

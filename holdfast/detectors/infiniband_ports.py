@@ -11,7 +11,7 @@ from holdfast.detectors.network_tools import IBSTAT, judge_ibstat
 
 EVERY: Final = timedelta(seconds=60)
 
-LOOKS: Final = 1 + DOWN_S // 60
+MIN_COUNT: Final = 1 + DOWN_S // 60
 """So often in a row a port must be down: for as long as it may be while a switch restarts."""
 
 
@@ -23,7 +23,7 @@ def build(_profile: Profile) -> Detector:
 def _judge(sample: Sample) -> Judgement:
     judgement = judge_ibstat(sample.text, sample.taken_at, is_unplugged_by_will=True)
     lasting = (
-        replace(finding, min_count=LOOKS, window=2 * LOOKS * EVERY)
+        replace(finding, min_count=MIN_COUNT, window=2 * MIN_COUNT * EVERY)
         for finding in judgement.findings
     )
     return replace(judgement, findings=tuple(lasting))

@@ -21,7 +21,7 @@ _DIGITS: Final = 25
 """Longer ones are no counter: 2**64 has 20."""
 
 
-class Verdict(StrEnum):
+class HealthState(StrEnum):
     """What can be said of the node."""
 
     HEALTHY = "healthy"
@@ -39,11 +39,11 @@ class Judgement:
     """Why not everything could be judged; empty if it was."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthState:
         """Unhealthy by what was found; healthy only if nothing stayed undecided."""
         if any(is_fault(finding) for finding in self.findings):
-            return Verdict.UNHEALTHY
-        return Verdict.UNKNOWN if self.undecided else Verdict.HEALTHY
+            return HealthState.UNHEALTHY
+        return HealthState.UNKNOWN if self.undecided else HealthState.HEALTHY
 
 
 def is_fault(finding: Finding) -> bool:

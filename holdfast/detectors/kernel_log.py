@@ -192,9 +192,9 @@ class KernelLog:
     and syslog as several.
     """
 
-    def __init__(self, marks: Iterable[str]) -> None:
-        """Read the records that hold one of the words ``marks``."""
-        self._marks = tuple(mark.encode() for mark in marks)
+    def __init__(self, keywords: Iterable[str]) -> None:
+        """Read the records that hold one of the words ``keywords``."""
+        self._keywords = tuple(keyword.encode() for keyword in keywords)
         self._rest = b""
         self._is_raw = False
         self._opened = ""
@@ -215,7 +215,7 @@ class KernelLog:
         self._rest, self.unread = data[end : end + LONGEST_LINE], len(data) - end
         records: list[KernelLine] = []
         done = 0
-        for start in self._marked(text):
+        for start in self._matching_starts(text):
             self._pass(text, done, start)
             line = text[start : text.index(b"\n", start)]
             # Indented lines behind a raw record are its dictionary: properties of its device.
@@ -225,20 +225,20 @@ class KernelLog:
         self._pass(text, done, len(text))
         return records
 
-    def _marked(self, text: bytes) -> list[int]:
-        """Where the lines begin that hold a mark.
+    def _matching_starts(self, text: bytes) -> list[int]:
+        """Where the lines begin that contain a keyword.
 
-        A search for each mark through all of the text costs a tenth of one for all marks line by
+        A search for each keyword in the whole text costs a tenth of one for all keywords line by
         line.
         """
         starts = set()
-        for mark in self._marks:
-            at = text.find(mark)
+        for keyword in self._keywords:
+            at = text.find(keyword)
             while at != -1:
                 start = text.rfind(b"\n", 0, at) + 1
                 if at - start < LONGEST_LINE:
                     starts.add(start)
-                at = text.find(mark, text.index(b"\n", at))
+                at = text.find(keyword, text.index(b"\n", at))
         return sorted(starts)
 
     def _pass(self, text: bytes, start: int, end: int) -> None:

@@ -97,7 +97,7 @@ def _is_wrong(count: str | None) -> bool:
 
 
 _HOGS: Final = re.compile(r"dispatching hogs: [^\n]*?\b[1-9][0-9]* [a-z]")
-_ASKED: Final = re.compile(
+_REQUESTED: Final = re.compile(
     r"setting to a (?:[^\n]*?\()?([0-9.]+) secs?\b|setting to a ([0-9.]+) seconds? run|"
     r"(?:defaulting|setting) to a ([0-9.]+) second"
 )
@@ -132,14 +132,14 @@ def judge_stress(text: str, now: datetime, *, seconds: float | None = None) -> J
         return undecided(f"the run did not succeed: {line.strip() or 'it has no end'}"[:500])
     if _NO_WORK in text or _HOGS.search(text) is None:
         return undecided("no worker was started")
-    requested = seconds if seconds is not None else _seconds_asked(text)
+    requested = seconds if seconds is not None else _requested_seconds(text)
     if requested is not None and _float(done["seconds"]) < PART_OF_TIME * requested:
         return undecided(f"it ran for {done['seconds']} s instead of {requested:g} s")
     return whole([])
 
 
-def _seconds_asked(text: str) -> float | None:
-    requested = _ASKED.search(text)
+def _requested_seconds(text: str) -> float | None:
+    requested = _REQUESTED.search(text)
     return (
         _float(next(group for group in requested.groups() if group))
         if requested is not None

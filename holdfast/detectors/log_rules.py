@@ -32,7 +32,7 @@ _ONCE: Final = timedelta(0)
 class LogRule:
     """What a message of the kernel means for the node."""
 
-    mark: str
+    keyword: str
     """A word that every such message holds; it spares the others the ``pattern``."""
 
     pattern: str
@@ -57,11 +57,11 @@ class LogRule:
 
 
 def notice(
-    condition: Condition, reason: Reason, mark: str, pattern: str, example: str, source: str
+    condition: Condition, reason: Reason, keyword: str, pattern: str, example: str, source: str
 ) -> LogRule:
     """A warning that repairs nothing."""
     return LogRule(
-        mark=mark,
+        keyword=keyword,
         pattern=pattern,
         example=example,
         condition=condition,
@@ -74,7 +74,7 @@ def notice(
 def reboot(
     condition: Condition,
     reason: Reason,
-    mark: str,
+    keyword: str,
     pattern: str,
     example: str,
     source: str,
@@ -84,7 +84,7 @@ def reboot(
 ) -> LogRule:
     """A fault that needs a reboot, if seen ``min_count`` times within ``SOON``."""
     return LogRule(
-        mark=mark,
+        keyword=keyword,
         pattern=pattern,
         example=example,
         condition=condition,
@@ -108,7 +108,7 @@ def log_detector(
     return Detector(
         name=name,
         reads=frozenset({"kernel_log"}),
-        marks=tuple(sorted({rule.mark for rule in rules})),
+        keywords=tuple(sorted({rule.keyword for rule in rules})),
         reasons=frozenset(rule.reason for rule in rules),
         codes=codes,
         detect=partial(_detect, family, _runs(rules)),
@@ -120,15 +120,17 @@ _Runs = tuple[tuple[str, tuple[LogRule, ...]], ...]
 
 def _runs(rules: tuple[LogRule, ...]) -> _Runs:
     """Neighbors of one mark together, so that their mark is searched for once."""
-    return tuple((mark, tuple(run)) for mark, run in groupby(rules, key=lambda rule: rule.mark))
+    return tuple(
+        (keyword, tuple(run)) for keyword, run in groupby(rules, key=lambda rule: rule.keyword)
+    )
 
 
 def _detect(family: str, runs: _Runs, readings: Readings) -> list[Finding]:
     findings = []
     for line in readings.kernel_log:
         message = line.message
-        for mark, rules in runs:
-            if mark in message and (finding := _first(family, rules, line)) is not None:
+        for keyword, rules in runs:
+            if keyword in message and (finding := _first(family, rules, line)) is not None:
                 findings.append(finding)
                 break
     return findings

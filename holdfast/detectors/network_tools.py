@@ -89,14 +89,14 @@ def judge_ibstat(text: str, now: datetime, *, is_unplugged_by_will: bool = False
             doubts.append(f"not all ports of {adapter} are shown")
         for port, port_end in zip(ports, _ends(ports, len(part)), strict=True):
             name = f"{adapter}/{port[1]}"
-            verdict = _judge_port(part[port.end() : port_end])
-            active += verdict == ""
-            if verdict == _NO_CABLE and is_unplugged_by_will:
+            problem = _judge_port(part[port.end() : port_end])
+            active += problem == ""
+            if problem == _NO_CABLE and is_unplugged_by_will:
                 continue
-            if verdict in (None, _NO_CABLE):
+            if problem in (None, _NO_CABLE):
                 doubts.append(f"{name} has no link, or is not shown in full")
-            elif verdict:
-                why = f"{name} {verdict}"
+            elif problem:
+                why = f"{name} {problem}"
                 findings.append(_finding(IBSTAT, Reason.LINK_DOWN, why, now, name))
     if not active:
         doubts.append("no port is active")

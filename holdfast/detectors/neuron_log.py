@@ -18,7 +18,7 @@ from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "neuron"
 
-_MARK: Final = "NEURON_HW_ERR="
+_KEYWORD: Final = "NEURON_HW_ERR="
 _REST: Final = (
     " instance-id=i-0592464924bd45322 hostname=ip-172-31-61-252 nd-id=0 nc-id=0"
     " serial-num=19fcda00f5ff6eb9"
@@ -52,7 +52,7 @@ def _pattern(error: str, action: str) -> str:
 
 _HARDWARE_RULES: Final = tuple(
     LogRule(
-        mark=_MARK,
+        keyword=_KEYWORD,
         pattern=_pattern(error, action),
         example=f"NEURON_HW_ERR={error}{_REST} {action or 'action=TERMINATE_INSTANCE'}",
         condition=Condition.NEURON,
@@ -76,7 +76,7 @@ job, so that only an explicit action touches this node, and only after its jobs.
 
 _HANG_RULES: Final = tuple(
     LogRule(
-        mark=_MARK,
+        keyword=_KEYWORD,
         pattern=_pattern("HANG_ON_COLLECTIVES", action),
         example=f"NEURON_HW_ERR=HANG_ON_COLLECTIVES{_REST} {action}".rstrip(),
         condition=Condition.NEURON,
@@ -90,7 +90,7 @@ _HANG_RULES: Final = tuple(
 )
 
 _UNKNOWN_RULE: Final = LogRule(
-    mark=_MARK,
+    keyword=_KEYWORD,
     pattern=_pattern(r"(?!NONE\b)[A-Z][A-Z_]{2,60}", ""),
     example=f"NEURON_HW_ERR=HANG_ON_COMPUTE{_REST} action=TERMINATE_INSTANCE",
     condition=Condition.NEURON,
@@ -106,7 +106,7 @@ def _function(text: str) -> str:
 
 _DRIVER_RULES: Final = (
     LogRule(
-        mark="DMA completion timeout on nd",
+        keyword="DMA completion timeout on nd",
         pattern=_function(r"DMA completion timeout on nd(?P<neuron>[0-9]{1,4})"),
         example=(
             "neuron:ndma_memcpy_wait_for_completion: "
@@ -121,7 +121,7 @@ _DRIVER_RULES: Final = (
         source=f"{_DRIVER}; aws-neuron-sdk issue 1390: it stays until the device is reset",
     ),
     LogRule(
-        mark="reset request",
+        keyword="reset request",
         pattern=_function(
             r"nd(?P<neuron>[0-9]{1,4}): reset request [0-9]{1,10} "
             r"(?:failed|was initiated, but failed)"
@@ -134,7 +134,7 @@ _DRIVER_RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark="is in an invalid state",
+        keyword="is in an invalid state",
         pattern=_function(r"nd(?P<neuron>[0-9]{1,4}) is in an invalid state"),
         example="neuron:ncdev_device_init: nd3 is in an invalid state",
         condition=Condition.NEURON,
@@ -143,7 +143,7 @@ _DRIVER_RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark=", cmd: ",
+        keyword=", cmd: ",
         pattern=_function(r"seq: [0-9]{1,10}, cmd: [0-9]{1,10} timed out"),
         example="neuron:fw_io_execute_request: seq: 12, cmd: 3 timed out",
         condition=Condition.NEURON,
@@ -152,7 +152,7 @@ _DRIVER_RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark="Scrub failed for nd",
+        keyword="Scrub failed for nd",
         pattern=_function(r"Scrub failed for nd(?P<neuron>[0-9]{1,4})"),
         example="neuron:ndhal_scrub: Scrub failed for nd2 HBM 1",
         condition=Condition.NEURON,
@@ -161,7 +161,7 @@ _DRIVER_RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark="Total Uncorrected ecc err count",
+        keyword="Total Uncorrected ecc err count",
         pattern=_function(
             r"\[ND (?P<neuron>[0-9]{1,4})\] Total Uncorrected ecc err count is [^\n]{1,80}invalid"
         ),
@@ -175,7 +175,7 @@ _DRIVER_RULES: Final = (
         source=_DRIVER,
     ),
     LogRule(
-        mark="secondary devices reported good links",
+        keyword="secondary devices reported good links",
         pattern=_function(r"Only [0-9]{1,4} out of [0-9]{1,4} secondary devices reported good"),
         example=("neuron:npe_election: Only 13 out of 15 secondary devices reported good links"),
         condition=Condition.NEURON,

@@ -154,16 +154,16 @@ def _text_fields(part: str) -> Iterator[Field]:
     sections: list[tuple[int, str]] = []
     for line in part.splitlines():
         name, _, value = line.partition(" : ")
-        word = name.strip().lower().replace(" ", "_").removesuffix(":")
+        label = name.strip().lower().replace(" ", "_").removesuffix(":")
         indent = len(line) - len(line.lstrip())
-        if not word:
+        if not label:
             continue
         while sections and sections[-1][0] >= indent:
             sections.pop()
         if len(sections) >= _DEEPEST:
             return
-        yield "/".join((*(section for _, section in sections), word)), value.strip()
-        sections.append((indent, word))
+        yield "/".join((*(section for _, section in sections), label)), value.strip()
+        sections.append((indent, label))
 
 
 def _is_complete(gpu: Gpu) -> bool:

@@ -144,7 +144,7 @@ def decode(code: int, text: str, driver: int | None) -> LinkError | None:
         for layout in layouts
         if unit.code == code
         and _is_named(unit, line["unit"])
-        and (advice := _look_up(unit, layout, info, status)) is not None
+        and (advice := _find_advice(unit, layout, info, status)) is not None
         and _fits(unit, advice, is_fatal=is_fatal)
     }
     advice = found.pop() if len(found) == 1 else Advice.NONE
@@ -175,7 +175,7 @@ def _fits(unit: _Unit, advice: Advice, *, is_fatal: bool) -> bool:
     return is_fatal is (advice is Advice.RESET or unit.by_reason is not None)
 
 
-def _look_up(unit: _Unit, layout: int, info: int, status: int) -> Advice | None:
+def _find_advice(unit: _Unit, layout: int, info: int, status: int) -> Advice | None:
     bits = unit.first if layout == 1 else unit.second
     reason = info >> 20 & 0x3F
     if info & ((1 << len(bits)) - 1) != int(bits, 2):

@@ -174,5 +174,5 @@ STATE_REASONS: Final = (
 
 def reasons_of(detector: str) -> frozenset[Reason]:
     """What a detector of state may say, also that it cannot see."""
-    said = {row.reason for row in STATE_REASONS if row.detector == detector}
-    return frozenset({Reason.SOURCE_FAILED, *said})
+    reasons = {row.reason for row in STATE_REASONS if row.detector == detector}
+    return frozenset({Reason.SOURCE_FAILED, *reasons})

@@ -93,13 +93,13 @@ def detectors(
 
 def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """The words of which a line of the kernel log must hold one to concern any detector."""
-    return frozenset(mark for detector in detectors for mark in detector.marks)
+    return frozenset(keyword for detector in detectors for keyword in detector.keywords)
 
 
 def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """What an agent with ``detectors`` may say, also of themselves."""
-    said = (reason for detector in detectors for reason in detector.reasons)
-    return frozenset({Reason.DETECTOR_FAILED, *said})
+    published = (reason for detector in detectors for reason in detector.reasons)
+    return frozenset({Reason.DETECTOR_FAILED, *published})
 
 
 def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:

@@ -14,7 +14,7 @@ from holdfast.apps.agent.equipment import identity_labels, node_equipment
 from holdfast.apps.agent.probe import probe
 from holdfast.apps.agent.session import AgentSession
 from holdfast.detectors.contract import LogLine, Readings
-from holdfast.detectors.corroborations import WITNESSED
+from holdfast.detectors.corroborations import CORROBORATED
 from holdfast.detectors.instance_types import Equipment
 from holdfast.kit.config import parse_table
 from holdfast.model.errors import ConfigError
@@ -95,7 +95,7 @@ def test_of_another_machine_nothing_is_expected(tmp_path: Path, product: str) ->
         (
             {"detectors": {"host-disk": {"second_witness": True}}},
             "second_witness: no other reading supports host-disk; one can be asked for with "
-            + ", ".join(WITNESSED),
+            + ", ".join(CORROBORATED),
         ),
         (
             {"instance_type": "p9.48xlarge"},

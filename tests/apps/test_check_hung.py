@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host.deep_checks.contract import Plan, Target, Verdict
+from holdfast.adapters.host.deep_checks.contract import CommandResult, Plan, Target
 from holdfast.adapters.host.deep_checks.run import make_part
 from holdfast.adapters.host.machine import Machine
 from holdfast.apps.clock import SystemClock
@@ -33,7 +33,7 @@ def part(folder: Path, argv: tuple[str, ...], *, if_hung: str, directory: Path |
         argv=argv,
         takes=timedelta(seconds=1),
         timeout=timedelta(milliseconds=500),
-        judge=lambda result, now: Verdict(judgement=whole([])),
+        judge=lambda result, now: CommandResult(judgement=whole([])),
         directory=directory or folder,
         if_hung=if_hung,
     )

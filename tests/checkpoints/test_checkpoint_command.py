@@ -105,7 +105,7 @@ def test_what_changed_a_moment_ago_is_left_alone_unless_the_job_has_stopped(
     assert run(["checkpoint", "verify", str(folder)]) == ExitCode.OK
     monkeypatch.setenv("HOLDFAST_ATTEMPT", "0")
     assert run(["checkpoint", "verify", str(folder)]) == ExitCode.FAILED
-    assert "attempt 1 of this job works with" in capsys.readouterr().err
+    assert "attempt 1 of this job uses" in capsys.readouterr().err
 
 
 def test_what_is_not_recognised_is_left_alone_and_said(tmp_path: Path, capsys) -> None:

@@ -13,7 +13,7 @@ from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings, 
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_dcgm import judge_diag
 from holdfast.detectors.gpu_dcgm_policy import MOST_PAGES
-from holdfast.detectors.infiniband_ports import EVERY, LOOKS
+from holdfast.detectors.infiniband_ports import EVERY, MIN_COUNT
 from holdfast.detectors.network_state import DOWN_S
 from holdfast.detectors.neuron_state import judge_monitor
 from holdfast.detectors.table import detectors
@@ -105,13 +105,13 @@ def test_a_machine_without_efa_has_none_to_lose_and_a_tool_that_fails_proves_not
 def test_a_port_must_be_down_for_as_long_as_a_switch_takes_to_restart() -> None:
     text = recording("infiniband/ibstat-recovery.txt")
     health = Health()
-    looks = 0
+    count = 0
     while not health.faults:
-        looks += 1
-        health = fold(health, judged("infiniband-ports", text, at=NOW + looks * EVERY))
+        count += 1
+        health = fold(health, judged("infiniband-ports", text, at=NOW + count * EVERY))
 
-    assert looks == LOOKS
-    assert (looks - 1) * EVERY.total_seconds() >= DOWN_S
+    assert count == MIN_COUNT
+    assert (count - 1) * EVERY.total_seconds() >= DOWN_S
     assert {fault.reason for fault in health.faults} == {Reason.LINK_DOWN}
 
 

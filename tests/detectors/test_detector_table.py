@@ -37,7 +37,7 @@ def test_detectors_differ_by_name_and_declare_what_they_read(profile: Profile) -
     for watcher in watchers:
         assert watcher.reads
         assert watcher.reads <= {KERNEL_LOG, LOGS, *SOURCES}
-        assert bool(watcher.marks) == (KERNEL_LOG in watcher.reads)
+        assert bool(watcher.keywords) == (KERNEL_LOG in watcher.reads)
 
 
 JUDGES = {
@@ -98,7 +98,9 @@ def test_no_readings_give_no_findings(profile: Profile) -> None:
 def test_the_marks_of_all_detectors_are_looked_for() -> None:
     watchers = detectors(Profile.HYPERPOD)
 
-    assert log_keywords(watchers) == {mark for watcher in watchers for mark in watcher.marks}
+    assert log_keywords(watchers) == {
+        keyword for watcher in watchers for keyword in watcher.keywords
+    }
     assert "NVRM" in log_keywords(watchers)
 
 

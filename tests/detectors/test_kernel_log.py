@@ -69,8 +69,8 @@ def message(line: str) -> str | None:
     return None if found is None else found.message
 
 
-def fed(*pieces: bytes, marks: tuple[str, ...] = ("NVRM",)) -> list[tuple[int, str]]:
-    log = KernelLog(marks)
+def fed(*pieces: bytes, keywords: tuple[str, ...] = ("NVRM",)) -> list[tuple[int, str]]:
+    log = KernelLog(keywords)
     records = [record for piece in pieces for record in log.feed(piece, NOW)]
     return [(record.line_number, record.message) for record in [*records, *log.close(NOW)]]
 
@@ -233,12 +233,12 @@ def test_binary_garbage_around_a_record_does_no_harm() -> None:
     )
 
 
-def test_lines_without_a_mark_are_left_out() -> None:
+def test_lines_without_a_keyword_are_left_out() -> None:
     assert fed(b"usb 1-1: new device\n" + WORDS.encode() + b"\nNVR\n") == [(2, WORDS)]
 
 
-def test_any_of_several_marks_is_enough_and_none_of_them_is_a_pattern() -> None:
-    assert fed(b"axb\na.b\nEDAC x\n", marks=("a.b", "EDAC")) == [(2, "a.b"), (3, "EDAC x")]
+def test_any_of_several_keywords_is_enough_and_none_of_them_is_a_pattern() -> None:
+    assert fed(b"axb\na.b\nEDAC x\n", keywords=("a.b", "EDAC")) == [(2, "a.b"), (3, "EDAC x")]
 
 
 def test_a_last_line_without_newline_counts() -> None:
@@ -277,7 +277,7 @@ def test_only_the_start_of_a_long_line_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("cuts", [(), (9000,)])
-def test_a_mark_behind_the_start_of_a_long_line_does_not_count(cuts: tuple[int, ...]) -> None:
+def test_a_keyword_behind_the_start_of_a_long_line_does_not_count(cuts: tuple[int, ...]) -> None:
     text = b"x" * LONGEST_LINE + f" {WORDS}\n{WORDS}\n".encode()
 
     pieces = [text[start:end] for start, end in zip((0, *cuts), (*cuts, None), strict=True)]

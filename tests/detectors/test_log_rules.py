@@ -47,7 +47,7 @@ def found(detector: Detector, *messages: str) -> list[Finding]:
 @each_row
 def test_a_row_says_where_it_comes_from(detector: Detector, rule: LogRule) -> None:
     assert rule.source.strip()
-    assert rule.mark.strip()
+    assert rule.keyword.strip()
 
 
 @each_row
@@ -69,9 +69,9 @@ def test_no_other_detector_knows_the_example(detector: Detector, rule: LogRule) 
 
 
 @each_row
-def test_a_mark_lets_every_match_pass(detector: Detector, rule: LogRule) -> None:
-    assert rule.mark in rule.example
-    assert rule.mark in detector.marks
+def test_a_keyword_lets_every_match_pass(detector: Detector, rule: LogRule) -> None:
+    assert rule.keyword in rule.example
+    assert rule.keyword in detector.keywords
 
 
 @each_row
@@ -116,7 +116,9 @@ def test_rows_of_one_table_differ() -> None:
 
 
 def test_every_detector_of_the_kernel_log_has_a_table_save_that_of_xids() -> None:
-    assert {one.name for one in ALL if one.marks} - {one.name for one, _ in TABLES} == {"gpu-xid"}
+    assert {one.name for one in ALL if one.keywords} - {one.name for one, _ in TABLES} == {
+        "gpu-xid"
+    }
 
 
 WITH_ACTIONS = {"neuron-log"}
@@ -140,7 +142,7 @@ def test_every_repetition_in_a_pattern_is_bounded(detector: Detector, rule: LogR
 
 def rule(**changes: object) -> LogRule:
     values = {
-        "mark": "broken",
+        "keyword": "broken",
         "pattern": "(?P<device>[a-z ]{1,200})[0-9]? is broken",
         "example": "disk is broken",
         "condition": Condition.DISK,
@@ -154,7 +156,7 @@ def rule(**changes: object) -> LogRule:
 
 def test_the_first_row_that_fits_counts() -> None:
     detector = log_detector(
-        "d", "f", (rule(reason=Reason.EXT4_ERROR), rule(pattern=".*", mark="broken"))
+        "d", "f", (rule(reason=Reason.EXT4_ERROR), rule(pattern=".*", keyword="broken"))
     )
 
     assert [one.reason for one in found(detector, "disk is broken", "broken")] == [
@@ -163,7 +165,7 @@ def test_the_first_row_that_fits_counts() -> None:
     ]
 
 
-def test_a_pattern_without_its_mark_is_not_tried() -> None:
+def test_a_pattern_without_its_keyword_is_not_tried() -> None:
     detector = log_detector("d", "f", (rule(pattern=".*"),))
 
     assert found(detector, "disk is fine") == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.detectors.judgement import Verdict
+from holdfast.detectors.judgement import HealthState
 from holdfast.detectors.nccom import judge_nccom, nccom_bandwidth
 from holdfast.detectors.pingpong import Exchange, read_pingpong
 
@@ -78,13 +78,14 @@ Avg bus bandwidth:      9.3924GB/s
 @pytest.mark.parametrize(
     ("text", "verdict", "why", "bandwidth"),
     [
-        (NCCOM, Verdict.HEALTHY, "", 47.09),
-        (NCCOM.replace("1073741824", "1073741823"), Verdict.UNKNOWN, "no message had", None),
-        (NCCOM.rpartition("Avg")[0], Verdict.UNKNOWN, "the end of the test is missing", 47.09),
-        ("", Verdict.UNKNOWN, "it has no results", None),
+        (NCCOM, HealthState.HEALTHY, "", 47.09),
+        (NCCOM.replace("1073741824", "1073741823"), HealthState.UNKNOWN, "no message had", None),
+        (NCCOM.rpartition("Avg")[0], HealthState.UNKNOWN, "the end of the test is missing", 47.09),
+        ("", HealthState.UNKNOWN, "it has no results", None),
         ("    33554432    Failure running neuron-bench - log file /tmp/x.log\n"
-         "1 errors found - test failed\n", Verdict.UNKNOWN, "Failure running neuron-bench", None),
-        ("Neuron DKMS Driver is not running! Read the guide\n", Verdict.UNKNOWN,
+         "1 errors found - test failed\n", HealthState.UNKNOWN,
+         "Failure running neuron-bench", None),
+        ("Neuron DKMS Driver is not running! Read the guide\n", HealthState.UNKNOWN,
          "Neuron DKMS Driver is not running", None),
     ],
 )  # fmt: skip

@@ -23,7 +23,7 @@ REPORTED = [
     for line in (FOLDER.parent / "kernel-lines" / "reported.jsonl").read_text("utf-8").splitlines()
 ]
 BENIGN = (FOLDER / "benign.txt").read_text(encoding="utf-8").splitlines()
-WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.marks)
+WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.keywords)
 MARKS = log_keywords(WATCHERS)
 
 

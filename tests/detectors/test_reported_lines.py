@@ -20,7 +20,7 @@ REPORTED = [
     for line in (FOLDER / "kernel-lines" / "reported.jsonl").read_text("utf-8").splitlines()
 ]
 READ = [row for row in REPORTED if row["reason"]]
-WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.marks)
+WATCHERS = tuple(watcher for watcher in detectors(Profile.HYPERPOD) if watcher.keywords)
 MARKS = log_keywords(WATCHERS)
 
 

@@ -15,7 +15,7 @@ from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile, Readings,
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_dcgm import judge_diag, judge_health
 from holdfast.detectors.gpu_state import FRESH_BOOT_S, judge_text, judge_xml
-from holdfast.detectors.judgement import Judgement, Verdict
+from holdfast.detectors.judgement import HealthState, Judgement
 from holdfast.detectors.load_tests import judge_nccl, judge_stress
 from holdfast.detectors.network_tools import judge_fi_info, judge_ibstat
 from holdfast.detectors.neuron_state import judge_ls, judge_monitor
@@ -275,8 +275,8 @@ def test_a_document_that_declares_entities_is_not_read() -> None:
     declaring = text.replace(kind, 'nvidia_smi_log [<!ENTITY a "b">]')
 
     assert declaring != text
-    assert judge_xml(text, NOW).verdict is Verdict.HEALTHY
-    assert judge_xml(declaring, NOW).verdict is Verdict.UNKNOWN
+    assert judge_xml(text, NOW).verdict is HealthState.HEALTHY
+    assert judge_xml(declaring, NOW).verdict is HealthState.UNKNOWN
 
 
 @pytest.mark.gpu
@@ -292,7 +292,7 @@ def test_a_real_healthy_gpu_gives_no_fault(
     judgement = judge(done.stdout, NOW)
 
     assert judgement.findings == ()
-    assert judgement.verdict is Verdict.HEALTHY
+    assert judgement.verdict is HealthState.HEALTHY
 
 
 def test_memory_errors_count_when_they_are_new() -> None:
@@ -362,7 +362,7 @@ def test_no_text_breaks_a_parser(judge: Callable[[str, datetime], Judgement], te
 ).map(str))  # fmt: skip
 @settings(max_examples=100, deadline=None)
 def test_garbage_is_never_healthy(judge: Callable[[str, datetime], Judgement], text: str) -> None:
-    assert judge(text, NOW).verdict is Verdict.UNKNOWN
+    assert judge(text, NOW).verdict is HealthState.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_a_healthy_file_that_is_cut_anywhere_is_never_a_fault(
     text = recording(name)
 
     for end in range(0, len(text), max(1, len(text) // 400)):
-        assert judge(text[:end], NOW).verdict is not Verdict.UNHEALTHY
+        assert judge(text[:end], NOW).verdict is not HealthState.UNHEALTHY
 
 
 KEYS = st.sampled_from(

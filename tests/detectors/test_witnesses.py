@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.detectors.contract import LogLine, Profile, Readings
-from holdfast.detectors.corroborations import WITNESSED
+from holdfast.detectors.corroborations import CORROBORATED
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.table import ROWS, detectors
 from holdfast.kit.serial import from_plain, to_plain
@@ -40,7 +40,7 @@ LINES = {
 
 def suspect(line: str, at: datetime = NOW, *, within: timedelta = WINDOW) -> Finding:
     readings = Readings(kernel_log=(LogLine(message=LINES[line], observed_at=at),))
-    [finding] = [one for name in WITNESSED for one in WATCHERS[name].detect(readings)]
+    [finding] = [one for name in CORROBORATED for one in WATCHERS[name].detect(readings)]
     return replace(finding, corroborated_within=within)
 
 
@@ -291,8 +291,8 @@ def test_what_must_be_seen_often_waits_for_both() -> None:
 
 
 def test_every_witnessed_detector_reads_the_log_and_exists() -> None:
-    assert set(WITNESSED) <= set(WATCHERS)
-    assert all("kernel_log" in WATCHERS[name].reads for name in WITNESSED)
+    assert set(CORROBORATED) <= set(WATCHERS)
+    assert all("kernel_log" in WATCHERS[name].reads for name in CORROBORATED)
     assert len(WATCHERS) == len(ROWS)
 
 

@@ -100,7 +100,7 @@ class Agent:
             api,
             "n1",
             settings=AgentKubernetes(),
-            patience=timedelta(seconds=10),
+            timeout=timedelta(seconds=10),
             clock=SystemClock(),
             say=self.said.append,
             pace=pace,
@@ -285,6 +285,4 @@ def test_a_name_that_no_node_can_have_reaches_no_path(name: str) -> None:
     settings = AgentKubernetes(server="http://127.0.0.1:1")
 
     with pytest.raises(ConfigError, match="cannot be the name"):
-        open_reporter(
-            settings, name, patience=timedelta(1), clock=SystemClock(), say=lambda _: None
-        )
+        open_reporter(settings, name, timeout=timedelta(1), clock=SystemClock(), say=lambda _: None)

@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.adapters.sim.scenario import (
-    Answer,
-    Asks,
     Breaks,
     Cancels,
     Crash,
@@ -20,6 +18,8 @@ from holdfast.adapters.sim.scenario import (
     LosesPower,
     Mishaps,
     Outage,
+    ProviderReply,
+    RemedyRequest,
     ResetsBreaker,
     RunsOut,
     Scenario,
@@ -66,7 +66,7 @@ scenario_events = st.one_of(
     st.builds(Vanishes, at=at, node=number),
     st.builds(Hangs, at=at, node=number, lasts=st.none() | delays),
     st.builds(FallsSilent, at=at, node=number, lasts=delays),
-    st.builds(Asks, at=at, node=number, verb=st.sampled_from(list(Verb)), urgency=urgency),
+    st.builds(RemedyRequest, at=at, node=number, verb=st.sampled_from(list(Verb)), urgency=urgency),
     st.builds(ResetsBreaker, at=at),
     st.builds(Cancels, at=at, job=st.integers(0, 1)),
     st.builds(RunsOut, at=at, lasts=delays),
@@ -117,7 +117,7 @@ hardware = st.builds(
     reboot_time=short,
     replace_time=short,
     keeps_names=st.booleans(),
-    answers=st.lists(st.sampled_from(list(Answer)), max_size=3).map(tuple),
+    answers=st.lists(st.sampled_from(list(ProviderReply)), max_size=3).map(tuple),
     deliveries=st.lists(st.sampled_from(list(Delivery)), max_size=3).map(tuple),
     lost_reboots=st.lists(st.booleans(), max_size=2).map(tuple),
     failed_checks=st.lists(st.sampled_from([False, True, None]), max_size=3).map(tuple),

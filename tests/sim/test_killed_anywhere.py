@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from holdfast.adapters.sim.scenario import (
-    Asks,
     Breaks,
     Defect,
     Hardware,
     LosesPower,
     Mishaps,
+    RemedyRequest,
     Scenario,
     Training,
 )
@@ -34,7 +34,7 @@ STORIES = {
         Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REPLACE, crashes=True)),
     ),
     "power lost": (LosesPower(at=FIVE_MINUTES, node=1),),
-    "a request": (Asks(at=FIVE_MINUTES, node=0, verb=Verb.REBOOT),),
+    "a request": (RemedyRequest(at=FIVE_MINUTES, node=0, verb=Verb.REBOOT),),
 }
 CASES = [(story, keeps_names) for story in STORIES for keeps_names in (False, True)]
 

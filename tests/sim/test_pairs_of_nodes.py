@@ -8,10 +8,10 @@ import pytest
 from effort import examples
 
 from holdfast.adapters.sim.scenario import (
-    Asks,
     Hardware,
     LosesPower,
     Mishaps,
+    RemedyRequest,
     Scenario,
     Training,
 )
@@ -45,7 +45,7 @@ def judged(
     nodes: int,
     policy: RemediationPolicy = ON_START,
     *,
-    scenario_events: Sequence[Asks | LosesPower] = (),
+    scenario_events: Sequence[RemedyRequest | LosesPower] = (),
     trainings: Sequence[Training] = (),
     mishaps: Mishaps = NO_MISHAPS,
     **hardware: Any,
@@ -127,8 +127,8 @@ def test_a_node_that_is_alone_passes_and_that_is_said() -> None:
     assert f"{DeepCheck.CONNECTIVITY} skipped: {NO_PARTNER}" in note
 
 
-def requested(node: int) -> tuple[Asks, ...]:
-    return (Asks(at=5 * MINUTE, node=node, verb=Verb.DEEP_CHECK),)
+def requested(node: int) -> tuple[RemedyRequest, ...]:
+    return (RemedyRequest(at=5 * MINUTE, node=node, verb=Verb.DEEP_CHECK),)
 
 
 def test_a_single_node_is_tested_with_one_that_has_no_job() -> None:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.adapters.sim.call_gate import CallGate, ControllerKilled
 from holdfast.adapters.sim.cluster import cluster_view
-from holdfast.adapters.sim.line import ControllerKilled, Line
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
     Breaks,
@@ -38,7 +38,7 @@ MINUTE = timedelta(minutes=1)
 
 def a_machine() -> SimMachine:
     machine = SimMachine(provider_id="i-1", heartbeat=10 * SECOND, power=Power.ON)
-    machine.speak(NOW)
+    machine.send_heartbeat(NOW)
     return machine
 
 
@@ -62,7 +62,7 @@ def test_a_silent_agent_reports_nothing_new() -> None:
     machine.note(Defect(remedy=Remedy.REBOOT), NOW)
 
     assert machine.report() == ()
-    machine.speak(NOW)
+    machine.send_heartbeat(NOW)
     assert len(machine.report()) == 1
 
 
@@ -166,8 +166,8 @@ class Clock:
     now = START
 
 
-def a_line(outages=(), **mishaps) -> Line:
-    return Line(Clock(), Mishaps(**mishaps), outages)
+def a_line(outages=(), **mishaps) -> CallGate:
+    return CallGate(Clock(), Mishaps(**mishaps), outages)
 
 
 @pytest.mark.parametrize(("has_effect", "expected"), [(False, []), (True, ["effect"])])
@@ -175,12 +175,12 @@ def a_line(outages=(), **mishaps) -> Line:
     ("mishap", "error"), [("kills", ControllerKilled), ("failures", BackendError)]
 )
 def test_a_call_goes_wrong_before_or_after_its_effect(mishap, error, has_effect, expected) -> None:
-    line = a_line(**{mishap: ((2, has_effect),)})
+    gate = a_line(**{mishap: ((2, has_effect),)})
     effects = []
-    with line.reading():
+    with gate.reading():
         pass
 
-    with pytest.raises(error), line.writing():
+    with pytest.raises(error), gate.writing():
         effects.append("effect")
 
     assert effects == expected
@@ -188,22 +188,22 @@ def test_a_call_goes_wrong_before_or_after_its_effect(mishap, error, has_effect,
 
 @pytest.mark.parametrize(("begin", "fails"), [(-1, True), (0, True), (1, False)])
 def test_in_an_outage_every_call_fails_that_can(begin, fails) -> None:
-    line = a_line(outages=((START + begin * SECOND, START + 2 * SECOND),))
+    gate = a_line(outages=((START + begin * SECOND, START + 2 * SECOND),))
 
-    with line.safe():
+    with gate.safe():
         pass
     if fails:
-        with pytest.raises(BackendError), line.reading():
+        with pytest.raises(BackendError), gate.reading():
             pass
     else:
-        with line.reading():
+        with gate.reading():
             pass
 
 
 def test_an_outage_ends() -> None:
-    line = a_line(outages=((START - SECOND, START),))
+    gate = a_line(outages=((START - SECOND, START),))
 
-    with line.reading():
+    with gate.reading():
         pass
 
 
@@ -238,11 +238,11 @@ def test_a_fleet_boots_and_its_job_runs() -> None:
 def test_nothing_is_asked_of_a_controller_while_all_is_well() -> None:
     simulation = a_simulation()
     simulation.run(5 * MINUTE)
-    calls = simulation.line.calls
+    calls = simulation.gate.calls
 
     simulation.run(timedelta(days=1))
 
-    assert simulation.line.calls == calls
+    assert simulation.gate.calls == calls
 
 
 def test_a_node_without_power_loses_its_ranks_at_once() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.adapters.sim.cluster import cluster_view
 from holdfast.adapters.sim.machine import Power, SimMachine
-from holdfast.adapters.sim.scenario import Answer
+from holdfast.adapters.sim.scenario import ProviderReply
 from holdfast.adapters.sim.training import SimJob, SimRank
 from holdfast.adapters.sim.world import SimNode
 from holdfast.decisions.policy import RecoveryMode
@@ -225,7 +225,7 @@ class Laws(BreakerLaws):
 
     # orders
 
-    def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
+    def ordered(self, node: SimNode, verb: str, token: str, answer: ProviderReply) -> None:
         """See ``Observer.ordered``."""
         repair, machine = _repair(node.record), node.machine
         self._check(self.world.breaker.tripped_at is None, f"{verb} while the breaker is open")
@@ -247,7 +247,7 @@ class Laws(BreakerLaws):
                 other == token or self.world.now - at >= patience,
                 f"{machine.provider_id} is replaced again {self.world.now - at} after {other}",
             )
-        if answer in (Answer.ACCEPTED, Answer.LOST):
+        if answer in (ProviderReply.ACCEPTED, ProviderReply.LOST):
             accepted[token] = self.world.now
 
     # jobs

@@ -7,8 +7,6 @@ from random import Random
 from typing import Final, TypeVar
 
 from holdfast.adapters.sim.scenario import (
-    Answer,
-    Asks,
     Breaks,
     Cancels,
     Crash,
@@ -21,6 +19,8 @@ from holdfast.adapters.sim.scenario import (
     LosesPower,
     Mishaps,
     Outage,
+    ProviderReply,
+    RemedyRequest,
     ResetsBreaker,
     RunsOut,
     Scenario,
@@ -216,7 +216,9 @@ def _scenario_event(random: Random, nodes: int) -> ScenarioEvent:
         case 4:
             return FallsSilent(at=at, node=node, lasts=lasts)
         case 5:
-            return Asks(at=at, node=node, verb=random.choice(list(Verb)), urgency=_urgency(random))
+            return RemedyRequest(
+                at=at, node=node, verb=random.choice(list(Verb)), urgency=_urgency(random)
+            )
         case 6:
             return ResetsBreaker(at=at)
         case 7:
@@ -245,7 +247,7 @@ def _hardware(random: Random) -> Hardware:
         reboot_time=timedelta(seconds=random.choice([0, 20, 60])),
         replace_time=timedelta(seconds=random.choice([0, 30, 120])),
         keeps_names=random.random() < 0.3,
-        answers=_some(random, list(Answer)),
+        answers=_some(random, list(ProviderReply)),
         deliveries=_some(random, list(Delivery)),
         lost_reboots=_some(random, [False, True]),
         failed_checks=_some(random, [False, True, None]),

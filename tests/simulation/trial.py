@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.sim.scenario import Answer, Scenario, ScenarioEvent
+from holdfast.adapters.sim.scenario import ProviderReply, Scenario, ScenarioEvent
 from holdfast.adapters.sim.simulation import START, Simulation
 from holdfast.adapters.sim.training import SimJob, SimRank
 from holdfast.adapters.sim.world import SimNode
@@ -38,8 +38,8 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
         if not simulation.step():
             break
         now = simulation.world.now
-        if simulation.line.changes != changes or simulation.world.next_timer() is not None:
-            changes, changed_at = simulation.line.changes, now
+        if simulation.gate.changes != changes or simulation.world.next_timer() is not None:
+            changes, changed_at = simulation.gate.changes, now
         if now - changed_at > patience or now > bound:
             break
     else:
@@ -81,8 +81,8 @@ class TracedLaws(Laws):
         super().__init__()
         self._tell = say
 
-    def happened(self, scenario_event: ScenarioEvent) -> None:
-        """See ``Observer.happened``."""
+    def event_applied(self, scenario_event: ScenarioEvent) -> None:
+        """See ``Observer.event_applied``."""
         self._say(f"* {scenario_event}")
 
     def reported(self, event: Event) -> None:
@@ -110,7 +110,7 @@ class TracedLaws(Laws):
         self._say(f"  rank {rank.rank} of {job.training.spec.name} starts on {rank.node}")
         super().launched(job, rank)
 
-    def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
+    def ordered(self, node: SimNode, verb: str, token: str, answer: ProviderReply) -> None:
         """See ``Observer.ordered``."""
         self._say(f"  {verb} {node.name} {token}: {answer}")
         super().ordered(node, verb, token, answer)

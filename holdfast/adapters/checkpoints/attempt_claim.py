@@ -29,14 +29,14 @@ def claim(path: Path, attempt: int, job: str = "") -> None:
 
     """
     try:
-        said, _, owner = (read_text(path) if path.exists() else "").partition(" ")
+        recorded, _, owner = (read_text(path) if path.exists() else "").partition(" ")
         is_same = not (job and owner) or job == owner
-        if is_same and said.isascii() and said.isdecimal() and int(said) > attempt:
+        if is_same and recorded.isascii() and recorded.isdecimal() and int(recorded) > attempt:
             raise ZombieAttempt(
-                f"attempt {said} of this job works with {path.parent}; attempt {attempt} must end."
+                f"attempt {recorded} of this job uses {path.parent}; attempt {attempt} must end."
                 f" If that attempt was of another job, remove {path}"
             )
-        if (said, owner) != (str(attempt), job):
+        if (recorded, owner) != (str(attempt), job):
             write_atomically(path, f"{attempt} {job}".rstrip())
     except OSError as error:
         raise BackendError(f"{path} cannot be written: {error}") from error

@@ -180,7 +180,7 @@ def _memoize(machine: _Machine) -> None:
     machine.memo[len(machine.memo)] = machine.stack[-1]
 
 
-def _mark(machine: _Machine) -> None:
+def _push_mark(machine: _Machine) -> None:
     machine.marks.append(len(machine.stack))
 
 
@@ -309,7 +309,7 @@ _HANDLERS: Final[dict[int, _Handler]] = {
     0x94: _memoize,
     ord("h"): _get(1),
     ord("j"): _get(4),
-    ord("("): _mark,
+    ord("("): _push_mark,
     ord(")"): _new(tuple),
     ord("]"): _new(list),
     ord("}"): _new(Pairs),

@@ -94,14 +94,14 @@ class Database:
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             text = str(cause).strip() or type(cause).__name__
-            if any(words in text for words in _DISK_FULL):
+            if any(fragment in text for fragment in _DISK_FULL):
                 raise StorageFull(f"no space is left for {self._name}") from error
-            if any(words in text for words in _DAMAGED):
+            if any(fragment in text for fragment in _DAMAGED):
                 raise BackendError(
                     f"{self._name} is damaged ({text}); put back a copy of it, or move it away to "
                     "begin anew"
                 ) from error
-            if any(words in text for words in _NOT_OURS):
+            if any(fragment in text for fragment in _NOT_OURS):
                 raise BackendError(
                     f"{self._name}: {text}; its directory must be there, and this user must be "
                     "able to write both"

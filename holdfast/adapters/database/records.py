@@ -66,12 +66,12 @@ class DatabaseRecords:
         known = self._known.get(name)
         if known is not None and known.version == version:
             return known
-        held = _load(connection, name)
-        if held is None:
+        stored = _load(connection, name)
+        if stored is None:
             self._known.pop(name, None)
         else:
-            self._known[name] = held
-        return held
+            self._known[name] = stored
+        return stored
 
     def _fit(
         self,
@@ -105,7 +105,7 @@ class DatabaseRecords:
             }
             connection.execute(insert(CLUSTERS).values(row))
             _write_groups(connection, cluster)
-            _write_happenings(connection, cluster.name, cluster_events)
+            _write_events(connection, cluster.name, cluster_events)
             _write_tags(connection, cluster.name, tags)
             _note(connection, cluster.name, requested)
         return True
@@ -122,22 +122,22 @@ class DatabaseRecords:
     ) -> Mapping[str, object] | None:
         """See ``ClusterRecords.change``."""
         with self._database.writing() as connection:
-            held = _load(connection, name, lock=True)
-            if held is None:
+            stored = _load(connection, name, lock=True)
+            if stored is None:
                 return None
             if nonce_since is not None:
                 old = TOKENS.c.at < to_plain(nonce_since)
                 connection.execute(delete(TOKENS).where(old))
             if nonce:
-                said = select(TOKENS.c.answer).where(
+                previous = select(TOKENS.c.answer).where(
                     TOKENS.c.cluster == name, TOKENS.c.token == nonce
                 )
-                answered = connection.execute(said).scalar_one_or_none()
-                if answered is not None:
-                    return _mapping(answered)
-            change = make(held)
-            self._fit(connection, fits, change.cluster, [held.cluster])
-            _write(connection, held, change.cluster, change.members, change.cluster_events)
+                answer = connection.execute(previous).scalar_one_or_none()
+                if answer is not None:
+                    return _mapping(answer)
+            change = make(stored)
+            self._fit(connection, fits, change.cluster, [stored.cluster])
+            _write(connection, stored, change.cluster, change.members, change.cluster_events)
             _note(connection, name, requested)
             answer = json.dumps(to_plain(change.answer))
             if nonce:
@@ -152,21 +152,21 @@ class DatabaseRecords:
 
     def save(
         self,
-        held: StoredCluster,
+        stored: StoredCluster,
         cluster: WantedCluster | None,
         members: Sequence[Member],
         cluster_events: Sequence[ClusterEvent],
     ) -> bool:
         """See ``ClusterRecords.save``."""
-        name = held.cluster.name
+        name = stored.cluster.name
         with self._database.writing() as connection:
             requested = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name).with_for_update()
-            if connection.execute(requested).scalar_one_or_none() != held.version:
+            if connection.execute(requested).scalar_one_or_none() != stored.version:
                 return False
             if cluster is None:
                 connection.execute(delete(CLUSTERS).where(CLUSTERS.c.name == name))
             else:
-                _write(connection, held, cluster, members, cluster_events)
+                _write(connection, stored, cluster, members, cluster_events)
         return True
 
     def use_once(self, word: str, at: datetime, since: datetime) -> bool:
@@ -236,17 +236,17 @@ def _bodies(connection: Connection, table: Table, name: str, order: str) -> Sequ
 
 def _write(
     connection: Connection,
-    held: StoredCluster,
+    stored: StoredCluster,
     cluster: WantedCluster,
     members: Sequence[Member],
     cluster_events: Sequence[ClusterEvent],
 ) -> None:
-    row = {"version": held.version + 1, "body": _dump(replace(cluster, groups=()))}
+    row = {"version": stored.version + 1, "body": _dump(replace(cluster, groups=()))}
     connection.execute(update(CLUSTERS).where(CLUSTERS.c.name == cluster.name).values(row))
-    if cluster.groups != held.cluster.groups:
+    if cluster.groups != stored.cluster.groups:
         connection.execute(delete(GROUPS).where(GROUPS.c.cluster == cluster.name))
         _write_groups(connection, cluster)
-    before = {one.logical_id: one for one in held.members}
+    before = {one.logical_id: one for one in stored.members}
     changed = [one for one in members if before.get(one.logical_id) != one]
     gone = before.keys() - {one.logical_id for one in members}
     stale = [*gone, *(one.logical_id for one in changed)]
@@ -256,7 +256,7 @@ def _write(
     rows = [_node(cluster.name, one) for one in changed]
     if rows:
         connection.execute(insert(NODES), rows)
-    _write_happenings(connection, cluster.name, cluster_events)
+    _write_events(connection, cluster.name, cluster_events)
 
 
 def _node(cluster: str, member: Member) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _write_groups(connection: Connection, cluster: WantedCluster) -> None:
         connection.execute(insert(GROUPS), rows)
 
 
-def _write_happenings(
+def _write_events(
     connection: Connection, cluster: str, cluster_events: Sequence[ClusterEvent]
 ) -> None:
     ids = [one.id for one in cluster_events]

@@ -19,7 +19,7 @@ LARGEST_OUTPUT: Final = 8 * 1024 * 1024
 """Bytes of output that are taken; ``nvidia-smi -q -x`` writes about 50 KB for each GPU."""
 
 _BLOCK: Final = 64 * 1024
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 """Between two looks whether the command has ended while something else holds its pipe open."""
 
 
@@ -101,7 +101,7 @@ def _outputs(
     while open_pipes:
         # Looked at first: what it wrote before it ended is in the pipes by now.
         has_ended = process.poll() is not None
-        ready = poll.poll(0 if has_ended else _LOOK_S * 1000)
+        ready = poll.poll(0 if has_ended else _POLL_S * 1000)
         for fd, _ in ready:
             block = os.read(fd, _BLOCK)
             outputs[fd] += block
@@ -115,7 +115,7 @@ def _outputs(
         _go_on(name, timeout, deadline, is_over)
     while process.poll() is None:  # it closed its output and goes on
         _go_on(name, timeout, deadline, is_over)
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     stdout, stderr = outputs.values()
     return bytes(stdout), bytes(stderr)
 
@@ -144,7 +144,7 @@ class Companion:
         """Whether it has ended by itself."""
         return self._process.poll() is not None
 
-    def said(self) -> str:
+    def output(self) -> str:
         """The beginning of what it wrote so far."""
         return _text(os.pread(self._output.fileno(), _BLOCK, 0)).strip()
 

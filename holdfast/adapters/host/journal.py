@@ -40,18 +40,18 @@ class Journal:
     """Follows the kernel's messages of this boot."""
 
     def __init__(
-        self, argv: Sequence[str], marks: Iterable[str], position: Position | None
+        self, argv: Sequence[str], keywords: Iterable[str], position: Position | None
     ) -> None:
         """Follow what ``argv`` prints.
 
         Args:
             argv: ``journalctl``, with options that say which journal to read.
-            marks: only messages that hold one of these words are returned.
+            keywords: only messages that hold one of these words are returned.
             position: where an agent of this boot ended; None if there was none.
 
         """
         self._argv = argv
-        self._marks = tuple(marks)
+        self._keywords = tuple(keywords)
         self._cursor = str(position["cursor"]) if position else ""
         self._stream = Stream(self._follow)
         self._deadline = time.monotonic() + TIMEOUT.total_seconds()
@@ -134,7 +134,7 @@ class Journal:
         return [LogLine(message=line.message, observed_at=min(_moment(record) or now, now))]
 
     def _is_marked(self, message: str) -> bool:
-        return any(mark in message for mark in self._marks)
+        return any(keyword in message for keyword in self._keywords)
 
 
 def _record(text: bytes) -> dict[str, Any] | None:

@@ -27,10 +27,10 @@ _HEADER: Final = re.compile(rb"[0-9]+,(?P<sequence>[0-9]+),(?P<microseconds>[0-9
 class KmsgDevice:
     """Reads /dev/kmsg, from the oldest record that the kernel still has."""
 
-    def __init__(self, fd: int, marks: Iterable[str], position: Position | None) -> None:
+    def __init__(self, fd: int, keywords: Iterable[str], position: Position | None) -> None:
         """Read ``fd``, the device opened not to block; go on behind ``position`` if not None."""
         self._fd = fd
-        self._log = KernelLog(marks)
+        self._log = KernelLog(keywords)
         self._sequence = position.get("sequence", -1) if position is not None else -1
 
     def fileno(self) -> int:
@@ -82,7 +82,9 @@ class KmsgDevice:
         ]
 
 
-def open_kmsg(path: Path, marks: Iterable[str], position: Position | None) -> KmsgDevice | LogFile:
+def open_kmsg(
+    path: Path, keywords: Iterable[str], position: Position | None
+) -> KmsgDevice | LogFile:
     """The kernel's log at ``path``; a regular file holds this boot's records and no other's.
 
     Raises:
@@ -91,5 +93,5 @@ def open_kmsg(path: Path, marks: Iterable[str], position: Position | None) -> Km
     """
     if stat.S_ISCHR(path.stat().st_mode):
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        return KmsgDevice(fd, marks, position)
-    return LogFile(path, marks, position, from_start=True)
+        return KmsgDevice(fd, keywords, position)
+    return LogFile(path, keywords, position, from_start=True)

@@ -58,7 +58,7 @@ class LinuxHost:
         *,
         boot_id: str,
         resume: bool,
-        marks: Collection[str],
+        keywords: Collection[str],
         clock: Clock,
         plans: Mapping[str, Plan] = NO_PLANS,
     ) -> None:
@@ -68,7 +68,7 @@ class LinuxHost:
             logs: what to read.
             boot_id: see ``Host.boot_id``.
             resume: go on where an agent of this boot ended; its findings are known.
-            marks: only log lines that hold one of these words are read.
+            keywords: only log lines that hold one of these words are read.
             clock: tells when lines are seen and samples taken.
             plans: the sources of state to take samples of, by name.
 
@@ -82,7 +82,7 @@ class LinuxHost:
         self._committed = _remembered(logs.cursors, boot_id) if resume else _NOTHING
         self._failures: dict[str, str] | None = None
         self._sources: dict[str, KmsgDevice | LogFile | Journal] = {}
-        self._open(logs, marks)
+        self._open(logs, keywords)
         self._sampler = Sampler(plans, self._committed.samples, clock=clock)
         self._watch = FileWatch(
             Path(name) for name, source in self._sources.items() if isinstance(source, LogFile)
@@ -159,24 +159,24 @@ class LinuxHost:
         self._sampler.close()
         self._watch.close()
 
-    def _open(self, logs: Logs, marks: Collection[str]) -> None:
+    def _open(self, logs: Logs, keywords: Collection[str]) -> None:
         known = self._committed.positions
         path = logs.cursors.parent
         try:
             path.mkdir(parents=True, exist_ok=True)
             if logs.kmsg is not None:
                 path = logs.kmsg
-                self._sources[str(path)] = open_kmsg(path, marks, known.get(str(path)))
+                self._sources[str(path)] = open_kmsg(path, keywords, known.get(str(path)))
             for path in logs.log_files:
                 self._sources[str(path)] = LogFile(
-                    path, marks, known.get(str(path)), from_start=False
+                    path, keywords, known.get(str(path)), from_start=False
                 )
         except OSError as error:
             is_forbidden = path == logs.kmsg and isinstance(error, PermissionError)
             hint = "; reading it takes root or the capability CAP_SYSLOG" if is_forbidden else ""
             raise ConfigError(f"cannot use {path}: {error.strerror}{hint}") from error
         if logs.journalctl:
-            self._sources[NAME] = Journal(logs.journalctl, marks, known.get(NAME))
+            self._sources[NAME] = Journal(logs.journalctl, keywords, known.get(NAME))
 
 
 def _remembered(cursors: Path, boot_id: str) -> _Remembered:

@@ -27,13 +27,13 @@ class LogFile:
     """
 
     def __init__(
-        self, path: Path, marks: Iterable[str], position: Position | None, *, from_start: bool
+        self, path: Path, keywords: Iterable[str], position: Position | None, *, from_start: bool
     ) -> None:
         """Begin to follow ``path``.
 
         Args:
             path: the log; it may be missing as yet.
-            marks: only records that hold one of these words are returned.
+            keywords: only records that hold one of these words are returned.
             position: where an agent of this boot ended; None if there was none.
             from_start: where to begin without a position. Yes if all of the file is of this boot;
                 else at its end, as the lines that are there may be of an earlier boot.
@@ -43,8 +43,8 @@ class LogFile:
 
         """
         self._path = path
-        self._marks = tuple(marks)
-        self._log = KernelLog(self._marks)
+        self._keywords = tuple(keywords)
+        self._log = KernelLog(self._keywords)
         self._fd: int | None = None
         self._offset = 0
         if position is not None:
@@ -120,7 +120,7 @@ class LogFile:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         self.close()
         self._fd, self._offset = fd, 0
-        self._log = KernelLog(self._marks)
+        self._log = KernelLog(self._keywords)
         return True
 
     def _open_again(self) -> bool:
@@ -132,7 +132,7 @@ class LogFile:
 
     def _seek(self, whence: int, offset: int = 0) -> None:
         self._offset = os.lseek(self._descriptor(), offset, whence)
-        self._log = KernelLog(self._marks)
+        self._log = KernelLog(self._keywords)
 
     def _is_cut_short(self) -> bool:
         return self._size() < self._offset

@@ -32,7 +32,7 @@ _SLOWDOWNS: Final = {
     "sw_thermal_slowdown": pynvml.nvmlClocksEventReasonSwThermalSlowdown,
 }
 
-_WORDS: Final = {
+_ERROR_TEXTS: Final = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "N/A",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "N/A",
     pynvml.NVML_ERROR_INVALID_ARGUMENT: "N/A",
@@ -67,7 +67,7 @@ def _document() -> ElementTree.Element:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             gpu.set("id", pynvml.nvmlDeviceGetPciInfo(handle).busId)
         except pynvml.NVMLError as error:
-            _add(gpu, "handle", _word(error))
+            _add(gpu, "handle", _error_text(error))
             continue
         for read in _READERS:
             for path, value in read(handle):
@@ -83,8 +83,8 @@ def _add(parent: ElementTree.Element, path: str, value: object) -> None:
     ElementTree.SubElement(parent, name).text = str(value)
 
 
-def _word(error: pynvml.NVMLError) -> str:
-    return _WORDS.get(error.value, "Unknown Error")
+def _error_text(error: pynvml.NVMLError) -> str:
+    return _ERROR_TEXTS.get(error.value, "Unknown Error")
 
 
 def _identity(handle: object) -> Fields:
@@ -126,7 +126,7 @@ def _repairs(handle: object) -> Fields:
     try:
         channel, tpc = map(_yes, pynvml.nvmlDeviceGetRepairStatus(handle))
     except pynvml.NVMLError as error:
-        channel = tpc = _word(error)
+        channel = tpc = _error_text(error)
     yield "ecc_errors/channel_repair_pending", channel
     yield "ecc_errors/tpc_repair_pending", tpc
     yield (
@@ -139,7 +139,7 @@ def _remapped_rows(handle: object) -> Fields:
     try:
         _, _, pending, failure = pynvml.nvmlDeviceGetRemappedRows(handle)
     except pynvml.NVMLError as error:
-        yield "remapped_rows", _word(error)
+        yield "remapped_rows", _error_text(error)
         return
     yield "remapped_rows/remapped_row_pending", _yes(pending)
     yield "remapped_rows/remapped_row_failure", _yes(failure)
@@ -156,7 +156,7 @@ def _slowdowns(handle: object) -> Fields:
     try:
         reasons = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
     except pynvml.NVMLError as error:
-        yield "clocks_event_reasons", _word(error)
+        yield "clocks_event_reasons", _error_text(error)
         return
     for name, bit in _SLOWDOWNS.items():
         yield (
@@ -170,7 +170,7 @@ def _fabric(handle: object) -> Fields:
     try:
         pynvml.nvmlDeviceGetGpuFabricInfo(handle, pynvml.byref(info))
     except pynvml.NVMLError as error:
-        yield "fabric", _word(error)
+        yield "fabric", _error_text(error)
         return
     state = _named(_FABRIC_STATES, info.state)
     yield "fabric/state", state
@@ -192,11 +192,11 @@ _READERS: Final[tuple[Callable[[object], Fields], ...]] = (
 )
 
 
-def _requested(ask: Callable[[], object]) -> object:
+def _requested(query: Callable[[], object]) -> object:
     try:
-        return ask()
+        return query()
     except pynvml.NVMLError as error:
-        return _word(error)
+        return _error_text(error)
 
 
 def _yes(flag: int) -> str:

@@ -37,7 +37,7 @@ class Plan:
     """Raises ``BackendError`` or ``OSError`` if the source cannot be read."""
 
     every: timedelta
-    patience: timedelta = TIMEOUT
+    timeout: timedelta = TIMEOUT
     """After so long the source counts as hanging."""
 
     close: Callable[[], None] = lambda: None
@@ -45,7 +45,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Remediation:
+class _Schedule:
     """How it goes with one source."""
 
     plan: Plan
@@ -59,11 +59,11 @@ class _Remediation:
     is_overdue: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
-    has_answered: bool = False
+    has_reported: bool = False
 
     @property
     def timeout_s(self) -> float:
-        return self.plan.patience.total_seconds()
+        return self.plan.timeout.total_seconds()
 
 
 Memory = Mapping[str, Mapping[str, object]]
@@ -89,11 +89,11 @@ class Sampler:
 
         """
         self._clock = clock
-        self._courses = {name: _Remediation(plan) for name, plan in plans.items()}
+        self._schedules = {name: _Schedule(plan) for name, plan in plans.items()}
         self._done: SimpleQueue[tuple[str, Reading | str]] = SimpleQueue()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        for name, remediation in self._courses.items():
-            remediation.before, remediation.seen = _recalled(memory.get(name))
+        for name, schedule in self._schedules.items():
+            schedule.before, schedule.seen = _recalled(memory.get(name))
 
     def fileno(self) -> int:
         """Readable when a sample is there."""
@@ -102,49 +102,46 @@ class Sampler:
     @property
     def has_all(self) -> bool:
         """Whether each source has given its first sample, or was waited for in vain."""
-        return all(remediation.has_answered for remediation in self._courses.values())
+        return all(schedule.has_reported for schedule in self._schedules.values())
 
     @property
     def memory(self) -> Memory:
         """What the next agent of this boot has to know."""
         return {
-            name: {"before": dict(remediation.before), "seen": sorted(remediation.seen)}
-            for name, remediation in self._courses.items()
-            if remediation.seen
+            name: {"before": dict(schedule.before), "seen": sorted(schedule.seen)}
+            for name, schedule in self._schedules.items()
+            if schedule.seen
         }
 
     def take(self) -> dict[str, Sample]:
         """The samples that came since the last call. Begins to take what is due; never waits."""
         samples = self._finished()
         now = time.monotonic()
-        for name, remediation in self._courses.items():
-            if remediation.running_since is None:
-                if now >= remediation.due_at:
-                    self._begin(name, remediation, now)
-            elif (
-                not remediation.is_overdue
-                and now - remediation.running_since > remediation.timeout_s
-            ):
-                remediation.is_overdue = remediation.has_answered = True
-                why = f"it has not answered for {remediation.timeout_s:g} s and is waited for"
-                samples.setdefault(name, self._sample(name, remediation, why))
+        for name, schedule in self._schedules.items():
+            if schedule.running_since is None:
+                if now >= schedule.due_at:
+                    self._begin(name, schedule, now)
+            elif not schedule.is_overdue and now - schedule.running_since > schedule.timeout_s:
+                schedule.is_overdue = schedule.has_reported = True
+                why = f"it has not answered for {schedule.timeout_s:g} s and is waited for"
+                samples.setdefault(name, self._sample(name, schedule, why))
         return samples
 
     def close(self) -> None:
         """Take no more samples. What still hangs is left to end with the process."""
-        for remediation in self._courses.values():
-            remediation.plan.close()
-            if remediation.running_since is None and remediation.thread is not None:
-                remediation.thread.join()  # its sample was taken, and it may be about to wake us
-        if all(remediation.running_since is None for remediation in self._courses.values()):
+        for schedule in self._schedules.values():
+            schedule.plan.close()
+            if schedule.running_since is None and schedule.thread is not None:
+                schedule.thread.join()  # its sample was taken, and it may be about to wake us
+        if all(schedule.running_since is None for schedule in self._schedules.values()):
             os.close(self._wake)
 
-    def _begin(self, name: str, remediation: _Remediation, now: float) -> None:
-        remediation.running_since = now
-        remediation.is_overdue = False
-        remediation.due_at = now + remediation.plan.every.total_seconds()
-        reader = threading.Thread(target=self._read, args=(name, remediation.plan), daemon=True)
-        remediation.thread = reader
+    def _begin(self, name: str, schedule: _Schedule, now: float) -> None:
+        schedule.running_since = now
+        schedule.is_overdue = False
+        schedule.due_at = now + schedule.plan.every.total_seconds()
+        reader = threading.Thread(target=self._read, args=(name, schedule.plan), daemon=True)
+        schedule.thread = reader
         reader.start()
 
     def _read(self, name: str, plan: Plan) -> None:
@@ -170,31 +167,31 @@ class Sampler:
                 name, result = self._done.get_nowait()
             except Empty:
                 return samples
-            remediation = self._courses[name]
-            remediation.running_since = None
-            remediation.has_answered = True
-            samples[name] = self._sample(name, remediation, result)
+            schedule = self._schedules[name]
+            schedule.running_since = None
+            schedule.has_reported = True
+            samples[name] = self._sample(name, schedule, result)
 
-    def _sample(self, name: str, remediation: _Remediation, result: Reading | str) -> Sample:
+    def _sample(self, name: str, schedule: _Schedule, result: Reading | str) -> Sample:
         now = self._clock.now()
         if isinstance(result, str):
             return Sample(
                 name=name,
                 taken_at=now,
                 error=result,
-                before=remediation.before,
-                seen=remediation.seen,
+                before=schedule.before,
+                seen=schedule.seen,
             )
-        seen = remediation.seen.union(result.values)
+        seen = schedule.seen.union(result.values)
         sample = Sample(
             name=name,
             taken_at=now,
             text=result.text,
             values=result.values,
-            before=remediation.before,
+            before=schedule.before,
             seen=seen,
         )
-        remediation.before, remediation.seen = result.values, seen
+        schedule.before, schedule.seen = result.values, seen
         return sample
 
 

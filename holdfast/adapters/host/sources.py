@@ -93,7 +93,7 @@ def _command(
     return Source(
         is_on=lambda machine: _has(machine, argv[0], *needs),
         plan=lambda machine, every: Plan(
-            read=partial(read, machine), every=every, patience=timeout + _GRACE
+            read=partial(read, machine), every=every, timeout=timeout + _GRACE
         ),
     )
 

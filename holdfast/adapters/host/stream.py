@@ -26,7 +26,7 @@ PROVEN: Final = timedelta(seconds=5)
 """A command that has lived so long, or has written a line, was started well."""
 
 _PIPE_BYTES: Final = 1024 * 1024  # as much as a user may ask for (pipe(7), pipe-max-size)
-_LAST_WORDS: Final = 1024
+_ERROR_OUTPUT_BYTES: Final = 1024
 _END_S: Final = 1.0
 
 
@@ -53,10 +53,10 @@ class Stream:
         self._name = ""
         self._pause = FIRST_PAUSE
         self._start_at = 0.0
-        self._heard_at = 0.0
+        self._output_at = 0.0
         self._rest = b""
         self._is_cut = False
-        self._last_words = b""
+        self._error_output = b""
         self._lock = threading.Lock()  # one thread may close it while another reads
 
     def fileno(self) -> int | None:
@@ -83,15 +83,17 @@ class Stream:
         has_ended = process.poll() is not None  # looked at first: what it wrote is in the pipe
         data = _take(process.stdout)
         # Afterwards: what it said before it closed its output is there.
-        self._last_words = (self._last_words + (_take(process.stderr) or b""))[-_LAST_WORDS:]
+        self._error_output = (self._error_output + (_take(process.stderr) or b""))[
+            -_ERROR_OUTPUT_BYTES:
+        ]
         if data:
-            self._heard_at = now
+            self._output_at = now
         elif data == b"" or has_ended:
             self._fail(f"ended with {_ended(process)}{self._why()}", now)
-        elif self._silence is not None and now - self._heard_at > self._silence.total_seconds():
+        elif self._silence is not None and now - self._output_at > self._silence.total_seconds():
             self._fail(f"has said nothing for {self._silence.total_seconds():g} s", now)
         lines = self._lines(data or b"")
-        if lines or (self._process and now - self._heard_at > PROVEN.total_seconds()):
+        if lines or (self._process and now - self._output_at > PROVEN.total_seconds()):
             self.error, self._pause = "", FIRST_PAUSE
         return lines
 
@@ -103,7 +105,7 @@ class Stream:
     def _start(self, now: float) -> None:
         argv = list(self._argv())
         self._name = os.path.basename(argv[0])
-        self._rest, self._is_cut, self._last_words, self._heard_at = b"", False, b"", now
+        self._rest, self._is_cut, self._error_output, self._output_at = b"", False, b"", now
         try:
             process = subprocess.Popen(
                 argv,
@@ -129,8 +131,8 @@ class Stream:
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _why(self) -> str:
-        words = self._last_words.decode("utf-8", errors="replace").strip().splitlines()
-        return f": {words[-1]}" if words else ""
+        lines_written = self._error_output.decode("utf-8", errors="replace").strip().splitlines()
+        return f": {lines_written[-1]}" if lines_written else ""
 
     def _lines(self, data: bytes) -> list[bytes]:
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -44,7 +44,7 @@ class LocalChecks:
         if task.name != _TASK + record.phase_since.isoformat() or task.exit_code is None:
             return None
         log = machine.directory.path / "check.log"
-        said = _lines(log)
+        output = _lines(log)
         has_passed = task.exit_code == 0
         outcome = Outcome.PASSED if has_passed else Outcome.FAILED
         is_requested = not record.kinds or DeepCheck.STRESS in record.kinds
@@ -53,7 +53,7 @@ class LocalChecks:
             kinds=(stress,) if is_requested else (),
             passed=has_passed,
             ended_at=task.ended_at or self._clock.now(),
-            detail="" if has_passed else said[-1] if said else f"exit code {task.exit_code}",
+            detail="" if has_passed else output[-1] if output else f"exit code {task.exit_code}",
         )
 
     def start_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:
@@ -77,14 +77,14 @@ class LocalChecks:
         task = machine.task
         if task.name != _PAIR + pairing.began_at.isoformat() or task.exit_code is None:
             return None
-        said = _lines(machine.directory.path / "pair.log")[-1:]
-        has_passed = task.exit_code == 0 and bool(said)
+        output = _lines(machine.directory.path / "pair.log")[-1:]
+        has_passed = task.exit_code == 0 and bool(output)
         return PairOutcome(
             partner=pairing.partner,
             passed=has_passed,
             ended_at=task.ended_at or self._clock.now(),
-            detail="" if has_passed else "".join(said) or f"it ended with {task.exit_code}",
-            measured=json.loads(said[0]) if has_passed else {},
+            detail="" if has_passed else "".join(output) or f"it ended with {task.exit_code}",
+            measured=json.loads(output[0]) if has_passed else {},
         )
 
 

@@ -69,12 +69,12 @@ def provision_of(directory: NodeDir) -> Provision:
     except FileNotFoundError:
         return Provision(MachineState.RUNNING)
     try:
-        said = json.loads((directory.path / "provisioned.json").read_text(encoding="utf-8"))
+        result = json.loads((directory.path / "provisioned.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         why = f"Its lifecycle scripts are fetched from {wanted['source']} and run."
         return Provision(MachineState.JOINING, why)
-    state = MachineState.RUNNING if said["succeeded"] else MachineState.FAILED
-    return Provision(state, said["message"])
+    state = MachineState.RUNNING if result["succeeded"] else MachineState.FAILED
+    return Provision(state, result["message"])
 
 
 def main(argv: list[str]) -> int:
@@ -87,8 +87,8 @@ def main(argv: list[str]) -> int:
     directory = NodeDir(options.dir.absolute())
     if provision_of(directory).state is MachineState.JOINING:
         why = _provisioned(directory, options.timeout)
-        said = {"succeeded": not why, "message": why}
-        write_atomically(directory.path / "provisioned.json", json.dumps(said))
+        result = {"succeeded": not why, "message": why}
+        write_atomically(directory.path / "provisioned.json", json.dumps(result))
     if provision_of(directory).state is MachineState.FAILED:
         while True:
             signal.pause()
@@ -102,8 +102,8 @@ def _provisioned(directory: NodeDir, timeout_s: float) -> str:
     wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
     source, entry = wanted["source"], wanted["on_create"]
     with log_path.open("a", encoding="utf-8") as log:
-        _say(log, "START")
-        _say(
+        _log(log, "START")
+        _log(
             log,
             f"[SageMaker] Lifecycle scripts were provided, with S3 uri: [{source}] and entrypoint "
             f"script: [{entry}]",
@@ -113,7 +113,7 @@ def _provisioned(directory: NodeDir, timeout_s: float) -> str:
         if not why:
             why = _run(scripts, entry, directory, log, timeout_s)
         result = "failed" if why else "succeeded"
-        _say(log, f"[SageMaker] The lifecycle scripts {result}{': ' if why else ''}{why}")
+        _log(log, f"[SageMaker] The lifecycle scripts {result}{': ' if why else ''}{why}")
     if not why:
         return ""
     return (
@@ -123,7 +123,7 @@ def _provisioned(directory: NodeDir, timeout_s: float) -> str:
 
 
 def _fetched(source: str, scripts: Path, log: IO[str]) -> str:
-    _say(log, "[SageMaker] Downloading lifecycle scripts")
+    _log(log, "[SageMaker] Downloading lifecycle scripts")
     shutil.rmtree(scripts, ignore_errors=True)
     try:
         if source.startswith("s3://"):
@@ -132,7 +132,7 @@ def _fetched(source: str, scripts: Path, log: IO[str]) -> str:
             shutil.copytree(scripts_path(source), scripts)
     except OSError as error:
         return f"{source} cannot be fetched: {error.strerror or error}"
-    _say(log, "[SageMaker] The lifecycle scripts have been downloaded")
+    _log(log, "[SageMaker] The lifecycle scripts have been downloaded")
     return ""
 
 
@@ -186,7 +186,7 @@ def _end(process: subprocess.Popen[Any]) -> None:
     process.wait()
 
 
-def _say(log: IO[str], line: str) -> None:
+def _log(log: IO[str], line: str) -> None:
     log.write(line + "\n")
     log.flush()
 

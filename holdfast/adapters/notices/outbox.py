@@ -13,7 +13,7 @@ CAPACITY: Final = 10_000
 
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
-_LAST_WORDS_S: Final = 3.0
+_FLUSH_S: Final = 3.0
 """How long ``stop`` waits for what is left."""
 
 
@@ -78,9 +78,9 @@ class Outbox(Generic[T]):
     def stop(self) -> None:
         """Deliver what waits, if that can be done in a moment, tell what could not be, and end."""
         with self._changed:
-            self._give_up_at = time.monotonic() + _LAST_WORDS_S
+            self._give_up_at = time.monotonic() + _FLUSH_S
             self._changed.notify()
-        self._thread.join(_LAST_WORDS_S * 2)
+        self._thread.join(_FLUSH_S * 2)
         with self._changed:
             left = len(self._waiting) + self._dropped
         if left:
@@ -111,7 +111,7 @@ class Outbox(Generic[T]):
                 self._failed(f"telling {self._name}", f"{error}; this notice is dropped")
             else:
                 pause_s = _FIRST_PAUSE_S
-                self._tell_dropped()
+                self._report_dropped()
 
     def _next(self) -> list[T]:
         """What is to be delivered next; waits for it. Nothing when it is time to end."""
@@ -141,7 +141,7 @@ class Outbox(Generic[T]):
                 self._changed.wait(left)
         return True
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         with self._changed:
             dropped, self._dropped = self._dropped, 0
         if dropped:

@@ -129,14 +129,14 @@ def user_data(group: MachineGroup, scripts: LifecycleScripts, region: str) -> st
             f"instance group {group.name}: machines of EC2 cannot read {scripts.source}; put the"
             " lifecycle scripts into S3"
         )
-    words = {
+    variables = {
         "SOURCE": scripts.source, "ENTRY": scripts.on_create, "CLUSTER": group.cluster,
         "GROUP": group.name, "TYPE": group.instance_type, "REGION": region,
         "TAG": MachineTag.SCRIPTS, "DONE": DONE,
     }  # fmt: skip
-    said = "".join(f"{name}={shlex.quote(value)}\n" for name, value in words.items())
+    assignments = "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
     script = files(__package__).joinpath(_FIRST_BOOT).read_text(encoding="utf-8")
-    return base64.b64encode(f"{_SHEBANG}{said}\n{script}".encode()).decode()
+    return base64.b64encode(f"{_SHEBANG}{assignments}\n{script}".encode()).decode()
 
 
 def _security(groups: list[str], begin: Mapping[str, Any]) -> dict[str, Any]:

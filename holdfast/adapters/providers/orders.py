@@ -31,8 +31,8 @@ class Orders:
     """
 
     def __init__(self, *, reboot: Repair, replace: Repair, clock: Clock) -> None:
-        self._reboot = _Line(reboot, clock)
-        self._replace = _Line(replace, clock)
+        self._reboot = _Lane(reboot, clock)
+        self._replace = _Lane(replace, clock)
 
     def reboot(self, node: NodeView, token: str) -> None:
         """See ``NodeProvider.reboot``."""
@@ -43,7 +43,7 @@ class Orders:
         self._replace.give(node, token)
 
 
-class _Line:
+class _Lane:
     """Leads to one owner of machines."""
 
     def __init__(self, repair: Repair, clock: Clock) -> None:

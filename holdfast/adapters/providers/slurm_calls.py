@@ -38,14 +38,14 @@ def scontrol(*arguments: str) -> str:
         raise OwnerAway(str(error), after=_AWAY_PAUSE, is_outcome_unknown=is_order) from error
     if not done.status:
         return done.output
-    said = f"scontrol {' '.join(arguments)}: {' '.join((done.errors or done.output).split())}"
-    if any(one in said for one in _AWAY):
-        raise OwnerAway(said, after=_AWAY_PAUSE, is_outcome_unknown=is_order)
-    if "Invalid node name" in said or "not found" in said:
-        raise NodeGone(said)
-    if any(one in said for one in _DENIED):
-        raise ProviderError(f"{said}: run the controller as SlurmUser, root or a Slurm operator")
-    raise ProviderError(said)
+    output = f"scontrol {' '.join(arguments)}: {' '.join((done.errors or done.output).split())}"
+    if any(one in output for one in _AWAY):
+        raise OwnerAway(output, after=_AWAY_PAUSE, is_outcome_unknown=is_order)
+    if "Invalid node name" in output or "not found" in output:
+        raise NodeGone(output)
+    if any(one in output for one in _DENIED):
+        raise ProviderError(f"{output}: run the controller as SlurmUser, root or a Slurm operator")
+    raise ProviderError(output)
 
 
 def state(node: NodeView) -> frozenset[str]:

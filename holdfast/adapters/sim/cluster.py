@@ -1,6 +1,6 @@
 """The nodes of the simulated platform."""
 
-from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.pairs import pair_outcome, start_pair
 from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.actions import CloseBreaker, TripBreaker
@@ -17,32 +17,32 @@ class SimCluster:
     that were heard before.
     """
 
-    def __init__(self, world: World, line: Line) -> None:
+    def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
-        self._line = line
+        self._gate = gate
 
     def snapshot(self) -> ClusterView:
         """See ``ClusterBackend.snapshot``."""
-        with self._line.reading():
+        with self._gate.reading():
             return cluster_view(self._world)
 
     def put(self, node: str, record: NodeRecord) -> None:
         """See ``ClusterBackend.put``."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.nodes[node]
             before, found.record = found.record, record
             self._world.observer.node_put(found, before)
 
     def clear_request(self, node: str, request_id: str) -> None:
         """See ``ClusterBackend.clear_request``."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.nodes.get(node)
             if found is not None and found.request is not None and found.request.id == request_id:
                 found.request = None
 
     def request_check(self, node: str, request: Request) -> bool:
         """See ``ClusterBackend.request_check``."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.nodes.get(node)
             if found is not None and found.request is None:
                 found.request = request
@@ -50,40 +50,40 @@ class SimCluster:
 
     def drain(self, node: str) -> None:  # noqa: ARG002 - nothing is left to do
         """See ``ClusterBackend.drain``: the job loop stops jobs on a draining node by itself."""
-        with self._line.writing():
+        with self._gate.writing():
             pass
 
     def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - all are alike
         """See ``ClusterBackend.start_check``."""
-        with self._line.writing():
+        with self._gate.writing():
             self._world.start_check(self._world.nodes[node], check_id)
 
     def start_pair(self, node: str, partner: str, test_id: str) -> None:
         """See ``ClusterBackend.start_pair``."""
-        with self._line.writing():
+        with self._gate.writing():
             start_pair(self._world, node, partner, test_id)
 
     def retire(self, node: str) -> None:
         """See ``ClusterBackend.retire``."""
-        with self._line.writing():
+        with self._gate.writing():
             self._world.nodes.pop(node, None)
 
     def trip_breaker(self, trip: TripBreaker) -> None:
         """See ``ClusterBackend.trip_breaker``."""
-        with self._line.writing():
+        with self._gate.writing():
             if self._world.breaker.tripped_at is None:
                 self._world.breaker = Breaker(tripped_at=self._world.now, reason=trip.reason)
 
     def close_breaker(self, close: CloseBreaker) -> None:
         """See ``ClusterBackend.close_breaker``."""
-        with self._line.writing():
+        with self._gate.writing():
             if self._world.breaker.tripped_at == close.tripped_at:
                 self._world.observer.breaker_closes()
                 self._world.breaker = Breaker(reset_at=self._world.now)
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""
-        with self._line.writing():
+        with self._gate.writing():
             self._world.offenders.add(provider_id)
 
 
@@ -101,7 +101,7 @@ def cluster_view(world: World) -> ClusterView:
 
 def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeView:
     machine, record = node.machine, node.record
-    heard_at = machine.heartbeat_at(world.now)
+    heartbeat_at = machine.heartbeat_at(world.now)
     answered_at = machine.answered_at(world.now) if world.scenario.has_scheduler else None
     check_id = record.phase_since.isoformat() if record.phase is Phase.CHECKING else None
     return NodeView(
@@ -110,7 +110,7 @@ def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeVie
         record=record,
         boot_id=machine.boot_id,
         faults=machine.report(),
-        heartbeat_at=None if heard_at is None else max(heard_at, world.controller_since),
+        heartbeat_at=None if heartbeat_at is None else max(heartbeat_at, world.controller_since),
         answered_at=None if answered_at is None else max(answered_at, world.controller_since),
         is_ready=machine.is_ready if world.scenario.has_scheduler else None,
         powered_on=machine.powered_on,

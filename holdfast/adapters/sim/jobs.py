@@ -1,6 +1,6 @@
 """The jobs of the simulated platform."""
 
-from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.scheduler import follow, is_scheduled, remove_fenced, scheduled_view
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
 from holdfast.adapters.sim.world import World
@@ -10,13 +10,13 @@ from holdfast.model.jobs import JobRecord, JobView
 class SimJobs:
     """A ``JobBackend`` over a simulated world."""
 
-    def __init__(self, world: World, line: Line) -> None:
+    def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
-        self._line = line
+        self._gate = gate
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``."""
-        with self._line.reading():
+        with self._gate.reading():
             return tuple(
                 scheduled_view(self._world, job) if is_scheduled(job) else job.view(self._world.now)
                 for job in self._world.jobs.values()
@@ -25,7 +25,7 @@ class SimJobs:
 
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.jobs[job]
             before = found.record
             found.put(record)
@@ -35,7 +35,7 @@ class SimJobs:
 
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``; a scheduler has heard it with the record."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.jobs[job]
             if is_scheduled(found):
                 return
@@ -44,11 +44,11 @@ class SimJobs:
                 node = self._world.nodes.get(name)
                 if rank not in launched and node is not None:
                     self._world.start_rank(found, rank, node)
-                    self._line.midway()
+                    self._gate.midway()
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``; an operator has heard it with the record."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.jobs[job]
             if is_scheduled(found):
                 return
@@ -59,7 +59,7 @@ class SimJobs:
 
     def kill(self, job: str) -> None:
         """See ``JobBackend.kill``."""
-        with self._line.writing():
+        with self._gate.writing():
             found = self._world.jobs[job]
             if is_scheduled(found):
                 remove_fenced(self._world, found)

@@ -45,7 +45,7 @@ class SimMachine:
     """It never boots again."""
 
     _talks_since: datetime | None = None
-    _heard_at: datetime | None = None
+    _heartbeat_at: datetime | None = None
     _last_report: tuple[Fault, ...] = ()
     _hung_at: datetime | None = None
 
@@ -76,7 +76,7 @@ class SimMachine:
     def heartbeat_at(self, now: datetime) -> datetime | None:
         """When the agent was last heard in this boot."""
         if self._talks_since is None:
-            return self._heard_at
+            return self._heartbeat_at
         return now - (now - self._talks_since) % self.heartbeat
 
     def answered_at(self, now: datetime) -> datetime | None:
@@ -97,13 +97,13 @@ class SimMachine:
         """What the agent said last, in this boot."""
         return tuple(self.faults.values()) if self.talks else self._last_report
 
-    def speak(self, now: datetime) -> None:
+    def send_heartbeat(self, now: datetime) -> None:
         """Start the agent, or let it speak again."""
         self._talks_since = now
 
     def fall_silent(self, now: datetime) -> None:
         """Let nothing more be heard of the agent."""
-        self._heard_at = self.heartbeat_at(now)
+        self._heartbeat_at = self.heartbeat_at(now)
         self._last_report = self.report()
         self._talks_since = None
 
@@ -130,5 +130,5 @@ class SimMachine:
         self.power = power
         self.boot += 1
         self.faults = {}
-        self._talks_since = self._heard_at = self._hung_at = None
+        self._talks_since = self._heartbeat_at = self._hung_at = None
         self._last_report = ()

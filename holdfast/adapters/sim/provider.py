@@ -1,8 +1,8 @@
 """The owner of the simulated machines."""
 
-from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.machine import Power
-from holdfast.adapters.sim.scenario import Answer
+from holdfast.adapters.sim.scenario import ProviderReply
 from holdfast.adapters.sim.world import SimNode, World, nth
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
@@ -11,13 +11,13 @@ from holdfast.model.nodes import NodeView
 class SimProvider:
     """A ``NodeProvider`` over a simulated world."""
 
-    def __init__(self, world: World, line: Line) -> None:
+    def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
-        self._line = line
+        self._gate = gate
 
     def reboot(self, node: NodeView, token: str) -> None:
         """See ``NodeProvider.reboot``."""
-        with self._line.safe():
+        with self._gate.safe():
             found = self._found(node)
             if found is None or found.machine.power is Power.GONE:
                 raise NodeGone(f"there is no machine {node.provider_id}")
@@ -28,7 +28,7 @@ class SimProvider:
 
     def replace(self, node: NodeView, token: str) -> None:
         """See ``NodeProvider.replace``."""
-        with self._line.safe():
+        with self._gate.safe():
             owner = self._world.owner
             if owner.out_until is not None and self._world.now < owner.out_until:
                 raise RetryLater("simulated: no capacity", after=self._world.hardware.retry_after)
@@ -45,26 +45,29 @@ class SimProvider:
         is_same = found is not None and found.machine.provider_id == node.provider_id
         return found if is_same else None
 
-    def _answer(self, node: SimNode, verb: str, token: str) -> Answer:
+    def _answer(self, node: SimNode, verb: str, token: str) -> ProviderReply:
         owner = self._world.owner
-        answer = nth(self._world.hardware.answers, owner.calls, good=Answer.ACCEPTED)
+        answer = nth(self._world.hardware.answers, owner.calls, good=ProviderReply.ACCEPTED)
         owner.calls += 1
         self._world.observer.ordered(node, verb, token, answer)
         return answer
 
-    def _is_new(self, token: str, answer: Answer) -> bool:
-        if answer in (Answer.RETRY_LATER, Answer.REFUSED) or token in self._world.owner.tokens:
+    def _is_new(self, token: str, answer: ProviderReply) -> bool:
+        if (
+            answer in (ProviderReply.RETRY_LATER, ProviderReply.REFUSED)
+            or token in self._world.owner.tokens
+        ):
             return False
         self._world.owner.tokens.add(token)
         return True
 
-    def _raise(self, answer: Answer) -> None:
+    def _raise(self, answer: ProviderReply) -> None:
         match answer:
-            case Answer.RETRY_LATER:
+            case ProviderReply.RETRY_LATER:
                 raise RetryLater("simulated: throttled", after=self._world.hardware.retry_after)
-            case Answer.REFUSED:
+            case ProviderReply.REFUSED:
                 raise ProviderError("simulated: not permitted")
-            case Answer.LOST:
+            case ProviderReply.LOST:
                 raise ProviderError("simulated: no answer in time")
-            case Answer.ACCEPTED:
+            case ProviderReply.ACCEPTED:
                 return

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from holdfast.adapters.sim.line import Line
+from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.world import World
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
@@ -11,28 +11,28 @@ from holdfast.model.incidents import Incident
 class SimIncidents:
     """An ``IncidentStore`` in a simulated world."""
 
-    def __init__(self, world: World, line: Line) -> None:
+    def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
-        self._line = line
+        self._gate = gate
 
     def get(self, incident_id: str) -> Incident | None:
         """See ``IncidentStore.get``."""
-        with self._line.reading():
+        with self._gate.reading():
             return self._world.incidents.get(incident_id)
 
     def put(self, incident: Incident) -> None:
         """See ``IncidentStore.put``."""
-        with self._line.writing():
+        with self._gate.writing():
             self._world.incidents[incident.id] = incident
 
     def delete(self, incident_id: str) -> None:
         """See ``IncidentStore.delete``."""
-        with self._line.writing():
+        with self._gate.writing():
             self._world.incidents.pop(incident_id, None)
 
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
-        with self._line.reading():
+        with self._gate.reading():
             return tuple(sorted(self._world.incidents.values(), key=_age))
 
 
@@ -43,13 +43,13 @@ def _age(incident: Incident) -> tuple[datetime, str]:
 class SimEvents:
     """An ``EventSink`` that tells the observer of the world."""
 
-    def __init__(self, world: World, line: Line) -> None:
+    def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
-        self._line = line
+        self._gate = gate
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
-        with self._line.safe():
+        with self._gate.safe():
             self._world.observer.reported(event)
 
 

@@ -106,7 +106,7 @@ class FallsSilent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asks:
+class RemedyRequest:
     """A person requests something for a node."""
 
     at: timedelta
@@ -161,7 +161,7 @@ ScenarioEvent = (
     | Vanishes
     | Hangs
     | FallsSilent
-    | Asks
+    | RemedyRequest
     | ResetsBreaker
     | Cancels
     | Evicts
@@ -184,7 +184,7 @@ class Delivery(StrEnum):
     """The machine sent away last comes back, where the provider still has one."""
 
 
-class Answer(StrEnum):
+class ProviderReply(StrEnum):
     """How the provider answers one call."""
 
     ACCEPTED = "accepted"
@@ -244,7 +244,7 @@ class Hardware:
     keeps_names: bool = False
     """Whether a replacement takes the node's name, as on Slurm, or a new one."""
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ProviderReply, ...] = ()
     retry_after: timedelta = timedelta(seconds=20)
     deliveries: tuple[Delivery, ...] = ()
     lost_reboots: tuple[bool, ...] = ()

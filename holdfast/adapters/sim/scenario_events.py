@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
-    Asks,
     Breaks,
     Cancels,
     Evicts,
@@ -12,6 +11,7 @@ from holdfast.adapters.sim.scenario import (
     Hangs,
     LosesPower,
     Outage,
+    RemedyRequest,
     ResetsBreaker,
     RunsOut,
     ScenarioEvent,
@@ -24,14 +24,14 @@ from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
 
-def happen(world: World, scenario_event: ScenarioEvent) -> None:
+def apply_event(world: World, scenario_event: ScenarioEvent) -> None:
     """Let a happening take place now. Whom it would befall may be in no state for it."""
     world.has_news = True
     match scenario_event:
         case Breaks() | LosesPower() | Vanishes() | Hangs() | FallsSilent():
             _befall(world, _node(world, scenario_event.node).machine, scenario_event)
-        case Asks():
-            _ask(world, _node(world, scenario_event.node), scenario_event)
+        case RemedyRequest():
+            _request_remedy(world, _node(world, scenario_event.node), scenario_event)
         case ResetsBreaker():
             world.breaker = Breaker(reset_at=world.now)
         case Cancels():
@@ -93,7 +93,7 @@ def hang(world: World, machine: SimMachine, lasts: timedelta | None) -> None:
 def _recover(world: World, machine: SimMachine) -> None:
     """The machine works again, and its processes take the signals that were sent meanwhile."""
     machine.power = Power.ON
-    machine.speak(world.now)
+    machine.send_heartbeat(world.now)
     world.has_news = True
     for job, rank in world.living_ranks():
         if rank.machine is machine and (rank.is_killed or rank.is_terminated):
@@ -109,19 +109,19 @@ def _fall_silent(world: World, machine: SimMachine, silence: FallsSilent) -> Non
     boot = machine.boot
     machine.fall_silent(world.now)
 
-    def speak() -> None:
+    def send_heartbeat() -> None:
         if machine.boot == boot and machine.power is Power.ON and not machine.talks:
-            machine.speak(world.now)
+            machine.send_heartbeat(world.now)
             world.has_news = True
 
-    world.after(silence.lasts, speak)
+    world.after(silence.lasts, send_heartbeat)
 
 
-def _ask(world: World, node: SimNode, wish: Asks) -> None:
+def _request_remedy(world: World, node: SimNode, request: RemedyRequest) -> None:
     node.request = Request(
         id=f"request-{next(world.numbers)}",
-        verb=wish.verb,
+        verb=request.verb,
         requested_at=world.now,
         requested_by="somebody",
-        urgency=wish.urgency,
+        urgency=request.urgency,
     )

@@ -41,9 +41,9 @@ class _Suspension:
         for rank in job.living():
             rank.is_terminated = True
             is_calm = training.heeds_sigterm and training.stop_time < training.spec.grace
-            patience = training.stop_time if is_calm else training.spec.grace
+            delay = training.stop_time if is_calm else training.spec.grace
             code = SIGTERM_EXIT if is_calm else SIGKILL_EXIT
-            world.after(patience, _Ender(world, job, rank, code))
+            world.after(delay, _Ender(world, job, rank, code))
 
 
 class _Release:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.sim.call_gate import CallGate, ControllerKilled
 from holdfast.adapters.sim.cluster import SimCluster
 from holdfast.adapters.sim.jobs import SimJobs
-from holdfast.adapters.sim.line import ControllerKilled, Line
 from holdfast.adapters.sim.provider import SimProvider
 from holdfast.adapters.sim.records import SimClock, SimEvents, SimIncidents
 from holdfast.adapters.sim.scenario import Outage, Scenario, ScenarioEvent
-from holdfast.adapters.sim.scenario_events import happen
+from holdfast.adapters.sim.scenario_events import apply_event
 from holdfast.adapters.sim.scheduler import schedule
 from holdfast.adapters.sim.wear import wearing
 from holdfast.adapters.sim.world import Observer, World
@@ -35,14 +35,14 @@ class Platform:
     clock: SimClock
 
 
-def platform(world: World, line: Line) -> Platform:
+def platform(world: World, gate: CallGate) -> Platform:
     """The ports that a controller finds when it starts now."""
     return Platform(
-        cluster=SimCluster(world, line),
-        provider=SimProvider(world, line),
-        jobs=SimJobs(world, line),
-        incidents=SimIncidents(world, line),
-        events=SimEvents(world, line),
+        cluster=SimCluster(world, gate),
+        provider=SimProvider(world, gate),
+        jobs=SimJobs(world, gate),
+        incidents=SimIncidents(world, gate),
+        events=SimEvents(world, gate),
         clock=SimClock(world),
     )
 
@@ -50,10 +50,10 @@ def platform(world: World, line: Line) -> Platform:
 class Controller:
     """The two loops of the engine, as one process runs them."""
 
-    def __init__(self, world: World, line: Line) -> None:
+    def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
-        self._line = line
-        ports = platform(world, line)
+        self._gate = gate
+        ports = platform(world, gate)
         scenario = world.scenario
         node_ports = NodePorts(
             cluster=ports.cluster,
@@ -85,12 +85,12 @@ class Controller:
     def make_round(self) -> None:
         """Let both loops make one round."""
         wake_times = []
-        changes, failed = self._line.changes, self._line.failed
+        changes, failed = self._gate.changes, self._gate.failed
         for what, loop in self._loops:
-            failed_before = self._line.failed
+            failed_before = self._gate.failed
             wake_times.append(loop.step())
-            self._world.observer.round_ended(what, is_clean=self._line.failed == failed_before)
-        self.is_idle = (self._line.changes, self._line.failed) == (changes, failed)
+            self._world.observer.round_ended(what, is_clean=self._gate.failed == failed_before)
+        self.is_idle = (self._gate.changes, self._gate.failed) == (changes, failed)
         self.wake_at = max(min(wake_times), self._world.now + MIN_PAUSE)
 
 
@@ -99,8 +99,8 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, observer: Observer | None = None) -> None:
         self.world = World(scenario, START, observer or Observer(), wearing(scenario.wear))
-        self.line = Line(self.world, scenario.mishaps, _outages(scenario))
-        self._controller: Controller | None = Controller(self.world, self.line)
+        self.gate = CallGate(self.world, scenario.mishaps, _outages(scenario))
+        self._controller: Controller | None = Controller(self.world, self.gate)
         for scenario_event in scenario.scenario_events:
             self.world.after(scenario_event.at, _Due(self.world, scenario_event))
 
@@ -134,7 +134,7 @@ class Simulation:
         return True
 
     def _restart(self) -> None:
-        self._controller = Controller(self.world, self.line)
+        self._controller = Controller(self.world, self.gate)
 
     def _next_moment(self) -> datetime | None:
         timer = self.world.next_timer()
@@ -152,8 +152,8 @@ class _Due:
         self._world, self._scenario_event = world, scenario_event
 
     def __call__(self) -> None:
-        self._world.observer.happened(self._scenario_event)
-        happen(self._world, self._scenario_event)
+        self._world.observer.event_applied(self._scenario_event)
+        apply_event(self._world, self._scenario_event)
 
 
 def _outages(scenario: Scenario) -> tuple[tuple[datetime, datetime], ...]:

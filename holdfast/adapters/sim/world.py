@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
-    Answer,
     Defect,
     Delivery,
     Hardware,
+    ProviderReply,
     Scenario,
     ScenarioEvent,
     Training,
@@ -61,10 +61,10 @@ class Observer:
     def breaker_closes(self) -> None:
         """The controller closes the breaker, which is still open."""
 
-    def ordered(self, node: SimNode, verb: str, token: str, answer: Answer) -> None:
+    def ordered(self, node: SimNode, verb: str, token: str, answer: ProviderReply) -> None:
         """The provider was called, and gives this answer."""
 
-    def happened(self, scenario_event: ScenarioEvent) -> None:
+    def event_applied(self, scenario_event: ScenarioEvent) -> None:
         """A happening is due."""
 
     def reported(self, event: Event) -> None:
@@ -256,7 +256,7 @@ class World:
             if machine.boot != boot or machine.power is not Power.BOOTING or machine.is_bricked:
                 return
             machine.power = Power.ON
-            machine.speak(self.now)
+            machine.send_heartbeat(self.now)
             self.has_news = True
             back, machine.defects = machine.defects, []
             for defect in back:

@@ -23,11 +23,15 @@ def summary_of(check: NodeCheck, summary: str) -> CheckSummary:
     )
 
 
-def summary_text(said: CheckSummary) -> str:
+def summary_text(report: CheckSummary) -> str:
     """One line of at most ``LIMIT`` bytes; words are cut before numbers are lost."""
-    text = _line(said.summary, said)
+    text = _line(report.summary, report)
     excess = len(text) - LIMIT
-    return text if excess <= 0 else _line(said.summary[: max(0, len(said.summary) - excess)], said)
+    return (
+        text
+        if excess <= 0
+        else _line(report.summary[: max(0, len(report.summary) - excess)], report)
+    )
 
 
 def read_summary(text: str) -> CheckSummary:
@@ -40,5 +44,5 @@ def read_summary(text: str) -> CheckSummary:
         return CheckSummary(summary=last)
 
 
-def _line(summary: str, said: CheckSummary) -> str:
-    return json.dumps(to_plain(replace(said, summary=summary)))
+def _line(summary: str, report: CheckSummary) -> str:
+    return json.dumps(to_plain(replace(report, summary=summary)))

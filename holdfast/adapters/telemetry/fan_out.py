@@ -55,11 +55,11 @@ class FanOut:
         report = self._sink.last()
         if report is None:
             return None
-        held = tuple(fault for fault in report.faults if not self._is_void(fault))
+        confirmed = tuple(fault for fault in report.faults if not self._is_void(fault))
         void = {suspect.key for suspect in report.suspects if self._is_void(suspect)}
         return replace(
             report,
-            faults=held,
+            faults=confirmed,
             notices=tuple(notice for notice in report.notices if notice.key not in void),
             suspects=tuple(one for one in report.suspects if one.key not in void),
         )
@@ -69,11 +69,11 @@ class FanOut:
         before = self._shown
         known = before.conditions if before is not None else ()
         conditions = node_conditions(known, report.faults, report.reported_at)
-        whole = replace(report, conditions=conditions)
+        merged = replace(report, conditions=conditions)
         for observer in self._observers:
-            observer.changed(before, whole)
-        self._shown = whole
-        self._sink.publish(whole)
+            observer.changed(before, merged)
+        self._shown = merged
+        self._sink.publish(merged)
 
     def heartbeat(self, boot_id: str, sequence: int) -> None:
         """See ``ReportSink.heartbeat``."""

@@ -168,8 +168,8 @@ class HttpServer:
         return not client.answer
 
     def _answer(self, request: bytes) -> bytes:
-        words = request.partition(b"\r\n")[0].decode("latin-1").split(" ")
-        page = self._page(words) if _END in request else Page("request too long\n", 431)
+        fields = request.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        page = self._page(fields) if _END in request else Page("request too long\n", 431)
         body = page.text.encode()
         head = (
             f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\n"
@@ -177,10 +177,10 @@ class HttpServer:
             f"Content-Length: {len(body)}\r\n"
             "Connection: close\r\n\r\n"
         )
-        return head.encode() + (b"" if words[0] == "HEAD" else body)
+        return head.encode() + (b"" if fields[0] == "HEAD" else body)
 
-    def _page(self, words: list[str]) -> Page:
-        match words:
+    def _page(self, fields: list[str]) -> Page:
+        match fields:
             case [method, path, version] if version.startswith("HTTP/"):
                 page = self._pages.get(path.partition("?")[0])
                 if method not in ("GET", "HEAD"):

@@ -23,12 +23,12 @@ class LineOutput:
     and tried again with ``flush``.
     """
 
-    def __init__(self, path: Path | None, say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path | None, log: Callable[[str], None]) -> None:
         """Write to the file ``path``, or to standard output without one.
 
         Args:
             path: is made if need be, its directory is not.
-            say: takes a message for a person, when writing fails for the first time and when
+            log: takes a message for a person, when writing fails for the first time and when
                 lines are lost.
 
         Raises:
@@ -39,7 +39,7 @@ class LineOutput:
         """Lines that were dropped."""
 
         self._path = path
-        self._say = say
+        self._log = log
         self._fd: int | None = None
         self._pending: deque[bytes] = deque()
         self._size = 0
@@ -66,7 +66,7 @@ class LineOutput:
         except OSError as error:
             why = error.strerror or str(error)
         if why and not self._has_failed:
-            self._say(f"cannot write the log to {self._name}: {why}; trying again")
+            self._log(f"cannot write the log to {self._name}: {why}; trying again")
         self._has_failed = bool(why)
         self._drop_oldest()
 
@@ -118,5 +118,5 @@ class LineOutput:
             self._size -= len(dropped)
             lost += 1
         if lost:
-            self._say(f"{lost} log lines were lost, because {self._name} cannot be written")
+            self._log(f"{lost} log lines were lost, because {self._name} cannot be written")
         self.lost += lost

@@ -60,10 +60,10 @@ class LogFollower:
                 self._offset = 0
             file.seek(self._offset)
             data = file.read(BLOCK)
-            whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == BLOCK else b"")
-            if whole:
-                self._offset += len(whole)
-                return [line for line in whole.decode(errors="replace").split("\n") if line]
+            complete = data[: data.rfind(b"\n") + 1] or (data if len(data) == BLOCK else b"")
+            if complete:
+                self._offset += len(complete)
+                return [line for line in complete.decode(errors="replace").split("\n") if line]
             if not self._is_replaced():
                 return []
             self.close()

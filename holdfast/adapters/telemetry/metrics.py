@@ -81,8 +81,8 @@ class AgentMetrics:
         return "".join(families)
 
     def _count(self, last: NodeReport | None, report: NodeReport) -> None:
-        held = {fault.key for fault in last.faults} if last is not None else set()
-        self._problems.update(fault.reason for fault in report.faults if fault.key not in held)
+        reported = {fault.key for fault in last.faults} if last is not None else set()
+        self._problems.update(fault.reason for fault in report.faults if fault.key not in reported)
         noticed = set(last.notices) if last is not None else set()
         news = [notice for notice in report.notices if notice not in noticed]
         self._problems.update(notice.reason for notice in news)
@@ -94,7 +94,7 @@ class AgentMetrics:
 
         report = self._report
         faults = report.faults if report is not None else ()
-        held = Counter(
+        reported = Counter(
             labels(condition=f.condition, reason=f.reason, remedy=f.remedy) for f in faults
         )
         # fmt: off
@@ -108,7 +108,7 @@ class AgentMetrics:
             yield family("holdfast_agent_machine_info", "gauge", "Always 1.",
                 {labels(**self._machine): 1})
         yield family("holdfast_agent_faults", "gauge", "Faults that hold now.",
-            held or (one(0) if report is not None else {}))  # nothing is known before it
+            reported or (one(0) if report is not None else {}))  # nothing is known before it
         yield family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
             one(self._heartbeats))
         yield family("holdfast_agent_reports_total", "counter", "Reports with news.",

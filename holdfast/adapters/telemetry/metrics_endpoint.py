@@ -12,21 +12,21 @@ from holdfast.model.report import NodeReport
 class MetricsEndpoint:
     """A ``ReportObserver`` that serves ``AgentMetrics`` over HTTP."""
 
-    def __init__(self, host: str, port: int, metrics: AgentMetrics, *, patience: timedelta) -> None:
+    def __init__(self, host: str, port: int, metrics: AgentMetrics, *, timeout: timedelta) -> None:
         """Serve on ``host`` and ``port``.
 
         Args:
             host: name or address to listen on.
             port: 0 is any free one.
             metrics: what to serve.
-            patience: the agent is unhealthy when it gave no sign of life for so long.
+            timeout: the agent is unhealthy without a heartbeat for this long.
 
         Raises:
             ConfigError: the address cannot be used.
 
         """
         self._metrics = metrics
-        self._timeout_s = patience.total_seconds()
+        self._timeout_s = timeout.total_seconds()
         self._beat_at = time.monotonic()
         self._server = HttpServer(
             host, port, {"/metrics": self._metrics_page, "/healthz": self._health_page}

@@ -9,7 +9,7 @@ from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
-from holdfast.detectors.corroborations import WITNESSED
+from holdfast.detectors.corroborations import CORROBORATED
 from holdfast.detectors.instance_types import equipment_of
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Remedy
@@ -209,8 +209,8 @@ class AgentConfig:
                 f"witness_window must be longer than 0s, got {self.corroboration_window}"
             )
         wanted = {name for name, one in self.detectors.items() if one.second_witness}
-        if alone := sorted(wanted - set(WITNESSED)):
+        if alone := sorted(wanted - set(CORROBORATED)):
             raise ValueError(
                 f"second_witness: no other reading supports {', '.join(alone)}; one can be asked "
-                f"for with {', '.join(WITNESSED)}"
+                f"for with {', '.join(CORROBORATED)}"
             )

@@ -141,7 +141,7 @@ def open_host(
         logs,
         boot_id=boot_id,
         resume=resume,
-        marks=log_keywords(watchers),
+        keywords=log_keywords(watchers),
         clock=SystemClock(),
         plans=plans(samples_wanted(watchers), machine, needed),
     )
@@ -181,7 +181,7 @@ def _observers(
         reporter = import_module(_KUBERNETES).open_reporter(
             config.kubernetes,
             node_name(config),
-            patience=HEALTHZ_TIMEOUT,
+            timeout=HEALTHZ_TIMEOUT,
             clock=SystemClock(),
             say=say,
         )
@@ -201,7 +201,7 @@ def _observers(
 
 
 def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> MetricsEndpoint:
-    endpoint = MetricsEndpoint(address.host, address.port, metrics, patience=HEALTHZ_TIMEOUT)
+    endpoint = MetricsEndpoint(address.host, address.port, metrics, timeout=HEALTHZ_TIMEOUT)
     say(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
     return endpoint
 

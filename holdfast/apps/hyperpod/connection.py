@@ -12,19 +12,19 @@ from holdfast.apps.hyperpod.local import NAME
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError
 
-_MARK: Final = "connected-cluster"
+_KEYWORD: Final = "connected-cluster"
 """File in the home of runs; there while the local cluster is chosen."""
 
 
 def is_local(home: Path) -> bool:
     """Whether the commands are about the runs on this machine."""
-    return (home / _MARK).is_file()
+    return (home / _KEYWORD).is_file()
 
 
 def connect_local(home: Path) -> None:
     """From now on the commands are about the runs on this machine."""
     home.mkdir(parents=True, exist_ok=True)
-    write_atomically(home / _MARK, f"{NAME}\n")
+    write_atomically(home / _KEYWORD, f"{NAME}\n")
 
 
 def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> str:
@@ -62,7 +62,7 @@ def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> 
     for file, change in changed.items():
         _store(file, {**contents[file], **change})
     with suppress(FileNotFoundError):
-        (home / _MARK).unlink()
+        (home / _KEYWORD).unlink()
     return context
 
 

@@ -222,7 +222,7 @@ class StoppedClock:
 def host(journalctl: str, folder: Path) -> LinuxHost:
     return LinuxHost(
         Logs(journalctl=(journalctl,), cursors=folder / "state" / "cursors.json"),
-        boot_id="b1", resume=True, marks=("NVRM",), clock=StoppedClock(),
+        boot_id="b1", resume=True, keywords=("NVRM",), clock=StoppedClock(),
     )  # fmt: skip
 
 

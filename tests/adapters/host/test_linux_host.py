@@ -34,7 +34,7 @@ class Machine:
 
     def host(self, boot_id: str = "b1", *, resume: bool = True) -> LinuxHost:
         return LinuxHost(
-            self.logs, boot_id=boot_id, resume=resume, marks=("NVRM",), clock=StoppedClock()
+            self.logs, boot_id=boot_id, resume=resume, keywords=("NVRM",), clock=StoppedClock()
         )
 
 
@@ -236,7 +236,7 @@ def test_samples_go_on_in_the_next_agent_of_the_boot_and_begin_anew_in_another(
 ) -> None:
     def sampled(boot_id: str) -> Sample:
         host = LinuxHost(
-            machine.logs, boot_id=boot_id, resume=True, marks=(), clock=StoppedClock(),
+            machine.logs, boot_id=boot_id, resume=True, keywords=(), clock=StoppedClock(),
             plans={"a": Plan(read=lambda: Reading(values={"n": "1"}), every=timedelta(hours=1))},
         )  # fmt: skip
         assert not host.has_all_samples

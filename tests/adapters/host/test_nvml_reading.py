@@ -13,7 +13,7 @@ from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sources import SOURCES
 from holdfast.detectors.contract import Profile, Readings, Sample
 from holdfast.detectors.gpu_state import build, judge_xml
-from holdfast.detectors.judgement import Verdict
+from holdfast.detectors.judgement import HealthState
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding, Remedy
 from holdfast.model.names import Reason
@@ -147,4 +147,4 @@ def test_a_real_healthy_gpu_gives_no_fault_through_nvml() -> None:
     judgement = judge_xml(run_command(READING, timeout=timedelta(seconds=30)).stdout, NOW)
 
     assert judgement.findings == ()
-    assert judgement.verdict is Verdict.HEALTHY
+    assert judgement.verdict is HealthState.HEALTHY

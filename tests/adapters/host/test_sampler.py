@@ -25,10 +25,10 @@ class StillClock:
 def sampler(
     every: timedelta = OFTEN,
     memory: Memory | None = None,
-    patience: timedelta = TIMEOUT,
+    timeout: timedelta = TIMEOUT,
     **reads: Callable[[], Reading],
 ) -> Sampler:
-    plans = {name: Plan(read=read, every=every, patience=patience) for name, read in reads.items()}
+    plans = {name: Plan(read=read, every=every, timeout=timeout) for name, read in reads.items()}
     return Sampler(plans, memory or {}, clock=StillClock())
 
 
@@ -118,7 +118,7 @@ def test_a_source_that_hangs_holds_up_no_other_and_is_told_once() -> None:
         released.wait(20)
         return Reading(text="late")
 
-    taken = sampler(patience=timedelta(seconds=1), slow=hang, quick=counting())
+    taken = sampler(timeout=timedelta(seconds=1), slow=hang, quick=counting())
 
     assert not taken.has_all
     assert "has not answered" in next_of(taken, "slow").error

@@ -5,7 +5,13 @@ from functools import partial
 from typing import Final
 
 from holdfast.adapters.host.commands import Result
-from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.deep_checks.contract import (
+    CommandResult,
+    Plan,
+    Skip,
+    Target,
+    missing_tool,
+)
 from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.small_files import names_in
 from holdfast.detectors.judgement import undecided
@@ -67,25 +73,27 @@ def efa(target: Target) -> Plan | Skip:
     )
 
 
-def _judge_neuron(expected: int | None, result: Result, now: datetime) -> Verdict:
+def _judge_neuron(expected: int | None, result: Result, now: datetime) -> CommandResult:
     text = result.stdout if result.stdout.strip() else result.stderr
-    return Verdict(judgement=judge_ls(text, now, expected=expected))
+    return CommandResult(judgement=judge_ls(text, now, expected=expected))
 
 
-def _judge_collectives(result: Result, now: datetime) -> Verdict:  # noqa: ARG001 - no findings
-    return nccom_verdict(result, "nccom_gb_per_s")
+def _judge_collectives(result: Result, now: datetime) -> CommandResult:  # noqa: ARG001 - no findings
+    return nccom_result(result, "nccom_gb_per_s")
 
 
-def nccom_verdict(result: Result, measure: str) -> Verdict:
+def nccom_result(result: Result, measure: str) -> CommandResult:
     """What ``nccom-test`` says; ``measure`` is what its bandwidth is called."""
     text = result.stdout + result.stderr
     judgement = judge_nccom(text)
     if result.status and not judgement.undecided:
         judgement = undecided(f"nccom-test ended with {result.status}")
     bandwidth = nccom_bandwidth(text)
-    return Verdict(judgement=judgement, measured={} if bandwidth is None else {measure: bandwidth})
+    return CommandResult(
+        judgement=judgement, measured={} if bandwidth is None else {measure: bandwidth}
+    )
 
 
-def _judge_efa(expected: int | None, result: Result, now: datetime) -> Verdict:
+def _judge_efa(expected: int | None, result: Result, now: datetime) -> CommandResult:
     text = result.stdout if result.stdout.strip() else result.stderr
-    return Verdict(judgement=judge_fi_info(text, now, expected=expected))
+    return CommandResult(judgement=judge_fi_info(text, now, expected=expected))

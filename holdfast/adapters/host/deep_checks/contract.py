@@ -44,7 +44,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CommandResult:
     """What the output of a part's command means."""
 
     judgement: Judgement
@@ -61,7 +61,7 @@ class Plan:
     """About how long, for those who wait."""
 
     timeout: timedelta
-    judge: Callable[[Result, datetime], Verdict]
+    judge: Callable[[Result, datetime], CommandResult]
     directory: Path | None = None
     """Where a folder of its own is made for it to run in; nowhere in particular if None."""
 
@@ -80,7 +80,7 @@ class Series:
     """The first of them."""
 
     takes: timedelta
-    make: Callable[[datetime], Verdict]
+    make: Callable[[datetime], CommandResult]
     """Runs them all, bounded in time, and judges what they say. Raises BackendError if they say
     nothing."""
 

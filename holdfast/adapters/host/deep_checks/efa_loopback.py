@@ -6,7 +6,13 @@ from functools import partial
 from typing import Final
 
 from holdfast.adapters.host.commands import beside
-from holdfast.adapters.host.deep_checks.contract import Series, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.deep_checks.contract import (
+    CommandResult,
+    Series,
+    Skip,
+    Target,
+    missing_tool,
+)
 from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.pingpong import RUNS, Fabric, converse, free_port
 from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement
@@ -43,7 +49,7 @@ def efa_loopback(target: Target) -> Series | Skip:
     )
 
 
-def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> Verdict:
+def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> CommandResult:
     found = {device: _talk(fabric) for device, fabric in fabrics.items()}
     good = [one for one in found.values() if one.mb_per_s is not None]
     findings = [
@@ -59,7 +65,7 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
         undecided = "; ".join(doubts)
     else:
         undecided = _silence(doubts)
-    return Verdict(
+    return CommandResult(
         judgement=Judgement(findings=tuple(findings), undecided=undecided[:LONGEST_MESSAGE]),
         measured=_measured(good),
         facts={device: _summary(one) for device, one in found.items()},
@@ -68,20 +74,22 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
 
 def _talk(fabric: Fabric) -> Exchange:
     """The last run counts, if no run before it says that something is wrong."""
-    said = Exchange(doubt="nothing was run")
+    exchange = Exchange(doubt="nothing was run")
     for run in RUNS:
         port = free_port()
         with beside(fabric.server(run, port)) as server:
             try:
                 client = fabric.client(run, port, _HERE)
-                said = converse(client, is_over=lambda: server.has_ended)
+                exchange = converse(client, is_over=lambda: server.has_ended)
             except BackendError as error:
-                said = Exchange(doubt=f"{error}: messages do not arrive")
-            if said.doubt and (heard := server.said()):
-                said = replace(said, doubt=f"{said.doubt}; its server says: {heard[-200:]}")
-        if said.fault or said.doubt:
+                exchange = Exchange(doubt=f"{error}: messages do not arrive")
+            if exchange.doubt and (server_output := server.output()):
+                exchange = replace(
+                    exchange, doubt=f"{exchange.doubt}; its server says: {server_output[-200:]}"
+                )
+        if exchange.fault or exchange.doubt:
             break
-    return said
+    return exchange
 
 
 def _measured(good: list[Exchange]) -> dict[str, float]:

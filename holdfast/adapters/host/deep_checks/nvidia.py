@@ -5,7 +5,13 @@ from functools import partial
 from typing import Final
 
 from holdfast.adapters.host.commands import Result
-from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.deep_checks.contract import (
+    CommandResult,
+    Plan,
+    Skip,
+    Target,
+    missing_tool,
+)
 from holdfast.adapters.host.small_files import names_in
 from holdfast.detectors.gpu_dcgm import diag_facts, judge_diag
 from holdfast.detectors.gpu_state import judge_xml
@@ -93,17 +99,17 @@ def _without_tool(target: Target, name: str) -> Skip:
     return missing_tool(name) if target.equipment.gpus or _present(target) else _NO_GPU
 
 
-def _judge_gpus(expected: int | None, result: Result, now: datetime) -> Verdict:
-    return Verdict(judgement=judge_xml(result.stdout, now, expected=expected))
+def _judge_gpus(expected: int | None, result: Result, now: datetime) -> CommandResult:
+    return CommandResult(judgement=judge_xml(result.stdout, now, expected=expected))
 
 
-def _judge_nvlinks(expected: int | None, result: Result, now: datetime) -> Verdict:
+def _judge_nvlinks(expected: int | None, result: Result, now: datetime) -> CommandResult:
     if result.status:
-        return Verdict(judgement=undecided(f"nvidia-smi ended with {result.status}"))
-    return Verdict(judgement=judge_nvlink(result.stdout, now, expected=expected))
+        return CommandResult(judgement=undecided(f"nvidia-smi ended with {result.status}"))
+    return CommandResult(judgement=judge_nvlink(result.stdout, now, expected=expected))
 
 
-def _judge_diagnosis(level: int, result: Result, now: datetime) -> Verdict:
+def _judge_diagnosis(level: int, result: Result, now: datetime) -> CommandResult:
     """By its document alone: its exit status is 226 for a remark on the configuration, too."""
     text = result.stdout or result.stderr
     reported = diag_facts(text)
@@ -113,16 +119,16 @@ def _judge_diagnosis(level: int, result: Result, now: datetime) -> Verdict:
         "driver": reported.driver,
         "device_ids": ", ".join(reported.device_ids),
     }
-    return Verdict(judgement=judge_diag(text, now), facts=facts)
+    return CommandResult(judgement=judge_diag(text, now), facts=facts)
 
 
-def _judge_collectives(result: Result, now: datetime) -> Verdict:
+def _judge_collectives(result: Result, now: datetime) -> CommandResult:
     text = result.stdout + result.stderr
     judgement = judge_nccl(text, now)
     if result.status and not judgement.findings and not judgement.undecided:
         judgement = undecided(f"all_reduce_perf ended with {result.status}")
     bandwidth = largest_bandwidth(text)
-    return Verdict(
+    return CommandResult(
         judgement=judgement,
         measured={} if bandwidth is None else {"nccl_gb_per_s": bandwidth},
     )

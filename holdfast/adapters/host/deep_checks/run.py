@@ -7,11 +7,11 @@ from pathlib import Path
 
 from holdfast.adapters.host.commands import Result, run_command
 from holdfast.adapters.host.deep_checks.contract import (
+    CommandResult,
     Plan,
     Series,
     Skip,
     Target,
-    Verdict,
     Work,
 )
 from holdfast.detectors.judgement import LONGEST_MESSAGE, is_fault
@@ -27,7 +27,7 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
         return PartResult(name=name, outcome=Outcome.SKIPPED, detail=plan.why)
     began = time.monotonic()
     try:
-        verdict = plan.make(clock.now()) if isinstance(plan, Series) else _verdict(plan, clock)
+        output = plan.make(clock.now()) if isinstance(plan, Series) else _run_command(plan, clock)
     except (BackendError, OSError) as error:  # OSError: of the folder that it is run in
         took_s = time.monotonic() - began
         is_fault_then = (
@@ -41,21 +41,21 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
             took_s=took_s,
         )
     took_s = time.monotonic() - began
-    outcome, detail = _outcome(verdict, target.thresholds)
+    outcome, detail = _outcome(output, target.thresholds)
     return PartResult(
         name=name,
         outcome=outcome,
         detail=_one_line(detail),
         command=plan.argv,
         took_s=took_s,
-        measured=verdict.measured,
+        measured=output.measured,
         bounds={
             name: bound
             for name, bound in target.thresholds.given.items()
-            if bound and name in verdict.measured
+            if bound and name in output.measured
         },
-        facts=verdict.facts,
-        findings=verdict.judgement.findings,
+        facts=output.facts,
+        findings=output.judgement.findings,
     )
 
 
@@ -72,14 +72,14 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in words)
 
 
-def _verdict(plan: Plan, clock: Clock) -> Verdict:
+def _run_command(plan: Plan, clock: Clock) -> CommandResult:
     result = _run(plan)
-    verdict = plan.judge(result, clock.now())
-    judgement = verdict.judgement
+    output = plan.judge(result, clock.now())
+    judgement = output.judgement
     if judgement.undecided and result.status:
         why = f"{_end_of(result)}; {judgement.undecided}"
-        verdict = replace(verdict, judgement=replace(judgement, undecided=why))
-    return verdict
+        output = replace(output, judgement=replace(judgement, undecided=why))
+    return output
 
 
 def _end_of(result: Result) -> str:
@@ -101,14 +101,14 @@ def _run(plan: Plan) -> Result:
         return run_command(plan.argv, timeout=plan.timeout, directory=Path(path))
 
 
-def _outcome(verdict: Verdict, thresholds: Thresholds) -> tuple[Outcome, str]:
-    judgement = verdict.judgement
+def _outcome(output: CommandResult, thresholds: Thresholds) -> tuple[Outcome, str]:
+    judgement = output.judgement
     faults = [finding.message for finding in judgement.findings if is_fault(finding)]
     if faults:
         return Outcome.FAILED, "; ".join(faults)
     if judgement.undecided:
         return Outcome.UNKNOWN, judgement.undecided
-    short = shortfalls(verdict.measured, thresholds)
+    short = shortfalls(output.measured, thresholds)
     if short:
         return Outcome.FAILED, "; ".join(short)
     return Outcome.PASSED, "; ".join(finding.message for finding in judgement.findings)

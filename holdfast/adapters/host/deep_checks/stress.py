@@ -9,10 +9,10 @@ from typing import Final
 
 from holdfast.adapters.host.commands import Result
 from holdfast.adapters.host.deep_checks.contract import (
+    CommandResult,
     Plan,
     Skip,
     Target,
-    Verdict,
     missing_tool,
 )
 from holdfast.adapters.host.small_files import read_small
@@ -132,7 +132,7 @@ def _plan(
 
 def _judge(
     seconds: int, rates: Rates, thresholds: Thresholds, result: Result, now: datetime
-) -> Verdict:
+) -> CommandResult:
     text = result.stdout + result.stderr
     judgement = judge_stress(text, now, seconds=seconds)
     if result.status and not judgement.findings and not judgement.undecided:
@@ -142,7 +142,7 @@ def _judge(
     is_slow = bool(shortfalls(measured, thresholds))  # so slow that it had no time for the rest
     if len(measured) < len(every) and not judgement.findings and not is_slow:
         judgement = undecided("no round was completed: give it more time with --stress-time")
-    return Verdict(judgement=judgement, measured=measured)
+    return CommandResult(judgement=judgement, measured=measured)
 
 
 def _rounds(stressor: str, name: str, text: str) -> dict[str, float]:

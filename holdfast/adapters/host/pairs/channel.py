@@ -30,7 +30,7 @@ STALL: Final = timedelta(seconds=10)
 _GREETING: Final = b"holdfast-pair/1"
 _LONGEST_LINE: Final = 256 * 1024
 _NONCE_BYTES: Final = 32
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 _LATE: Final = "the other end took too long"
 
 
@@ -69,7 +69,7 @@ class Channel:
         """Wait until something comes, or give up as soon as it ``is_over``."""
         poll = select.poll()  # select.select takes no descriptor above 1,023
         poll.register(self._socket, select.POLLIN)
-        while not self._unread and not poll.poll(_LOOK_S * 1000):
+        while not self._unread and not poll.poll(_POLL_S * 1000):
             if is_over():
                 raise self.give_up("it was broken off")
             self._bound()

@@ -6,7 +6,13 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.adapters.host.commands import beside
-from holdfast.adapters.host.deep_checks.contract import Series, Skip, Target, Verdict, missing_tool
+from holdfast.adapters.host.deep_checks.contract import (
+    CommandResult,
+    Series,
+    Skip,
+    Target,
+    missing_tool,
+)
 from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.pairs.channel import Channel
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
@@ -54,7 +60,7 @@ def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
             with beside(fabric.server(run, port)) as server:
                 channel.send({"port": port})
                 goes_on = channel.receive().get("goes_on")
-                channel.send({"said": server.said()[-500:]})
+                channel.send({"said": server.output()[-500:]})
             if not goes_on:
                 break
 
@@ -80,38 +86,42 @@ def _mismatch(target: Target, fabrics: list[Fabric], message: Mapping[str, Any])
     return ""
 
 
-def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> Verdict:
-    said = [_talk(fabric, peer) for fabric in fabrics]
+def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> CommandResult:
+    exchange = [_talk(fabric, peer) for fabric in fabrics]
     names = [fabric.domain or fabric.provider for fabric in fabrics]
-    faults = [f"{name}: {one.fault}" for name, one in zip(names, said, strict=True) if one.fault]
+    faults = [
+        f"{name}: {one.fault}" for name, one in zip(names, exchange, strict=True) if one.fault
+    ]
     if faults:
-        return Verdict(judgement=whole([pair_finding(why, now) for why in faults]))
-    doubts = [f"{name}: {one.doubt}" for name, one in zip(names, said, strict=True) if one.doubt]
+        return CommandResult(judgement=whole([pair_finding(why, now) for why in faults]))
+    doubts = [
+        f"{name}: {one.doubt}" for name, one in zip(names, exchange, strict=True) if one.doubt
+    ]
     if doubts:
-        return Verdict(judgement=undecided("; ".join(doubts)))
-    return Verdict(
+        return CommandResult(judgement=undecided("; ".join(doubts)))
+    return CommandResult(
         judgement=whole([]),
         measured={
-            "pair_fabric_mb_per_s": min(one.mb_per_s or 0.0 for one in said),
-            "pair_fabric_us": max(one.us or 0.0 for one in said),
+            "pair_fabric_mb_per_s": min(one.mb_per_s or 0.0 for one in exchange),
+            "pair_fabric_us": max(one.us or 0.0 for one in exchange),
         },
     )
 
 
 def _talk(fabric: Fabric, peer: Peer) -> Exchange:
-    said = Exchange(doubt="nothing was run")
+    exchange = Exchange(doubt="nothing was run")
     for run in RUNS:
         peer.channel.allow(_RUN)
         port = int(peer.channel.receive().get("port", 0))
         try:
-            said = converse(fabric.client(run, port, peer.host))
+            exchange = converse(fabric.client(run, port, peer.host))
         except BackendError as error:
-            said = Exchange(fault=f"{error}: messages do not arrive")
-        goes_on = not (said.fault or said.doubt)
+            exchange = Exchange(fault=f"{error}: messages do not arrive")
+        goes_on = not (exchange.fault or exchange.doubt)
         peer.channel.send({"goes_on": goes_on})
-        heard = str(peer.channel.receive().get("said", ""))
-        if said.doubt and heard:
-            said = Exchange(doubt=f"{said.doubt}; the other end says: {heard}")
+        server_output = str(peer.channel.receive().get("said", ""))
+        if exchange.doubt and server_output:
+            exchange = Exchange(doubt=f"{exchange.doubt}; the other end says: {server_output}")
         if not goes_on:
             break
-    return said
+    return exchange

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.host.commands import Result, never
-from holdfast.adapters.host.deep_checks.aws import LARGE, nccom_verdict
-from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Verdict
+from holdfast.adapters.host.deep_checks.aws import LARGE, nccom_result
+from holdfast.adapters.host.deep_checks.contract import CommandResult, Plan, Skip
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.judgement import undecided
 from holdfast.detectors.load_tests import hosts_of, judge_nccl, largest_bandwidth
@@ -58,7 +58,7 @@ LAUNCHED: Final = {NCCL: nccl, NCCOM: nccom}
 
 
 def _plan(
-    argv: tuple[str, ...], launch: Launch, judge: Callable[[Result, datetime], Verdict]
+    argv: tuple[str, ...], launch: Launch, judge: Callable[[Result, datetime], CommandResult]
 ) -> Plan:
     return Plan(
         argv=argv,
@@ -70,7 +70,7 @@ def _plan(
     )
 
 
-def _judge_nccl(result: Result, now: datetime) -> Verdict:
+def _judge_nccl(result: Result, now: datetime) -> CommandResult:
     text = result.stdout + result.stderr
     judgement = judge_nccl(text, now)
     hosts = hosts_of(text)
@@ -84,11 +84,11 @@ def _judge_nccl(result: Result, now: datetime) -> Verdict:
             )
     bandwidth = largest_bandwidth(text)
     is_measured = bandwidth is not None and not judgement.undecided
-    return Verdict(
+    return CommandResult(
         judgement=judgement,
         measured={"pair_nccl_gb_per_s": bandwidth} if bandwidth and is_measured else {},
     )
 
 
-def _judge_nccom(result: Result, now: datetime) -> Verdict:  # noqa: ARG001 - no findings
-    return nccom_verdict(result, "pair_nccom_gb_per_s")
+def _judge_nccom(result: Result, now: datetime) -> CommandResult:  # noqa: ARG001 - no findings
+    return nccom_result(result, "pair_nccom_gb_per_s")

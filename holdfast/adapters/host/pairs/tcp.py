@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from holdfast.adapters.host.deep_checks.contract import Series, Target, Verdict
+from holdfast.adapters.host.deep_checks.contract import CommandResult, Series, Target
 from holdfast.adapters.host.pairs.channel import Channel
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
 from holdfast.detectors.judgement import whole
@@ -51,15 +51,17 @@ def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
     _fill(channel, min(float(wanted), _LONGEST_S))
 
 
-def _make(channel: Channel, seconds: float, now: datetime) -> Verdict:
+def _make(channel: Channel, seconds: float, now: datetime) -> CommandResult:
     channel.allow(_LIMIT)
     try:
         channel.send({"do": NAME, "seconds": seconds})
         times = _round_trips(channel, seconds)
         rates = [_rate_there(channel, seconds), _rate_back(channel)]
     except BackendError as error:
-        return Verdict(judgement=whole([pair_finding(f"a TCP connection failed: {error}", now)]))
-    return Verdict(
+        return CommandResult(
+            judgement=whole([pair_finding(f"a TCP connection failed: {error}", now)])
+        )
+    return CommandResult(
         judgement=whole([]),
         measured={
             "pair_tcp_us": statistics.median(times) * 1e6,

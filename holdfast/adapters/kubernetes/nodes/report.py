@@ -93,7 +93,7 @@ class NodeReporter:
         node: str,
         *,
         settings: AgentKubernetes,
-        patience: timedelta,
+        timeout: timedelta,
         clock: Clock,
         say: Say,
         pace: Pace | None = None,
@@ -104,7 +104,7 @@ class NodeReporter:
             api: the API server.
             node: name of the Node object.
             settings: the names of labels and of the lease's namespace.
-            patience: an agent that gave no sign of life for so long renews no lease.
+            timeout: an agent without a heartbeat for this long does not renew the lease.
             clock: what time it is.
             say: takes messages for a person, from this object's thread.
             pace: how often to call.
@@ -115,7 +115,7 @@ class NodeReporter:
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
         self._name = node
         self._labels = Labels(settings.label_prefix)
-        self._timeout_s = patience.total_seconds()
+        self._timeout_s = timeout.total_seconds()
         self._clock = clock
         self._pace = pace = pace or Pace()
         self._lock = threading.Condition()
@@ -282,7 +282,7 @@ class NodeReporter:
 
 
 def open_reporter(
-    settings: AgentKubernetes, node: str, *, patience: timedelta, clock: Clock, say: Say
+    settings: AgentKubernetes, node: str, *, timeout: timedelta, clock: Clock, say: Say
 ) -> NodeReporter:
     """Report on ``node`` as ``settings`` say; see ``NodeReporter``.
 
@@ -298,7 +298,7 @@ def open_reporter(
         field_manager=COMPONENT,
         timeout=CALL_TIMEOUT,
     )
-    return NodeReporter(api, node, settings=settings, patience=patience, clock=clock, say=say)
+    return NodeReporter(api, node, settings=settings, timeout=timeout, clock=clock, say=say)
 
 
 def _server(settings: AgentKubernetes) -> Server:

@@ -22,7 +22,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.gpu_dcgm import judge_diag, judge_health
 from holdfast.detectors.gpu_state import judge_text, judge_xml
-from holdfast.detectors.judgement import Judgement, Verdict, undecided
+from holdfast.detectors.judgement import HealthState, Judgement, undecided
 from holdfast.detectors.load_tests import judge_nccl, judge_stress
 from holdfast.detectors.network_tools import judge_fi_info, judge_ibstat
 from holdfast.detectors.neuron_state import judge_ls, judge_monitor
@@ -81,7 +81,7 @@ class _Row:
     """One line of the table: a finding, or a file without any."""
 
     file: str
-    verdict: Verdict
+    verdict: HealthState
     finding: Finding | None
     why: str
 

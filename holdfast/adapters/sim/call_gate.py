@@ -18,7 +18,7 @@ class Timepiece(Protocol):
     now: datetime
 
 
-class Line:
+class CallGate:
     """Counts the calls to all ports, and lets the planned ones fail or be the last."""
 
     def __init__(
@@ -80,16 +80,16 @@ class Line:
 class Call:
     """One call, as a context."""
 
-    __slots__ = ("_can_fail", "_line", "_number")
+    __slots__ = ("_can_fail", "_gate", "_number")
 
-    def __init__(self, line: Line, *, can_fail: bool = True) -> None:
-        line.calls += 1
-        self._line = line
-        self._number = line.calls
+    def __init__(self, gate: CallGate, *, can_fail: bool = True) -> None:
+        gate.calls += 1
+        self._gate = gate
+        self._number = gate.calls
         self._can_fail = can_fail
 
     def __enter__(self) -> Self:
-        self._line.enter(self._number, can_fail=self._can_fail)
+        self._gate.enter(self._number, can_fail=self._can_fail)
         return self
 
     def __exit__(
@@ -99,4 +99,4 @@ class Call:
         traceback: TracebackType | None,
     ) -> None:
         if kind is None:
-            self._line.leave(self._number, can_fail=self._can_fail)
+            self._gate.leave(self._number, can_fail=self._can_fail)
