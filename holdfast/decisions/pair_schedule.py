@@ -21,7 +21,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import NodeAction, Pair, Quarantine, Release
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, DeepCheck, Reason
-from holdfast.model.nodes import NodeRecord, NodeView, Pairing, PairOutcome, Phase
+from holdfast.model.nodes import NodeView, Pairing, PairOutcome, Phase, Pool
 
 ROUNDS: Final = 12
 """Tests of one node, after which it is judged by what is known. Twelve find 99 of 100 bad nodes of
@@ -39,9 +39,6 @@ SEEKS: Final = timedelta(minutes=2)
 
 LOOKS: Final = timedelta(seconds=2)
 """How often it is looked for one."""
-
-Pool = tuple[str, str]
-"""Instance group and instance type: of one kind, so that what is measured can be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +59,34 @@ def has_pairs(node: NodeView, policy: RemediationPolicy) -> bool:
     return policy.deep_check_pairs
 
 
-def in_need(records: Iterable[tuple[Pool, NodeRecord]]) -> frozenset[Pool]:
-    """The pools in which nodes without jobs are wanted to be tested with, given all records."""
+def pools_short_of_peers(nodes: Iterable[NodeView]) -> frozenset[Pool]:
+    """Return the pools in which too few nodes are under test between nodes.
+
+    Idle nodes of these pools may be borrowed as test peers.
+
+    Args:
+        nodes: all nodes, or at least all that are not schedulable.
+
+    """
     present: Counter[Pool] = Counter()
-    for pool, record in records:
-        if record.phase is Phase.CHECKING and record.pairing is not None:
-            present[pool] += not is_borrowed(record)
+    for node in nodes:
+        if node.record.phase is Phase.CHECKING and node.record.pairing is not None:
+            present[pool_of(node)] += not is_borrowed(node.record)
     return frozenset(pool for pool, count in present.items() if 0 < count < ENOUGH)
 
 
 def given_back(
-    node: NodeView, needing_check: Collection[Pool], policy: RemediationPolicy, now: datetime
+    node: NodeView, nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
 ) -> Release | None:
-    """The release of a node that was to be tested with another, if it cannot be or need not be."""
+    """Return the release of a borrowed node that cannot or need not be a test peer any more.
+
+    ``nodes``: all nodes, or at least all that are not schedulable.
+    """
     if not is_borrowed(node.record) or node.record.phase is Phase.CHECKING:
         return None
     if node.heartbeat_at is None or node_faults(node, policy, now):
         return None
-    is_wanted = not node.running_jobs and pool_of(node) in needing_check
+    is_wanted = not node.running_jobs and pool_of(node) in pools_short_of_peers(nodes)
     return None if is_wanted else Release(node=node.name)
 
 
@@ -125,7 +132,7 @@ def decide_pairs(
 
 
 def pool_of(node: NodeView) -> Pool:
-    """Where a node finds others to be tested with."""
+    """Return the pool in which a node finds test peers."""
     return (node.group, node.instance_type)
 
 

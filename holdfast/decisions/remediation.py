@@ -30,12 +30,10 @@ from holdfast.decisions.orders import (
     replacement,
 )
 from holdfast.decisions.pair_schedule import (
-    Pool,
     decide_pairs,
     given_back,
     has_pairs,
-    in_need,
-    pool_of,
+    pools_short_of_peers,
 )
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
 from holdfast.decisions.requested_checks import LOOKS, is_requested_check, requested_checks
@@ -85,13 +83,12 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     actions: list[NodeAction] = []
     drains: list[tuple[NodeView, Drain]] = []
     held: list[Deferred] = []
-    needing_check = in_need((pool_of(node), node.record) for node in unsettled)
     for node in members:
         wake_at = _earliest(wake_at, _falls_silent_at(node, policy, now))
         if node.name in successors:
             actions.append(Retire(node=node.name, successor=successors[node.name]))
             continue
-        choice = _decide_member(node, cluster.offenders, needing_check, policy, now)
+        choice = _decide_member(node, cluster.offenders, unsettled, policy, now)
         if why := _deferred(node, choice, is_open=is_open):
             held.append(Deferred(node=node.name, why=why))
         if isinstance(choice, Wait):
@@ -113,6 +110,7 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
         trip=tripped,
         close=closed,
         deferred=_by_node(*held, *uncordoned, *unbegun, *refused),
+        peer_pools=pools_short_of_peers(unsettled),
         wake_at=_earliest(wake_at, closes_at, look_at, pairs.wake_at, check_at),
     )
 
@@ -167,14 +165,14 @@ def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> Nod
 def _decide_member(
     node: NodeView,
     offenders: frozenset[str],
-    needing_check: Collection[Pool],
+    unsettled: Sequence[NodeView],
     policy: RemediationPolicy,
     now: datetime,
 ) -> NodeAction | Wait:
     returned = offender_fault(node, offenders)
     if returned is not None:
         return _quarantine(node, returned, policy, now)
-    choice = given_back(node, needing_check, policy, now) or decide_node(node, policy, now)
+    choice = given_back(node, unsettled, policy, now) or decide_node(node, policy, now)
     return agent_mark(node, choice, policy, now) or choice
 
 

@@ -43,7 +43,7 @@ from holdfast.model.events import (
     RepairPostponed,
 )
 from holdfast.model.incidents import Incident
-from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
@@ -91,6 +91,7 @@ class NodeReconciler:
         self._listed_at: datetime | None = None
         self._unopened: list[Incident] = []  # of the nodes marked in this round
         self._cut_at = ""  # only so that each node gets its turn
+        self._peer_pools: frozenset[Pool] = frozenset()  # each plan has them anew
 
     def step(self) -> datetime:
         """Make one round; it ends early when another controller takes the lead.
@@ -104,10 +105,11 @@ class NodeReconciler:
         """
         now = self._ports.clock.now()
         try:
-            view = self._ports.cluster.snapshot()
+            view = self._ports.cluster.snapshot(self._peer_pools)
         except BackendError as error:
             return self._failed("reading the cluster", error, now)
         plan = decide(view, self._policy, now)
+        self._peer_pools = plan.peer_pools
         wake_times = [now + RESYNC, *([plan.wake_at] if plan.wake_at is not None else [])]
         wake_times.append(self._trip(plan, now))
         wake_times.append(self._close_breaker(plan, now))

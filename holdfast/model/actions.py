@@ -6,7 +6,7 @@ from datetime import datetime
 from holdfast.model.health import Fault, Remedy
 from holdfast.model.jobs import Failure, JobPhase
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import CheckResult, Pairing
+from holdfast.model.nodes import CheckResult, Pairing, Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +167,9 @@ class Plan:
     trip: TripBreaker | None = None
     close: CloseBreaker | None = None
     deferred: tuple[Deferred, ...] = ()
+    peer_pools: frozenset[Pool] = frozenset()
+    """Pools in which idle nodes are needed as test peers: input of the next snapshot."""
+
     wake_at: datetime | None = None
     """The next time at which a decision changes by itself; None if only news can change it."""
 

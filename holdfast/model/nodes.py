@@ -191,6 +191,10 @@ class Pairing:
     """Those that are over and were begun for this node, oldest first."""
 
 
+Pool = tuple[str, str]
+"""Instance group and instance type: nodes of one pool can be compared with each other."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """One node in a snapshot."""

@@ -1,10 +1,11 @@
 """A cluster: its nodes, and what Holdfast remembers about them."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import ClusterView, NodeRecord
+from holdfast.model.nodes import ClusterView, NodeRecord, Pool
 from holdfast.model.requests import Request
 
 
@@ -16,8 +17,15 @@ class ClusterBackend(Protocol):
     method twice with the same arguments is the same as calling it once.
     """
 
-    def snapshot(self) -> ClusterView:
-        """All nodes as they are now."""
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
+        """Return all nodes as they are now.
+
+        Args:
+            peer_pools: ``Plan.peer_pools`` of the round before. A backend that has to ask whether
+                a node is idle does so for the nodes of these pools, too, so that
+                ``NodeView.is_idle`` is true for idle ones.
+
+        """
         ...
 
     def put(self, node: str, record: NodeRecord) -> None:

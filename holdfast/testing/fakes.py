@@ -1,6 +1,6 @@
 """Ports in memory that note every call and fail when told to: for tests of the engine."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord, JobView
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Pool
 from holdfast.model.requests import Request
 from holdfast.testing.builders import NOW
 
@@ -51,6 +51,7 @@ class FakeCluster:
         self.offenders: frozenset[str] = frozenset()
         self.unreadable: frozenset[str] = frozenset()
         self.can_check = True
+        self.peer_pools: Collection[Pool] = ()
         self._calls = calls
         self._clock = clock
 
@@ -58,8 +59,9 @@ class FakeCluster:
         """Let something about a node change by itself."""
         self.nodes[node] = replace(self.nodes[node], **changes)  # type: ignore[arg-type]
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``."""
+        self.peer_pools = peer_pools
         if "snapshot" in self._calls.failing:
             raise self._calls.failing["snapshot"]
         return ClusterView(

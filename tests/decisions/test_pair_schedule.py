@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.decisions.lifecycle import after, deep_check_status
-from holdfast.decisions.pair_schedule import ENOUGH, ROUNDS, SEEKS, in_need
+from holdfast.decisions.pair_schedule import ENOUGH, ROUNDS, SEEKS, pools_short_of_peers
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
@@ -648,14 +648,23 @@ def test_what_it_passed_before_is_not_replaced_by_what_others_were_tested_for() 
     assert action == Release(node="n4")
 
 
-def test_pools_in_need_are_those_with_few_nodes_under_test() -> None:
-    one, other = under_test("n").record, under_test("n", borrowed=True).record
-    few = [(("a", ""), one)] * (ENOUGH - 1)
+def test_pools_short_of_peers_are_those_with_few_nodes_under_test() -> None:
+    one, other = (
+        replace(under_test("n"), group="a"),
+        replace(under_test("n", borrowed=True), group="a"),
+    )
+    few = [one] * (ENOUGH - 1)
 
-    assert in_need(few) == {("a", "")}
-    assert in_need([*few, (("a", ""), one)]) == frozenset()
-    assert in_need([(("a", ""), other)]) == frozenset()
-    assert in_need([(("a", ""), a_node().record)]) == frozenset()
+    assert pools_short_of_peers(few) == {("a", one.instance_type)}
+    assert pools_short_of_peers([*few, one]) == frozenset()
+    assert pools_short_of_peers([other]) == frozenset()
+    assert pools_short_of_peers([a_node()]) == frozenset()
+
+
+def test_a_plan_names_the_pools_that_are_short_of_peers() -> None:
+    one = replace(under_test("n"), group="a")
+
+    assert planned(one).peer_pools == {("a", one.instance_type)}
 
 
 @settings(max_examples=100)

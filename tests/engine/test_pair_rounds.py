@@ -94,3 +94,12 @@ def test_what_is_to_be_said_of_a_node_that_passed_is_told() -> None:
 
     assert sentence(event) == "a: deep health check passed in 1m30s"
     assert sentence(replace(event, detail="alone")).endswith("passed in 1m30s: alone")
+
+
+def test_the_next_snapshot_looks_for_idle_nodes_in_the_pools_that_are_short_of_peers() -> None:
+    world = World(under_test("a"))
+
+    world.step()
+    world.step()
+
+    assert set(world.cluster.peer_pools) == {("", "")}

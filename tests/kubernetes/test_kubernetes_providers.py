@@ -1,6 +1,6 @@
 """Karpenter and Cluster API, their controllers played, against the real API server."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.on_kubernetes import connect
 from holdfast.model.errors import ProviderError
-from holdfast.model.nodes import ClusterView, NodeView
+from holdfast.model.nodes import ClusterView, NodeView, Pool
 from holdfast.testing.builders import a_node
 from holdfast.testing.contracts import DurableReplaceContract, ReplaceContract
 from holdfast.testing.fakes import FakeClock
@@ -252,7 +252,7 @@ class Harness:
     def reopened(self) -> Any:
         return self._site.provider()
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         others = (
             a_node(name=f"node-{n}", provider_id=provider_id(n), replaces=self.node)
             for n in range(2, self._site.launched + 1)

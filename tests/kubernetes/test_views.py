@@ -9,6 +9,7 @@ from node_objects import CONVENTIONS, DEEP, LABELS, a_node_object, a_report, nod
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.encoding import Word, word_of
 from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
+from holdfast.adapters.kubernetes.nodes.node import arrivals
 from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
     agent_heartbeat_at,
@@ -249,3 +250,16 @@ def test_a_node_is_fenced_when_nothing_from_before_can_run(record, boot_id, tain
     state, _ = read(boot_id=boot_id, taints=taints)
 
     assert is_fenced(state, Word(), record) is fenced
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        {"annotations": {RECORD: compact_json(a_record())}},
+        {"annotations": {REPLACES: "another"}},
+        {"labels": {"node-role.kubernetes.io/control-plane": ""}},
+    ],
+)
+def test_only_a_worker_without_record_and_predecessor_is_free_to_replace_another(taken) -> None:
+    assert [one.is_free for one in arrivals([state_of(a_node_object())])] == [True]
+    assert [one.is_free for one in arrivals([state_of(a_node_object(**taken))])] == [False]

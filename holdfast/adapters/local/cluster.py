@@ -1,6 +1,7 @@
 """The nodes of the local platform."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +15,7 @@ from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import DeepCheck, Reason
-from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
@@ -50,7 +51,7 @@ class LocalCluster:
         self.stopping = ""
         """Why all nodes are being shut down; empty while they are not."""
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:  # noqa: ARG002 - knows of every node
         """See ``ClusterBackend.snapshot``."""
         self.poll()
         requests = self._store.requests()

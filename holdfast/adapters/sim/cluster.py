@@ -1,12 +1,14 @@
 """The nodes of the simulated platform."""
 
+from collections.abc import Collection
+
 from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.pairs import pair_outcome, start_pair
 from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.requests import Request
 
 
@@ -21,7 +23,7 @@ class SimCluster:
         self._world = world
         self._gate = gate
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:  # noqa: ARG002 - knows of every node
         """See ``ClusterBackend.snapshot``."""
         with self._gate.reading():
             return cluster_view(self._world)

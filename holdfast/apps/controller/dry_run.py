@@ -8,7 +8,7 @@ from holdfast.engine.node_events import event_of
 from holdfast.engine.wording import sentence
 from holdfast.model.actions import Plan
 from holdfast.model.events import BreakerClosed, BreakerTripped, RepairDeferred
-from holdfast.model.nodes import ClusterView
+from holdfast.model.nodes import ClusterView, Pool
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster import ClusterBackend
 
@@ -21,6 +21,7 @@ class DryRun:
         self._policy = policy
         self._clock = clock
         self._told: frozenset[str] = frozenset()
+        self._peer_pools: frozenset[Pool] = frozenset()
 
     def news(self) -> Iterator[str]:
         """What would be done now and was not told by the call before.
@@ -29,8 +30,10 @@ class DryRun:
             BackendError: the cluster cannot be read.
 
         """
-        view = self._cluster.snapshot()
-        lines = list(_lines(view, decide(view, self._policy, self._clock.now())))
+        view = self._cluster.snapshot(self._peer_pools)
+        plan = decide(view, self._policy, self._clock.now())
+        self._peer_pools = plan.peer_pools
+        lines = list(_lines(view, plan))
         yield from (line for line in lines if line not in self._told)
         self._told = frozenset(lines)
 

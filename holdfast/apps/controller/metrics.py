@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -28,7 +28,7 @@ from holdfast.model.events import (
 )
 from holdfast.model.health import Remedy
 from holdfast.model.names import HealthStatus
-from holdfast.model.nodes import ClusterView, NodeView, Phase
+from holdfast.model.nodes import ClusterView, NodeView, Phase, Pool
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.leadership import Leadership
@@ -154,9 +154,9 @@ class WatchedCluster:
         self.close_breaker = cluster.close_breaker
         self.remember_offender = cluster.remember_offender
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``."""
-        view = self._cluster.snapshot()
+        view = self._cluster.snapshot(peer_pools)
         self._seen(view)
         return view
 

@@ -1,6 +1,7 @@
 """Providers keep the contract of ``NodeProvider``; the harness plays the platform around them."""
 
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from holdfast.adapters.providers.settings import (
     SageMakerSettings,
 )
 from holdfast.adapters.providers.table import build_provider
-from holdfast.model.nodes import ClusterView
+from holdfast.model.nodes import ClusterView, Pool
 from holdfast.testing.builders import a_node
 from holdfast.testing.contracts import (
     DurableReplaceContract,
@@ -37,7 +38,7 @@ class Platform:
     def reopened(self) -> Any:
         return build_provider(self._config, FakeClock())
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         first, *others = self.machines()
         node = a_node(provider_id=first, boot_id=f"boot-{self.reboots()}")
         names = [f"node-{number}" for number in range(2, 2 + len(others))]

@@ -21,9 +21,8 @@ from holdfast.adapters.kubernetes.nodes.encoding import (
 )
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, Beat, Heartbeats
 from holdfast.adapters.kubernetes.nodes.idleness import IdleNodes
-from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, Conventions, NodeState
+from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, Conventions, NodeState, arrivals
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
-from holdfast.adapters.kubernetes.nodes.succession import Leaving, is_same_machine, undecided
 from holdfast.adapters.kubernetes.nodes.views import (
     Heard,
     agent_heartbeat_at,
@@ -37,13 +36,13 @@ from holdfast.adapters.kubernetes.nodes.views import (
     record_of,
 )
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
-from holdfast.decisions.pair_schedule import Pool, in_need
 from holdfast.decisions.requested_checks import awaits_check
+from holdfast.decisions.succession import LeavingNode, is_same_machine, undecided
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck, Labels
-from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.requests import Request
 
 _LOOKS: Final = 8
@@ -132,7 +131,7 @@ class KubernetesCluster:
         """Why something is not kept up to date at the moment."""
         return tuple(reflector.error for reflector in self._reflectors if reflector.error)
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
         if not self.synced:
             raise BackendError(f"the cluster is not read yet: {'; '.join(self.errors) or 'wait'}")
@@ -143,7 +142,7 @@ class KubernetesCluster:
             self._drift.run(copies, memory, now)
             memory = self._memory.read()
             copies = self._nodes.read(now, memory.retired.values())
-        views = self._views(copies, memory, now)
+        views = self._views(copies, memory, peer_pools, now)
         views += [
             leaving_view(name, one) for name, one in memory.leaving.items() if name not in copies
         ]
@@ -208,8 +207,8 @@ class KubernetesCluster:
         """See ``ClusterBackend.retire``; the Node object is deleted if it is still there."""
         leaving = self._memory.read().leaving.get(node)
         state = self._nodes.state(node)
-        is_there = state is not None and is_same_machine(state, leaving)
-        gone: NodeState | Leaving | None = state if is_there else leaving
+        is_there = state is not None and is_same_machine(state.provider_id, leaving)
+        gone: NodeState | LeavingNode | None = state if is_there else leaving
         if gone is None:
             return
         self._left.add(node)
@@ -229,30 +228,29 @@ class KubernetesCluster:
         self._memory.remember_offender(provider_id)
 
     def _views(
-        self, copies: Mapping[str, CachedNode], memory: Memory, now: datetime
+        self,
+        copies: Mapping[str, CachedNode],
+        memory: Memory,
+        peer_pools: Collection[Pool],
+        now: datetime,
     ) -> list[NodeView]:
         """The nodes that are ours to look after. Healthy ones cost next to nothing."""
         views, records = [], {}
         oldest = now - self._around.fresh
         states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
-        needing_check = in_need(
-            (_pool(copy.state), copy.word.record)
-            for copy in copies.values()
-            if copy.word.record is not None and copy.word.record.phase is Phase.CHECKING
-        )
-        waiting = undecided(states, memory.leaving)
+        waiting = undecided(arrivals(states.values()), memory.leaving)
         for name, copy in copies.items():
             view = copy.view
             if name in waiting:
                 continue
-            is_lendable = bool(needing_check) and _pool(copy.state) in needing_check
+            is_lendable = bool(peer_pools) and _pool(copy.state) in peer_pools
             if view is not None and not is_lendable and self._is_fresh(view, oldest, now):
                 views.append(view)
             elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
                 records[name] = _record(copy, memory.leaving.get(name))
         beats = self._beats(copies, records, now)
         self._follow(copies, records)
-        idle, watched = self._idle_among(copies, records, needing_check, now)
+        idle, watched = self._idle_among(copies, records, peer_pools, now)
         for name, record in records.items():
             copy = copies[name]
             copy.view = self._view(copy, record, beats[name], now, is_idle=name in idle)
@@ -265,14 +263,14 @@ class KubernetesCluster:
         self,
         copies: Mapping[str, CachedNode],
         records: Mapping[str, NodeRecord],
-        needing_check: Collection[Pool],
+        peer_pools: Collection[Pool],
         now: datetime,
     ) -> tuple[frozenset[str], set[str]]:
         """The nodes without pods, as far as was looked, and all of which that matters."""
         due, requested = set(), set()
         for name, record in records.items():
             copy = copies[name]
-            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in needing_check
+            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in peer_pools
             if awaits_check(record, copy.word.request):
                 requested.add(name)
             elif is_lendable or self._is_due(group_of(copy.state), record, now):
@@ -347,12 +345,12 @@ class KubernetesCluster:
         self._left = {name for name in self._left if self._drainer.jobs(name)}
         return {name: True for name in self._left if name not in copies}
 
-    def _leaving(self, node: str, record: NodeRecord) -> Leaving:
+    def _leaving(self, node: str, record: NodeRecord) -> LeavingNode:
         """What must outlive the Node object of a node that is to be replaced."""
         known = self._memory.read().leaving.get(node)
         state = self._nodes.state(node)
-        if state is not None and is_same_machine(state, known):
-            return Leaving(
+        if state is not None and is_same_machine(state.provider_id, known):
+            return LeavingNode(
                 record=record, provider_id=state.provider_id, group=state.group, uid=state.uid
             )
         if known is None:
@@ -364,7 +362,7 @@ def _pool(state: NodeState) -> Pool:
     return (group_of(state), instance_type_of(state))
 
 
-def _record(copy: CachedNode, leaving: Leaving | None) -> NodeRecord:
+def _record(copy: CachedNode, leaving: LeavingNode | None) -> NodeRecord:
     """The record of a node; one that comes back by its name goes on with that it left with."""
     if copy.word.record is None and leaving is not None:
         return leaving.record

@@ -11,9 +11,9 @@ from holdfast.adapters.kubernetes.client.errors import Json, NotFound
 from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.encoding import Word, node_patch
-from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState
+from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, arrivals
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
-from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors
+from holdfast.decisions.succession import LeavingNode, successors
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected, NodesWithoutGroup
 from holdfast.model.names import REPLACES, Condition
@@ -102,12 +102,12 @@ class DriftCorrection:
         self._nodes.write(node, now, patch)
 
     def _adopt(
-        self, copies: Mapping[str, CachedNode], leaving: Mapping[str, Leaving], now: datetime
+        self, copies: Mapping[str, CachedNode], leaving: Mapping[str, LeavingNode], now: datetime
     ) -> None:
         """Note on each new node that replaces another which that is: once, and for good."""
-        states = {name: copy.state for name, copy in copies.items()}
-        taken = [state.replaces for state in states.values() if state.replaces is not None]
-        for new, old in successors(states, leaving, taken).items():
+        states = [copy.state for copy in copies.values()]
+        taken = [state.replaces for state in states if state.replaces is not None]
+        for new, old in successors(arrivals(states), leaving, taken).items():
             adopt = partial(self._nodes.write, new, now, partial(_replacing, old))
             self._try(f"noting that {new} replaces {old}", adopt)
 

@@ -1,6 +1,6 @@
 """A Node object, trimmed to what Holdfast reads of it; all else is let go on arrival."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from sys import intern
@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
+from holdfast.decisions.succession import Arrival
 from holdfast.model.names import (
     AGENT_MARK,
     CORDONED,
@@ -194,3 +195,17 @@ def _address(status: Json) -> str:
 def _group(labels: Mapping[str, str], group_labels: Sequence[str]) -> str:
     found = next((label for label in group_labels if label in labels), None)
     return "" if found is None else f"{found}={labels[found]}"
+
+
+def arrivals(states: Iterable[NodeState]) -> list[Arrival]:
+    """Return the nodes as ``decisions.succession`` matches them with leaving nodes."""
+    return [
+        Arrival(
+            name=state.name,
+            provider_id=state.provider_id,
+            group=state.group,
+            created_at=state.created_at,
+            is_free=state.record is None and state.replaces is None and not state.is_control_plane,
+        )
+        for state in states
+    ]

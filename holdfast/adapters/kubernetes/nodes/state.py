@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.client.values import (
     excerpt,
     parse_json,
 )
-from holdfast.adapters.kubernetes.nodes.succession import Leaving
+from holdfast.decisions.succession import LeavingNode
 from holdfast.model.nodes import Breaker
 
 STATE: Final = "holdfast-state"
@@ -36,7 +36,7 @@ class Memory:
     version: str = field(default="", compare=False)
     breaker: Breaker = field(default_factory=Breaker)
     offenders: frozenset[str] = frozenset()
-    leaving: Mapping[str, Leaving] = field(default_factory=dict)
+    leaving: Mapping[str, LeavingNode] = field(default_factory=dict)
     """By name of the node."""
 
     retired: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Memory:
 
 
 @lru_cache(maxsize=2048)  # more of them than an object of 1 MiB can hold
-def _entry(kind: type[Breaker] | type[Leaving], text: str) -> Breaker | Leaving:
+def _entry(kind: type[Breaker] | type[LeavingNode], text: str) -> Breaker | LeavingNode:
     """An entry, read. All come anew with each change of one, hundreds in a wave of repairs."""
     return parse_json(kind, text)
 
@@ -57,7 +57,7 @@ def memory_of(config_map: Json) -> Memory:
     values: dict[str, Any] = {}
     rejected = []
     for key, text in data.items():
-        kind = Breaker if key == _BREAKER else Leaving if key.startswith(_LEAVING) else None
+        kind = Breaker if key == _BREAKER else LeavingNode if key.startswith(_LEAVING) else None
         if kind is None:
             continue
         try:
@@ -136,7 +136,7 @@ class ClusterMemory:
         """Add a machine to the offenders."""
         self._put(_OFFENDER + digest(provider_id), provider_id)
 
-    def put_leaving(self, node: str, leaving: Leaving) -> None:
+    def put_leaving(self, node: str, leaving: LeavingNode) -> None:
         """Remember a node that leaves."""
         self._put(_LEAVING + node, compact_json(leaving))
 

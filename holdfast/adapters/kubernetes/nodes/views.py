@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.nodes.encoding import Word, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
-from holdfast.adapters.kubernetes.nodes.succession import Leaving
+from holdfast.decisions.succession import LeavingNode
 from holdfast.model.health import Urgency
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 
@@ -92,7 +92,7 @@ def node_view(
     )
 
 
-def leaving_view(name: str, leaving: Leaving) -> NodeView:
+def leaving_view(name: str, leaving: LeavingNode) -> NodeView:
     """A node whose object is gone while its replacement is on the way."""
     return NodeView(name=name, provider_id=leaving.provider_id, record=leaving.record)
 

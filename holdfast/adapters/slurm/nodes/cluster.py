@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -34,13 +34,12 @@ from holdfast.adapters.slurm.nodes.views import (
 )
 from holdfast.adapters.slurm.nodes.watch import FolderWatch, NodeWatch
 from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.decisions.pair_schedule import Pool, in_need
 from holdfast.decisions.requested_checks import awaits_check
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase
+from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
@@ -102,7 +101,7 @@ class SlurmCluster:
         self._views: dict[str, NodeView] = {}
         self._jobs: dict[str, list[JobFacts]] = {}
         self._unmoved: set[str] = set()
-        self._needy: frozenset[Pool] = frozenset()
+        self._peer_pools: Collection[Pool] = ()
 
     def start(self) -> None:
         """Begin to read; returns at once."""
@@ -142,8 +141,9 @@ class SlurmCluster:
             name for name, one in records.items() if one.phase is not Phase.SCHEDULABLE
         )
 
-    def snapshot(self) -> ClusterView:
+    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
+        self._peer_pools = peer_pools
         facts = self._nodes.facts()
         heard = self._heard()
         memory = self._store.read()
@@ -154,7 +154,6 @@ class SlurmCluster:
         self._first_seen = {
             name: records[name] for name, one in self._known.items() if one.remembered is None
         }
-        self._needy = in_need((self._pool(name), record) for name, record in records.items())
         self._count(
             [
                 name
@@ -190,7 +189,7 @@ class SlurmCluster:
             return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
         # Nodes are read before jobs: one may have begun on a node that was still idle.
         if facts is not None and facts.is_idle and not view.running_jobs:
-            is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._needy
+            is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._peer_pools
             is_requested = awaits_check(record, view.request)
             is_due = self._is_due(facts.partition, record, now)
             return replace(view, is_idle=is_lendable or is_requested or is_due)

@@ -6,41 +6,32 @@ from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from node_objects import GROUP, a_node_object, state_of
 
-from holdfast.adapters.kubernetes.client.values import compact_json
-from holdfast.adapters.kubernetes.nodes.succession import Leaving, successors, undecided
+from holdfast.decisions.succession import Arrival, LeavingNode, successors, undecided
 from holdfast.model.health import Remedy
-from holdfast.model.names import RECORD, REPLACES
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import NOW, a_record, a_remediation
 
-BEFORE = "2026-01-01T11:59:59Z"
-AFTER = "2026-01-01T12:00:01Z"
+BEFORE = NOW - timedelta(seconds=1)
+AFTER = NOW + timedelta(seconds=1)
 
 
-def leaves(*, group=f"{GROUP}=a", since=NOW, provider_id="i-0", **remediation):
+def leaves(*, group="a", since=NOW, provider_id="i-0", **remediation):
     ordered = {"ordered_at": since, "machine": f"{provider_id}#boot-1", **remediation}
     record = a_record(
         Phase.REPLACING, phase_since=since, remediation=a_remediation(Remedy.REPLACE, **ordered)
     )
-    return Leaving(record=record, provider_id=provider_id, group=group, uid="uid")
+    return LeavingNode(record=record, provider_id=provider_id, group=group, uid="uid")
 
 
-def new(name="new", *, created=AFTER, group="a", annotations=None, provider_id="i-9"):
-    return state_of(
-        a_node_object(
-            name=name,
-            created=created,
-            labels={GROUP: group} if group else {},
-            annotations=annotations,
-            provider_id=provider_id,
-        )
+def new(name="new", *, created=AFTER, group="a", provider_id="i-9", is_free=True):
+    return Arrival(
+        name=name, provider_id=provider_id, group=group, created_at=created, is_free=is_free
     )
 
 
 def matched(states, leaving, taken=()):
-    return successors({state.name: state for state in states}, leaving, taken)
+    return successors(states, leaving, taken)
 
 
 def test_a_new_node_of_the_group_replaces_the_one_that_left() -> None:
@@ -50,7 +41,7 @@ def test_a_new_node_of_the_group_replaces_the_one_that_left() -> None:
 def test_creation_times_are_whole_seconds() -> None:
     at = NOW + timedelta(milliseconds=900)
 
-    assert matched([new(created="2026-01-01T12:00:00Z")], {"old": leaves(since=at)}) != {}
+    assert matched([new(created=NOW)], {"old": leaves(since=at)}) != {}
     assert matched([new(created=BEFORE)], {"old": leaves(since=at)}) == {}
 
 
@@ -84,21 +75,8 @@ def test_nodes_without_a_group_label_replace_each_other() -> None:
     assert matched([new(group="")], {"old": leaves(group="")}) == {"new": "old"}
 
 
-def test_a_node_that_has_a_record_or_a_predecessor_replaces_nobody() -> None:
-    assert matched([new(annotations={RECORD: compact_json(a_record())})], {"old": leaves()}) == {}
-    assert matched([new(annotations={REPLACES: "another"})], {"old": leaves()}) == {}
-
-
-def test_a_node_of_the_control_plane_replaces_nobody() -> None:
-    state = state_of(
-        a_node_object(
-            created=AFTER,
-            labels={GROUP: "a", "node-role.kubernetes.io/control-plane": ""},
-            provider_id="i-9",
-        )
-    )
-
-    assert matched([state], {"old": leaves()}) == {}
+def test_a_node_that_is_not_free_replaces_nobody() -> None:
+    assert matched([new(is_free=False)], {"old": leaves()}) == {}
 
 
 def test_who_has_a_successor_needs_no_other() -> None:
@@ -107,7 +85,7 @@ def test_who_has_a_successor_needs_no_other() -> None:
 
 def test_who_waits_longest_gets_the_node_that_came_first() -> None:
     leaving = {"late": leaves(since=NOW), "early": leaves(since=NOW - timedelta(hours=1))}
-    states = [new("second", created="2026-01-01T12:00:09Z"), new("first")]
+    states = [new("second", created=NOW + timedelta(seconds=9)), new("first")]
 
     assert matched(states, leaving) == {"first": "early", "second": "late"}
 
@@ -136,11 +114,11 @@ def test_the_old_object_may_still_be_there() -> None:
 )
 def test_each_is_matched_once_and_the_order_does_not_matter(nodes, old, shuffling) -> None:
     states = [
-        new(f"new-{i}", group=group, created=(NOW + timedelta(seconds=s)).isoformat())
+        new(f"new-{i}", group=group, created=NOW + timedelta(seconds=s))
         for i, (group, s) in enumerate(nodes)
     ]
     leaving = {
-        f"old-{i}": leaves(group=f"{GROUP}={group}", since=NOW + timedelta(seconds=s))
+        f"old-{i}": leaves(group=group, since=NOW + timedelta(seconds=s))
         for i, (group, s) in enumerate(old)
     }
 
@@ -160,7 +138,7 @@ def test_each_is_matched_once_and_the_order_does_not_matter(nodes, old, shufflin
 
 
 def waits(states, leaving):
-    return undecided({state.name: state for state in states}, leaving)
+    return undecided(states, leaving)
 
 
 def test_a_new_node_waits_while_an_order_has_no_answer() -> None:
@@ -175,7 +153,7 @@ def test_a_new_node_waits_for_no_order_that_it_cannot_be_the_answer_to() -> None
 
     assert waits([new(created=BEFORE)], unanswered) == set()
     assert waits([new(group="b")], unanswered) == set()
-    assert waits([new(annotations={REPLACES: "another"})], unanswered) == set()
+    assert waits([new(is_free=False)], unanswered) == set()
 
 
 def test_a_new_node_waits_neither_for_an_accepted_nor_for_a_refused_order() -> None:
