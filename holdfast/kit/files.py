@@ -43,6 +43,5 @@ def _replace(path: Path, data: bytes, *, is_durable: bool) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)  # only there if something failed
