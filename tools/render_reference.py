@@ -23,14 +23,14 @@ import slurm_outcomes
 from holdfast.adapters.checkpoints import table as checkpoint_formats
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
-from holdfast.adapters.slurm.install import rules
+from holdfast.adapters.slurm.install import doctor_rules
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
 from holdfast.apps import exit_codes
 from holdfast.apps.agent import config as agent_config
 from holdfast.apps.checks import config as check_config
 from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
-from holdfast.decisions import policy
+from holdfast.decisions import doctor, policy
 from holdfast.detectors import thresholds
 from holdfast.detectors.table import detectors
 from holdfast.kit.units import format_duration
@@ -217,18 +217,18 @@ def names_page() -> Iterator[str]:
 
 
 def slurm_doctor_page() -> Iterator[str]:
-    """Every trap of a Slurm cluster."""
+    """Every rule of the Slurm doctor."""
     yield from [
-        "# Traps of a Slurm cluster",
+        "# Rules of the Slurm doctor",
         "",
-        NOTE.format("holdfast/adapters/slurm/install/rules.py"),
+        NOTE.format("holdfast/adapters/slurm/install/doctor_rules.py"),
         "",
     ]
-    yield "`holdfast slurm doctor` tells which of these a cluster is in, with what it found. It"
+    yield "`holdfast slurm doctor` reports which of these rules a cluster violates, with values. It"
     yield "exits with 1 if there is an error among them, with `--strict` also for warnings."
-    yield from ["", *_enum_table(rules.Severity), "", "## Traps", ""]
-    rows = [(f"`{one.name}`", one.severity, one.why, one.change) for one in rules.TRAPS]
-    yield from _table(("Trap", "Severity", "Why auto-resume would fail", "Change"), rows)
+    yield from ["", *_enum_table(doctor.RuleSeverity), "", "## Rules", ""]
+    rows = [(f"`{one.name}`", one.severity, one.why, one.remedy) for one in doctor_rules.RULES]
+    yield from _table(("Rule", "Severity", "Why auto-resume would fail", "Remedy"), rows)
 
 
 def reasons_page() -> Iterator[str]:

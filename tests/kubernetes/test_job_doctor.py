@@ -1,4 +1,4 @@
-"""The doctor of jobs on a real cluster: what it says of the nodes."""
+"""The doctor of jobs on a real cluster: its note on nodes without a group label."""
 
 import json
 
@@ -49,6 +49,6 @@ def test_managed_nodes_without_a_group_label_are_named(
 
     assert code in (ExitCode.OK, ExitCode.FAILED)
     (diagnosis,) = json.loads(capsys.readouterr().out)
-    (note,) = [one for one in diagnosis["traps"] if one["trap"] == "nodes-without-group"]
+    (note,) = [one for one in diagnosis["diagnostics"] if one["rule"] == "nodes-without-group"]
     assert note["severity"] == "note"
-    assert note["why"].startswith("no group label: bare;")
+    assert note["found"] == "no group label: bare"

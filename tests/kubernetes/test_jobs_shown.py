@@ -92,7 +92,7 @@ def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_told(
     code, text, _ = shown.call("doctor", "llama")
     assert (code, "Warning clean-pod-policy:" in text) == (ExitCode.OK, True)
     code, text, _ = shown.call("doctor", "ignored")
-    assert (code, "Error not-asked:" in text) == (ExitCode.FAILED, True)
+    assert (code, "Error auto-resume-off:" in text) == (ExitCode.FAILED, True)
 
     assert shown.json("describe", "ignored")["phase"] == "left alone"
     code, _, said = shown.call("cancel", "llama", "--yes")

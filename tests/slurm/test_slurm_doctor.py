@@ -1,4 +1,4 @@
-"""What would make auto-resume fail is found, each trap by a cluster that is in it."""
+"""Each rule of the Slurm doctor reports a cluster that violates it."""
 
 import json
 import os
@@ -12,14 +12,15 @@ import pytest
 from slurm_fleet_at_work import on_both_versions
 from supervised_cluster import Supervised, skip_without_compiler
 
-from holdfast.adapters.slurm.install.examined import Agent, Examined
-from holdfast.adapters.slurm.install.rules import TRAPS, Severity, examine
+from holdfast.adapters.slurm.install.cluster_facts import AgentFacts, ClusterFacts
+from holdfast.adapters.slurm.install.doctor_rules import RULES, diagnose_cluster
 from holdfast.adapters.slurm.nodes.leadership import FileLock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.doctor import closed_to_others
+from holdfast.decisions.doctor import RuleSeverity
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
-SOUND = Examined(
+SOUND = ClusterFacts(
     settings={
         "JobRequeue": "1",
         "MaxBatchRequeue": "11",
@@ -44,7 +45,7 @@ SOUND = Examined(
     nodes={"n1": {"State": "MIXED+FAIL", "NodeAddr": "n1"}},
     reservations=("HOT_SPARE_dev",),
     plugin="optional /x/holdfast_auto_resume.so supervisor=/usr/bin/holdfast",
-    agents={"n1": Agent(age=timedelta(minutes=1), skew=timedelta(seconds=1))},
+    agents={"n1": AgentFacts(age=timedelta(minutes=1), skew=timedelta(seconds=1))},
     is_controlled=True,
     replace="ec2-autoscaling",
     reboot="slurm-reboot",
@@ -53,16 +54,16 @@ SOUND = Examined(
 EXPANDS = "permit_job_expansion"
 
 
-def with_settings(**settings: str) -> Examined:
+def with_settings(**settings: str) -> ClusterFacts:
     return replace(SOUND, settings={**SOUND.settings, **settings})
 
 
-def with_nodes(**values: str) -> Examined:
+def with_nodes(**values: str) -> ClusterFacts:
     return replace(SOUND, nodes={"n1": {**SOUND.nodes["n1"], **values}})
 
 
-PLANTED: list[tuple[str, Examined]] = [
-    ("slurmctld-away", replace(SOUND, trouble="Unable to contact slurm controller")),
+VIOLATIONS: list[tuple[str, ClusterFacts]] = [
+    ("slurmctld-down", replace(SOUND, trouble="Unable to contact slurm controller")),
     ("munge", replace(SOUND, has_munge=False)),
     ("plugin-missing", replace(SOUND, plugin="")),
     ("plugin-missing", replace(SOUND, plugin="", has_plugstack=False)),
@@ -72,12 +73,12 @@ PLANTED: list[tuple[str, Examined]] = [
     ("supervisor-closed", replace(SOUND, supervisor_closed="/root (drwx------)")),
     ("prolog-at-launch", with_settings(PrologFlags="(null)")),
     ("prolog-at-launch", with_settings(PrologFlags="Serial", Prolog="/etc/prolog")),
-    ("controller-away", replace(SOUND, is_controlled=False)),
+    ("controller-down", replace(SOUND, is_controlled=False)),
     ("agents-missing", replace(SOUND, agents={})),
     ("agents-silent", replace(SOUND, agents={
-        "n1": Agent(age=timedelta(minutes=1, microseconds=1), skew=timedelta())})),
+        "n1": AgentFacts(age=timedelta(minutes=1, microseconds=1), skew=timedelta())})),
     ("clocks", replace(SOUND, agents={
-        "n1": Agent(age=timedelta(), skew=timedelta(seconds=1, microseconds=1))})),
+        "n1": AgentFacts(age=timedelta(), skew=timedelta(seconds=1, microseconds=1))})),
     ("job-requeue", with_settings(JobRequeue="0")),
     ("max-batch-requeue", with_settings(MaxBatchRequeue="10")),
     ("prolog-holds-jobs", with_settings(SchedulerParameters=EXPANDS)),
@@ -107,17 +108,17 @@ PLANTED: list[tuple[str, Examined]] = [
 ]  # fmt: skip
 
 
-def test_a_sound_cluster_is_in_no_trap() -> None:
-    assert examine(SOUND) == []
+def test_a_sound_cluster_violates_no_rule() -> None:
+    assert diagnose_cluster(SOUND) == []
 
 
-@pytest.mark.parametrize(("name", "cluster"), PLANTED, ids=[name for name, _ in PLANTED])
-def test_each_trap_is_found_where_it_is_set_and_no_other(name: str, cluster: Examined) -> None:
-    assert [one.trap for one in examine(cluster)] == [name]
+@pytest.mark.parametrize(("name", "cluster"), VIOLATIONS, ids=[name for name, _ in VIOLATIONS])
+def test_each_violation_is_reported_and_no_other(name: str, cluster: ClusterFacts) -> None:
+    assert [one.rule for one in diagnose_cluster(cluster)] == [name]
 
 
-def test_every_trap_of_the_table_is_planted_here() -> None:
-    assert {name for name, _ in PLANTED} == {trap.name for trap in TRAPS}
+def test_every_rule_is_violated_here() -> None:
+    assert {name for name, _ in VIOLATIONS} == {rule.name for rule in RULES}
 
 
 @pytest.mark.parametrize(
@@ -135,21 +136,25 @@ def test_every_trap_of_the_table_is_planted_here() -> None:
         with_settings(SlurmdTimeout="1 sec", KillWait="0 sec"),
         with_settings(PrologFlags="X11"),
         with_settings(**{"Prolog[0]": "(null)", "PrologFlags": "(null)"}),
-        replace(SOUND, agents={"n1": Agent(age=timedelta(), skew=-timedelta(days=1))}),
+        replace(SOUND, agents={"n1": AgentFacts(age=timedelta(), skew=-timedelta(days=1))}),
     ],
 )  # fmt: skip
-def test_what_matters_only_to_others_is_no_trap(cluster: Examined) -> None:
-    assert examine(cluster) == []
+def test_settings_that_do_not_apply_are_not_reported(cluster: ClusterFacts) -> None:
+    assert diagnose_cluster(cluster) == []
 
 
-def test_of_a_cluster_that_does_not_answer_no_setting_is_judged() -> None:
-    assert [one.trap for one in examine(Examined(trouble="away"))] == ["slurmctld-away"]
+def test_no_setting_is_checked_while_slurmctld_does_not_answer() -> None:
+    assert [one.rule for one in diagnose_cluster(ClusterFacts(trouble="away"))] == [
+        "slurmctld-down"
+    ]
 
 
-def test_of_many_nodes_a_few_are_named() -> None:
+def test_at_most_five_nodes_are_named() -> None:
     many = replace(SOUND, nodes={f"n{number}": {} for number in range(9)}, agents={})
 
-    assert [one.found for one in examine(many)] == ["no report of: n0, n1, n2, n3, n4 and 4 more"]
+    assert [one.found for one in diagnose_cluster(many)] == [
+        "no report from: n0, n1, n2, n3, n4 and 4 more"
+    ]
 
 
 SETTINGS = {
@@ -191,7 +196,7 @@ class Doctor:
             "slurm", "doctor", f"--config={self._config}", "--output=json", *options
         )
         assert done.stderr == ""
-        return done.returncode, {one["trap"]: one for one in json.loads(done.stdout)}
+        return done.returncode, {one["rule"]: one for one in json.loads(done.stdout)}
 
     def report(self, node: str, *, age_s: float = 0.0) -> None:
         path = self.reports / f"{node}.json"
@@ -202,7 +207,7 @@ class Doctor:
         os.utime(path, (written, written))
 
 
-def test_who_cannot_run_a_program_is_found_on_the_way_to_it(tmp_path: Path) -> None:
+def test_the_path_that_prevents_other_users_from_a_program_is_found(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin/holdfast"
@@ -225,7 +230,7 @@ def test_who_cannot_run_a_program_is_found_on_the_way_to_it(tmp_path: Path) -> N
     assert closed_to_others("/nowhere/holdfast") == ""
 
 
-def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
+def test_a_real_cluster_is_diagnosed_until_it_is_fixed(
     programs: SlurmPrograms, tmp_path: Path
 ) -> None:
     skip_without_compiler(programs)
@@ -239,7 +244,7 @@ def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
         code, found = doctor.examine()
         assert code == ExitCode.FAILED
         assert found.keys() == {
-            "plugin-missing", "controller-away", "agents-missing", "no-spares",
+            "plugin-missing", "controller-down", "agents-missing", "no-spares",
         }  # fmt: skip
 
         assert cluster.install().returncode == 0
@@ -257,7 +262,7 @@ def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
             place.chmod(0o755)
             code, found = doctor.examine()
             assert found.keys() == {"agents-silent"}
-            assert found["agents-silent"]["severity"] == Severity.WARNING
+            assert found["agents-silent"]["severity"] == RuleSeverity.WARNING
             assert code == ExitCode.OK
             assert doctor.examine("--strict")[0] == ExitCode.FAILED
         finally:
@@ -267,7 +272,7 @@ def test_on_a_real_cluster_all_is_seen_until_it_is_put_right(
         assert doctor.examine()[1].keys() >= {"plugin-does-not-load", "supervisor-missing"}
 
         slurm.stop_controller()
-        assert doctor.examine()[1].keys() == {"slurmctld-away"}
+        assert doctor.examine()[1].keys() == {"slurmctld-down"}
         slurm.start_controller()
 
 
@@ -278,7 +283,7 @@ def _break_plugin(cluster: Supervised) -> None:
 
 
 @on_both_versions
-def test_a_real_cluster_with_the_defaults_is_in_the_traps_of_its_settings(
+def test_a_real_cluster_with_defaults_violates_the_rules_on_its_settings(
     programs: SlurmPrograms, tmp_path: Path
 ) -> None:
     planted: dict[str, str] = {
@@ -297,4 +302,4 @@ def test_a_real_cluster_with_the_defaults_is_in_the_traps_of_its_settings(
         "unkillable-steps", "power-saving", "gpus-missing", "return-to-service",
         "kill-on-bad-exit", "job-file-append", "prolog-holds-jobs", "prolog-at-launch",
     }  # fmt: skip
-    assert all(one["why"] and one["change"] for one in found.values())
+    assert all(one["why"] and one["remedy"] for one in found.values())

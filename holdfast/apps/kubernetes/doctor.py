@@ -1,4 +1,4 @@
-"""Which traps jobs are in: those of a cluster, and those that somebody means to submit."""
+"""Diagnoses jobs of a Kubernetes cluster, and jobs in manifests before they are submitted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,44 +7,44 @@ from typing import Any, Final
 import yaml
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.jobs.doctor_rules import diagnose_job
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.requests import wishes_of
-from holdfast.adapters.kubernetes.jobs.trap import Finding, Severity
-from holdfast.adapters.kubernetes.jobs.traps import traps_of
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.decisions.doctor import Diagnostic, LineChange, RuleSeverity, Violation, diagnostic
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels
 
 _UNKNOWN: Final = {"namespace": "default", "name": "", "uid": ""}
-"""What objects get only from the API server."""
+"""Metadata that only the API server sets."""
 
 _NAMED: Final = 5
-"""Nodes that a finding names."""
+"""Nodes in a diagnostic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
-    """One job, and what may keep it from resuming."""
+class JobDiagnosis:
+    """Diagnostics of one job."""
 
     job: str
-    traps: tuple[Finding, ...]
-    """The worst first."""
+    diagnostics: tuple[Diagnostic, ...]
+    """Diagnostics, the worst first."""
 
 
-def examined(
+def diagnose_object(
     kind: JobKind, job: Json, body: Json | None = None, groupless: Sequence[str] = ()
-) -> Diagnosis:
-    """Look at a job.
+) -> JobDiagnosis:
+    """Return the diagnosis of a job.
 
     Args:
-        kind: of the job.
-        job: the whole object, or what somebody means to submit.
-        body: what was made for it and has its pods, if it has none itself.
-        groupless: names of nodes of its cluster without a group label.
+        kind: kind of the job.
+        job: the whole object, or the manifest that somebody plans to submit.
+        body: the object created for the job that has its pods, if the job has none itself.
+        groupless: names of the nodes of the cluster without a group label.
 
     Raises:
-        ConfigError: the object is not what its kind says.
+        ConfigError: the object does not have the fields of its kind.
 
     """
     labels = Labels()
@@ -54,38 +54,39 @@ def examined(
         if kind.body is not None and body is not None:
             state = state.embodied(kind.body.trimmed(body, labels))
             parts, whole = kind.body, body
-        traps = traps_of(state, wishes_of(state, labels), labels, parts.kind, whole)
+        found = diagnose_job(state, wishes_of(state, labels), labels, parts.kind, whole)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ConfigError(f"invalid {kind.kind}: {error}") from error
-    return Diagnosis(job=state.key, traps=(*traps, *_groupless(groupless)))
+    return JobDiagnosis(job=state.key, diagnostics=(*found, *_groupless(groupless)))
 
 
-def _groupless(nodes: Sequence[str]) -> Iterator[Finding]:
-    """The note on nodes without a group label, if there are any."""
+def _groupless(nodes: Sequence[str]) -> Iterator[Diagnostic]:
+    """Yield the note on nodes without a group label, if there are any."""
     if nodes:
         named = ", ".join(nodes[:_NAMED]) + (", ..." if len(nodes) > _NAMED else "")
-        yield Finding(
-            trap="nodes-without-group",
-            severity=Severity.NOTE,
-            why=f"no group label: {named}; the replacement of one of "
-            "them may be any new node without a group label",
-            path="node labels",
-            value=f"{KubernetesSettings().group_labels[0]}=NAME, or another one of"
-            " kubernetes.group_labels",
+        value = f"{KubernetesSettings().group_labels[0]}=NAME, or another label of"
+        yield diagnostic(
+            "nodes-without-group",
+            Violation(
+                severity=RuleSeverity.NOTE,
+                found=f"no group label: {named}",
+                why="any new node without a group label may replace one of these nodes",
+                remedy=LineChange("node labels", f"{value} kubernetes.group_labels"),
+            ),
         )
 
 
-def examined_manifest(text: str, source: str) -> list[Diagnosis]:
-    """Look at the jobs in a manifest, YAML or JSON, with any number of objects.
+def diagnose_manifest(text: str, source: str) -> list[JobDiagnosis]:
+    """Return the diagnoses of all jobs in a manifest, YAML or JSON, with any number of objects.
 
     Raises:
-        ConfigError: it cannot be read, or there is no job in it; the message names ``source``.
+        ConfigError: the manifest is invalid or has no job; the message names ``source``.
 
     """
     try:
         objects = [one for document in yaml.safe_load_all(text) for one in _objects(document)]
         found = [
-            examined(kind, one)
+            diagnose_object(kind, one)
             for one in objects
             for kind in KINDS
             if (one.get("apiVersion"), one.get("kind")) == (kind.api_version, kind.kind)
@@ -96,7 +97,7 @@ def examined_manifest(text: str, source: str) -> list[Diagnosis]:
         raise ConfigError(f"{source}: {error}") from error
     if not found:
         known = ", ".join(f"{kind.kind} ({kind.api_version})" for kind in KINDS)
-        raise ConfigError(f"{source}: holds no job that can be looked after: {known}")
+        raise ConfigError(f"{source}: no job of a supported kind found; supported kinds: {known}")
     return found
 
 

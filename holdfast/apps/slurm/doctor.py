@@ -1,4 +1,4 @@
-"""Looks at a Slurm cluster from the machine that it runs on, for ``holdfast slurm doctor``."""
+"""Reads the facts of a Slurm cluster from this host, for ``holdfast slurm doctor``."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.install.examined import Agent, Examined
+from holdfast.adapters.slurm.install.cluster_facts import AgentFacts, ClusterFacts
 from holdfast.adapters.slurm.install.plan import PLUGIN
 from holdfast.adapters.slurm.nodes.leadership import FILE as LOCK
 from holdfast.adapters.slurm.nodes.reports import Reports
@@ -24,12 +24,12 @@ _CALL: Final = timedelta(seconds=15)
 DEFAULT_CONF: Final = "/etc/slurm/slurm.conf"
 _FIRST_LINE: Final = 256  # bytes; the kernel reads no more of it
 _DEPTH: Final = 4
-"""Files of plugins that include each other."""
+"""Depth of nested includes in plugstack.conf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where to look."""
+    """Directories and settings of the controller that the doctor uses."""
 
     conf: Path | None = None
     report_dir: Path | None = None
@@ -40,7 +40,7 @@ class Sources:
 
     @classmethod
     def of(cls, config: ControllerConfig, report_dir: Path | None) -> "Sources":
-        """What a controller's configuration names."""
+        """Return the sources that a controller's configuration names."""
         slurm = config.slurm
         return cls(
             conf=None if slurm is None else slurm.conf,
@@ -52,31 +52,31 @@ class Sources:
         )
 
 
-class _Asked(JobCommands):
-    def nodes_as_told(self) -> dict[str, dict[str, str]]:
-        """Every word ``key=value`` of every node."""
+class _ClusterCommands(JobCommands):
+    def node_fields(self) -> dict[str, dict[str, str]]:
+        """Return all ``key=value`` fields of all nodes, by node name."""
         lines = self._call(*SHOW_NODES).splitlines()
         reported = (dict(_pairs(line)) for line in lines)
         return {node["NodeName"]: node for node in reported if "NodeName" in node}
 
-    def knows_option(self) -> bool:
-        """Whether srun has ``--auto-resume``."""
+    def has_option(self) -> bool:
+        """Whether srun has the option ``--auto-resume``."""
         return "--auto-resume" in self._call("srun", "--help")
 
 
-def look(sources: Sources, now: datetime) -> Examined:
-    """Read everything that there is to see."""
-    slurm = _Asked(sources.conf, _CALL)
+def read_cluster(sources: Sources, now: datetime) -> ClusterFacts:
+    """Return the facts of the cluster, as far as this host can read them."""
+    slurm = _ClusterCommands(sources.conf, _CALL)
     try:
         settings = slurm.settings()
-        nodes = slurm.nodes_as_told()
+        nodes = slurm.node_fields()
         reservations = tuple(slurm.reservations())
-        has_option = slurm.knows_option()
+        has_option = slurm.has_option()
     except BackendError as error:
-        return Examined(trouble=str(error), has_munge=_has_munge(_in_conf(sources.conf)))
+        return ClusterFacts(trouble=str(error), has_munge=_has_munge(_in_conf(sources.conf)))
     lines = [*_lines(Path(settings.get("PlugStackConfig", "")), _DEPTH)]
     plugin = next((line for line in lines if f"/{PLUGIN}.so" in line), "")
-    return Examined(
+    return ClusterFacts(
         settings=settings,
         nodes=nodes,
         reservations=reservations,
@@ -102,7 +102,7 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path, depth: int) -> Iterator[str]:
-    """The lines of a plugstack.conf and of those that it includes."""
+    """Yield the lines of a plugstack.conf and of the files that it includes."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -128,10 +128,10 @@ def _has_supervisor(plugin: str) -> bool:
 
 
 def closed_to_others(program: str) -> str:
-    """What keeps users who neither own it nor are in its group from running a program.
+    """Return the path that prevents users who neither own a program nor are in its group from it.
 
-    Looked at are the file, what it links to, the interpreter that its first line names, and all
-    directories on the way; not access control lists. Empty if nothing is found.
+    Checks the file, its link target, the interpreter in its first line, and all directories of
+    their paths, but no access control lists. Empty if other users can execute the program.
     """
     path = Path(program)
     for one in (path, _interpreter(path)):
@@ -141,7 +141,7 @@ def closed_to_others(program: str) -> str:
             try:
                 mode = part.stat().st_mode
             except OSError:
-                continue  # told as a program that is missing
+                continue  # reported by another rule, as a missing program
             if not mode & stat.S_IXOTH:
                 return f"{part} ({stat.filemode(mode)})"
     return ""
@@ -158,7 +158,7 @@ def _interpreter(path: Path) -> Path | None:
 
 
 def _in_conf(conf: Path | None) -> dict[str, str]:
-    """What ``slurm.conf`` says, where slurmctld cannot tell."""
+    """Return the settings in ``slurm.conf``, for when slurmctld does not answer."""
     path = conf or Path(os.environ.get("SLURM_CONF", DEFAULT_CONF))
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -184,7 +184,7 @@ def _has_munge(settings: Mapping[str, str]) -> bool:
     return not made.status and not read.status
 
 
-def _agents(folder: Path, now: datetime) -> Mapping[str, Agent]:
+def _agents(folder: Path, now: datetime) -> Mapping[str, AgentFacts]:
     reports = Reports(folder)
     try:
         reports.look(now)
@@ -197,12 +197,12 @@ def _agents(folder: Path, now: datetime) -> Mapping[str, Agent]:
         except OSError:
             continue
         at = datetime.fromtimestamp(written, UTC)
-        found[name] = Agent(age=now - at, skew=heard.report.reported_at - at)
+        found[name] = AgentFacts(age=now - at, skew=heard.report.reported_at - at)
     return found
 
 
 def _is_controlled(state_dir: Path) -> bool | None:
-    """Whether somebody holds the lock of the controllers; None if that cannot be seen."""
+    """Whether a controller holds the lock file; None if the file cannot be read."""
     try:
         with (state_dir / LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""``holdfast jobs doctor``: what may keep a job from resuming, and the line to change."""
+"""``holdfast jobs doctor``: diagnoses jobs of Kubernetes."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -6,6 +6,7 @@ from typing import IO, Any, Final
 
 import click
 
+from holdfast.apps.cli.diagnostics import exit_code, strict_option
 from holdfast.apps.cli.examples import examples
 from holdfast.apps.cli.known_names import job_names
 from holdfast.apps.cli.output import (
@@ -16,11 +17,8 @@ from holdfast.apps.cli.output import (
     print_document,
 )
 from holdfast.apps.cli.where import Place, Where, job_options, open_jobs, taken
-from holdfast.apps.exit_codes import ExitCode
 
 _DOCTOR: Final = "holdfast.apps.kubernetes.doctor"
-_ERROR: Final = "error"
-_NOTE: Final = "note"
 
 
 @examples(
@@ -36,7 +34,7 @@ _NOTE: Final = "note"
     multiple=True,
     help="Manifest with jobs, or - for standard input. Needs no cluster.",
 )
-@click.option("--strict", is_flag=True, help="Treat warnings as errors: exit with code 1.")
+@strict_option
 @job_options()
 @output_option(*RESULTS)
 def doctor(
@@ -59,30 +57,29 @@ def doctor(
         for index, one in enumerate(found):
             if index:
                 click.echo()
-            print_details(_lines(one))
-    severities = {trap.severity for one in found for trap in one.traps}
-    is_bad = severities - {_NOTE} if strict else _ERROR in severities
-    return ExitCode.FAILED if is_bad else ExitCode.OK
+            print_details(_details(one))
+    return exit_code([one for job in found for one in job.diagnostics], strict=strict)
 
 
 def _of_cluster(job: str, where: Where) -> Sequence[Any]:
     if where.place is not Place.KUBERNETES:
-        raise click.UsageError(f"the doctor looks at jobs of Kubernetes, not of {where.place}")
+        raise click.UsageError(f"jobs doctor supports Kubernetes jobs only, not {where.place}")
     with open_jobs(where) as jobs:
         whole = jobs.whole(job)  # type: ignore[attr-defined]
         groupless = jobs.groupless_nodes()  # type: ignore[attr-defined]
-    return [import_module(_DOCTOR).examined(*whole, groupless=groupless)]
+    return [import_module(_DOCTOR).diagnose_object(*whole, groupless=groupless)]
 
 
 def _of_files(files: Sequence[IO[str]]) -> Sequence[Any]:
-    look = import_module(_DOCTOR).examined_manifest
-    return [one for file in files for one in look(file.read(), file.name)]
+    diagnose = import_module(_DOCTOR).diagnose_manifest
+    return [one for file in files for one in diagnose(file.read(), file.name)]
 
 
-def _lines(diagnosis: Any) -> Iterator[tuple[str, object]]:
+def _details(diagnosis: Any) -> Iterator[tuple[str, object]]:
     yield "Job", diagnosis.job
-    if not diagnosis.traps:
-        yield "Traps", "none that is known"
-    for trap in diagnosis.traps:
-        yield f"{trap.severity.capitalize()} {trap.trap}", trap.why
-        yield "  change", trap.change
+    if not diagnosis.diagnostics:
+        yield "Problems", "none"
+    for one in diagnosis.diagnostics:
+        found = f"{one.found}: " if one.found else ""
+        yield f"{one.severity.capitalize()} {one.rule}", f"{found}{one.why}"
+        yield "  remedy", one.remedy

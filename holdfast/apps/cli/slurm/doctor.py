@@ -1,35 +1,20 @@
-"""``holdfast slurm doctor``: what would make auto-resume fail, and the line to change."""
+"""``holdfast slurm doctor``: diagnoses the configuration of a Slurm cluster."""
 
 from pathlib import Path
 from typing import Final
 
 import click
 
-from holdfast.adapters.slurm.install.rules import Finding, Severity, examine
+from holdfast.adapters.slurm.install.doctor_rules import diagnose_cluster
+from holdfast.apps.cli.diagnostics import exit_code, print_diagnostics, strict_option
 from holdfast.apps.cli.examples import examples
-from holdfast.apps.cli.output import (
-    LISTS,
-    Column,
-    is_document,
-    output_option,
-    print_document,
-    print_rows,
-)
+from holdfast.apps.cli.output import LISTS, output_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
-from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.slurm.doctor import Sources, look
+from holdfast.apps.slurm.doctor import Sources, read_cluster
 from holdfast.kit.config import load_config
 
 _CONFIG: Final = Path("/etc/holdfast/controller.toml")
-
-_COLUMNS: Final = [
-    Column[Finding](title="severity", cell=lambda one: one.severity),
-    Column[Finding](title="trap", cell=lambda one: one.trap),
-    Column[Finding](title="found", cell=lambda one: one.found, minor=True),
-    Column[Finding](title="why", cell=lambda one: one.why, wide=True),
-    Column[Finding](title="change", cell=lambda one: one.change, minor=True),
-]
 
 
 @examples("holdfast slurm doctor", "holdfast slurm doctor --strict --output wide")
@@ -44,7 +29,7 @@ _COLUMNS: Final = [
     type=click.Path(path_type=Path),
     help="Directory of the agents' reports.  [default: from the controller's configuration]",
 )
-@click.option("--strict", is_flag=True, help="Treat warnings as errors: exit with code 1.")
+@strict_option
 @output_option(*LISTS)
 def doctor(*, config: Path | None, report_dir: Path | None, strict: bool, output: str) -> int:
     """Diagnose what would make auto-resume fail on this Slurm cluster, and print fixes.
@@ -58,10 +43,6 @@ def doctor(*, config: Path | None, report_dir: Path | None, strict: bool, output
         config = _CONFIG
     known = load_config(config, ControllerConfig) if config else ControllerConfig()
     sources = Sources.of(known, report_dir)
-    found = examine(look(sources, SystemClock().now()))
-    if is_document(output):
-        print_document(found, output)
-    else:
-        print_rows(found, _COLUMNS, output=output, empty="It is in no trap that is known.")
-    bad = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
-    return ExitCode.FAILED if any(one.severity in bad for one in found) else ExitCode.OK
+    found = diagnose_cluster(read_cluster(sources, SystemClock().now()))
+    print_diagnostics(found, output)
+    return exit_code(found, strict=strict)

@@ -1,4 +1,4 @@
-"""Traps in the pods of a job, whatever its kind: pure."""
+"""Doctor rules on the pods of a job of any kind: pure."""
 
 import re
 from collections.abc import Iterator
@@ -6,20 +6,21 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.jobs.anatomy import Part, texts
-from holdfast.adapters.kubernetes.jobs.trap import Line, Patient, Severity
+from holdfast.adapters.kubernetes.jobs.doctor_subject import JobUnderTest, violation
+from holdfast.adapters.kubernetes.jobs.pod_templates import Part, texts
+from holdfast.decisions.doctor import RuleSeverity, Violation
 from holdfast.kit.units import format_duration
 from holdfast.model.names import HealthStatus
 
 REPAIR: Final = timedelta(minutes=30)
-"""How long a replacement may take; HyperPod's take 20 to 30 minutes, and it advises ranks to wait
-for each other as long."""
+"""Longest time that a replacement takes. HyperPod's take 20 to 30 minutes; it advises ranks to wait
+that long for each other."""
 
 LONG_GRACE: Final = timedelta(minutes=5)
-"""A stop that may take longer than that holds up every restart."""
+"""Longest grace period that does not delay every restart noticeably."""
 
 _RENDEZVOUS: Final = timedelta(minutes=10)
-"""torchrun's default, of ``timeout`` as well as of ``join_timeout``."""
+"""Default of torchrun for ``timeout`` and ``join_timeout``."""
 
 _TIMEOUTS: Final = re.compile(r"\b(?:join_)?timeout=(\d{1,9})\b")
 _TORCHRUN: Final = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
@@ -29,18 +30,22 @@ _NO_STORAGE: Final = frozenset(("configMap", "secret", "downwardAPI", "projected
 _WAIT: Final = "timeout={0:.0f},join_timeout={0:.0f}".format(REPAIR.total_seconds())
 
 
-def node_selector(patient: Patient) -> Iterator[Line]:
-    """Pods that may go to nodes that take no work."""
-    label = patient.labels.node_health_status
-    for pods in patient.parts.pods:
+def node_selector(job: JobUnderTest) -> Iterator[Violation]:
+    """Pods that may be scheduled on nodes that are not schedulable."""
+    label = job.labels.node_health_status
+    for pods in job.templates.pods:
         spec = pods.spec
         said = (spec.content.get("nodeSelector") or {}).get(label)
         if said == HealthStatus.SCHEDULABLE or _has_affinity(spec, label):
             continue
-        severity = Severity.ERROR if said or _tolerates_all(spec) else Severity.WARNING
-        why = f"{said}: no node that takes work has it" if said else "pods may go to a faulty node"
+        severity = RuleSeverity.ERROR if said or _tolerates_all(spec) else RuleSeverity.WARNING
+        why = (
+            f"{said}: no schedulable node has this label value"
+            if said
+            else "pods may be scheduled on a faulty node"
+        )
         path = f'{spec.path}.nodeSelector["{label}"]'
-        yield Line(severity, path, HealthStatus.SCHEDULABLE.value, why)
+        yield violation(severity, path, HealthStatus.SCHEDULABLE.value, why)
 
 
 def _has_affinity(spec: Part, label: str) -> bool:
@@ -61,13 +66,13 @@ def _tolerates_all(spec: Part) -> bool:
     return any(one.get("operator") == "Exists" and not one.get("key") for one in tolerations)
 
 
-def rendezvous(patient: Patient) -> Iterator[Line]:
-    """Ranks that do not wait for each other as long as a repair may take."""
-    elastic = patient.parts.elastic
+def rendezvous(job: JobUnderTest) -> Iterator[Violation]:
+    """Ranks whose rendezvous times out before a repair ends."""
+    elastic = job.templates.elastic
     given = [
         f"{one.get('key')}={one.get('value')}" for one in elastic.content.get("rdzvConf") or ()
     ]
-    for pods in patient.parts.pods:
+    for pods in job.templates.pods:
         for container in pods.containers:
             said = [*texts(container.content.get("command")), *texts(container.content.get("args"))]
             if not (elastic.content or any(map(_TORCHRUN.search, said))):
@@ -77,11 +82,11 @@ def rendezvous(patient: Patient) -> Iterator[Line]:
             longest = _timeout((*said, *conf, *given))
             if longest < REPAIR:
                 why = (
-                    f"ranks wait {format_duration(longest)} for each other, a repair may take "
-                    f"{format_duration(REPAIR)}: those that start first give up"
+                    f"the rendezvous times out after {format_duration(longest)}, a repair may take "
+                    f"{format_duration(REPAIR)}: ranks that start first fail"
                 )
                 value = f'{{name: {_RENDEZVOUS_VARIABLE}, value: "{_WAIT}"}}'
-                yield Line(Severity.WARNING, f"{container.path}.env[]", value, why)
+                yield violation(RuleSeverity.WARNING, f"{container.path}.env[]", value, why)
 
 
 def _timeout(said: tuple[str, ...]) -> timedelta:
@@ -89,27 +94,27 @@ def _timeout(said: tuple[str, ...]) -> timedelta:
     return timedelta(seconds=max(seconds)) if seconds else _RENDEZVOUS
 
 
-def checkpoints(patient: Patient) -> Iterator[Line]:
-    """Pods without a volume that outlives them."""
+def checkpoints(job: JobUnderTest) -> Iterator[Violation]:
+    """Pods without a persistent volume."""
     volumes = [
-        (pods, one) for pods in patient.parts.pods for one in pods.spec.content.get("volumes") or ()
+        (pods, one) for pods in job.templates.pods for one in pods.spec.content.get("volumes") or ()
     ]
-    if not patient.parts.pods or any(_outlives(one) for _, one in volumes):
+    if not job.templates.pods or any(_outlives(one) for _, one in volumes):
         return
-    path = f"{patient.parts.pods[-1].spec.path}.volumes[]"
+    path = f"{job.templates.pods[-1].spec.path}.volumes[]"
     value = "{name: checkpoints, persistentVolumeClaim: {claimName: CLAIM}}"
-    why = "no volume outlives a pod: each restart begins anew, unless an object store is used"
+    why = "no volume outlives a pod: each restart begins at step 0, unless an object store is used"
     for pods, one in volumes:
         kind = next((kind for kind in _PASSING if kind in one), "")
         if kind and not _is_scratch(one):
             path, name = f"{pods.spec.path}.volumes[]", one.get("name")
             why = (
-                f"volume {name!r} is an {kind}: it goes with the pod"
+                f"volume {name!r} is an {kind}: it is deleted with the pod"
                 if kind == "emptyDir"
-                else f"volume {name!r} is a {kind}: another node has another, unless it is shared"
+                else f"volume {name!r} is a {kind}: it is local to the node, unless it is shared"
             )
             break
-    yield Line(Severity.WARNING, path, value, why)
+    yield violation(RuleSeverity.WARNING, path, value, why)
 
 
 def _outlives(volume: Json) -> bool:
@@ -117,19 +122,19 @@ def _outlives(volume: Json) -> bool:
 
 
 def _is_scratch(volume: Json) -> bool:
-    """Shared memory, as ranks on one node need it."""
+    """Whether a volume is shared memory, which ranks on one node need."""
     return (volume.get("emptyDir") or {}).get("medium") == "Memory"
 
 
-def grace(patient: Patient) -> Iterator[Line]:
-    """Pods that are given no time to end, or too much."""
-    for pods in patient.parts.pods:
+def grace(job: JobUnderTest) -> Iterator[Violation]:
+    """Pods whose grace period is zero or too long."""
+    for pods in job.templates.pods:
         said: Any = pods.spec.content.get("terminationGracePeriodSeconds")
         path = f"{pods.spec.path}.terminationGracePeriodSeconds"
         if said == 0:
-            why = "0: pods are forgotten while their processes may still run and write"
-            yield Line(Severity.ERROR, path, 30, why)
+            why = "0: pods are removed while their processes may still run and write"
+            yield violation(RuleSeverity.ERROR, path, 30, why)
         elif said is not None and timedelta(seconds=said) > LONG_GRACE:
             took = format_duration(timedelta(seconds=said))
-            why = f"a stop may take {took}, and every restart waits for it"
-            yield Line(Severity.WARNING, path, int(LONG_GRACE.total_seconds()), why)
+            why = f"a stop may take {took}, which delays every restart"
+            yield violation(RuleSeverity.WARNING, path, int(LONG_GRACE.total_seconds()), why)

@@ -1,4 +1,4 @@
-"""What keeps jobs from resuming, and that the line to change cures it."""
+"""Each rule on jobs reports its violation, and the remedy fixes it."""
 
 import copy
 import json
@@ -12,13 +12,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.anatomy import ANATOMIES
+from holdfast.adapters.kubernetes.jobs.doctor_rules import RULES
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.jobs.trap import Finding, Severity
-from holdfast.adapters.kubernetes.jobs.traps import TRAPS
+from holdfast.adapters.kubernetes.jobs.pod_templates import JOB_TEMPLATES
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.kubernetes.doctor import examined, examined_manifest
+from holdfast.apps.kubernetes.doctor import diagnose_manifest, diagnose_object
 from holdfast.apps.main import run
+from holdfast.decisions.doctor import Diagnostic, RuleSeverity
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels
 
@@ -113,8 +113,8 @@ def changed(job: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return job
 
 
-def traps(job: dict[str, Any]) -> tuple[Finding, ...]:
-    return examined(OF_KIND[job["kind"]], job).traps
+def diagnostics(job: dict[str, Any]) -> tuple[Diagnostic, ...]:
+    return diagnose_object(OF_KIND[job["kind"]], job).diagnostics
 
 
 def on(key: str) -> str:
@@ -127,14 +127,14 @@ SELECTOR = f'nodeSelector["{NAMES.node_health_status}"]'
 TORCHRUN = [{"name": "main", "command": ["sh", "-c", "torchrun --nnodes 2 train.py"]}]
 FAILS_JOB = {"rules": [{"action": "FailJob"}]}
 ALL_KINDS = tuple(HEALTHY)
-E, W, N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+E, W, N = RuleSeverity.ERROR, RuleSeverity.WARNING, RuleSeverity.NOTE
 
 CASES = [
-    *((kind, SWITCH, None, "not-asked", E) for kind in ALL_KINDS),
-    *((kind, SWITCH, "False", "not-asked", E) for kind in ALL_KINDS),
-    *((kind, SWITCH, "yes", "unusable-annotation", E) for kind in ALL_KINDS),
-    *((kind, RETRIES, "-1", "unusable-annotation", W) for kind in ALL_KINDS),
-    *((kind, on("holdfast.dev/job-record"), "{", "unusable-annotation", E) for kind in ALL_KINDS),
+    *((kind, SWITCH, None, "auto-resume-off", E) for kind in ALL_KINDS),
+    *((kind, SWITCH, "False", "auto-resume-off", E) for kind in ALL_KINDS),
+    *((kind, SWITCH, "yes", "invalid-annotation", E) for kind in ALL_KINDS),
+    *((kind, RETRIES, "-1", "invalid-annotation", W) for kind in ALL_KINDS),
+    *((kind, on("holdfast.dev/job-record"), "{", "invalid-annotation", E) for kind in ALL_KINDS),
     *((kind, RETRIES, None, "no-retries", N) for kind in ALL_KINDS),
     *((kind, RETRIES, "0", "no-retries", W) for kind in ALL_KINDS),
     *((kind, f"{PODS[kind]}.{SELECTOR}", None, "node-selector", W) for kind in ALL_KINDS),
@@ -183,39 +183,39 @@ HARMLESS = [
 
 
 def test_every_kind_has_its_parts_or_those_of_its_body() -> None:
-    assert {kind.kind for kind in KINDS if kind.body is None} <= set(ANATOMIES)
-    assert set(ANATOMIES) == set(HEALTHY)
+    assert {kind.kind for kind in KINDS if kind.body is None} <= set(JOB_TEMPLATES)
+    assert set(JOB_TEMPLATES) == set(HEALTHY)
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_a_job_made_as_advised_is_in_no_trap(kind: str) -> None:
-    assert traps(HEALTHY[kind]) == ()
+def test_a_job_made_as_advised_has_no_diagnostics(kind: str) -> None:
+    assert diagnostics(HEALTHY[kind]) == ()
 
 
-@pytest.mark.parametrize(("kind", "path", "value", "trap", "severity"), CASES)
-def test_each_trap_is_named_and_the_line_to_change_gets_the_job_out_of_it(
-    kind: str, path: str, value: Any, trap: str, severity: Severity
+@pytest.mark.parametrize(("kind", "path", "value", "rule", "severity"), CASES)
+def test_each_violation_is_reported_and_its_remedy_fixes_it(
+    kind: str, path: str, value: Any, rule: str, severity: RuleSeverity
 ) -> None:
     job = changed(HEALTHY[kind], path, value)
 
-    found = traps(job)
+    found = diagnostics(job)
 
-    assert {(one.trap, one.severity) for one in found} == {(trap, severity)}
+    assert {(one.rule, one.severity) for one in found} == {(rule, severity)}
     for one in found:
-        written = one.value
+        written = one.line.value
         if isinstance(written, str) and written.startswith("{"):
             written = yaml.safe_load(written)
-        job = changed(job, one.path, written)
-    assert trap not in {one.trap for one in traps(job)}
+        job = changed(job, one.line.path, written)
+    assert rule not in {one.rule for one in diagnostics(job)}
 
 
-def test_every_trap_of_the_table_has_a_case() -> None:
-    assert {trap.name for trap in TRAPS} - {case[3] for case in CASES} == {"checkpoint-volume"}
+def test_every_rule_of_the_table_has_a_case() -> None:
+    assert {rule.name for rule in RULES} - {case[3] for case in CASES} == {"checkpoint-volume"}
 
 
 @pytest.mark.parametrize(("kind", "path", "value"), HARMLESS)
-def test_what_does_no_harm_is_not_named(kind: str, path: str, value: Any) -> None:
-    assert traps(changed(HEALTHY[kind], path, value)) == ()
+def test_harmless_settings_are_not_reported(kind: str, path: str, value: Any) -> None:
+    assert diagnostics(changed(HEALTHY[kind], path, value)) == ()
 
 
 def without_volumes(kind: str) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def without_volumes(kind: str) -> dict[str, Any]:
     ("volume", "said"),
     [
         (None, "no volume outlives a pod"),
-        ({"emptyDir": {}}, "goes with the pod"),
+        ({"emptyDir": {}}, "deleted with the pod"),
         ({"hostPath": {"path": "/x"}}, "unless it is shared"),
         ({"nfs": {"server": "x", "path": "/"}}, None),
         ({"csi": {"driver": "x"}}, None),
@@ -240,14 +240,14 @@ def test_checkpoints_need_a_volume_that_outlives_a_pod(
     if volume is not None:
         job = changed(job, f"{PODS[kind]}.volumes[]", {"name": "v", **volume})
 
-    found = traps(job)
+    found = diagnostics(job)
 
-    assert [(one.trap, one.severity) for one in found] == (
+    assert [(one.rule, one.severity) for one in found] == (
         [("checkpoint-volume", W)] if said else []
     )
     assert all(said in one.why for one in found if said)
     for one in found:
-        assert traps(changed(job, one.path, yaml.safe_load(str(one.value)))) == ()
+        assert diagnostics(changed(job, one.line.path, yaml.safe_load(str(one.line.value)))) == ()
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
@@ -255,7 +255,7 @@ def test_a_pod_that_tolerates_all_needs_the_selector_most(kind: str) -> None:
     job = changed(HEALTHY[kind], f"{PODS[kind]}.{SELECTOR}", None)
     job = changed(job, f"{PODS[kind]}.tolerations", [{"operator": "Exists"}])
 
-    assert [(one.trap, one.severity) for one in traps(job)] == [("node-selector", E)]
+    assert [(one.rule, one.severity) for one in diagnostics(job)] == [("node-selector", E)]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_affinity_is_as_good_as_a_selector_if_all_its_terms_say_so(
     job = changed(job, f"{PODS['Job']}.affinity", affinity)
 
     is_in_order = is_enough and not others
-    assert [one.trap for one in traps(job)] == ([] if is_in_order else ["node-selector"])
+    assert [one.rule for one in diagnostics(job)] == ([] if is_in_order else ["node-selector"])
 
 
 @pytest.mark.parametrize(
@@ -292,16 +292,16 @@ def test_ranks_have_to_wait_for_each_other_as_long_as_a_repair_takes(
     containers = [{"name": "main", "args": command}]
     job = changed(HEALTHY["PyTorchJob"], f"{PODS['PyTorchJob']}.containers", containers)
 
-    assert [one.trap for one in traps(job)] == ([] if waits else ["rendezvous-timeout"])
+    assert [one.rule for one in diagnostics(job)] == ([] if waits else ["rendezvous-timeout"])
 
 
 def test_all_jobs_of_a_set_count_when_its_pods_fail_together() -> None:
     job = changed(HEALTHY["JobSet"], "spec.replicatedJobs[0].replicas", 3)
     job = changed(job, "spec.replicatedJobs[0].template.spec.backoffLimit", 11)
 
-    (found,) = traps(job)
+    (found,) = diagnostics(job)
 
-    assert (found.trap, found.severity) == ("backoff-limit", E)
+    assert (found.rule, found.severity) == ("backoff-limit", E)
     assert "12 at a time" in found.why
 
 
@@ -318,7 +318,7 @@ def test_all_jobs_of_a_set_count_when_its_pods_fail_together() -> None:
     ],
 )
 def test_a_set_that_restarts_by_itself_fails_only_once_it_has_done_so_as_often_as_it_may(
-    own: int | None, limit: int | None, rules: tuple[Any, ...], severities: list[Severity]
+    own: int | None, limit: int | None, rules: tuple[Any, ...], severities: list[RuleSeverity]
 ) -> None:
     job = HEALTHY["JobSet"]
     if own is not None:
@@ -327,7 +327,7 @@ def test_a_set_that_restarts_by_itself_fails_only_once_it_has_done_so_as_often_a
         job = changed(job, "spec.replicatedJobs[0].template.spec.backoffLimit", limit)
     job = changed(job, "spec.replicatedJobs[1].template.spec.podFailurePolicy", {"rules": rules})
 
-    found = traps(job)
+    found = diagnostics(job)
 
     assert [one.severity for one in found] == severities
     assert all(f"restarts it for that {own} times" in one.why for one in found if own)
@@ -340,9 +340,9 @@ def test_the_pods_of_a_train_job_are_those_of_what_was_made_for_it() -> None:
     body = changed(changed(body, "metadata.annotations", {}), "metadata.uid", "b")
     limited = changed(body, "spec.replicatedJobs[0].template.spec.backoffLimit", 0)
 
-    assert traps(job) == examined(OF_KIND["TrainJob"], job, body).traps == ()
-    (found,) = examined(OF_KIND["TrainJob"], job, limited).traps
-    assert (found.trap, found.path) == (
+    assert diagnostics(job) == diagnose_object(OF_KIND["TrainJob"], job, body).diagnostics == ()
+    (found,) = diagnose_object(OF_KIND["TrainJob"], job, limited).diagnostics
+    assert (found.rule, found.line.path) == (
         "backoff-limit",
         "runtime: spec.template.spec.replicatedJobs[0].template.spec.backoffLimit",
     )
@@ -352,9 +352,9 @@ def test_a_job_that_belongs_to_another_is_sent_there() -> None:
     owner = {"kind": "MyJob", "name": "m", "uid": "u", "controller": True}
     job = changed(HEALTHY["JobSet"], "metadata.ownerReferences", [owner])
 
-    (found,) = traps(job)
+    (found,) = diagnostics(job)
 
-    assert (found.trap, found.change) == ("cannot-restart", f"remove {SWITCH}")
+    assert (found.rule, found.remedy) == ("cannot-restart", f"remove {SWITCH}")
     assert "MyJob m" in found.why
 
 
@@ -365,12 +365,12 @@ def manifest(*jobs: dict[str, Any]) -> str:
     return yaml.safe_dump_all(jobs)
 
 
-def test_all_jobs_of_a_manifest_are_looked_at_and_other_objects_are_not() -> None:
+def test_all_jobs_of_a_manifest_are_diagnosed_and_other_objects_ignored() -> None:
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
     items = {"apiVersion": "v1", "kind": "List", "items": [HEALTHY["Job"], other]}
     text = manifest(other, HEALTHY["PyTorchJob"], items)
 
-    found = examined_manifest(f"{text}\n---\n", "jobs.yaml")
+    found = diagnose_manifest(f"{text}\n---\n", "jobs.yaml")
 
     assert [one.job for one in found] == ["pytorchjob/team/llama", "job/team/llama"]
 
@@ -378,7 +378,10 @@ def test_all_jobs_of_a_manifest_are_looked_at_and_other_objects_are_not() -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "jobs.yaml: holds no job that can be looked after: PyTorchJob (kubeflow.org/v1)"),
+        (
+            "",
+            "jobs.yaml: no job of a supported kind found; supported kinds: PyTorchJob (",
+        ),
         ("a: [", "jobs.yaml: not valid YAML"),
         ("{{ if .x }}", "jobs.yaml: not valid YAML"),
         (manifest({**HEALTHY["Job"], "metadata": None}), "jobs.yaml: invalid Job"),
@@ -386,9 +389,9 @@ def test_all_jobs_of_a_manifest_are_looked_at_and_other_objects_are_not() -> Non
         (manifest(changed(HEALTHY["Job"], "spec.backoffLimit", "9")), "invalid Job"),
     ],
 )
-def test_a_manifest_without_a_usable_job_is_refused(text: str, said: str) -> None:
+def test_a_manifest_without_a_valid_job_is_rejected(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
-        examined_manifest(text, "jobs.yaml")
+        diagnose_manifest(text, "jobs.yaml")
 
 
 junk = st.recursive(
@@ -405,9 +408,9 @@ junk = st.recursive(
 
 @given(kind=st.sampled_from(ALL_KINDS), spec=junk)
 @settings(max_examples=200)
-def test_no_manifest_makes_the_doctor_fall_over(kind: str, spec: Any) -> None:
+def test_no_manifest_crashes_the_doctor(kind: str, spec: Any) -> None:
     with suppress(ConfigError):
-        examined_manifest(json.dumps({**HEALTHY[kind], "spec": spec}), "jobs.yaml")
+        diagnose_manifest(json.dumps({**HEALTHY[kind], "spec": spec}), "jobs.yaml")
 
 
 # The command
@@ -441,24 +444,25 @@ def test_scripts_learn_by_the_exit_code_whether_a_job_resumes(
     assert doctor(tmp_path, capsys, *options, job=job)[0] == code
 
 
-def test_the_doctor_tells_people_the_line_and_programs_its_parts(tmp_path, capsys) -> None:
+def test_people_get_the_line_to_change_and_programs_its_parts(tmp_path, capsys) -> None:
     job = changed(HEALTHY["PyTorchJob"], SWITCH, None)
 
     _, text, _ = doctor(tmp_path, capsys, job=job, good=HEALTHY["Job"])
     _, plain, _ = doctor(tmp_path, capsys, "--output", "json", job=job)
 
     assert f'{SWITCH}: "true"' in text
-    assert "none that is known" in text
+    assert "Problems:" in text
     assert json.loads(plain) == [
         {
             "job": "pytorchjob/team/llama",
-            "traps": [
+            "diagnostics": [
                 {
-                    "trap": "not-asked",
+                    "rule": "auto-resume-off",
                     "severity": "error",
-                    "why": "nobody restarts a job without it",
-                    "path": SWITCH,
-                    "value": "true",
+                    "found": "",
+                    "why": "without this annotation the job is not restarted",
+                    "remedy": f'{SWITCH}: "true"',
+                    "line": {"path": SWITCH, "value": "true"},
                 }
             ],
         }
@@ -469,7 +473,7 @@ def test_the_doctor_tells_people_the_line_and_programs_its_parts(tmp_path, capsy
     ("argv", "said"),
     [
         ([], "give a JOB of the cluster, or manifests"),
-        (["train"], "jobs of Kubernetes, not of local"),
+        (["train"], "supports Kubernetes jobs only, not local"),
         (["-f", "/nowhere.yaml"], "/nowhere.yaml"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where the parts of a job object are that decide how it restarts: pure, for all kinds alike."""
+"""The parts of a job object that decide how it restarts, for every kind: pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,31 +9,31 @@ from holdfast.adapters.kubernetes.client.errors import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Something of an object, and its path there, such as ``spec.runPolicy``."""
+    """Part of an object, with its path such as ``spec.runPolicy``."""
 
     path: str
     content: Json
 
     def at(self, key: str) -> "Part":
-        """What is below a key; empty if nothing is."""
+        """Return the part below a key; empty if the key is missing."""
         return Part(path=f"{self.path}.{key}", content=self.content.get(key) or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pods:
-    """Pods of a job that are made from one template."""
+class PodTemplate:
+    """Pods of a job that are created from one template."""
 
     maker: Part
-    """What says how many there are, and how they are restarted."""
+    """Part with the number of pods and their restart policy."""
 
     spec: Part
-    """Of the pods."""
+    """Pod spec of the template."""
 
     ranks: int
 
     @property
     def containers(self) -> Sequence[Part]:
-        """Those that run together."""
+        """Containers of a pod, without init containers."""
         found = self.spec.content.get("containers") or ()
         return [
             Part(path=f"{self.spec.path}.containers[{index}]", content=one)
@@ -42,24 +42,24 @@ class Pods:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anatomy:
-    """The parts of one job."""
+class JobTemplates:
+    """Pod templates of one job, and its run policy."""
 
     policy: Part
-    """What says how the job as a whole runs and ends."""
+    """Part that defines how the whole job runs and ends."""
 
-    pods: tuple[Pods, ...] = ()
+    pods: tuple[PodTemplate, ...] = ()
     elastic: Part = field(default_factory=lambda: Part(path="spec.elasticPolicy", content={}))
 
 
-def _kubeflow(field_name: str) -> Callable[[Json], Anatomy]:
-    def parts(job: Json) -> Anatomy:
+def _kubeflow(field_name: str) -> Callable[[Json], JobTemplates]:
+    def parts(job: Json) -> JobTemplates:
         spec = Part(path="spec", content=job.get("spec") or {})
         replicas = spec.at(field_name)
-        return Anatomy(
+        return JobTemplates(
             policy=spec.at("runPolicy"),
             pods=tuple(
-                Pods(
+                PodTemplate(
                     maker=replicas.at(name),
                     spec=replicas.at(name).at("template").at("spec"),
                     ranks=replica.get("replicas", 1),
@@ -72,32 +72,32 @@ def _kubeflow(field_name: str) -> Callable[[Json], Anatomy]:
     return parts
 
 
-def _indexed(job: Json) -> Anatomy:
+def _indexed(job: Json) -> JobTemplates:
     spec = Part(path="spec", content=job.get("spec") or {})
-    return Anatomy(policy=spec, pods=(_of_job(spec, 1),))
+    return JobTemplates(policy=spec, pods=(_of_job(spec, 1),))
 
 
-def _job_set(job: Json) -> Anatomy:
+def _job_set(job: Json) -> JobTemplates:
     spec = Part(path="spec", content=job.get("spec") or {})
-    return Anatomy(policy=spec, pods=tuple(_replicated(spec)))
+    return JobTemplates(policy=spec, pods=tuple(_replicated(spec)))
 
 
-def _replicated(spec: Part) -> Iterator[Pods]:
+def _replicated(spec: Part) -> Iterator[PodTemplate]:
     for index, one in enumerate(spec.content.get("replicatedJobs") or ()):
         replicated = Part(path=f"{spec.path}.replicatedJobs[{index}]", content=one)
         yield _of_job(replicated.at("template").at("spec"), one.get("replicas", 1))
 
 
-def _of_job(spec: Part, times: int) -> Pods:
-    return Pods(
+def _of_job(spec: Part, times: int) -> PodTemplate:
+    return PodTemplate(
         maker=spec,
         spec=spec.at("template").at("spec"),
         ranks=times * spec.content.get("parallelism", 1),
     )
 
 
-def _ray(*keys: str) -> Callable[[Json], Anatomy]:
-    def parts(job: Json) -> Anatomy:
+def _ray(*keys: str) -> Callable[[Json], JobTemplates]:
+    def parts(job: Json) -> JobTemplates:
         spec = Part(path="spec", content=job.get("spec") or {})
         cluster = spec
         for key in keys:
@@ -111,10 +111,10 @@ def _ray(*keys: str) -> Callable[[Json], Anatomy]:
                 for ranks in (one.get("replicas", 1),)
             ),
         ]
-        return Anatomy(
+        return JobTemplates(
             policy=spec,
             pods=tuple(
-                Pods(maker=group, spec=group.at("template").at("spec"), ranks=ranks)
+                PodTemplate(maker=group, spec=group.at("template").at("spec"), ranks=ranks)
                 for group, ranks in groups
             ),
         )
@@ -122,7 +122,7 @@ def _ray(*keys: str) -> Callable[[Json], Anatomy]:
     return parts
 
 
-ANATOMIES: Final[Mapping[str, Callable[[Json], Anatomy]]] = {
+JOB_TEMPLATES: Final[Mapping[str, Callable[[Json], JobTemplates]]] = {
     "PyTorchJob": _kubeflow("pytorchReplicaSpecs"),
     "MPIJob": _kubeflow("mpiReplicaSpecs"),
     "Job": _indexed,
@@ -130,19 +130,19 @@ ANATOMIES: Final[Mapping[str, Callable[[Json], Anatomy]]] = {
     "RayCluster": _ray(),
     "RayJob": _ray("rayClusterSpec"),
 }
-"""By kind. Those that are missing have no pods of their own."""
+"""Parsers by kind. Kinds that are missing have no pods of their own."""
 
 
-def anatomy_of(kind: str, job: Json) -> Anatomy:
-    """The parts of a job; without any pods for a kind that has none of its own.
+def job_templates(kind: str, job: Json) -> JobTemplates:
+    """Return the pod templates of a job; none for a kind that has no pods of its own.
 
     Raises:
-        ValueError: the object is not what its kind says.
+        ValueError: the object does not have the fields of its kind.
 
     """
-    parts = ANATOMIES.get(kind)
+    parts = JOB_TEMPLATES.get(kind)
     if parts is None:
-        return Anatomy(policy=Part(path="spec", content=job.get("spec") or {}))
+        return JobTemplates(policy=Part(path="spec", content=job.get("spec") or {}))
     try:
         return parts(job)
     except (AttributeError, TypeError) as error:
@@ -150,6 +150,6 @@ def anatomy_of(kind: str, job: Json) -> Anatomy:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """All words of a command or of arguments."""
+    """Yield each word of a command or of arguments."""
     for one in value or ():
         yield str(one)
