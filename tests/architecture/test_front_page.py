@@ -1,4 +1,4 @@
-"""The pictures of the README: small, self-contained, and taken from output as it is today."""
+"""The README: one screen, small pictures that load nothing, figures that can be measured again."""
 
 import re
 import sys
@@ -10,14 +10,31 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from render_pictures import PICTURES, excerpt
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHOWN = sorted(PICTURES.iterdir())
 LARGEST = 300_000
+LINES = 110
+
+
+def test_it_fits_one_screen() -> None:
+    assert README.count("\n") <= LINES
+
+
+def test_each_figure_names_a_benchmark_that_is_there() -> None:
+    table = README.partition("| `make bench` |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1:-1] for row in table.splitlines()[2:]]
+
+    assert len(rows) > 5
+    for *_, command in rows:
+        name = re.fullmatch(r" `ARGS=(\w+)` ", command)
+        assert name, command
+        assert (ROOT / "bench" / f"{name[1]}.py").is_file(), command
 
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
 def test_a_picture_is_small_and_shown(path) -> None:
     assert path.stat().st_size < LARGEST
-    assert f"](docs/pictures/{path.name})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"](docs/pictures/{path.name})" in README
 
 
 def test_a_drawing_loads_nothing_from_other_hosts() -> None:
