@@ -1,4 +1,4 @@
-"""What becomes of jobs on Kubernetes, as the tests with the real operators recorded it."""
+"""Outcomes of jobs on Kubernetes, recorded by tests with the real operators."""
 
 import json
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "kubernetes" / "job_outcomes.json"
-TITLES: Final = ("What happens", "Kinds", "In the end", "Causes", "Retries spent", "Events")
+TITLES: Final = ("Case", "Kinds", "Result", "Causes", "Retries used", "Events")
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """One for each fault and outcome; kinds that fare alike share it."""
+    """One row per fault and outcome; kinds with the same outcome share it."""
     for row in json.loads(RECORDED.read_text(encoding="utf-8")):
         alike: dict[str, list[str]] = {}
         for kind, outcome in row["kinds"].items():

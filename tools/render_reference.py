@@ -42,7 +42,7 @@ NOTE: Final = "<!-- Written by `make docs` from {}; change it there. -->"
 
 
 def policy_page() -> Iterator[str]:
-    """Every knob of the core with its default and the reason for it."""
+    """Every setting of the core with its default and the reason for it."""
     yield from _head("Policy", policy)
     yield UNITS
     for kind in (policy.RemediationPolicy, policy.JobPolicy):
@@ -97,10 +97,10 @@ def check_config_page() -> Iterator[str]:
     yield from ["", "## [expected]", "", _prose(agent_config.ExpectedDevices.__doc__), ""]
     yield from _knobs(agent_config.ExpectedDevices)
     yield from ["", '## [thresholds."TYPE"]', "", _prose(thresholds.Thresholds.__doc__)]
-    yield "`TYPE` is an instance type such as `p5.48xlarge`, or `default` for all. 0 takes a"
-    yield from ["threshold away.", ""]
+    yield "`TYPE` is an instance type such as `p5.48xlarge`, or `default` for all. 0 disables a"
+    yield from ["threshold.", ""]
     yield from _knobs(thresholds.Thresholds)
-    yield from ["", "## Delivered thresholds", ""]
+    yield from ["", "## Default thresholds", ""]
     yield "Their sources are in `holdfast/detectors/thresholds.py`."
     yield ""
     rows = [("all", thresholds.ANY_NODE), *thresholds.BY_FAMILY.items()]
@@ -163,11 +163,11 @@ def _table_sections(kind: type, path: str, *, without: Container[str] = ()) -> I
 
 
 def checkpoints_page() -> Iterator[str]:
-    """Every checkpoint format that is recognised."""
+    """Every checkpoint format that is recognized."""
     yield from _head("Checkpoint formats", checkpoint_formats)
-    yield "Formats are recognised by content, the first in this table that fits."
+    yield "Formats are recognized by content; the first match in this table counts."
     yield ""
-    titles = ("`--format`", "Written by", "Recognised by", "Complete when", "Loads", "Not detected")
+    titles = ("`--format`", "Written by", "Recognized by", "Complete when", "Loads", "Not detected")
     rows = (
         (
             f"`{row.name}`", row.title, row.recognised_by, row.complete_when, row.loads,
@@ -232,47 +232,47 @@ def slurm_doctor_page() -> Iterator[str]:
 
 
 def reasons_page() -> Iterator[str]:
-    """Every reason, and what leads to it."""
+    """Every reason, and the evidence for it."""
     yield from ["# Reasons", "", NOTE.format("holdfast/detectors and holdfast/model/names.py"), ""]
-    yield "What each reason means, what the detectors of the kernel log make of each message, and"
-    yield "what the others make of what they read. The last of the meanings are those of tests, of"
-    yield "deep checks and of the controller."
+    yield "The meaning of each reason, the findings of the kernel log detectors for each message,"
+    yield "and the findings of the other detectors. The last meanings are those of tests, of deep"
+    yield "health checks and of the controller."
     docs = docs_under_names(names.Reason)
     rows = [(f"`{one.value}`", docs[one.name]) for one in names.Reason]
     yield from ["", "## Meanings", "", *_table(("Reason", "Meaning"), rows)]
-    yield from ["", "## Messages of the kernel", ""]
+    yield from ["", "## Kernel log messages", ""]
     yield from _table(reason_tables.LOG_TITLES, reason_tables.log_rows())
     yield from ["", "## XIDs", ""]
-    yield "The reason and the severity are those of the profile `hyperpod`; the sources are at the"
-    yield from ["head of `holdfast/detectors/xid_codes.py`.", ""]
+    yield "Reason and severity are those of the profile `hyperpod`; the sources are in the header"
+    yield from ["of `holdfast/detectors/xid_codes.py`.", ""]
     yield from _table(reason_tables.XID_TITLES, reason_tables.xid_rows())
     yield from ["", "## Readings of devices and of the host", ""]
-    yield "XIDs of which DCGM's policies tell are judged as those of the kernel's log. What cannot"
-    yield from ["be read is a notice, `SourceFailed`, and calls for nothing.", ""]
+    yield "XIDs that DCGM's policies report are evaluated like those in the kernel log. A source that"
+    yield from ["cannot be read is a notice, `SourceFailed`, without a remedy.", ""]
     yield from _table(reason_tables.STATE_TITLES, reason_tables.state_rows())
 
 
 def job_outcomes_page() -> Iterator[str]:
-    """What becomes of jobs on Kubernetes."""
-    yield from ["# What becomes of a job on Kubernetes", ""]
+    """Outcomes of jobs on Kubernetes."""
+    yield from ["# Outcomes of jobs on Kubernetes", ""]
     yield from [NOTE.format("tests/kubernetes/job_outcomes.json"), ""]
-    yield "Each line was played with the kind's own operator, the scheduler and the controller; a"
-    yield "test plays it again and compares. `JobWaiting` is left out where a spare node was there,"
-    yield "and where controllers are killed, causes and Events are not compared: what a killed one"
-    yield "meant to tell may be missing. Jobs may restart twice for"
-    yield from ["their nodes and three times for themselves where nothing else is said.", ""]
+    yield "Each row was recorded with the operator of the kind, the scheduler and the controller; a"
+    yield "test repeats it and compares. `JobWaiting` is left out if a spare node was available. If"
+    yield "controllers are killed, causes and Events are not compared, because Events of a killed"
+    yield "controller may be missing. Unless a row states otherwise, a job has two hardware retries"
+    yield from ["and three application retries.", ""]
     yield from _table(job_outcomes.TITLES, job_outcomes.rows())
 
 
 def slurm_outcomes_page() -> Iterator[str]:
-    """What becomes of nodes and jobs on Slurm."""
-    yield from ["# What becomes of a node and its job on Slurm", ""]
+    """Outcomes of nodes and jobs on Slurm."""
+    yield from ["# Outcomes of nodes and jobs on Slurm", ""]
     yield from [NOTE.format("tests/slurm/slurm_outcomes.json"), ""]
-    yield "Each line was played on a real Slurm of these versions, with agents and a controller;"
-    yield "tests play it again and compare. `Restarts` is Slurm's count, an attempt one run of the"
-    yield "job as Holdfast counts them. Where the state was looked at before the repair of the node"
-    yield "had ended, its reason says what is done with it. A node that vanished is `NodeLost` or"
-    yield from ["`NodeSilent`, by whoever noticed first; here both are the first.", ""]
+    yield "Each row was recorded on a real Slurm of these versions, with agents and a controller;"
+    yield "tests repeat it and compare. `Restarts` is Slurm's counter; an attempt is one run of the job"
+    yield "as Holdfast counts them. If the state was read before the repair of the node had ended, its"
+    yield "reason shows the repair. A node that disappeared has the reason `NodeLost` or `NodeSilent`,"
+    yield from ["depending on what was detected first; this table shows `NodeLost`.", ""]
     yield from _table(slurm_outcomes.TITLES, slurm_outcomes.rows())
 
 

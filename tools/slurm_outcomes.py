@@ -1,4 +1,4 @@
-"""What becomes of nodes and jobs on Slurm, as the tests with the real Slurm recorded it."""
+"""Outcomes of nodes and jobs on Slurm, recorded by tests with real Slurm."""
 
 import json
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "slurm" / "slurm_outcomes.json"
-TITLES: Final = ("What happens", "Slurm", "The node", "The job", "Restarts", "Causes")
+TITLES: Final = ("Case", "Slurm", "Node", "Job", "Restarts", "Causes")
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """One for each fault and outcome; versions that fare alike share it."""
+    """One row per fault and outcome; versions with the same outcome share it."""
     for row in json.loads(RECORDED.read_text(encoding="utf-8")):
         alike: dict[str, list[str]] = {}
         for version, outcome in row["slurm"].items():

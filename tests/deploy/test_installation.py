@@ -70,7 +70,7 @@ def test_the_notes_say_who_repairs(installation: Installation, helm: Helm) -> No
         target = ("--dry-run=client", "--kubeconfig", installation.plane.kubeconfig())
         return helm.run("install", "third", HELM_CHART, *target, *keys).partition("NOTES:")[2]
 
-    assert "nobody repairs them" in notes()
+    assert "No provider is set" in notes()
     assert "replaced by karpenter" in notes('controller.config.provider.replace="karpenter"')
     assert "marked and not repaired" in notes('controller.config.nodes.node_recovery="None"')
 
