@@ -26,7 +26,7 @@ versions: --api-versions monitoring.coreos.com/v1
 {{- end -}}
 {{- end }}
 
-{{- /* Files that the controller reads or writes are in a volume: its image holds none of them. */ -}}
+{{- /* Files that the controller reads or writes must be in a volume: the image contains none of them. */ -}}
 {{- define "holdfast.checkFiles" -}}
 {{- $config := .Values.controller.config -}}
 {{- $provider := $config.provider | default dict -}}

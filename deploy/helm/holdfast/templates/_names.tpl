@@ -2,7 +2,7 @@
 {{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* Of all objects, before what each of them is; 48 characters leave room for that. */ -}}
+{{- /* Prefix of all object names; 48 characters leave space for the suffix. */ -}}
 {{- define "holdfast.fullname" -}}
 {{- $name := include "holdfast.name" . -}}
 {{- $default := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
@@ -21,7 +21,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{- /* By which a workload knows its pods. A list of the root and the name of the component. */ -}}
+{{- /* Selector labels of a workload. Argument: a list of the root and the name of the component. */ -}}
 {{- define "holdfast.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "holdfast.name" $root }}
@@ -29,7 +29,7 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{- /* The log of an agent, where the exporter beside it reads it. */ -}}
+{{- /* Path of the agent's log, which the exporter sidecar reads. */ -}}
 {{- define "holdfast.agentLog" -}}/var/log/holdfast/agent.log{{- end }}
 
 {{- define "holdfast.image" -}}
