@@ -247,8 +247,8 @@ def reasons_page() -> Iterator[str]:
     yield from ["of `holdfast/detectors/xid_codes.py`.", ""]
     yield from _table(reason_tables.XID_TITLES, reason_tables.xid_rows())
     yield from ["", "## Readings of devices and of the host", ""]
-    yield "XIDs that DCGM's policies report are evaluated like those in the kernel log. A source that"
-    yield from ["cannot be read is a notice, `SourceFailed`, without a remedy.", ""]
+    yield "XIDs that DCGM's policies report are evaluated like those in the kernel log. A source"
+    yield from ["that cannot be read is a notice, `SourceFailed`, without a remedy.", ""]
     yield from _table(reason_tables.STATE_TITLES, reason_tables.state_rows())
 
 
@@ -269,10 +269,11 @@ def slurm_outcomes_page() -> Iterator[str]:
     yield from ["# Outcomes of nodes and jobs on Slurm", ""]
     yield from [NOTE.format("tests/slurm/slurm_outcomes.json"), ""]
     yield "Each row was recorded on a real Slurm of these versions, with agents and a controller;"
-    yield "tests repeat it and compare. `Restarts` is Slurm's counter; an attempt is one run of the job"
-    yield "as Holdfast counts them. If the state was read before the repair of the node had ended, its"
-    yield "reason shows the repair. A node that disappeared has the reason `NodeLost` or `NodeSilent`,"
-    yield from ["depending on what was detected first; this table shows `NodeLost`.", ""]
+    yield "tests repeat it and compare. `Restarts` is Slurm's counter; an attempt is one run of the"
+    yield "job as Holdfast counts them. If the state was read before the repair of the node had"
+    yield "ended, its reason shows the repair. A node that disappeared has the reason `NodeLost` or"
+    yield "`NodeSilent`, depending on what was detected first; this table shows `NodeLost`."
+    yield ""
     yield from _table(slurm_outcomes.TITLES, slurm_outcomes.rows())
 
 
