@@ -65,8 +65,8 @@ class Call:
         """
         if self.maker is None:
             raise ValidationException(
-                "Clusters cannot be created, changed or deleted here: the server shows those that "
-                "are there"
+                "Clusters cannot be created, changed or deleted: this server only shows existing "
+                "clusters"
             )
         return self.maker
 

@@ -98,15 +98,15 @@ class Console:
         """Make sure that a page of ours made the request, and no page of somebody else."""
         _same_origin(request)
         if not self._sessions.proves(session, request.headers.get(PROOF, "")):
-            raise _Refused(403, "the page is older than this session: load it again")
+            raise _Refused(403, "the page is outdated; reload it")
 
     async def _begin(self, request: Request) -> Response:
         _same_origin(request)
         token = (await _body(request)).get("token")
         if not isinstance(token, str):
-            raise _Refused(400, "token: expected a text")
+            raise _Refused(400, "token: expected a string")
         if not self._sessions.are_possible:
-            raise _Refused(403, "no key in api.toml has a token; give one a line: token = ...")
+            raise _Refused(403, "no key in api.toml has a token; add token = ... to a key")
         cookie = self._sessions.begin(token, request.client.host if request.client else "")
         session = self._sessions.find(cookie)
         answer = _json(_told(session) if session else {})
@@ -154,7 +154,9 @@ class Console:
     async def _ask(self, request: Request, session: Session) -> Response:
         if session.key.role is not Role.OPERATE:
             raise _Refused(
-                403, f"{session.key.person} may only look: the key has the role {session.key.role}"
+                403,
+                f"{session.key.person} is not authorized to change nodes: the key "
+                f"has the role {session.key.role}",
             )
         wish = _wish(await _body(request))
         message = await run_in_threadpool(self._source.ask, wish, session.key.person)
@@ -202,14 +204,14 @@ async def _body(request: Request) -> dict[str, Any]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _BODY_LIMIT:
-            raise _Refused(413, f"a request may have {_BODY_LIMIT} bytes")
+            raise _Refused(413, f"the request exceeds the limit of {_BODY_LIMIT} bytes")
     try:
         content = json.loads(body)
         json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise _Refused(400, "the request is no JSON object")
+        raise _Refused(400, "the request body is not a JSON object")
     return content
 
 
@@ -262,4 +264,4 @@ async def _one_of(
     files: Mapping[str, tuple[bytes, Mapping[str, str]]], request: Request
 ) -> Response:
     file = files.get(request.path_params["name"])
-    return _problem(404, "there is no such file") if file is None else await _served(file, request)
+    return _problem(404, "file not found") if file is None else await _served(file, request)

@@ -76,7 +76,7 @@ class Sessions:
         self._wrong = {one: times for one, times in recent.items() if times}
         if len(self._wrong.get(address, ())) >= TRIES:
             raise TooManyTries(
-                f"{TRIES} wrong tokens came from {address or 'there'}; try again in a minute"
+                f"{TRIES} wrong tokens from {address or 'your address'}; try again in one minute"
             )
         owner, given = None, _digest(token)
         for key in self._keys.values():  # all of them, so that time tells nothing
@@ -84,7 +84,7 @@ class Sessions:
                 owner = key
         if owner is None:
             self._wrong.setdefault(address, []).append(now)
-            raise WrongToken("this is nobody's token; it stands beside your key in api.toml")
+            raise WrongToken("unknown token; use the token of your key in api.toml")
         expires = int((now + LIFETIME).timestamp())
         text = f"{owner.access_key_id}.{expires}.{secrets.token_urlsafe(12)}"
         return f"{text}.{_signature(owner, 'session', text)}"

@@ -121,7 +121,7 @@ def changed(
     if answer is None:
         if any(one.name == name and one.wanted() is None for one in call.clusters):
             raise ValidationException(
-                f"Cluster {name} was not created here, so that it cannot be changed or deleted here"
+                f"Cluster {name} was not created here, and cannot be changed or deleted here"
             )
         raise ResourceNotFound(f"Cluster with name {name} not found")
     call.made().wake(name)
@@ -216,8 +216,11 @@ def _group_problems(cluster: WantedCluster, request: Json) -> Iterator[str]:
     requested = {one["InstanceGroupName"] for one in request.get("InstanceGroups", ())}
     goes = set(request.get("InstanceGroupsToDelete", ()))
     for name in sorted(goes - names):
-        yield f"InstanceGroupsToDelete: there is no group {name}"
+        yield f"InstanceGroupsToDelete: there is no instance group {name}"
     for name in sorted(goes & requested):
         yield f"{name} is both in InstanceGroups and in InstanceGroupsToDelete"
     if names and not (names | requested) - goes:
-        yield "InstanceGroupsToDelete: a cluster keeps one group at least; use DeleteCluster"
+        yield (
+            "InstanceGroupsToDelete: a cluster must keep at least one instance group; to delete "
+            "the cluster, use DeleteCluster"
+        )

@@ -109,7 +109,7 @@ def _steps_of(incident: Incident) -> Iterator[Step]:
     level = level_of(incident.reason)
     yield _step(incident, "detected", incident.detected_at, f"{node}: {what}", level)
     early = (
-        ("drained", incident.drained_at, f"{node} was drained; {work} begins"),
+        ("drained", incident.drained_at, f"{node} was drained; {work} started"),
         ("vanished", incident.vanished_at, f"{node} is gone"),
     )
     for name, at, text in early:

@@ -95,7 +95,7 @@ class UsedBefore(ApiProblem):
 
 
 class UnknownOperation(ApiProblem):
-    """SageMaker has no such operation, or it is not offered here."""
+    """SageMaker has no such operation, or it is not supported."""
 
     code = "UnknownOperationException"
 

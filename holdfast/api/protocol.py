@@ -70,13 +70,14 @@ class Protocol:
 
     def _carried_out(self, request: SignedRequest) -> dict[str, Any]:
         if len(request.body) > BODY_LIMIT:
-            raise TooLarge(f"The request has {len(request.body)} bytes; {BODY_LIMIT} are allowed")
+            raise TooLarge(f"The request has {len(request.body)} bytes; the limit is {BODY_LIMIT}")
         now = self._clock.now()
         signature = verified(request, self._keys.secrets, self._place.region, SIGNING_NAME, now)
         name = _operation(request.headers)
         if name not in OPERATIONS:
             raise UnknownOperation(
-                f"{name[:_SHOWN]} is not offered; these are: {', '.join(sorted(OPERATIONS))}"
+                f"{name[:_SHOWN]} is not supported; supported operations: "
+                f"{', '.join(sorted(OPERATIONS))}"
             )
         wanted = self._model.read(name, _payload(request.body))
         operation, key = OPERATIONS[name], self._keys.owner(signature.key_id)
@@ -117,13 +118,13 @@ def _operation(headers: Mapping[str, str]) -> str:
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _payload(body: bytes) -> Any:
     try:
         return json.loads(body or b"{}", parse_constant=_refuse_constant)
     except ValueError as error:
-        raise NotReadable(f"The request is no JSON: {error}") from None
+        raise NotReadable(f"The request is not valid JSON: {error}") from None
     except RecursionError:
         raise NotReadable("The request is nested too deeply") from None

@@ -76,7 +76,7 @@ def describe_cluster_node(call: Call) -> Json:
     """See ``DescribeClusterNode``."""
     request = call.request
     if ("NodeId" in request) == ("NodeLogicalId" in request):
-        raise ValidationException("Either NodeId or NodeLogicalId must be given, and not both")
+        raise ValidationException("Exactly one of NodeId and NodeLogicalId must be given")
     return {"NodeDetails": _node(node_named(call.cluster().nodes(), request), with_name=True)}
 
 

@@ -171,11 +171,11 @@ class _Deletion:
         group = self._groups.get(member.group)
         machine = member.machine
         if group is None or group.is_going or member.status is InstanceStatus.SHUTTING_DOWN:
-            return _why("InvalidNodeStatus", f"{given} is leaving already")
+            return _why("InvalidNodeStatus", f"{given} is already being deleted")
         if machine is not None and machine.id in group.leaving:
             return None
         if group.target - 1 < group.minimum:
-            text = f"{group.name} must keep {group.minimum} nodes, its MinInstanceCount"
+            text = f"{group.name} must keep {group.minimum} nodes (MinInstanceCount)"
             return _why("NodeIdInUse", text)
         config: Any = group.made_of.spec.get("SlurmConfig", {})
         if config.get("NodeType") == "Controller":

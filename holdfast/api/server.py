@@ -17,7 +17,7 @@ from holdfast.api.signature import SignedRequest
 TIMEOUT_S: Final = 10.0
 """For the body of a request: its limit of bytes over a line of 1 Mbit/s."""
 
-_BUG: Final = "An internal error; the log of the server has more"
+_BUG: Final = "Internal error; see the log of the server"
 
 
 def application(
@@ -69,9 +69,9 @@ async def _body(request: Request) -> bytes:
                 if size <= BODY_LIMIT:  # the rest is read and dropped: who sends does not listen
                     body += chunk
     except TimeoutError:
-        raise TooSlow(f"The request was not there after {TIMEOUT_S:.0f} seconds") from None
+        raise TooSlow(f"The request was not received within {TIMEOUT_S:.0f} seconds") from None
     if size > BODY_LIMIT:
-        raise TooLarge(f"A request may have {BODY_LIMIT} bytes, and this one has {size}")
+        raise TooLarge(f"The request has {size} bytes; the limit is {BODY_LIMIT}")
     return bytes(body)
 
 

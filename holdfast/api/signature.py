@@ -93,7 +93,9 @@ def verified(
     ):
         raise BadSignature(f"{', '.join(sorted(missing))} must be among the signed headers")
     if _SESSION in headers:
-        raise UnknownKey(f"{_INVALID} The keys of this server have none: unset AWS_SESSION_TOKEN.")
+        raise UnknownKey(
+            f"{_INVALID} Keys of this server have no session token: unset AWS_SESSION_TOKEN."
+        )
     if found.key_id not in secrets:
         raise UnknownKey(_INVALID)
     expected = _signature(request, found, secrets[found.key_id])
@@ -193,7 +195,7 @@ def used_up(signature: Signature, words: UsedWords, now: datetime) -> Iterator[N
 
     """
     if not words.use_once(signature.text, now, now - 2 * WINDOW):
-        raise UsedBefore("The signature was used before; sign the request anew")
+        raise UsedBefore("The signature was already used; sign the request again")
     try:
         yield
     except BackendError:

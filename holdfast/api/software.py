@@ -24,8 +24,8 @@ def update_software(call: Call) -> Json:
     deployment = call.request.get("DeploymentConfig", {})
     if deployment.get("AutoRollbackConfiguration") and not call.made().has_alarms:
         raise ValidationException(
-            "DeploymentConfig.AutoRollbackConfiguration: alarms are not heard here; set "
-            'alarms = "cloudwatch" in the configuration of the server, or leave it out'
+            "DeploymentConfig.AutoRollbackConfiguration: alarms are not supported; set "
+            'alarms = "cloudwatch" in the configuration of the server, or omit the member'
         )
     return changed(call, "UpdateClusterSoftware", lambda held: _begun(call, held))
 
@@ -35,7 +35,7 @@ def _begun(call: Call, held: StoredCluster) -> Change:
     steady(cluster)
     requested = request.get("InstanceGroups", ())
     if any("ImageReleaseVersion" in one for one in requested):
-        raise ValidationException("InstanceGroups: ImageReleaseVersion is not offered here")
+        raise ValidationException("InstanceGroups: ImageReleaseVersion is not supported")
     names = {one["InstanceGroupName"] for one in requested} or {one.name for one in cluster.groups}
     if strays := names - {one.name for one in cluster.groups}:
         raise ResourceNotFound(f"Instance group {min(strays)} not found")
@@ -92,5 +92,5 @@ def _size(given: Json | None, whole: int, otherwise: int | None = None) -> int:
     if given["Type"] == "INSTANCE_COUNT":
         return value
     if value > 100:
-        raise ValidationException(f"DeploymentConfig: a batch of {value} % is more than all nodes")
+        raise ValidationException(f"DeploymentConfig: a batch of {value} % exceeds 100 %")
     return max(1, ceil(whole * value / 100))

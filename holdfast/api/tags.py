@@ -28,7 +28,7 @@ def checked_tags(before: Mapping[str, str], more: Iterable[Json]) -> dict[str, s
         if key.lower().startswith(_RESERVED):
             raise ValidationException(f"Tags: the key {key} begins with {_RESERVED}, reserved")
         if keys.count(key) > 1:
-            raise ValidationException(f"Tags: the key {key} is there twice")
+            raise ValidationException(f"Tags: the key {key} is duplicated")
     tags = {**before, **{one["Key"]: one["Value"] for one in given}}
     if len(tags) > _MOST:
         raise ResourceLimitExceeded(f"{len(tags)} tags; a cluster may have {_MOST}")
@@ -81,7 +81,6 @@ def _named(call: Call) -> str:
 def _there(call: Call, tags: Mapping[str, str] | None) -> Mapping[str, str]:
     if tags is None:
         raise ValidationException(
-            f"The cluster {call.request['ResourceArn']} was not created here, so that it has no "
-            "tags"
+            f"The cluster {call.request['ResourceArn']} was not created here, and has no tags"
         )
     return tags

@@ -44,10 +44,10 @@ def objections(request: Json) -> Iterator[str]:
     """What the model lets pass, and cannot be done all the same."""
     for name in _NOT_OFFERED:
         if name in request and request[name] != {"Mode": "Disable"}:
-            yield f"{name} is not offered here"
+            yield f"{name} is not supported"
     names = [one["InstanceGroupName"] for one in request.get("InstanceGroups", ())]
     for twice in sorted({one for one in names if names.count(one) > 1}):
-        yield f"InstanceGroups: {twice} is there twice"
+        yield f"InstanceGroups: {twice} is duplicated"
     for one in request.get("InstanceGroups", ()):
         for problem in _objections_to(one):
             yield f"InstanceGroups: {one['InstanceGroupName']}: {problem}"
@@ -56,20 +56,20 @@ def objections(request: Json) -> Iterator[str]:
 def _objections_to(group: Json) -> Iterator[str]:
     for name in _NOT_OFFERED_OF_GROUPS:
         if name in group:
-            yield f"{name} is not offered here"
+            yield f"{name} is not supported"
     if ("InstanceType" in group) == ("InstanceRequirements" in group):
-        yield "either InstanceType or InstanceRequirements must be given, and not both"
+        yield "exactly one of InstanceType and InstanceRequirements must be given"
     least = group.get("MinInstanceCount", 0)
     if least > group["InstanceCount"]:
-        yield f"MinInstanceCount is {least}, more than InstanceCount, {group['InstanceCount']}"
+        yield f"MinInstanceCount is {least}, which exceeds InstanceCount, {group['InstanceCount']}"
     scripts = group.get("LifeCycleConfig", {})
     if ("SourceS3Uri" in scripts) != ("OnCreate" in scripts):
-        yield "LifeCycleConfig needs SourceS3Uri and OnCreate"
+        yield "LifeCycleConfig requires SourceS3Uri and OnCreate"
     if "OnInitComplete" in scripts:
-        yield "LifeCycleConfig.OnInitComplete is not offered here"
+        yield "LifeCycleConfig.OnInitComplete is not supported"
     for name in ("SourceS3Uri", "OnCreate"):
         if not scripts.get(name, "").isprintable():
-            yield f"LifeCycleConfig.{name} has characters that no name of a file should have"
+            yield f"LifeCycleConfig.{name} contains characters that are not allowed in a file name"
     entry = scripts.get("OnCreate", "")
     if entry.startswith("/") or ".." in entry.split("/"):
         yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"
@@ -122,7 +122,7 @@ def changed_group(before: WantedGroup, after: WantedGroup) -> WantedGroup:
     if types[0] != types[1]:
         raise ValidationException(
             f"InstanceGroups: {before.name}: InstanceType is {types[0]} and cannot be changed; "
-            "add a group of another name"
+            "add a group with another name"
         )
     made_of = replace(after.made_of, image=before.made_of.image, revision=before.made_of.revision)
     kept = replace(before, target=after.target, minimum=after.minimum)

@@ -22,7 +22,8 @@ class ListenAddress:
         is_host = ":" not in host or (host[0], host[-1]) == ("[", "]")
         if not is_host or not is_port or int(port) > 0xFFFF:
             raise ValueError(
-                f"{value!r} is no address such as 127.0.0.1:20257, and no port from 0 to 65535"
+                f"{value!r} is neither an address such as 127.0.0.1:20257 nor a port from 0 to "
+                "65535"
             )
         return cls(host.strip("[]") if colon else "127.0.0.1", int(port))
 

@@ -86,19 +86,17 @@ def _answer(error: Exception) -> int:
             return _say([f"{error.strerror or error}{where}"], code)
         case UnicodeEncodeError():
             letter = ascii(error.object[error.start])
-            reported = (
-                f"{letter} in a name or a value is no UTF-8 and cannot be written: change that"
-            )
-            return _say([reported], ExitCode.BAD_INPUT)
+            problem = f"{letter} in a name or a value is not valid UTF-8; rename it"
+            return _say([problem], ExitCode.BAD_INPUT)
         case RecursionError():
-            return _say(["what was read is nested too deeply to be understood"], ExitCode.BAD_INPUT)
+            return _say(["the input is nested too deeply to be parsed"], ExitCode.BAD_INPUT)
         case ModuleNotFoundError(name=name) if name in _EXTRAS:
-            lacks = f"this needs {name}, which is not installed"
-            return _say([f"{lacks}: pip install 'holdfast[{_EXTRAS[name]}]'"], ExitCode.BAD_INPUT)
+            problem = f"{name} is not installed: pip install 'holdfast[{_EXTRAS[name]}]'"
+            return _say([problem], ExitCode.BAD_INPUT)
     return _say(
         [
             f"internal error: {type(error).__name__}: {error}",
-            "This is a bug. Run it again with HOLDFAST_DEBUG=1 and report what it prints.",
+            "This is a bug. Repeat the command with HOLDFAST_DEBUG=1 and report its output.",
         ],
         ExitCode.INTERNAL_ERROR,
     )

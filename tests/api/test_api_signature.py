@@ -148,7 +148,7 @@ def test_a_request_that_changes_something_is_not_taken_twice() -> None:
     second, answer = api.send(headers, body)
 
     assert (first, second) == (200, 400)
-    assert "used before" in answer["message"]
+    assert "already used" in answer["message"]
     assert len(cluster.requested) == 1
 
 

@@ -156,8 +156,8 @@ def test_an_update_that_the_owner_refuses_is_taken_back(grown) -> None:
     ("request_", "says"),
     [
         ({"InstanceGroups": [group(InstanceType="ml.p5.48xlarge")]}, "cannot be changed"),
-        ({"InstanceGroupsToDelete": ["none"]}, "there is no group none"),
-        ({"InstanceGroupsToDelete": ["gpu"]}, "keeps one group"),
+        ({"InstanceGroupsToDelete": ["none"]}, "there is no instance group none"),
+        ({"InstanceGroupsToDelete": ["gpu"]}, "must keep at least one instance group"),
         ({"InstanceGroupsToDelete": ["gpu"], "InstanceGroups": [group()]}, "both in"),
     ],
 )

@@ -82,7 +82,7 @@ class Configured:
     def reload(self, process: subprocess.Popen[bytes]) -> None:
         said = self.said()
         process.send_signal(signal.SIGHUP)
-        eventually(lambda: "the configuration" in self.said().removeprefix(said))
+        eventually(lambda: "configuration" in self.said().removeprefix(said))
 
     def kernel_says(self, *codes: int) -> None:
         with self.kmsg.open("a", encoding="utf-8") as log:
@@ -177,9 +177,12 @@ def test_an_unknown_detector_or_key_is_answered_with_the_known_ones() -> None:
 def test_values_that_cannot_be_are_named() -> None:
     assert problems({"heartbeat": "0s"}) == ("heartbeat must be longer than 0s, got 0:00:00",)
     assert problems({"xid": {"79": "explode"}})[0].startswith("xid.79: expected one of ")
-    assert problems({"xid": {"7a": "reboot"}}) == ("xid: the keys are codes such as 74, got 7a",)
+    assert problems({"xid": {"7a": "reboot"}}) == (
+        "xid: expected codes such as 74 as keys, got 7a",
+    )
     assert problems({"telemetry": {"listen": "x"}}) == (
-        "telemetry.listen: 'x' is no address such as 127.0.0.1:20257, and no port from 0 to 65535",
+        "telemetry.listen: 'x' is neither an address such as 127.0.0.1:20257 nor a port from 0 "
+        "to 65535",
     )
 
 
@@ -201,7 +204,7 @@ def test_an_address_is_a_host_and_a_port_or_a_port_of_the_loopback(
 
 @pytest.mark.parametrize("value", ["", ":", "a:", "a:65536", "a:-1", "a:1x", True, "²", 1.5, "::1"])
 def test_what_is_no_address_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="no address such as"):
+    with pytest.raises(ValueError, match="neither an address such as"):
         ListenAddress.parse(value)
 
 
@@ -252,7 +255,7 @@ def test_in_shadow_mode_a_fault_is_only_a_notice(agent: Configured, how: str) ->
     assert agent.codes() == []
     (notice,) = agent.report().notices
     assert (notice.code, notice.remedy) == (74, "none")
-    assert notice.message.startswith("in shadow mode, would call for replace: NVRM: Xid")
+    assert notice.message.startswith("shadow mode: would request replace: NVRM: Xid")
 
 
 def test_a_change_of_the_file_counts_after_sighup_and_loses_nothing(agent: Configured) -> None:
@@ -299,7 +302,7 @@ def test_a_new_file_that_is_broken_leaves_the_old_one_in_force(
     agent.configure(broken)
     agent.reload(process)
 
-    eventually(lambda: "the configuration stays as it was" in agent.said())
+    eventually(lambda: "the previous configuration stays in effect" in agent.said())
     assert message in agent.said()
     agent.kernel_says(79)
     eventually(lambda: agent.codes() == [79])
@@ -562,7 +565,7 @@ def test_a_healthy_node_is_told_in_words(
     agent: Configured, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--config", str(agent.file), "--once"]) == 0
-    assert capsys.readouterr().out == "n1 has no fault that calls for a remedy.\n"
+    assert capsys.readouterr().out == "n1 has no fault that requires a remedy.\n"
 
 
 def test_output_is_for_once(agent: Configured, capsys: pytest.CaptureFixture[str]) -> None:
@@ -570,7 +573,7 @@ def test_output_is_for_once(agent: Configured, capsys: pytest.CaptureFixture[str
         main(["--config", str(agent.file), "--output", "json"])
 
     assert end.value.code == 2
-    assert "--output is for --once" in capsys.readouterr().err
+    assert "--output requires --once" in capsys.readouterr().err
 
 
 def test_a_file_that_is_missing_is_named(

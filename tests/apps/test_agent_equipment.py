@@ -91,7 +91,7 @@ def test_of_another_machine_nothing_is_expected(tmp_path: Path, product: str) ->
     [
         ({"expected": {"gpus": -1}}, "expected: gpus must not be negative, got -1"),
         ({"expected": {"gpu": 8}}, "expected.gpu: unknown key (did you mean expected.gpus?)"),
-        ({"witness_window": "0s"}, "witness_window must be longer than 0s, got 0:00:00"),
+        ({"witness_window": "0s"}, "corroboration_window must be longer than 0s, got 0:00:00"),
         (
             {"detectors": {"host-disk": {"second_witness": True}}},
             "second_witness: no other reading supports host-disk; one can be asked for with "
@@ -99,8 +99,8 @@ def test_of_another_machine_nothing_is_expected(tmp_path: Path, product: str) ->
         ),
         (
             {"instance_type": "p9.48xlarge"},
-            "instance_type: nothing is known of p9.48xlarge; leave it out and say under "
-            "[expected] what the node should have",
+            "instance_type: unknown instance type p9.48xlarge; omit it and list the expected "
+            "devices under [expected]",
         ),
     ],
 )

@@ -383,7 +383,7 @@ def test_a_threshold_of_the_type_wins_over_that_of_all(node) -> None:
         ("[thresholds.default]\ncpu_ops_per_minute = 3\n", "did you mean"),
         ("[thresholds.default]\ncpu_ops_per_s = -3\n", "must not be negative"),
         ('[thresholds.default]\ncpu_ops_per_s = "3 GB/s"\n', "expected a number"),
-        ('instance_type = "p99.huge"\n', "nothing is known"),
+        ('instance_type = "p99.huge"\n', "unknown instance type"),
     ],
 )
 def test_a_wrong_configuration_is_told_and_nothing_is_run(node, capfd, more, said) -> None:
@@ -426,7 +426,7 @@ def test_a_file_that_cannot_be_written_in_the_end_changes_nothing_about_the_node
     captured = capfd.readouterr()
     assert code == 0
     assert json.loads(captured.out)["outcome"] == "passed"
-    assert captured.err.count(f"{option} /dev/full could not be written: No space left") == 1
+    assert captured.err.count(f"{option} /dev/full cannot be written: No space left") == 1
 
 
 def test_what_a_tool_says_is_shown_in_one_line_that_steers_no_terminal(node) -> None:

@@ -158,7 +158,7 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
         ),
         ("[]", "can not be converted to structure"),
         ('{"InstanceGroups": []}', "clusterName"),
-        (json.dumps({"ClusterName": "a", "InstanceGroups": [GROUP, GROUP]}), "gpu is there twice"),
+        (json.dumps({"ClusterName": "a", "InstanceGroups": [GROUP, GROUP]}), "gpu is duplicated"),
     ],
 )
 def test_a_file_that_is_no_request_is_refused_before_it_is_sent(runs, source, text, says) -> None:
@@ -218,7 +218,7 @@ def test_an_address_of_something_else_is_told_in_a_line(runs, tmp_path) -> None:
 
     assert refused.code == ExitCode.FAILED
     assert refused.err.splitlines()[-1] == (
-        f"holdfast: {url} answers with HTTP status 501; is a cluster API served there?"
+        f"holdfast: {url} returned HTTP status 501; is a cluster API served there?"
     )
 
 

@@ -211,7 +211,7 @@ def test_the_exit_code_is_what_the_process_returns(process: Process) -> None:
         ("BackendError('no answer')", ExitCode.FAILED, "holdfast: no answer\n"),
         ("HoldfastError('no')", ExitCode.FAILED, "holdfast: no\n"),
         ("HoldfastError('\\x1b[2Ja\\n\\tb')", ExitCode.FAILED, "holdfast: �[2Ja\n\tb\n"),
-        ("RecursionError()", ExitCode.BAD_INPUT, "holdfast: what was read is nested too deeply"),
+        ("RecursionError()", ExitCode.BAD_INPUT, "holdfast: the input is nested too deeply"),
         (
             "OSError(errno.EACCES, 'Permission denied', '/x')",
             ExitCode.FAILED,
@@ -226,12 +226,12 @@ def test_the_exit_code_is_what_the_process_returns(process: Process) -> None:
         (
             "UnicodeEncodeError('utf-8', 'a\\udce9', 1, 2, 'no')",
             ExitCode.BAD_INPUT,
-            "holdfast: '\\udce9' in a name or a value is no UTF-8",
+            "holdfast: '\\udce9' in a name or a value is not valid UTF-8",
         ),
         (
             "ModuleNotFoundError('no', name='yaml')",
             ExitCode.BAD_INPUT,
-            "holdfast: this needs yaml, which is not installed: pip install 'holdfast[kubernetes]'",
+            "holdfast: yaml is not installed: pip install 'holdfast[kubernetes]'",
         ),
         (
             "ModuleNotFoundError('no x', name='holdfast.x')",
@@ -276,9 +276,7 @@ def test_what_kubernetes_needs_is_told_where_it_is_not_installed(argv: tuple[str
     ended = without_yaml({}, *argv)
 
     assert (ended.returncode, ended.stdout) == (ExitCode.BAD_INPUT, "")
-    assert ended.stderr == (
-        "holdfast: this needs yaml, which is not installed: pip install 'holdfast[kubernetes]'\n"
-    )
+    assert ended.stderr == ("holdfast: yaml is not installed: pip install 'holdfast[kubernetes]'\n")
 
 
 def test_completion_says_nothing_of_what_is_not_installed() -> None:

@@ -97,9 +97,9 @@ def test_a_dry_run_asks_nobody_and_changes_nothing(fleet) -> None:
 
     assert (cancelled.code, cancelled.out) == (
         ExitCode.OK,
-        "other: would be asked to end, in attempt 1\n",
+        "other: would be cancelled in attempt 1\n",
     )
-    assert (reset.code, reset.out) == (ExitCode.OK, "other: repairs would begin again\n")
+    assert (reset.code, reset.out) == (ExitCode.OK, "other: repairs would resume\n")
     assert not store.jobs()["other"][2]
     assert store.breaker() == breaker
     reported = fleet.call("jobs", "cancel", "other", "--dry-run", "-o", "yaml")

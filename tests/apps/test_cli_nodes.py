@@ -100,7 +100,7 @@ def test_a_run_whose_state_is_damaged_does_not_hide_the_others(runs) -> None:
     listed = runs.call("nodes", "list", "--all")
 
     assert [row[0] for row in rows(listed.out)] == [node(1)]
-    assert f"run bad is left out: {bad.state}" in listed.err
+    assert f"run bad is skipped: {bad.state}" in listed.err
     assert runs.call("nodes", "list", "--run", "bad").err.startswith(f"holdfast: {bad.state}")
 
 
@@ -162,7 +162,7 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
     assert shown["request"]["requested_by"] == "ada"
     assert shown["incidents"] == [past_incident.id, incident(2).id]
     assert shown["heartbeat_at"] is not None
-    for word in (LINE, "MMU Fault", "release (immediate) asked for by ada", "1m", past.reason):
+    for word in (LINE, "MMU Fault", "release (immediate) requested by ada", "1m", past.reason):
         assert word.lower() in reported.lower()
 
 
@@ -254,7 +254,7 @@ def test_a_node_that_was_replaced_is_answered_with_its_successor(runs) -> None:
 
     answered = runs.call("nodes", "describe", node(9))
 
-    assert f"{node(9)} is gone: it was replaced by {node(1)}" in answered.err
+    assert f"{node(9)} was replaced by {node(1)}" in answered.err
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_rank_that_runs_nowhere_is_answered_with_those_that_do(runs, phase, sa
     answered = runs.call("nodes", "describe", "2")
 
     assert answered.code == ExitCode.FAILED
-    assert f"no rank 2 runs on a node now (train: {said})" in answered.err
+    assert f"rank 2 is not running on any node (train: {said})" in answered.err
 
 
 # Requests
@@ -387,7 +387,7 @@ def test_a_dry_run_says_what_would_happen_and_records_nothing(runs) -> None:
         "the job is stopped and resumes from its last checkpoint",
         f"{node(3)}: replace would be requested",
     ]
-    assert "begins when rank 1 of job train has left" in later.out
+    assert "starts when rank 1 of job train has left" in later.out
     assert store.requests() == {}
 
 
@@ -437,7 +437,7 @@ def test_a_request_under_an_open_breaker_is_recorded_with_a_warning(runs) -> Non
     requested = runs.call("nodes", "reboot", "0", "--yes")
 
     assert requested.code == ExitCode.OK
-    assert "nothing begins before: holdfast nodes reset-breaker --run train" in requested.err
+    assert "inspect the nodes, then run: holdfast nodes reset-breaker --run train" in requested.err
 
 
 # Waiting
@@ -494,8 +494,8 @@ def test_a_wait_in_vain_ends_with_its_timeout(runs) -> None:
     requested = runs.call("nodes", "reboot", "0", "--yes", "--wait", "--timeout", "10ms")
 
     assert requested.code == ExitCode.FAILED
-    assert "not taken up yet" in requested.err
-    assert f"not done within 10ms: {node(1)}" in requested.err
+    assert "not started yet" in requested.err
+    assert f"timed out after 10ms: {node(1)}" in requested.err
     assert list(store.requests()) == [node(1)]
 
 
@@ -607,7 +607,7 @@ def test_a_hold_without_a_reason_names_who_holds(runs) -> None:
 
     runs.call("nodes", "hold", node(1))
 
-    assert store.holds()[node(1)].startswith("held by ")
+    assert store.holds()[node(1)].startswith("paused by ")
 
 
 def test_a_dry_run_holds_nothing(runs) -> None:
@@ -634,4 +634,4 @@ def test_a_run_and_a_cluster_are_not_meant_at_once(runs) -> None:
     said = runs.call("nodes", "list", "--run", "train", "--context", "prod")
 
     assert said.code == ExitCode.BAD_INPUT
-    assert "--run is for runs on this machine" in said.err
+    assert "--run applies to runs on this machine" in said.err

@@ -219,7 +219,7 @@ def test_who_may_only_look_asks_for_nothing(console, bob) -> None:
     )
 
     assert reported.status == 403
-    assert "may only look" in reported.json["message"]
+    assert "is not authorized" in reported.json["message"]
     assert store.requests() == {}
 
 
@@ -257,7 +257,7 @@ def test_a_node_is_held_and_let_go_in_the_name_of_who_did_it(console, ada) -> No
 
     assert with_reason == {node(1): "vendor comes (ada)"}
     assert after == {}
-    assert store.holds() == {node(1): "held by ada"}
+    assert store.holds() == {node(1): "paused by ada"}
 
 
 def test_what_cannot_begin_now_is_answered_with_what_it_waits_for(console, ada) -> None:
@@ -270,8 +270,10 @@ def test_what_cannot_begin_now_is_answered_with_what_it_waits_for(console, ada) 
         message: str = ada.call("POST", "/console/wishes", wish).json["message"]
         return message
 
-    assert answer("replace", 1).endswith("waits, because the node is held: vendor comes (bob)")
-    assert answer("reboot", 2).endswith("waits, because all repairs are stopped")
+    assert answer("replace", 1).endswith(
+        "waits: repairs on the node are paused: vendor comes (bob)"
+    )
+    assert answer("reboot", 2).endswith("waits: the circuit breaker has paused all repairs")
     assert answer("release", 2).endswith("is requested")
 
 
@@ -291,13 +293,17 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
 @pytest.mark.parametrize(
     ("wish", "status", "said"),
     [
-        ({"act": "reboot", "fleet": "wrong", "node": "n9"}, 404, "there is no node n9"),
+        ({"act": "reboot", "fleet": "wrong", "node": "n9"}, 404, "node n9 no longer exists"),
         ({"act": "reboot", "fleet": "none", "node": node(1)}, 404, "no run 'none'"),
         ({"act": "explode", "fleet": "wrong", "node": node(1)}, 400, "expected act"),
         ({"act": "reboot", "fleet": "wrong"}, 400, "node: expected the name"),
         ({"act": "reboot", "fleet": 5, "node": node(1)}, 400, "expected act"),
         ({"act": "reboot", "fleet": "over", "node": node(1)}, 409, "is not active"),
-        ({"act": "hold", "fleet": "wrong", "node": node(1), "why": "\ud800"}, 400, "no JSON"),
+        (
+            {"act": "hold", "fleet": "wrong", "node": node(1), "why": "\ud800"},
+            400,
+            "not a JSON object",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_a_reason(
@@ -508,7 +514,7 @@ def test_the_time_of_a_job_ends_with_it_though_its_cluster_goes_on(console, ada)
 
 
 def test_the_address_of_the_console_is_told(console) -> None:
-    assert f"the console is at {console.served.url}/" in console.served.said()
+    assert f"console: {console.served.url}/" in console.served.said()
 
 
 def test_tokens_are_not_told(console, ada) -> None:

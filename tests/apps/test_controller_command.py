@@ -71,7 +71,7 @@ def test_once_is_for_a_dry_run(call) -> None:
     code, said = call("--once")
 
     assert code == ExitCode.BAD_INPUT
-    assert "--once is for --dry-run" in said
+    assert "--once requires --dry-run" in said
 
 
 @pytest.mark.parametrize(

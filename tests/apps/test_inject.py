@@ -98,8 +98,8 @@ def powered(runs, tmp_path):
             ["sxid", "22003", "--severity", "non-fatal"],
             f"the node is replaced ({Reason.XID_REPLACE}).",
         ),
-        (["sxid", "20001", "--severity", "non-fatal"], f"{Reason.SXID_WARNING} is noted"),
-        (["sxid", "11012", "--severity", "correctable"], f"{Reason.SXID_WARNING} is noted"),
+        (["sxid", "20001", "--severity", "non-fatal"], f"{Reason.SXID_WARNING} is recorded"),
+        (["sxid", "11012", "--severity", "correctable"], f"{Reason.SXID_WARNING} is recorded"),
         (["neuron"], f"the node is replaced ({Reason.NEURON_SRAM})."),
         (["neuron", "dma_error"], f"the node is replaced ({Reason.NEURON_DMA})."),
         (
@@ -107,16 +107,16 @@ def powered(runs, tmp_path):
             f"the node is replaced once no job runs on it ({Reason.NEURON_HANG}).",
         ),
         (["efa"], f"the node is rebooted ({Reason.EFA_INIT_FAILED})."),
-        (["efa", "timeout"], f"{Reason.EFA_COMMAND_TIMEOUT} is noted"),
-        (["oom"], f"{Reason.OOM_KILLING} is noted and nothing is done."),
-        (["oom", "host"], f"{Reason.OOM_KILLING} is noted and nothing is done."),
+        (["efa", "timeout"], f"{Reason.EFA_COMMAND_TIMEOUT} is recorded"),
+        (["oom"], f"{Reason.OOM_KILLING} is recorded, and no repair follows."),
+        (["oom", "host"], f"{Reason.OOM_KILLING} is recorded, and no repair follows."),
         (["disk"], f"the node is rebooted once no job runs on it ({Reason.READONLY_FILESYSTEM})."),
         (["disk", "xfs-shutdown"], "the node is rebooted once no job runs on it"),
-        (["disk", "io-error"], f"{Reason.IO_ERROR} is noted and nothing is done."),
-        (["disk", "nvme-timeout"], f"{Reason.NVME_TIMEOUT} is noted and nothing is done."),
-        (["lockup"], f"{Reason.TASK_HUNG} is noted and nothing is done."),
-        (["lockup", "soft-lockup"], f"{Reason.SOFT_LOCKUP} is noted and nothing is done."),
-        (["lockup", "rcu-stall"], f"{Reason.RCU_STALL} is noted and nothing is done."),
+        (["disk", "io-error"], f"{Reason.IO_ERROR} is recorded, and no repair follows."),
+        (["disk", "nvme-timeout"], f"{Reason.NVME_TIMEOUT} is recorded, and no repair follows."),
+        (["lockup"], f"{Reason.TASK_HUNG} is recorded, and no repair follows."),
+        (["lockup", "soft-lockup"], f"{Reason.SOFT_LOCKUP} is recorded, and no repair follows."),
+        (["lockup", "rcu-stall"], f"{Reason.RCU_STALL} is recorded, and no repair follows."),
     ],
 )
 def test_each_family_of_faults_has_its_effect(runs, powered, arguments, expected) -> None:
@@ -184,12 +184,12 @@ def test_xid_74_is_the_line_of_hyperpods_public_test(runs, powered) -> None:
     [
         ("73", f"the node is rebooted ({Reason.XID_REBOOT})."),
         ("74", f"the node is replaced ({Reason.XID_REPLACE})."),
-        ("31", f"{Reason.XID_USER_APP} is noted and nothing is done."),
+        ("31", f"{Reason.XID_USER_APP} is recorded, and no repair follows."),
         ("94", f"the node stays ({Reason.XID_RESTART_APP})."),
         ("63", f"the node is rebooted once no job runs on it ({Reason.XID_REBOOT})."),
         ("154", f"the node is rebooted once no job runs on it ({Reason.XID_RECOVERY_ACTION})."),
-        ("9999", f"{Reason.XID_UNKNOWN} is noted and nothing is done."),
-        ("1234567", "it is not understood."),
+        ("9999", f"{Reason.XID_UNKNOWN} is recorded, and no repair follows."),
+        ("1234567", "the driver's message is not recognized."),
     ],
 )
 def test_what_to_expect_is_what_the_detector_says(runs, powered, code, expected) -> None:
@@ -238,7 +238,7 @@ def test_without_node_recovery_no_repair_is_expected(runs, powered, tmp_path) ->
     at = ["--node", "1", "--dry-run", "--config", str(config)]
 
     for fault in (["xid", "79"], ["power-off"], ["hang"]):
-        assert "kept from jobs, which is all" in runs.call("inject", *fault, *at).out
+        assert "quarantined only, because" in runs.call("inject", *fault, *at).out
 
 
 def test_how_long_a_hang_lasts_follows_the_configuration(runs, powered, nvidia) -> None:
@@ -548,7 +548,7 @@ def test_a_node_without_a_rank_has_none_to_break(runs, powered, fault) -> None:
     said = runs.call("inject", *fault, "--node", node(1))
 
     assert said.code == ExitCode.FAILED
-    assert f"no rank runs on {node(1)} now" in said.err
+    assert f"no rank is running on {node(1)}" in said.err
     assert is_alive(powered.pids["task"], start_time(powered.pids["task"]))
 
 
@@ -567,4 +567,6 @@ def test_which_node_must_be_said(runs) -> None:
     runs.add("train")
 
     assert "--node" in runs.call("inject", "xid", "74").err
-    assert "no rank 7 runs on a node now" in runs.call("inject", "xid", "74", "--node", "7").err
+    assert (
+        "rank 7 is not running on any node" in runs.call("inject", "xid", "74", "--node", "7").err
+    )

@@ -156,7 +156,7 @@ def test_if_nothing_is_found_that_is_said(tmp_path: Path, output: str) -> None:
     result = scanned("--output", output, path, path)
 
     assert result.stdout == ""
-    assert result.stderr == "Nothing was found in the 2 files that were read.\n"
+    assert result.stderr == "No findings in the 2 files that were read.\n"
     assert result.exit_code == 0
 
 
@@ -170,8 +170,8 @@ def test_a_file_that_is_no_kernel_log_is_named_and_does_not_pass_for_a_quiet_one
     result = scanned("--output", output, packed, log)
 
     assert result.stderr == (
-        f"holdfast: {packed}: no line of it is known for one of a kernel; "
-        "unpack what is compressed\n"
+        f"holdfast: {packed}: no line is a kernel message; decompress it first if it is "
+        "compressed\n"
     )
     assert result.exit_code == 0
 
@@ -211,7 +211,7 @@ def test_one_unreadable_file_among_quiet_ones_is_not_counted(tmp_path: Path) -> 
 
     result = scanned(path, tmp_path / "none")
 
-    assert "Nothing was found in the one file that was read." in result.stderr
+    assert "No findings in the one file that was read." in result.stderr
     assert result.exit_code == 2
 
 

@@ -109,10 +109,14 @@ def test_on_this_machine_a_command_has_the_environment_of_the_node(runs) -> None
 @pytest.mark.parametrize(
     ("argv", "code", "reported"),
     [
-        (("0",), ExitCode.BAD_INPUT, "this is no terminal: give a command, after --"),
-        (("0", "--", "missing-program"), ExitCode.BAD_INPUT, "missing-program is not there"),
-        (("0", "--via", "ssh", "--", "true"), ExitCode.BAD_INPUT, "this one is on this machine"),
-        (("9", "--", "true"), ExitCode.FAILED, "no rank 9 runs"),
+        (("0",), ExitCode.BAD_INPUT, "standard input is not a terminal: pass a command after --"),
+        (("0", "--", "missing-program"), ExitCode.BAD_INPUT, "missing-program not found"),
+        (
+            ("0", "--via", "ssh", "--", "true"),
+            ExitCode.BAD_INPUT,
+            "does not apply to nodes on this machine",
+        ),
+        (("9", "--", "true"), ExitCode.FAILED, "rank 9 is not running"),
     ],
 )
 def test_what_cannot_be_run_is_told(runs, argv, code, reported) -> None:

@@ -300,7 +300,7 @@ def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, ve
     request = fleet.requests()[node(2)]
     assert (request.verb, request.requested_by) == (verb, "ada")
     assert request.urgency == ("immediate" if verb is Verb.RELEASE else "deferred")
-    expect(page.locator("main")).to_contain_text(f"{verb} was asked for by ada")
+    expect(page.locator("main")).to_contain_text(f"{verb} was requested by ada")
 
 
 def test_a_node_is_held_and_let_go(fleet, visit) -> None:

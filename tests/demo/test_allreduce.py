@@ -118,7 +118,7 @@ def test_a_lost_rank_is_noticed_by_all_others(pool, ranks):
 
     lost = [pool.submit(groups[rank].sum, vector.copy()) for rank in (0, 2)]
 
-    with pytest.raises(PeerLost, match=r"lost rank 1: .*; start all ranks again"):
+    with pytest.raises(PeerLost, match=r"lost rank 1: .*; restart all ranks"):
         lost[0].result()
     groups[0].__exit__(None, None, None)
     with pytest.raises(PeerLost, match="lost rank 0"):

@@ -199,7 +199,7 @@ def test_checkpoints_of_another_run_are_refused(tmp_path):
         assert_ends(
             ranks,
             [2, 1],
-            f"rank 0: checkpoint {path} is of another run (numpy seed=0 ",
+            f"rank 0: checkpoint {path} belongs to another run (numpy seed=0 ",
             "rank 1: lost rank 0: connection closed",
         )
 

@@ -17,7 +17,7 @@ from holdfast.adapters.local.ports import free_port
 from holdfast.model.names import Condition, Reason
 
 NODE = "n1"
-RELOADED = "the configuration was read again"
+RELOADED = "configuration reloaded"
 XID = "NVRM: Xid (PCI:0000:{}:00): {}, pid=<unknown>, name=<unknown>, GPU has an error"
 NEURON = (
     "NEURON_HW_ERR=HBM_UNCORRECTABLE_ERROR instance-id=i-1 hostname=h nd-id=0 nc-id=0 "
@@ -154,7 +154,7 @@ def test_in_shadow_mode_nothing_is_marked_and_it_can_be_switched_on(agent: Agent
     agent.log(XID.format("b9", 74))
     until(lambda: agent.events)
     assert (agent.label, agent.mark, agent.taints) == (None, None, [])
-    assert agent.events[0]["message"].startswith("in shadow mode, would call for replace")
+    assert agent.events[0]["message"].startswith("shadow mode: would request replace")
 
     agent.reload()
     agent.log(XID.format("ba", 74))

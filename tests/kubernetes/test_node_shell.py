@@ -184,7 +184,7 @@ def test_the_image_is_that_of_the_agent_on_the_node(node: Node) -> None:
     ("argv", "reported"),
     [
         (("--namespace", "missing"), "there is no namespace missing; name another"),
-        (("--via", "srun"), "--via srun: a is not a node of Slurm"),
+        (("--via", "srun"), "--via srun: a is not a Slurm node"),
         (("--via", "ssm"), "--via ssm: a is no machine of AWS that is known"),
     ],
 )

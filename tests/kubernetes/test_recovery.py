@@ -205,7 +205,7 @@ def test_an_open_breaker_holds_back_all_repairs_until_a_person_resets_it(
     until(lambda: "BreakerTripped" in fleet.cluster.kubectl("get", "events", "-n", NAMESPACE))
 
     assert run(["nodes", "reset-breaker", "--yes", *where]) == 0
-    assert "repairs begin again" in capsys.readouterr().out
+    assert "repairs resume" in capsys.readouterr().out
     assert fleet.until_recovered("a").successor == "spare-1"
 
 

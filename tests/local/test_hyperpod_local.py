@@ -275,7 +275,10 @@ def test_connecting_switches_the_context_as_kubectl_does(
 
 @pytest.mark.parametrize(
     ("name", "reported"),
-    [("none", "none is in no kubeconfig; there are: arn:"), ("c", "c is each of other, third")],
+    [
+        ("none", "none is not in any kubeconfig; there are: arn:"),
+        ("c", "c is each of other, third"),
+    ],
 )
 def test_a_cluster_that_is_not_known_is_told_and_nothing_changes(
     hyperpod, kubeconfig: Path, name: str, reported: str

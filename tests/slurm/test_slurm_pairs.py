@@ -60,4 +60,4 @@ def test_a_node_that_slurm_does_not_know_is_told(slurm: SlurmCluster) -> None:
     code, result, said = pairs(slurm, "--nodes", "node7,node8", "--test", "tcp")
 
     assert (code, result) == (1, {})
-    assert "Slurm knows no node node7" in said
+    assert "Slurm has no node node7" in said

@@ -144,7 +144,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
         ('{"nodes": [{"name": "a", "state": "idle", "partitions": 7}]}', "nodes[0].partitions: 7"),
         ("NODELIST STATE\n", "line 1: 'NODELIST STATE' begins no node"),
         ("\nNodeName=a Arch=x\n   CPUAlloc=0\n", "line 2: State is missing"),
-        (text("a", "IDLE") * 2, "line 2: node a is there twice"),
+        (text("a", "IDLE") * 2, "line 2: node a is duplicated"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )  # fmt: skip

@@ -186,7 +186,9 @@ class AgentConfig:
         if self.heartbeat <= timedelta(0):
             raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
         if self.kubernetes is not None and self.slurm is not None:
-            raise ValueError("kubernetes and slurm: a node is of one cluster; leave one out")
+            raise ValueError(
+                "kubernetes and slurm: a node belongs to one cluster; remove one of them"
+            )
         if self.source is KernelSource.FILES and not self.log_files:
             raise ValueError('source = "files" needs log_files, such as ["/var/log/kern.log"]')
         names = {detector.name for detector in detectors(self.profile)}
@@ -197,16 +199,16 @@ class AgentConfig:
         self._check_witnesses()
         if self.instance_type is not None and equipment_of(self.instance_type) is None:
             raise ValueError(
-                f"instance_type: nothing is known of {self.instance_type}; leave it out and say "
-                "under [expected] what the node should have"
+                f"instance_type: unknown instance type {self.instance_type}; omit it and list "
+                "the expected devices under [expected]"
             )
         if wrong := [code for code in self.xid if not (code.isascii() and code.isdecimal())]:
-            raise ValueError(f"xid: the keys are codes such as 74, got {', '.join(wrong)}")
+            raise ValueError(f"xid: expected codes such as 74 as keys, got {', '.join(wrong)}")
 
     def _check_witnesses(self) -> None:
         if self.corroboration_window <= timedelta(0):
             raise ValueError(
-                f"witness_window must be longer than 0s, got {self.corroboration_window}"
+                f"corroboration_window must be longer than 0s, got {self.corroboration_window}"
             )
         wanted = {name for name, one in self.detectors.items() if one.second_witness}
         if alone := sorted(wanted - set(CORROBORATED)):

@@ -88,5 +88,5 @@ def _doubted(within: timedelta, finding: Finding) -> Finding:
 def _harmless(finding: Finding) -> Finding:
     if finding.remedy is Remedy.NONE:
         return finding
-    message = f"in shadow mode, would call for {finding.remedy}: {finding.message}"
+    message = f"shadow mode: would request {finding.remedy}: {finding.message}"
     return replace(finding, remedy=Remedy.NONE, message=message)

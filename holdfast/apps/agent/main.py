@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     parser = command_line_parser()
     options = parser.parse_args(argv)
     if "output" in options and not options.once:
-        parser.error("--output is for --once")
+        parser.error("--output requires --once")
     try:
         if "die_with_parent" in options:
             die_with_parent(options.die_with_parent or os.getppid())
@@ -85,7 +85,10 @@ def load(options: argparse.Namespace) -> AgentConfig:
 def _look(options: argparse.Namespace) -> int:
     config = load(options)
     if config.source is KernelSource.FILES or "log_file" in options:
-        _say("log files hold earlier boots, too, and are left out: see holdfast scan kernel-log")
+        _say(
+            "log files are skipped, because they also contain earlier boots; evaluate them with: "
+            "holdfast scan kernel-log"
+        )
     try:
         report = probe(config)
     except BackendError as error:
@@ -106,7 +109,7 @@ def _as_text(report: NodeReport) -> str:
         f"{fault.remedy}: {fault.reason} since {fault.since:%Y-%m-%d %H:%M:%S}: {fault.message}\n"
         for fault in report.faults
     ]
-    return "".join(faults) or f"{report.node} has no fault that calls for a remedy.\n"
+    return "".join(faults) or f"{report.node} has no fault that requires a remedy.\n"
 
 
 def _as_json(report: NodeReport) -> str:
@@ -135,10 +138,10 @@ def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSessio
     except ConfigError as error:
         for problem in error.problems:
             _say(problem)
-        _say("the configuration stays as it was")
+        _say("the previous configuration stays in effect")
         session.close()
         return AgentSession(session.config, _say)
-    _say("the configuration was read again")
+    _say("configuration reloaded")
     return renewed
 
 
@@ -158,7 +161,7 @@ def _run(session: AgentSession, signals: int) -> set[int]:
             watched = [signals]  # news would wake us at once, again and again
             if str(error) != reported:
                 reported = str(error)
-                _say(f"{reported}; trying again every {heartbeat.total_seconds():g} s")
+                _say(f"{reported}; retrying every {heartbeat.total_seconds():g} s")
         ready, _, _ = select.select(watched, [], [], _pause_s(wake_at - clock.now(), session))
     caught = set(os.read(signals, select.PIPE_BUF))
     return caught - {signal.SIGHUP} or caught
@@ -198,7 +201,7 @@ def _duration(text: str) -> timedelta:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if duration <= timedelta(0):
-        raise argparse.ArgumentTypeError("it must be longer than 0s")
+        raise argparse.ArgumentTypeError("expected more than 0s")
     return duration
 
 
@@ -215,9 +218,9 @@ Examples:
   holdfast agent --config /etc/holdfast/agent.toml
   holdfast agent --shadow --json-log - --report-dir /tmp/holdfast
 
-Ends with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be written;
-with --once, with 1 if a fault calls for a remedy. SIGHUP reads the configuration again. Reading
-/dev/kmsg takes root or the capability CAP_SYSLOG.
+Exits with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be written;
+with --once, with 1 if a fault requires a remedy. SIGHUP reloads the configuration. Reading
+/dev/kmsg requires root or the capability CAP_SYSLOG.
 """
 
 
@@ -240,8 +243,8 @@ def command_line_parser() -> argparse.ArgumentParser:
     add("--output", choices=list(_TEXTS),
         help="output format of --once (default: text)")
     add("--node", metavar="NAME", help="name of the node in reports (default: the host name)")
-    add("--root", type=Path, metavar="DIR", help="where the machine's /proc, /sys, /dev, /run and "
-        f"/var/log are below, as in a container (default: {defaults.root})")
+    add("--root", type=Path, metavar="DIR", help="root directory of the machine's /proc, "
+        f"/sys, /dev, /run and /var/log, for use in a container (default: {defaults.root})")
     add("--kmsg", type=Path, metavar="PATH",
         help="kernel log device, or a file with its records (default: /dev/kmsg below --root)")
     add("--log-file", action="append", type=Path, metavar="PATH",
@@ -264,10 +267,10 @@ def command_line_parser() -> argparse.ArgumentParser:
 
 
 def _add_readers(parser: argparse.ArgumentParser, defaults: AgentConfig) -> None:
-    add = parser.add_argument_group("where it says what it finds").add_argument
+    add = parser.add_argument_group("reporting").add_argument
     # fmt: off
     add("--report-dir", type=Path, metavar="DIR",
-        help=f"where to keep report.json and heartbeat (default: {defaults.report_dir})")
+        help=f"directory of report.json and heartbeat (default: {defaults.report_dir})")
     add("--json-log", type=Path, metavar="FILE",
         help="append HyperPod-compatible log lines to FILE; - is standard output")
     add("--metrics", type=_address, metavar="[HOST:]PORT",

@@ -108,7 +108,7 @@ def node_name(config: AgentConfig) -> str:
     name = config.node or os.environ.get("NODE_NAME")
     if not name:
         raise ConfigError(
-            "kubernetes: the name of the Node object is not known; set the environment variable "
+            "kubernetes: the name of the Node object is unknown; set the environment variable "
             "NODE_NAME from spec.nodeName of the pod, or give node"
         )
     return name
@@ -158,9 +158,9 @@ def read_boot_id(config: AgentConfig) -> str:
     try:
         boot_id = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the boot id from {path}: {error}") from error
+        raise ConfigError(f"cannot read the boot ID from {path}: {error}") from error
     if not boot_id:
-        raise ConfigError(f"cannot read the boot id from {path}: it is empty")
+        raise ConfigError(f"cannot read the boot ID from {path}: it is empty")
     return boot_id
 
 

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
 from holdfast.api.identity import Key
 from holdfast.apps.listen_address import ListenAddress
+
+DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8470)
+DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
 
 
 class Alarming(StrEnum):
@@ -23,7 +27,7 @@ class ApiConfig:
     """Who may call it. ``holdfast api --new-key operate`` makes one. Let nobody else read the
     file."""
 
-    listen: ListenAddress = ListenAddress("127.0.0.1", 8470)
+    listen: ListenAddress = DEFAULT_LISTEN
     """Only programs on this machine can reach it, unless another address is given; then put it
     behind something that speaks TLS."""
 
@@ -59,7 +63,7 @@ class ApiConfig:
         ids = [key.access_key_id for key in self.keys]
         if not ids:
             raise ValueError(
-                "keys must have at least one key; make it with: holdfast api --new-key"
+                "keys must contain at least one key; create one with: holdfast api --new-key"
             )
         if twice := {one for one in ids if ids.count(one) > 1}:
             raise ValueError(f"keys must have different ids, got {sorted(twice)} twice")

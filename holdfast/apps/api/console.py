@@ -160,7 +160,9 @@ class ConsoleSource:
         return Seen(
             fleets=fleets,
             jobs=sorted(jobs, key=lambda job: job.started_at),
-            no_jobs="" if jobs else "There was no run yet; start one with: holdfast run -- COMMAND",
+            no_jobs=""
+            if jobs
+            else "There are no runs yet; start one with: holdfast run -- COMMAND",
         )
 
     def _runs(self, *, ended: bool) -> Seen:
@@ -179,7 +181,7 @@ class ConsoleSource:
         try:
             listed = jobs.jobs()
         except BackendError as error:  # nodes are shown all the same
-            return Seen(fleets=[seen], no_jobs=f"The jobs cannot be read: {error}")
+            return Seen(fleets=[seen], no_jobs=f"Jobs cannot be read: {error}")
         return Seen(fleets=[seen], jobs=listed, no_jobs="" if listed else jobs.none_yet)
 
     def _open(self) -> tuple[Fleet, Jobs]:
@@ -234,7 +236,7 @@ class ConsoleSource:
         if self._where.place is not Place.LOCAL:
             return self._ask_of(self._open()[0], wish, person)
         if self._where.run not in (None, wish.fleet):
-            raise NothingThere(f"the run {wish.fleet} is not shown here")
+            raise NothingThere(f"run {wish.fleet} is not served by this console")
         try:
             with open_runs(default_home(), wish.fleet) as known:
                 return self._ask_of(known[0], wish, person)
@@ -246,16 +248,16 @@ class ConsoleSource:
             raise InVain(f"{fleet.name} is not active")
         if wish.act is Act.RESET_BREAKER:
             fleet.close_breaker(self._clock.now())
-            return f"Repairs of {fleet.name} begin again"
+            return f"Repairs of {fleet.name} resumed"
         node = next((one for one in fleet.nodes() if one.name == wish.node), None)
         if node is None:
-            raise NothingThere(f"there is no node {wish.node} any more")
+            raise NothingThere(f"node {wish.node} no longer exists")
         if wish.act is Act.HOLD:
-            fleet.hold(wish.node, f"{wish.why} ({person})" if wish.why else f"held by {person}")
-            return f"{wish.node} is held: no repair begins on it"
+            fleet.hold(wish.node, f"{wish.why} ({person})" if wish.why else f"paused by {person}")
+            return f"{wish.node}: repairs are paused"
         if wish.act is Act.UNHOLD:
             fleet.hold(wish.node, "")
-            return f"{wish.node} is no longer held"
+            return f"{wish.node}: repairs are resumed"
         request = Request(
             id=str(uuid.uuid4()),
             verb=_VERBS[wish.act],
@@ -284,9 +286,9 @@ def _seen_fleet(fleet: Fleet) -> SeenFleet:
 def _waits_for(node: NodeStatus, request: Request, breaker: Breaker) -> str:
     """What keeps a repair that a person asks for from its beginning, to be added to the answer."""
     if node.held:
-        return f"; it waits, because the node is held: {node.held}"
+        return f"; it waits: repairs on the node are paused: {node.held}"
     if breaker.tripped_at is not None:
-        return "; it waits, because all repairs are stopped"
+        return "; it waits: the circuit breaker has paused all repairs"
     waits = check_waits(replace(node, request=request))
     return f"; it {waits}" if waits else ""
 

@@ -39,7 +39,7 @@ class FleetClusters:
         """What of a cluster cannot be had."""
         nodes = self._fleet.nodes()
         return [
-            f"InstanceGroups: {group.name}: the nodes of this platform are not made by the API; "
+            f"InstanceGroups: {group.name}: the API does not create nodes of this platform; "
             f"InstanceCount is {group.target}, and the instance group {group.name} has {count}"
             for group in cluster.groups
             if not group.is_going
@@ -72,13 +72,13 @@ class FleetClusters:
         there = len(self.machines(group))
         if there < count:
             raise ProviderError(
-                f"{count} nodes are wanted, and the platform has {there}; add nodes to it"
+                f"{count} nodes are requested, but the platform has {there}; add nodes to it"
             )
 
     def remove(self, group: str, ids: Sequence[str]) -> None:
         """See ``MachineGroups.remove``: nodes of somebody else stay."""
         raise ProviderError(
-            f"{group}: {', '.join(ids)} cannot be taken away by the API; take the nodes out of "
+            f"{group}: {', '.join(ids)} cannot be removed by the API; remove the nodes from "
             "their platform"
         )
 

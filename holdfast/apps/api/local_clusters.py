@@ -102,7 +102,7 @@ class LocalClusters:
         """See ``ClusterSupervisor.ask``."""
         with self._opened(cluster) as run:
             if run is None or not run.is_active:
-                return f"nobody looks after the cluster {cluster} just now; try again"
+                return f"no process manages the cluster {cluster} at the moment; retry later"
             return run.ask(node, request_of(verb, person, checks))
 
     @contextlib.contextmanager
@@ -125,6 +125,6 @@ def local_groups(home: Path, keepers: ClusterSupervisors) -> LocalMachineGroups:
         try:
             keepers.start(run)
         except OSError as error:
-            raise BackendError(f"{run.path}: no process can be started: {error}") from error
+            raise BackendError(f"{run.path}: cannot start a process: {error}") from error
 
     return LocalMachineGroups(home, start)

@@ -148,8 +148,7 @@ def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
     if where.place is Place.LOCAL:
         if config.ec2 is not None:
             raise ConfigError(
-                "ec2: machines of EC2 join a cluster of Kubernetes or Slurm; choose one with "
-                "--platform"
+                "ec2: EC2 machines join a Kubernetes or Slurm cluster; select it with --platform"
             )
         keepers = opened.enter_context(closing(ClusterSupervisors()))
         clusters = LocalClusters(default_home())
@@ -190,5 +189,6 @@ def _on_aws(module: str, key: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"{key}: {missing.name} is not installed, and AWS needs it: pip install 'holdfast[aws]'"
+            f"{key}: {missing.name} is not installed, and AWS access requires it: pip install "
+            "'holdfast[aws]'"
         ) from missing

@@ -62,7 +62,7 @@ def run_api(config: ApiConfig, where: Where, say: Say) -> None:
         url = f"http://{ListenAddress(host, port)}"
         call = f"aws --endpoint-url {url} --region {config.region} sagemaker list-clusters"
         say(f"serving on {url}; try: {call}")
-        say(f"the console is at {url}/")
+        say(f"console: {url}/")
         server = uvicorn.Server(settings)
         live.is_ending = lambda: server.should_exit
         server.run(sockets=[listener])

@@ -14,7 +14,7 @@ from holdfast.model.errors import ConfigError
 ENOUGH: Final = 20
 """Values below which a low percentile is hardly more than the lowest value."""
 
-_EXPECTED: Final = "expected the output of holdfast check node, pair, pairs or show --output json"
+_EXPECTED: Final = "expected output of holdfast check node, pair, pairs or show with --output json"
 _MEASURES: Final = tuple(field.name for field in fields(Thresholds))
 
 

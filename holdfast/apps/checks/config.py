@@ -50,6 +50,6 @@ class CheckConfig:
         kind = self.instance_type
         if kind is not None and equipment_of(kind) is None and kind not in self.thresholds:
             raise ValueError(
-                f"instance_type: nothing is known of {kind!r}; leave it out and say under "
-                "[expected] what the node should have"
+                f"instance_type: unknown instance type {kind!r}; omit it and list the expected "
+                "devices under [expected]"
             )

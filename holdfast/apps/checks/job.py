@@ -62,10 +62,10 @@ def _within(name: str, plan: Work | Skip, left: timedelta, gpus: str | None) -> 
     if not isinstance(plan, Plan):
         return plan
     if left <= timedelta(0):
-        return Skip(why="the time for all checks was over")
+        return Skip(why="the time limit of all checks was reached")
     if name == "dcgm" and gpus is not None:
         if not gpus:
-            return Skip(why="no GPU of this node was given to the job")
+            return Skip(why="the job has no GPU of this node")
         plan = replace(plan, argv=(*plan.argv, "-i", gpus))
     return replace(plan, timeout=min(plan.timeout, left))
 
@@ -123,7 +123,7 @@ def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
-                    raise BackendError("another check runs on the node all the time") from error
+                    raise BackendError("another check kept running on the node") from error
                 time.sleep(_LOOK_S)
             else:
                 break

@@ -67,7 +67,7 @@ def check_pair(
             with suppress(BackendError):  # after a test that failed it may be gone
                 channel.send({"do": "bye"})
     except _Unreachable as error:
-        finding = pair_finding(f"{other.address} does not answer: {error}", clock.now())
+        finding = pair_finding(f"{other.address} does not respond: {error}", clock.now())
         result = PartResult(
             name=CONNECT,
             outcome=Outcome.FAILED,
@@ -99,7 +99,7 @@ def session(other: Other) -> Iterator[tuple[Channel, str]]:
         with _session(other) as found:
             yield found
     except _Unreachable as error:
-        raise BackendError(f"{other.address} does not answer: {error}") from error
+        raise BackendError(f"{other.address} does not respond: {error}") from error
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def _try(other: Other) -> tuple[socket.socket, Channel, str]:
         raise BackendError(f"{other.address}: {error}") from error
     if busy := answer.get("busy"):
         connection.close()
-        raise _Busy(f"{other.address} has no time: {busy}; try again later")
+        raise _Busy(f"{other.address} is busy: {busy}; try again later")
     return connection, channel, str(answer.get("node", other.address))
 
 
@@ -135,14 +135,15 @@ def _connect(address: ListenAddress) -> socket.socket:
     try:
         return socket.create_connection((address.host, address.port), STALL.total_seconds())
     except socket.gaierror as error:  # of a pod, the name is known a moment after it has started
-        raise _Busy(f"{address.host} is no host that is known here: {error.strerror}") from error
+        raise _Busy(f"{address.host} cannot be resolved: {error.strerror}") from error
     except ConnectionRefusedError as error:
         raise _Busy(
-            f"nothing listens at {address}: start  holdfast check serve  there, or look at --listen"
+            f"nothing listens at {address}: start  holdfast check serve  there, or check its "
+            "--listen"
         ) from error
     except OSError as error:
         if isinstance(error, TimeoutError) or error.errno in _UNREACHED:
-            raise _Unreachable(error.strerror or f"nothing within {STALL.seconds} s") from error
+            raise _Unreachable(error.strerror or f"no response within {STALL.seconds} s") from error
         raise BackendError(f"cannot connect to {address}: {error.strerror or error}") from error
 
 

@@ -202,7 +202,7 @@ def slurm_address(node: str) -> str:
     shown = run_command(("scontrol", "--oneliner", "show", "node", node), timeout=_SHORT)
     found = _ADDRESS.search(shown.stdout)
     if found is None:
-        raise BackendError(f"Slurm knows no node {node}: {shown.stdout or shown.stderr}"[:300])
+        raise BackendError(f"Slurm has no node {node}: {shown.stdout or shown.stderr}"[:300])
     return found[1]
 
 
@@ -216,7 +216,7 @@ def answer_of(parts: Sequence[PartResult]) -> PairResponse:
         passed = True
     why = "; ".join(f"{part.name}: {part.detail}" for part in parts if part.detail)
     return PairResponse(
-        passed=passed, why=why if parts else "it knows none of these tests", parts=tuple(parts)
+        passed=passed, why=why if parts else "it supports none of these tests", parts=tuple(parts)
     )
 
 
@@ -236,7 +236,7 @@ def _parts_of(result: Result) -> tuple[PartResult, ...]:
     start = result.stdout.find("{")
     if start < 0:
         lines = (result.stderr or result.stdout).strip().splitlines()
-        raise _SaysNothing(lines[-1][:300] if lines else f"it ended with {result.status}")
+        raise _SaysNothing(lines[-1][:300] if lines else f"it exited with {result.status}")
     try:
         return _read(json.loads(result.stdout[start:])).parts
     except ValueError as error:
@@ -247,4 +247,6 @@ def _read(document: Any) -> NodeCheck:
     try:
         return from_plain(NodeCheck, document)
     except ValueError as error:
-        raise _SaysNothing(f"the result of another version cannot be read: {error}") from error
+        raise _SaysNothing(
+            f"its result is of another version and cannot be read: {error}"
+        ) from error

@@ -108,7 +108,7 @@ class PairServer:
         while time.monotonic() < deadline:
             with suppress(TimeoutError):
                 return self._listener.accept()[0]
-        raise BackendError(f"no other node came within {wait.total_seconds():g} s")
+        raise BackendError(f"no other node connected within {wait.total_seconds():g} s")
 
     def _answer(self, connection: socket.socket, host: str, tell: Callable[[str], None]) -> None:
         try:
@@ -141,7 +141,7 @@ class PairServer:
                 case "pair":
                     channel.send(self._begin(message))
                 case other:
-                    raise BackendError(f"it asks for {other!r}, which is not known here")
+                    raise BackendError(f"unsupported message {other!r}")
 
     def _begin(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Test this node with another one, for somebody else."""

@@ -198,5 +198,5 @@ def _ask(
     except BackendError as error:
         return PairResponse(passed=False, why=str(error))
     words = (result.stderr.strip() or result.stdout.strip()).rpartition("\n")[2]
-    why = f"it ended with {result.status}{': ' if words else ''}{words}"[:_LONGEST_WHY]
+    why = f"it exited with {result.status}{': ' if words else ''}{words}"[:_LONGEST_WHY]
     return PairResponse(passed=result.status == 0, why=why if result.status else "")

@@ -1,25 +1,29 @@
-"""``holdfast api``."""
+"""``holdfast api``: serves the cluster API and makes keys for it."""
 
 import json
+import secrets
 import stat
+import string
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from holdfast.api.identity import Key, Role
 from holdfast.apps.api.config import ApiConfig
-from holdfast.apps.api.keys import new_key
-from holdfast.apps.cli.controller import Address
+from holdfast.apps.cli.parameters import Address
 from holdfast.apps.cli.where import Where, taken, where_options
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.config import load_config
 from holdfast.model.errors import ConfigError
 
-_EPILOG = """\b
+_LETTERS: Final = string.ascii_uppercase + "234567"
+"""What AWS makes access key IDs of."""
+
+_EPILOG: Final = """\b
 Examples:
   holdfast api --new-key operate --name ada >> api.toml
   holdfast api --config api.toml                          the runs on this machine
@@ -28,7 +32,7 @@ Examples:
 
 \b
 Exit codes:
-  0 ended by SIGTERM or Ctrl-C    2 the command line or the configuration cannot be used
+  0 ended by SIGTERM or Ctrl-C    2 invalid command line or configuration
 """
 
 
@@ -64,13 +68,18 @@ def api(
     """
     where = taken(values)
     if role is not None:
-        _print_key(new_key(Role(role), name))
+        _print_key(_new_key(Role(role), name))
         return ExitCode.OK
     if config_file is None:
-        raise click.UsageError("--config is needed: a file with keys; see --new-key")
+        raise click.UsageError(
+            "--config is required: a file with API keys; create one with --new-key"
+        )
     config = load_config(config_file, ApiConfig)
     if config_file.stat().st_mode & stat.S_IROTH:
-        _say(f"{config_file} holds keys, and everybody here can read it: chmod 600 {config_file}")
+        _say(
+            f"{config_file} contains keys and is readable by all users; run: chmod 600 "
+            f"{config_file}"
+        )
     _serve(config if listen is None else replace(config, listen=listen), where)
     return ExitCode.OK
 
@@ -80,9 +89,21 @@ def _serve(config: ApiConfig, where: Where) -> None:
         session = import_module("holdfast.apps.api.session")
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"{missing.name} is not installed, and the API needs it: pip install 'holdfast[api]'"
+            f"{missing.name} is not installed, and the API requires it: pip install 'holdfast[api]'"
         ) from missing
     session.run_api(config, where, _say)
+
+
+def _new_key(role: Role, name: str) -> Key:
+    """Key with random credentials."""
+    letters = (secrets.choice(_LETTERS) for _ in range(16))
+    return Key(
+        access_key_id=f"AKIA{''.join(letters)}",
+        secret_access_key=secrets.token_urlsafe(30),
+        role=role,
+        name=name,
+        token=secrets.token_urlsafe(30),
+    )
 
 
 def _print_key(key: Key) -> None:

@@ -13,7 +13,7 @@ from holdfast.adapters.checkpoints.attempt_claim import claim
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.table import ROWS
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, job_in
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
     LISTS,
     RESULTS,
@@ -26,7 +26,6 @@ from holdfast.apps.cli.output import (
     print_rows,
 )
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.decisions.checkpoint_choice import Outcome, choose
 from holdfast.engine.checkpoint_guard import Guarded, guard, inspect, verify_all
@@ -69,7 +68,7 @@ def _depth_option(command: F) -> F:
     )(command)
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def checkpoint() -> None:
     """Verify checkpoints before a job resumes from them."""
 

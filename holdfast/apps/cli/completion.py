@@ -10,7 +10,7 @@ _SCRIPTS: Final = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplet
 _HELP: Final = """Print the completion script of SHELL, which is bash, zsh or fish.
 
 \b
-Put this into    ~/.bashrc:  eval "$(holdfast completion bash)"
+Add this to      ~/.bashrc:  eval "$(holdfast completion bash)"
                   ~/.zshrc:  eval "$(holdfast completion zsh)"     below compinit
 ~/.config/fish/config.fish:  holdfast completion fish | source
 """

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
+from holdfast.apps.cli.parameters import Address
 from holdfast.apps.controller.config import ControllerConfig, LogFormat, PlatformName
 from holdfast.apps.controller.session import run_controller, tell_plan
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import load_config
 from holdfast.model.errors import ConfigError
@@ -21,7 +21,7 @@ RECOVERY: Final = "ENABLE_RECOVERY"
 _EPILOG = """\b
 Examples:
   holdfast controller --platform kubernetes --config controller.toml
-  holdfast controller --dry-run --once          what would be done now with this cluster
+  holdfast controller --dry-run --once          print what would be done with this cluster now
   holdfast controller --listen :20258           serve metrics on all addresses
 
 \b
@@ -32,21 +32,8 @@ none; true repairs them. It wins over node_recovery in the file.
 \b
 Exit codes:
   0 ended by SIGTERM or Ctrl-C    1 the cluster cannot be read (--once)
-  2 the command line or the configuration cannot be used
+  2 invalid command line or configuration
 """
-
-
-class Address(click.ParamType[ListenAddress]):
-    """``host:port``, or a port of the loopback address."""
-
-    name = "[host:]port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See ``click.ParamType.convert``."""
-        try:
-            return ListenAddress.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 @click.command("controller", epilog=_EPILOG)
@@ -85,7 +72,7 @@ def controller(
     Several controllers may run at once: one is active, the others stand by.
     """
     if once and not dry_run:
-        raise click.UsageError("--once is for --dry-run")
+        raise click.UsageError("--once requires --dry-run")
     config = load_config(config_file, ControllerConfig) if config_file else ControllerConfig()
     config = _overridden(config, kubeconfig, context, options)
     if dry_run:

@@ -76,7 +76,7 @@ def demo(
             reported=lambda line: click.echo(line, file=stream),
         )
     except DemoStopped as stopped:
-        click.echo("The demo was stopped; nothing of it runs on.", err=True)
+        click.echo("The demo was stopped; none of its processes is running.", err=True)
         is_interrupt = stopped.signum == signal.SIGINT
         return ExitCode.INTERRUPTED if is_interrupt else ExitCode.TERMINATED
     if output == Output.JSON:
@@ -95,8 +95,9 @@ def _print(outcome: Outcome) -> None:
     click.echo(f"disturbed weights    {outcome.final_sha256 or 'missing'}")
     if outcome.ok:
         click.echo(
-            f"\nEqual to the bit, after {len(outcome.recoveries)} recoveries and {outcome.steps} "
+            f"\nWeights are identical bit for bit, after {len(outcome.recoveries)} recoveries "
+            f"and {outcome.steps} "
             f"steps; the demo took {outcome.seconds:.0f} s."
         )
     else:
-        click.echo("\nNOT as it should be: see the lines above.", err=True)
+        click.echo("\nFAILED: see the output above.", err=True)

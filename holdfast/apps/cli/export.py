@@ -17,9 +17,8 @@ from holdfast.adapters.host.identity import (
 )
 from holdfast.adapters.host.instance_metadata import metadata_instance_id
 from holdfast.adapters.telemetry.log_follower import LogFollower
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import dry_run_option
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import BackendError, ConfigError
 
@@ -41,7 +40,7 @@ _SOURCES: Final = {
 """The options that name an instance, with what is wrong where the machine does not know them."""
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def export() -> None:
     """Export agent events."""
 
@@ -107,9 +106,9 @@ def cloudwatch(
     With --once, exits with 0 if CloudWatch accepted all lines, 1 otherwise.
     """
     if not lines and not metrics:
-        raise ConfigError("--no-lines and --no-metrics leave nothing to ship; remove one of them")
+        raise ConfigError("--no-lines and --no-metrics leave nothing to export; remove one of them")
     if (once or dry_run) and not log.exists():
-        raise ConfigError(f"there is no log {log}; holdfast agent --json-log {log} writes it")
+        raise ConfigError(f"{log} does not exist; write it with: holdfast agent --json-log {log}")
     adapter = _adapter()
     known = machine_identity(root)
     instance = adapter.Instance(**_names(given, known, root, is_whole=lines))
@@ -118,7 +117,7 @@ def cloudwatch(
         with closing(follower):
             count = len(follower.read())
         place = f"{instance.log_group}, {instance.log_stream}" if lines else "metrics only"
-        click.echo(f"would ship {count} lines to {place}")
+        click.echo(f"would export {count} lines to {place}")
         return ExitCode.OK
     target = adapter.CloudWatch(
         instance,
@@ -182,8 +181,7 @@ def _adapter() -> Any:
         return import_module("holdfast.adapters.telemetry.cloudwatch")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"this needs {error.name}, which is not installed; install it with: "
-            "pip install 'holdfast[aws]'"
+            f"{error.name} is not installed; install it with: pip install 'holdfast[aws]'"
         ) from error
 
 
@@ -201,6 +199,6 @@ def insist(attempt: Callable[[], Any]) -> Any:
         try:
             return attempt()
         except BackendError as error:
-            click.echo(f"holdfast: {error}; trying again in {pause:g} s", err=True)
+            click.echo(f"holdfast: {error}; retrying in {pause:g} s", err=True)
             time.sleep(pause)
             pause = min(2 * pause, LAST_PAUSE_S)

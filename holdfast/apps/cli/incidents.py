@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import incident_ids
 from holdfast.apps.cli.output import (
     LISTS,
@@ -19,11 +19,10 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
     print_rows,
+    print_section,
 )
-from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import Fleet, NotFound, no_such
 from holdfast.kit.serial import to_plain
@@ -70,7 +69,7 @@ class _Case:
         return {**to_plain(self.incident), **state}
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def incidents() -> None:
     """List incidents: faults, repairs and their durations."""
 

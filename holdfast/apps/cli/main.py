@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "hyperpod": Row("Run jobs with HyperPod CLI syntax.", "holdfast.apps.cli.hyperpod.commands"),
     "api": Row("Serve the SageMaker cluster API.", "holdfast.apps.cli.api"),
     "export": Row("Export agent events to CloudWatch.", "holdfast.apps.cli.export"),
-    "uninstall": Row("Remove Holdfast's marks from a cluster.", "holdfast.apps.cli.uninstall"),
+    "uninstall": Row("Remove Holdfast's records from a cluster.", "holdfast.apps.cli.uninstall"),
     "completion": Row("Print a shell completion script.", "holdfast.apps.cli.completion"),
 }
 

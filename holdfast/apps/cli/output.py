@@ -212,7 +212,7 @@ def confirm_or_abort(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Standard input is no terminal: confirm with --yes.")
+        raise click.UsageError(f"{question} Standard input is not a terminal: confirm with --yes.")
     if not click.confirm(question, err=True):
         click.echo("Nothing was changed.", err=True)
         raise click.exceptions.Exit(ExitCode.FAILED)
@@ -250,3 +250,19 @@ def _wants_color() -> bool:
 
 def _terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_section(
+    title: str, rows: Sequence[T], columns: Sequence[Column[T]], *, output: str
+) -> None:
+    """Print a table under a heading; nothing if it has no rows."""
+    if rows:
+        click.echo(f"\n{title}")
+        print_rows(rows, columns, output=output, empty="")
+
+
+def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
+    """Print lines under a heading, each with a name and none of them cut; nothing for none."""
+    if lines:
+        click.echo(f"\n{title}")
+        print_details(lines)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from holdfast.adapters.local.layout import default_home, runs
-from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.output import Output, is_terminal, output_option, print_next
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.job_names import default_name
 from holdfast.apps.run.logs import Follow, RankLogs
@@ -33,13 +33,13 @@ Examples:
 COMMAND is started once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, NODE_RANK and the
 PET_* variables that torchrun reads. With one process per node it also has RANK and LOCAL_RANK; with
 more, it has to start them itself, as torchrun does. It has HOLDFAST_ATTEMPT,
-HOLDFAST_RESTART_REASON (why the attempt before was stopped; empty in the first),
+HOLDFAST_RESTART_REASON (why the previous attempt was stopped; empty in the first),
 HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which it may append the step that it resumes
 from, and then each step that it has done, one number per line.
 
 \b
 Exit codes:
-  0 the job succeeded    1 it failed        2 the command line or a file cannot be used
+  0 the job succeeded    1 it failed        2 invalid command line or file
   130 Ctrl-C             143 SIGTERM        70 a bug in Holdfast
 """
 
@@ -48,31 +48,34 @@ Exit codes:
 @click.option(
     "--cluster",
     metavar="NAME",
-    help="Run on the nodes of this cluster, which holdfast api has created on this machine.",
+    help="Run on the nodes of this cluster, created by holdfast api on this machine.",
 )
-@click.option("--nodes", default=1, show_default=True, help="Nodes that the job needs.")
-@click.option("--spares", default=0, show_default=True, help="Nodes that stand ready beside them.")
+@click.option("--nodes", default=1, show_default=True, help="Number of nodes of the job.")
+@click.option("--spares", default=0, show_default=True, help="Number of spare nodes.")
 @click.option(
     "--nproc-per-node",
     default=1,
     show_default=True,
-    help="Processes per node, which COMMAND starts.",
+    help="Number of processes per node, which COMMAND starts.",
 )
 @click.option(
     "--checkpoint-dir",
     type=click.Path(path_type=Path),
-    help="Where the job keeps its checkpoints.  [default: in the run's directory]",
+    help="Checkpoint directory of the job.  [default: in the run's directory]",
 )
 @click.option(
-    "--max-retries", default=10, show_default=True, help="Restarts for failures of the hardware."
+    "--max-retries", default=10, show_default=True, help="Maximum restarts after hardware failures."
 )
 @click.option(
-    "--max-app-retries", default=3, show_default=True, help="Restarts for failures of the job."
+    "--max-app-retries",
+    default=3,
+    show_default=True,
+    help="Maximum restarts after application failures.",
 )
 @click.option(
     "--name",
-    help="Name of the job, and of its run without --cluster. Each job has an ID besides, which is "
-    "never used again.  [default: <script>-<n>]",
+    help="Name of the job and, without --cluster, of its run. Each job also has a unique ID.  "
+    "[default: <script>-<n>]",
 )
 @click.option(
     "--resume",
@@ -86,7 +89,9 @@ Exit codes:
     type=click.Path(path_type=Path),
     help="TOML file with the tables [nodes], [jobs] and [machines].",
 )
-@click.option("--boot-time", type=Duration(), help="How long a machine boots.  [default: 500ms]")
+@click.option(
+    "--boot-time", type=Duration(), help="Simulated boot time of a machine.  [default: 500ms]"
+)
 @click.option(
     "--grace",
     type=Duration(),
@@ -97,24 +102,24 @@ Exit codes:
 @click.option(
     "--hang-timeout",
     type=Duration(),
-    help="Restart the job if it reports no new step for so long, from its first reported step on. "
-    " [default: no limit]",
+    help="Restart the job if it reports no new step within this time, counted from its first "
+    "reported step.  [default: no limit]",
 )
 @click.option(
     "--startup-timeout",
     type=Duration(),
-    help="Restart the job if an attempt does not report its first step within so long. "
+    help="Restart the job if an attempt does not report its first step within this time. "
     " [default: no limit]",
 )
-@click.option("--master-port", type=int, help="MASTER_PORT.  [default: a free one]")
+@click.option("--master-port", type=int, help="Value of MASTER_PORT.  [default: a free port]")
 @click.option(
     "--logs",
     type=click.Choice([one.value for one in Follow]),
     default=Follow.FIRST.value,
     show_default=True,
-    help="Whose output to show; all of it is kept in files.",
+    help="Ranks whose output to show; the output of all ranks is kept in files.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, run nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the options and exit without running the job.")
 @output_option(Output.TABLE, Output.JSON)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(  # noqa: PLR0913 - one parameter for each option
@@ -141,15 +146,15 @@ def run(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Run COMMAND as a job on a cluster embedded in this machine, and keep it running.
 
-    When a rank exits, a node falls silent or a fault is found, the job is stopped as a whole, the
-    node is rebooted or replaced, and the job starts again from its last checkpoint.
+    When a rank exits, a node sends no heartbeat or a fault is detected, the whole job is stopped,
+    the node is rebooted or replaced, and the job restarts from its last checkpoint.
     """
     if cluster is not None and (spares or config_file or boot_time):
         raise click.UsageError(
-            "--cluster: its nodes are there already; leave out --spares, --config and --boot-time"
+            "--cluster: the cluster has its nodes already; omit --spares, --config and --boot-time"
         )
     if resume and name is None:
-        raise click.UsageError("--resume: which job to resume is not known; add its --name")
+        raise click.UsageError("--resume: the job to resume is not specified; add --name NAME")
     home = default_home()
     settings = RunSettings(
         name=name or _default_name(home, cluster, command),

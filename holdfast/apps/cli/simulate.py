@@ -8,8 +8,6 @@ from typing import Final
 
 import click
 
-from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.numbers import Number
 from holdfast.apps.cli.output import (
     RESULTS,
     format_table,
@@ -18,6 +16,7 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
 )
+from holdfast.apps.cli.parameters import Duration, Number
 from holdfast.apps.simulate.simulation import PARTS, SimulationConfig, Trial, TrialResult, run_trial
 from holdfast.kit.config import load_config
 from holdfast.kit.quota import Quota
@@ -238,12 +237,12 @@ def _print_result(result: TrialResult) -> None:
             ("ETTR", f"{result.ettr:.2%}"),
             (
                 "ETTR by closed form",
-                f"{result.closed_form_ettr:.2%} (Daly; nodes are always there)",
+                f"{result.closed_form_ettr:.2%} (Daly; assumes that nodes are always available)",
             ),
             (
-                "Spares advised",
-                f"{result.spares_advised}, with which {trial.job_nodes} nodes are there 99% of the "
-                f"time; simulated with {trial.nodes - trial.job_nodes}",
+                "Recommended spares",
+                f"{result.spares_advised}, with which {trial.job_nodes} nodes are available 99% "
+                f"of the time; simulated with {trial.nodes - trial.job_nodes}",
             ),
             ("Time to failure", _duration(result.mean_time_to_failure_s)),
             ("Restarts", _counts(result.restarts)),

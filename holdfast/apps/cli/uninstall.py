@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     LISTS,
     Column,
@@ -70,8 +70,8 @@ _COLUMNS: Final[Sequence[Column[Row]]] = (
     show_default=True,
     help="Platform to clean up.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.")
-@click.option("--context", help="Context of the kubeconfig.  [default: its current one]")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig file.")
+@click.option("--context", help="Context of the kubeconfig.  [default: the current context]")
 @click.option(
     "--namespace",
     "-n",
@@ -83,17 +83,19 @@ _COLUMNS: Final[Sequence[Column[Row]]] = (
 @click.option(
     "--agent-namespace",
     envvar="HOLDFAST_AGENT_NAMESPACE",
-    help="Namespace of the agents.  [default: that of the controller]",
+    help="Namespace of the agents.  [default: namespace of the controller]",
 )
 @click.option(
     "--label-prefix",
     default=LABEL_PREFIX,
     show_default=True,
-    help="Prefix of labels and taint, labelPrefix of the chart.",
+    help="Prefix of labels and the taint: labelPrefix of the chart.",
 )
 @click.option("--keep-cordoned", is_flag=True, help="Leave nodes that are out of service cordoned.")
-@click.option("--keep-incidents", is_flag=True, help="Keep the incidents and their definition.")
-@click.option("--force", is_flag=True, help="Go on while controllers or agents are active.")
+@click.option(
+    "--keep-incidents", is_flag=True, help="Keep incidents and their CustomResourceDefinition."
+)
+@click.option("--force", is_flag=True, help="Continue although controllers or agents are active.")
 @yes_option
 @dry_run_option
 @output_option(*LISTS)
@@ -102,7 +104,7 @@ def uninstall(
 ) -> int:
     """Remove what Holdfast left in a cluster after helm uninstall.
 
-    Removes marks on nodes (labels, annotations, taints, conditions and cordons that Holdfast has
+    Removes what is on nodes (labels, annotations, taints, conditions and cordons that Holdfast has
     set), its Leases, deep health checks, state, incidents and their definition, and its records on
     jobs; a job that waits suspended for its next attempt is resumed. What a person or another
     program has set stays, and is listed.
@@ -119,18 +121,20 @@ def uninstall(
             if not (force or dry_run):
                 click.echo(
                     f"holdfast: {what}; nothing was removed. Run helm uninstall, wait one minute"
-                    " for their Leases to expire, and try again, or add --force",
+                    " for their Leases to expire, and retry, or add --force",
                     err=True,
                 )
                 return ExitCode.FAILED
-            click.echo(f"holdfast: {what}; they write their marks again", err=True)
+            click.echo(f"holdfast: {what}; they will write their records again", err=True)
         found = list(cleaner.leftovers())
         going = [one for one in found if one.removes or not one.keeps]
         if going and not dry_run:
             nodes = sum(1 for one in going if one.kind == "Node")
-            confirm_or_abort(f"Remove Holdfast from {len(going)} objects, {nodes} nodes?", yes=yes)
+            confirm_or_abort(
+                f"Remove Holdfast's records from {len(going)} objects, {nodes} nodes?", yes=yes
+            )
         rows = [_row(one, dry_run=dry_run or one not in going) for one in found]
-    print_rows(rows, _COLUMNS, output=output, empty="Nothing of Holdfast is left.")
+    print_rows(rows, _COLUMNS, output=output, empty="Nothing to remove.")
     return _code(rows, is_planned=dry_run)
 
 
@@ -141,8 +145,8 @@ def _refuse_others(platform: str) -> None:
         )
     if platform == Place.LOCAL:
         raise ConfigError(
-            "--platform local: runs leave nothing but files; stop them with holdfast jobs cancel,"
-            f" then delete {default_home()}"
+            "--platform local: runs leave only files; stop them with holdfast jobs cancel, then "
+            f"delete {default_home()}"
         )
 
 

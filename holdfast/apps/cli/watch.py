@@ -61,4 +61,4 @@ def _pause() -> None:
     reader = select.poll()
     reader.register(sys.stdout, 0)  # no events but the end, which is always told
     if reader.poll(_PAUSE_S * 1000):
-        raise BrokenPipeError("nobody reads what is shown")
+        raise BrokenPipeError("the reader of standard output is gone")

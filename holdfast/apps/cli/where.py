@@ -136,22 +136,23 @@ def taken(values: dict[str, Any]) -> Where:
     is_kubernetes = where.is_kubernetes
     if where.run is not None and (is_kubernetes or where.state_dir is not None):
         raise click.UsageError(
-            "--run is for runs on this machine: leave out --kubeconfig, --context, --state-dir"
+            "--run applies to runs on this machine only: omit --kubeconfig, --context, --state-dir"
         )
     is_elsewhere = is_kubernetes or where.state_dir is not None
     if (where.cluster is not None and is_elsewhere) or (
         where.everything and where.place is not Place.LOCAL
     ):
         raise click.UsageError(
-            "--all, --cluster: they are for jobs on this machine; leave them out, or the options "
+            "--all and --cluster apply to jobs on this machine only: omit them, or the options "
             "of the other platform"
         )
     if is_kubernetes and where.state_dir is not None:
         raise click.UsageError(
-            "--state-dir is for Slurm, --kubeconfig and --context are for Kubernetes: leave one out"
+            "--state-dir is for Slurm, --kubeconfig and --context are for Kubernetes: use one or "
+            "the other"
         )
     if where.namespace is not None and where.all_namespaces:
-        raise click.UsageError("--namespace and --all-namespaces: leave one out")
+        raise click.UsageError("--namespace and --all-namespaces: give only one")
     return where
 
 

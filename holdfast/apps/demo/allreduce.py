@@ -114,7 +114,7 @@ class RankGroup:
     def _lost(self, rank: int, error: OSError) -> PeerLost:
         silent = f"silent for {format_duration(self._timeout)}"
         why = silent if isinstance(error, TimeoutError) else error.strerror or str(error)
-        return PeerLost(f"lost rank {rank}: {why}; start all ranks again to resume")
+        return PeerLost(f"lost rank {rank}: {why}; restart all ranks to resume")
 
 
 def join(
@@ -198,7 +198,7 @@ def _greet(link: socket.socket, hello: bytes) -> int | None:
         return None
     if theirs != hello:
         raise ConfigError(
-            f"rank {rank} runs another job than rank 0: start all ranks with the same options, "
+            f"rank {rank} runs another job than rank 0; start all ranks with the same options, "
             "the same WORLD_SIZE and the same release of Python"
         )
     return int(rank)

@@ -78,7 +78,7 @@ class CheckpointDirectory:
                 continue
             if run != self._run:
                 raise ConfigError(
-                    f"checkpoint {path} is of another run ({run}; this run: {self._run}); "
+                    f"checkpoint {path} belongs to another run ({run}; this run: {self._run}); "
                     "choose another directory or the same options"
                 )
             return checkpoint

@@ -109,7 +109,7 @@ def corpus_of(text: bytes) -> Corpus:
     cut = len(symbols) - len(symbols) // HELD_OUT_SHARE
     if len(symbols) - cut <= CONTEXT:
         shortest = HELD_OUT_SHARE * (CONTEXT + 1)
-        raise ValueError(f"{len(symbols)} usable characters, {shortest} are needed")
+        raise ValueError(f"{len(symbols)} usable characters; {shortest} are required")
     return Corpus(symbols[:cut], symbols[cut:], hashlib.sha256(kept.tobytes()).hexdigest())
 
 

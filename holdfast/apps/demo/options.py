@@ -66,21 +66,27 @@ def parse_options(
     directory = variables.get("HOLDFAST_CHECKPOINT_DIR") or "checkpoints"
     whole, seconds = _whole_number, _seconds
     for name, kind, default, metavar, meaning in (
-        ("--steps", whole(1, 10**9 - 1), "1500", "N", "steps in all"),
+        ("--steps", whole(1, 10**9 - 1), "1500", "N", "total number of steps"),
         ("--checkpoint-every", whole(1, 10**9), "50", "N", "steps between checkpoints"),
         ("--seed", whole(0, 2**63 - 1), "0", "N", "seed of weights and batches"),
-        ("--batch", whole(1, 65536), "1024", "N", "windows of text in a step, over all ranks"),
+        ("--batch", whole(1, 65536), "1024", "N", "text windows per step, over all ranks"),
         ("--hidden", whole(1, 16384), "256", "N", "hidden units"),
-        ("--step-time", seconds(0), "0", "SECONDS", "least time of a step, to slow the job down"),
-        ("--join-timeout", seconds(0.1), "60", "SECONDS", "longest wait for all ranks to come"),
+        (
+            "--step-time",
+            seconds(0),
+            "0",
+            "SECONDS",
+            "minimum duration of a step, to slow the job down",
+        ),
+        ("--join-timeout", seconds(0.1), "60", "SECONDS", "timeout for all ranks to join"),
         (
             "--peer-timeout",
             seconds(0.1),
             "30",
             "SECONDS",
-            "silence that makes a rank count as lost",
+            "heartbeat timeout of a rank",
         ),
-        ("--checkpoint-dir", Path, directory, "DIR", "where checkpoints and final.json are kept"),
+        ("--checkpoint-dir", Path, directory, "DIR", "directory of checkpoints and final.json"),
     ):
         parser.add_argument(
             name, type=kind, default=default, metavar=metavar, help=f"{meaning} (%(default)s)"

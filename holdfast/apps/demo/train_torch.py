@@ -138,7 +138,7 @@ def _peer_errors(what: str = "lost the other ranks") -> Iterator[None]:
         yield
     except RuntimeError as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]
-        raise PeerLost(f"{what}: {reason}; start all ranks again") from error
+        raise PeerLost(f"{what}: {reason}; restart all ranks") from error
 
 
 def _sum_in_rank_order(

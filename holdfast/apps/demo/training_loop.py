@@ -36,7 +36,7 @@ class Leader:
         if step > self._options.steps:
             raise ConfigError(
                 f"the newest checkpoint in {self._options.checkpoint_dir} is of step {step}, "
-                f"beyond --steps {self._options.steps}; choose another directory or more steps"
+                f"beyond --steps {self._options.steps}; choose another directory or raise --steps"
             )
         _say(
             f"attempt {self._environment.attempt}: "

@@ -47,7 +47,7 @@ def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> 
     found = dict.fromkeys(_contexts(name, contents))
     if len(found) != 1:
         there = ", ".join(one["name"] for content in contents.values() for one in _in(content))
-        what = f"is each of {', '.join(found)}" if found else "is in no kubeconfig"
+        what = f"is each of {', '.join(found)}" if found else "is not in any kubeconfig"
         raise ConfigError(
             f"--cluster-name: {name} {what}; there are: {there or 'none'}, and {NAME} for this "
             f"machine. For a cluster of EKS: aws eks update-kubeconfig --name {name}"
@@ -108,7 +108,7 @@ def _load(file: Path) -> dict[str, Any]:
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{file}: is no kubeconfig")
+        raise ConfigError(f"{file}: is not a kubeconfig")
     return content
 
 

@@ -88,7 +88,7 @@ class JobRequest:
         if self.weights and len(self.weights) != len(self.preferred):
             yield (
                 f"weights: {len(self.weights)} of them for {len(self.preferred)} preferred labels; "
-                "give one for each"
+                "give one weight per label"
             )
 
     def _unfit_values(self) -> Iterator[str]:

@@ -70,7 +70,7 @@ class HyperPodJobs:
             ) from None
         except NotFound as error:
             raise ConfigError(
-                "the cluster knows no PyTorchJobs: install the Kubeflow training operator"
+                "the cluster has no PyTorchJob resource: install the Kubeflow training operator"
             ) from error
         return f"submitted to the namespace {self.namespace}"
 
@@ -200,7 +200,7 @@ class HyperPodJobs:
             return self._api.get(f"{self._folder()}/{name}")
         except NotFound:
             raise node_views.NotFound(
-                f"there is no job {name} in the namespace {self.namespace}; see holdfast hyperpod "
+                f"job {name} not found in namespace {self.namespace}; see holdfast hyperpod "
                 "list-jobs --all-namespaces"
             ) from None
 

@@ -74,13 +74,13 @@ class LocalCluster:
         run = RunDir(self.home / "runs" / wish.name)
         if is_held(run):
             raise ConfigError(
-                f"job_name: {wish.name} runs already; cancel it, or choose another name"
+                f"job_name: {wish.name} is already running; cancel it, or choose another name"
             )
         is_file = shlex.split(wish.command)[-1:] not in (["-m"], ["-c"])
         if is_file and not Path(wish.entry_script).is_file():
             raise ConfigError(
-                f"entry_script: there is no {wish.entry_script} in {Path.cwd()}; name it as it is "
-                "called from here, or by its whole path"
+                f"entry_script: there is no {wish.entry_script} in {Path.cwd()}; give its path "
+                "from the current directory or its absolute path"
             )
         log = self.home / "hyperpod" / f"{wish.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,11 +93,11 @@ class LocalCluster:
             if ended and code == 0:
                 break
             if ended or time.monotonic() > deadline:
-                why = f"ended with {code}" if ended else f"did not begin within {_START_S} s"
+                why = f"ended with {code}" if ended else f"did not start within {_START_S} s"
                 reported = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
                 raise BackendError(f"{wish.name}: holdfast run {why}: {reported or log}")
             time.sleep(_PAUSE_S)
-        return f"started on this machine; what its Holdfast says is in {log}"
+        return f"started on this machine; log: {log}"
 
     def jobs(self, selector: str, *, everywhere: bool) -> list[Json]:  # noqa: ARG002 - one place
         """See ``HyperPodCluster.jobs``; runs have no labels."""
@@ -167,7 +167,7 @@ class LocalCluster:
             meant = JobRank(known.ref, rank)
             node = next((one for one, has in known.run.ranks().items() if has == meant), None)
             if node is None:
-                raise NotFound(f"{pod} does not run: {name} is {job.phase}")
+                raise NotFound(f"{pod} is not running: {name} is {job.phase}")
             machine = next(one.provider_id for one in known.run.nodes() if one.name == node)
             directory = known.run.directory.node(node).path
         said = run_command(
@@ -184,8 +184,8 @@ class LocalCluster:
         """See ``HyperPodCluster.suspend``."""
         verb = "suspended" if is_suspended else "unsuspended"
         raise ConfigError(
-            f"{name} runs on this machine, where no job can be {verb}; cancel it, and start it "
-            "again under its name: it goes on from its checkpoint"
+            f"{name} runs on this machine, where jobs cannot be {verb}; cancel it, and start it "
+            "again under its name: it resumes from its checkpoint"
         )
 
     def clusters(self) -> list[Json]:

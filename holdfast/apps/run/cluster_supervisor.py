@@ -26,10 +26,9 @@ from holdfast.adapters.local.lock import held
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run import checkpoints as attempt_checkpoints
-from holdfast.apps.run.agents import agent_command
 from holdfast.apps.run.cluster_state import creation_failure
 from holdfast.apps.run.prepare import sweep
-from holdfast.apps.run.reconcilers import reconcilers
+from holdfast.apps.run.reconcilers import agent_command, reconcilers
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.run.waiting import Waiting
 from holdfast.decisions.hangs import HangLimits

@@ -45,7 +45,7 @@ def check(settings: RunSettings) -> None:
     for directory in (settings.home, settings.checkpoint_dir):
         if directory is not None and _free_bytes(directory) < _MIN_FREE_BYTES:
             raise StorageFull(
-                f"{directory}: no space is left on its disk; free some, or choose another place "
+                f"{directory}: no space left on device; free some, or choose another directory "
                 "with --checkpoint-dir or HOLDFAST_HOME"
             )
 
@@ -95,7 +95,7 @@ def job_problems(settings: RunSettings) -> Iterator[str]:
             "and '-', beginning with a letter or a digit"
         )
     if settings.resume and settings.checkpoint_dir is not None:
-        yield "--resume, --checkpoint-dir: both say where to resume from; leave one of them out"
+        yield "--resume, --checkpoint-dir: both select the checkpoints to resume; give one"
     least = (("--nodes", settings.nodes, 1),
              ("--nproc-per-node", settings.nproc_per_node, 1),
              ("--max-retries", settings.max_retries, 0),
@@ -112,15 +112,17 @@ def job_problems(settings: RunSettings) -> Iterator[str]:
     try:
         Path.cwd()
     except FileNotFoundError:
-        yield "the current directory was deleted, and the job would begin there; go to another one"
+        yield "the current directory was deleted; change to another directory"
     if settings.checkpoint_dir is not None:
         yield from _directory_problems(settings.checkpoint_dir, "--checkpoint-dir")
     port = settings.master_port
     if port is not None and not 1 <= port <= 65535:
         yield f"--master-port: expected a TCP port from 1 to 65535, got {port}"
     elif port is not None and not is_free(port):
-        yield f"--master-port: port {port} is taken by another program; leave the option out to \
-have a free one chosen"
+        yield (
+            f"--master-port: port {port} is used by another program; omit the option to choose a "
+            "free port"
+        )
 
 
 def launcher_warning(settings: RunSettings) -> str:
@@ -148,12 +150,14 @@ train.py"
         return
     path = Path(program)
     if "/" not in program:
-        yield f"COMMAND: {program!r} was not found in PATH; activate the environment that has it, \
-or give its whole path"
+        yield (
+            f"COMMAND: {program!r} not found in PATH; activate the environment that has it, or "
+            "give its absolute path"
+        )
     elif path.is_dir():
         yield f"COMMAND: {program!r} is a directory, expected a program"
     elif path.exists():
-        yield f"COMMAND: {program!r} may not be executed; try: chmod +x {program}"
+        yield f"COMMAND: {program!r} is not executable; run: chmod +x {program}"
     else:
         yield f"COMMAND: {program!r} does not exist"
 
@@ -163,7 +167,7 @@ def _directory_problems(directory: Path, option: str) -> Iterator[str]:
     if not existing.is_dir():
         yield f"{option}: {existing} is a file, expected a directory"
     elif not os.access(existing, os.W_OK | os.X_OK):
-        yield f"{option}: {directory} cannot be written: {existing} is not writable for this user"
+        yield f"{option}: {directory} cannot be written: {existing} is not writable by this user"
     elif not _takes_files(existing):
         yield f"{option}: {directory} cannot be written: {existing} is on a read-only file system"
 

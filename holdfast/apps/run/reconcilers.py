@@ -1,10 +1,14 @@
-"""What decides about the nodes and the jobs of this machine."""
+"""Reconcilers and agents of the nodes and jobs on this machine."""
+
+import sys
+from collections.abc import Sequence
 
 from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.jobs import LocalJobs
+from holdfast.adapters.local.layout import NodeDir
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.run.settings import LocalJobPolicy, LocalNodePolicy
+from holdfast.apps.run.settings import LocalJobPolicy, LocalNodePolicy, MachineSettings
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
@@ -23,22 +27,38 @@ def reconcilers(
     node_policy: LocalNodePolicy,
     job_policy: LocalJobPolicy,
 ) -> tuple[NodeReconciler, JobReconciler]:
-    """Those of nodes and jobs that share a store.
+    """Reconcilers of nodes and of jobs that share a store.
 
     Args:
         cluster: the nodes.
-        machines: who owns their machines.
+        machines: the provider of their machines.
         jobs: the jobs on them.
-        store: where incidents are remembered.
-        events: is told what happens.
+        store: the store of incidents.
+        events: the sink of their events.
         clock: the time.
-        node_policy: for nodes; jobs mind it, too.
+        node_policy: for nodes; jobs observe it, too.
         job_policy: for jobs.
 
     """
     nodes = NodePorts(
         cluster=cluster, provider=machines, incidents=store, events=events, clock=clock
     )
-    theirs = JobPorts(jobs=jobs, cluster=cluster, incidents=store, events=events, clock=clock)
+    job_ports = JobPorts(jobs=jobs, cluster=cluster, incidents=store, events=events, clock=clock)
     resume = ResumePolicy(job=job_policy, nodes=node_policy)
-    return NodeReconciler(nodes, node_policy), JobReconciler(theirs, resume)
+    return NodeReconciler(nodes, node_policy), JobReconciler(job_ports, resume)
+
+
+def agent_command(name: str, directory: NodeDir, machines: MachineSettings) -> Sequence[str]:
+    """The command line of the agent of a local machine."""
+    heartbeat_ms = round(machines.heartbeat.total_seconds() * 1000)
+    return [
+        sys.executable, "-m", "holdfast.apps.agent.main",
+        "--node", name,
+        "--kmsg", str(directory.kmsg),
+        "--log-file", str(directory.messages),
+        "--boot-id-file", str(directory.boot_id),
+        "--report-dir", str(directory.agent),
+        "--heartbeat", f"{heartbeat_ms}ms",
+        "--xid-profile", machines.xid_profile,
+        "--logs-only",
+    ]  # fmt: skip

@@ -14,10 +14,9 @@ from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run import checkpoints as attempt_checkpoints
-from holdfast.apps.run.agents import agent_command
 from holdfast.apps.run.job_names import new_job_id
 from holdfast.apps.run.logs import RankLogs
-from holdfast.apps.run.reconcilers import reconcilers
+from holdfast.apps.run.reconcilers import agent_command, reconcilers
 from holdfast.apps.run.screen import Moment, Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize

@@ -115,11 +115,11 @@ def report_lines(summary: Summary) -> list[str]:
     lines = [f"{summary.name} {summary.outcome} after {took}: {summary.reason}"]
     for one in summary.recoveries:
         where = f" on {one.node}" if one.node else ""
-        lost = "" if one.lost_steps is None else f", {one.lost_steps} steps done again"
+        lost = "" if one.lost_steps is None else f", {one.lost_steps} steps repeated"
         lines.append(
             f"  attempt {one.attempt}: {one.reason}{where} ({one.kind}); stopped in "
-            f"{format_duration_s(one.stop_s)}, running again {format_duration_s(one.start_s)} "
-            f"later{lost}"
+            f"{format_duration_s(one.stop_s)}, running again "
+            f"{format_duration_s(one.start_s)} later{lost}"
         )
     lines.append(
         f"  attempts: {summary.attempts}; retries: {summary.hardware_retries} hardware, "

@@ -49,8 +49,8 @@ class DebugPod:
         node = self.manifest["spec"]["nodeName"]
         lifetime = format_duration(debug_pod.LIFETIME)
         click.echo(
-            f"Creating the privileged pod {name} on {node}; it is deleted when this ends, and "
-            f"ends by itself after {lifetime}.",
+            f"Creating the privileged pod {name} on {node}; it is deleted at the end of the "
+            f"command, and stops by itself after {lifetime}.",
             err=True,
         )
         with tidied_up() as leaving:

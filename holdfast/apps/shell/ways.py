@@ -54,14 +54,14 @@ def argv(way: Way, node: NodeStatus, command: Sequence[str], *, is_terminal: boo
         case Way.SSM:
             return [*_session(node), *_document(command)]
         case Way.POD:
-            raise ConfigError(f"--via pod: {node.name} is not a node of Kubernetes")
+            raise ConfigError(f"--via pod: {node.name} is not a Kubernetes node")
 
 
 def _session(node: NodeStatus) -> list[str]:
     found = _INSTANCE.search(node.provider_id)
     if found is None:
         raise ConfigError(
-            f"--via ssm: {node.name} is no machine of AWS that is known: its id is "
+            f"--via ssm: {node.name} is not a known AWS machine: its ID is "
             f"{node.provider_id or 'not known'}"
         )
     target = found["id"]

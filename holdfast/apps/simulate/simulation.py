@@ -139,7 +139,7 @@ def daly_ettr(
     Future Generation Computer Systems 22 (2006), complete form: with mean time to failure M,
     restart R, training between checkpoints t and checkpoint cost d, the share is
     ``t / (M exp(R/M) (exp((t + d)/M) - 1))``. Failures may also come during restarts and
-    checkpoints; nodes are always there.
+    checkpoints; assumes that nodes are always available.
     """
     lead = restart / mean_time_to_failure
     leg = (interval + checkpoint) / mean_time_to_failure

@@ -77,7 +77,7 @@ class NodeStatus:
 
     remediation: Remediation | None
     request: Request | None
-    """What a person asked for and was not taken up yet."""
+    """What a person asked for and was not started yet."""
 
     conditions: Mapping[str, str]
     """Node conditions that are True, with the reason of each."""
@@ -285,11 +285,11 @@ def _no_such_node(text: str, fleets: Sequence[Fleet]) -> str:
         return NO_RUN
     if text.isdecimal():
         ranks = "; ".join(f"{fleet.name}: {fleet.shown_ranks()}" for fleet in fleets)
-        return f"no rank {text} runs on a node now ({ranks})"
+        return f"rank {text} is not running on any node ({ranks})"
     for fleet in fleets:
         for incident in fleet.incidents():
             if text in (incident.node, incident.provider_id) and incident.successor:
-                return f"{incident.node} is gone: it was replaced by {incident.successor}"
+                return f"{incident.node} was replaced by {incident.successor}"
     return no_such("node", text, [node.name for fleet in fleets for node in fleet.nodes()])
 
 

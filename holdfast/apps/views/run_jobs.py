@@ -70,7 +70,7 @@ class LocalJobs:
         with self.found(job) as known:
             status = job_status(known)
             if not known.is_active:
-                raise NotFound(f"{known.ref} does not run any more: its phase is {status.phase}")
+                raise NotFound(f"{known.ref} is not running: its phase is {status.phase}")
             confirm(status)
             known.run.store.cancel_job(known.key)
             known.run.wake()
@@ -84,10 +84,10 @@ class LocalJobs:
         """See ``Jobs.none_yet``."""
         if self.cluster:
             return (
-                f"The cluster {self.cluster} has had no job yet; start one with: holdfast run "
+                f"The cluster {self.cluster} has no jobs yet; start one with: holdfast run "
                 f"--cluster {self.cluster} -- COMMAND"
             )
-        return "There was no run yet; start one with: holdfast run -- COMMAND"
+        return "There are no runs yet; start one with: holdfast run -- COMMAND"
 
     @contextlib.contextmanager
     def found(self, job: str) -> Iterator[KnownJob]:

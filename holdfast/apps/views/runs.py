@@ -129,7 +129,7 @@ class KnownRun:
         """See ``Fleet.ask``."""
         self.store.ask(node, request)
         self.wake()
-        return "" if is_held(self.directory) else f"run {self.name} has ended just now"
+        return "" if is_held(self.directory) else f"run {self.name} has just ended"
 
     def hold(self, node: str, why: str) -> None:
         """See ``Fleet.hold``."""
@@ -204,7 +204,7 @@ def open_runs(
             except BackendError as error:
                 if name is not None:
                     raise
-                click.echo(f"holdfast: run {run.name} is left out: {error}", err=True)
+                click.echo(f"holdfast: run {run.name} is skipped: {error}", err=True)
         if name is not None and not opened:
             raise NotFound(no_such("run", name, [run.name for run in known]))
         yield opened

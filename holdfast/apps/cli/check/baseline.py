@@ -6,9 +6,9 @@ from typing import Final
 import click
 
 from holdfast.apps.checks.baseline import ENOUGH, Spread, as_toml, spreads
-from holdfast.apps.cli.examples import examples
-from holdfast.apps.cli.numbers import Number
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import Column, Output, print_rows
+from holdfast.apps.cli.parameters import Number
 
 _TOML: Final = "toml"
 _COLUMNS: Final = (
@@ -57,10 +57,10 @@ def baseline(files: tuple[Path, ...], percentile: float, output: str) -> None:
             click.echo(
                 f"holdfast: {one.instance_type}: {one.measure} has "
                 f"{one.count} value{'s' * (one.count > 1)}; "
-                f"a threshold wants {ENOUGH} or more",
+                f"a threshold requires {ENOUGH} or more",
                 err=True,
             )
     if output == _TOML:
         click.echo(as_toml(found), nl=False)
     else:
-        print_rows(found, _COLUMNS, output=output, empty="No check that passed measured anything.")
+        print_rows(found, _COLUMNS, output=output, empty="No passed check has measurements.")

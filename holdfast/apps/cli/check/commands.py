@@ -8,11 +8,11 @@ from holdfast.apps.cli.check.node import node
 from holdfast.apps.cli.check.pair import pair, serve
 from holdfast.apps.cli.check.pairs import pairs
 from holdfast.apps.cli.check.show import show
+from holdfast.apps.cli.help import FullHelpGroup
 from holdfast.apps.cli.nodes.requests import check as deep
-from holdfast.apps.cli.whole_group import WholeGroup
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def check() -> None:
     """Run health checks under load before nodes accept jobs."""
 

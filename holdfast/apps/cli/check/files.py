@@ -5,6 +5,13 @@ from pathlib import Path
 
 import click
 
+stream_option = click.option(
+    "--stream",
+    "stream_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Append one line per node, in the format of HyperPod's DeepHealthCheckResults stream.",
+)
+
 
 def refuse_unwritable(**files: Path | None) -> None:
     """Look whether each file can be written, by its option, before hours of work are lost on it.
@@ -35,8 +42,8 @@ def keep(option: str, file: Path, write: Callable[[], object]) -> bool:
         write()
     except OSError as error:
         click.echo(
-            f"holdfast: --{option} {file} could not be written: {error.strerror}; "
-            "what was found holds all the same",
+            f"holdfast: --{option} {file} cannot be written: {error.strerror}; the result of the "
+            "check is unaffected",
             err=True,
         )
         return False

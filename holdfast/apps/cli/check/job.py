@@ -30,9 +30,9 @@ from holdfast.apps.checks.job import (
 )
 from holdfast.apps.checks.node import lay_out
 from holdfast.apps.cli.check.slurm_prolog import before_job
-from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.ending import ending_by_signal
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.prolog import JOB_NODES
@@ -188,12 +188,14 @@ def _or_pass(what: str, act: Callable[[str], bool]) -> int:
     """Whether the node is in order, as an exit code; trouble of our own is told and passes."""
     node = os.environ.get(_NODE, "")
     if not node:
-        raise click.UsageError(f"{_NODE} is not set: slurmd does that where this is its {what}")
+        raise click.UsageError(
+            f"{_NODE} is not set; slurmd sets it when this command is its {what}"
+        )
     try:
         with ending_by_signal():
             is_good = act(node)
     except HoldfastError as error:
-        _say(node, what, f"passes, nothing was found out: {error}")
+        _say(node, what, f"passed without a result: {error}")
         return ExitCode.OK
     return ExitCode.OK if is_good else ExitCode.FAILED
 
@@ -228,7 +230,7 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     target = lay_out(config, Level.QUICK, names=()).target
     faults = fold(Health(), missing_devices(target, now)).faults
     reported = "; ".join(fault.message for fault in faults) or "no device is missing"
-    _say(node, "health", f"no agent is at work here; {reported}")
+    _say(node, "health", f"no agent is running on this node; {reported}")
     if faults and report_dir is not None:
         _tell(report_dir, node, faults, config.root)
     elif faults:

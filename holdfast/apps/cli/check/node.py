@@ -19,12 +19,10 @@ from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.log import CheckLog
 from holdfast.apps.checks.node import Remediation, Watcher, check_node, lay_out
 from holdfast.apps.checks.stream import append_results
-from holdfast.apps.cli.check.files import keep, refuse_unwritable
+from holdfast.apps.cli.check.files import keep, refuse_unwritable, stream_option
 from holdfast.apps.cli.check.progress import TimeLeft
-from holdfast.apps.cli.check.stream_option import stream_option
-from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.ending import ending_by_signal
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     LISTS,
     Column,
@@ -33,6 +31,7 @@ from holdfast.apps.cli.output import (
     print_document,
     print_rows,
 )
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.config import load_config
@@ -83,11 +82,11 @@ class _Step:
 _STEP_COLUMNS: Final = (
     Column[_Step](title="check", cell=lambda step: step.check),
     Column[_Step](
-        title="takes about",
+        title="duration",
         cell=lambda step: step.takes_s and format_duration(timedelta(seconds=step.takes_s)),
     ),
     Column[_Step](
-        title="what is run",
+        title="command",
         cell=lambda step: shlex.join(step.command) or f"skipped: {step.skipped}",
         minor=True,
     ),
@@ -238,7 +237,7 @@ def _names(kinds: Collection[str], only: Collection[str], skip: Collection[str])
         and row.name not in skip
     ]
     if not names:
-        raise click.UsageError("--check, --only and --skip leave no check to be made")
+        raise click.UsageError("--check, --only and --skip leave no check to run")
     return names
 
 

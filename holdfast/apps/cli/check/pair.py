@@ -25,9 +25,9 @@ from holdfast.apps.cli.check.node import (
     write_result,
 )
 from holdfast.apps.cli.check.progress import TimeLeft
-from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.output import LISTS, is_document, output_option, print_document, print_rows
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
@@ -59,7 +59,7 @@ config_option = click.option(
 token_option = click.option(
     "--token-file",
     type=click.Path(path_type=Path),
-    help=f"What both ends must know, in a file.  [default: the variable {TOKEN_VARIABLE}]",
+    help=f"File with the token that both nodes share.  [default: the variable {TOKEN_VARIABLE}]",
 )
 
 
@@ -180,8 +180,8 @@ def read_token(file: Path | None) -> str:
             raise ConfigError(f"--token-file {file}: {error}") from error
     if len(token) < SHORTEST_TOKEN:
         raise ConfigError(
-            f"a token of {SHORTEST_TOKEN} characters or more is needed, the same at both ends: "
-            f"openssl rand -hex 32 > FILE, then --token-file FILE or {TOKEN_VARIABLE}"
+            f"a token of {SHORTEST_TOKEN} characters or more is required, the same on both "
+            f"nodes: openssl rand -hex 32 > FILE, then --token-file FILE or {TOKEN_VARIABLE}"
         )
     return token
 

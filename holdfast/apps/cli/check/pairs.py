@@ -21,17 +21,16 @@ from holdfast.apps.checks.pair_tests import (
     run_rounds,
 )
 from holdfast.apps.checks.stream import append_results
-from holdfast.apps.cli.check.files import keep, refuse_unwritable
+from holdfast.apps.cli.check.files import keep, refuse_unwritable, stream_option
 from holdfast.apps.cli.check.pair import (
     config_option,
     load,
     read_token,
     token_option,
 )
-from holdfast.apps.cli.check.stream_option import stream_option
-from holdfast.apps.cli.durations import Duration
 from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document, printable
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.deep_checks import NodeCheck
@@ -199,7 +198,7 @@ def _sentences(result: PairsResult) -> list[str]:
     found = result.found
     after = f"after {result.rounds} rounds"
     if found.has_common_cause:
-        return [f"So much fails that no node can be blamed {after}: look at what all share."]
+        return [f"Too many pairs failed to blame a node {after}: check what all nodes share."]
     bad = [f"{node} is bad ({found.nodes[node]:.1%} sure)" for node in found.bad_nodes]
     bad += [
         f"the link between {' and '.join(link)} is bad ({found.links[link]:.1%} sure)"

@@ -54,5 +54,5 @@ class _Left(ProgressColumn):
         """See ``ProgressColumn.render``."""
         left = (task.total or 0.0) - (task.elapsed or 0.0)
         if left <= 0:
-            return Text("takes longer than usual")
-        return Text(f"about {format_duration(timedelta(seconds=round(left)))} left in all")
+            return Text("taking longer than usual")
+        return Text(f"about {format_duration(timedelta(seconds=round(left)))} remaining in total")

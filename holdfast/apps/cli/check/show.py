@@ -24,7 +24,7 @@ from holdfast.detectors.thresholds import is_ceiling
 from holdfast.model.nodes import CheckResult, Pairing, Phase
 
 _NAMED: Final = 4
-_NONE = "No node was checked yet; ask for a check with: holdfast check deep NODE"
+_NONE = "No node has been checked yet; request a check with: holdfast check deep NODE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

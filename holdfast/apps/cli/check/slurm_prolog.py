@@ -47,7 +47,7 @@ def before_job(
                 _say(f"{one.node}: {one.reason}: {one.why}")
             _close(HeadProlog(store), broken)
     except (HoldfastError, ValueError) as error:
-        _say(f"passes, nothing was found out: {error}")
+        _say(f"passed without a result: {error}")
         return ExitCode.OK
     return ExitCode.FAILED if broken else ExitCode.OK
 
@@ -73,7 +73,7 @@ def _look(
         if isinstance(found, Broken):
             broken.append(found)
         else:
-            _say(f"passes, nothing was found out: {found}")
+            _say(f"passed without a result: {found}")
     return broken
 
 

@@ -17,8 +17,7 @@ from holdfast.api.identity import Key, Role
 from holdfast.api.problems import ApiProblem
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.api.wishes import objections, refuse
-from holdfast.apps.api.config import ApiConfig
-from holdfast.apps.cli.clusters.options import DEFAULT_URL
+from holdfast.apps.api.config import DEFAULT_URL, ApiConfig
 from holdfast.apps.views.nodes import no_such
 from holdfast.kit.config import load_config
 from holdfast.model.errors import BackendError, ConfigError
@@ -27,7 +26,7 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 _ADVICE: Final[Mapping[str, str]] = {
     "UnrecognizedClientException": (
-        "the API does not know this key: name the file that it was started with, with --config"
+        "the API does not know this key: pass its configuration file with --config"
     ),
     "InvalidSignatureException": (
         "check the secret of the key, the region (AWS_REGION) and the clock of this machine"
@@ -79,7 +78,8 @@ class SignedCalls:
             raise BackendError(self._said(error.response)) from error
         except NoCredentialsError as error:
             raise ConfigError(
-                "no key to sign with: name the file of the API with --config, or set "
+                "no API key to sign with: pass the configuration file of the API with --config, "
+                "or set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             ) from error
         except BotoCoreError as error:
@@ -102,7 +102,7 @@ class SignedCalls:
     def _said(self, response: Mapping[str, Any]) -> str:
         code = response["Error"]["Code"]
         if code.isdecimal():  # botocore's word for an answer that is none of AWS's
-            return f"{self.url} answers with HTTP status {code}; is a cluster API served there?"
+            return f"{self.url} returned HTTP status {code}; is a cluster API served there?"
         advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
         return f"{shortened(response['Error']['Message'])} ({code}){advice}"
 
@@ -115,10 +115,10 @@ def _client(url: str, options: dict[str, Any]) -> Any:
         options = {"region_name": given or _DEFAULT_REGION, **options}
         return session.create_client("sagemaker", endpoint_url=url, config=wire, **options)
     except BotoCoreError as error:
-        raise ConfigError(f"settings of AWS: {error}") from error
+        raise ConfigError(f"AWS settings: {error}") from error
     except ValueError as error:
         raise ConfigError(
-            f"--endpoint-url: {url!r} is no address; expected one such as {DEFAULT_URL}"
+            f"--endpoint-url: {url!r} is not a URL; expected one such as {DEFAULT_URL}"
         ) from error
 
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 import click
 
 from holdfast.apps.cli.clusters.options import Calls, change_options, request_of
-from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     confirm_or_abort,
     is_document,
     print_document,
     yes_option,
 )
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.kit.quota import Quota
@@ -115,7 +115,7 @@ def update(*, source: Path, yes: bool, dry_run: bool, calls: Calls, output: str)
         return
     lost = sum(max(0, count - after.get(group, 0)) for group, count in before.items())
     if lost:
-        confirm_or_abort(f"Take {_nodes(lost)} away from {name} ({changes})?", yes=yes)
+        confirm_or_abort(f"Remove {_nodes(lost)} from {name} ({changes})?", yes=yes)
     answer = calls.call("update_cluster", **request)
     _tell(answer, f"{name} is being updated; {changes}", output)
 
@@ -168,7 +168,7 @@ def scale(
         _tell({"ClusterName": name, "TargetCount": count}, text, output)
         return
     if count < before:
-        confirm_or_abort(f"Take {_nodes(before - count)} away from {group}?", yes=yes)
+        confirm_or_abort(f"Remove {_nodes(before - count)} from {group}?", yes=yes)
     spec = {key: found[key] for key in GROUP_SETTINGS if key in found}
     types = found.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
     more = {} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}

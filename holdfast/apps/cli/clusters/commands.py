@@ -9,7 +9,7 @@ import click
 from holdfast.apps.cli.clusters.changes import CHANGES
 from holdfast.apps.cli.clusters.options import Calls, read_options
 from holdfast.apps.cli.clusters.prune import prune
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
     Column,
     age,
@@ -17,16 +17,15 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
     print_rows,
+    print_section,
 )
-from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 
 Item = Mapping[str, Any]
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def clusters() -> None:
     """Create, change, list and delete clusters through the cluster API.
 
@@ -90,7 +89,7 @@ def list_clusters(*, calls: Calls, watch: bool, output: str) -> None:
             rows,
             _CLUSTERS,
             output=output,
-            empty="There is no cluster yet; make one with: holdfast clusters create --from FILE",
+            empty="There is no cluster yet; create one with: holdfast clusters create --from FILE",
         ),
         watch=watch,
     )

@@ -8,11 +8,11 @@ from typing import Any, Final, Protocol
 
 import click
 
+from holdfast.apps.api.config import DEFAULT_URL
 from holdfast.apps.cli.output import LISTS, RESULTS, dry_run_option, output_option
 from holdfast.apps.cli.watch import watch_option
 from holdfast.model.errors import ConfigError
 
-DEFAULT_URL: Final = "http://127.0.0.1:8470"
 _URL_VARIABLE: Final = "AWS_ENDPOINT_URL_SAGEMAKER"
 
 
@@ -94,6 +94,6 @@ def _module() -> Any:
         return import_module("holdfast.apps.cli.clusters.calls")
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"{missing.name} is not installed, and calls of the API need it: pip install "
+            f"{missing.name} is not installed, and API calls require it: pip install "
             "'holdfast[api]'"
         ) from missing

@@ -7,8 +7,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     RESULTS,
     confirm_or_abort,
@@ -18,6 +17,7 @@ from holdfast.apps.cli.output import (
     print_document,
     yes_option,
 )
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.deleted_clusters import DeletedCluster, deleted_clusters, remove
 from holdfast.apps.views.nodes import NotFound, no_such
@@ -34,7 +34,9 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 @click.command()
 @click.argument("name", nargs=-1)
 @click.option(
-    "--older-than", type=Duration(), help="Remove only clusters that were deleted so long ago."
+    "--older-than",
+    type=Duration(),
+    help="Remove only clusters that were deleted at least this long ago.",
 )
 @yes_option
 @dry_run_option

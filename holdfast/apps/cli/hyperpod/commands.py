@@ -11,11 +11,10 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.hyperpod.options import start_options
 from holdfast.apps.cli.output import Column, Output, print_json, print_rows
 from holdfast.apps.cli.where import VARIABLE, Place, Where
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.config_file import read_config
 from holdfast.apps.hyperpod.connection import connect as switch
@@ -64,7 +63,7 @@ def _cluster(
         yield cluster
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def hyperpod() -> None:
     """Start, list and cancel jobs with the syntax of the HyperPod CLI.
 
@@ -284,7 +283,7 @@ def exec_(
     Exits with 1 if it failed in any pod.
     """
     if (pod is None) is not all_pods:
-        raise click.UsageError("give --pod or --all-pods, one of them")
+        raise click.UsageError("give either --pod or --all-pods")
     has_failed = False
     with _cluster(kubeconfig, context, namespace) as jobs:
         names = [pod] if pod else [one["PodName"] for one in jobs.pods(job_name)]

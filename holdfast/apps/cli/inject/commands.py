@@ -13,11 +13,10 @@ import click
 
 from holdfast.adapters.local import faults
 from holdfast.adapters.local.layout import NodeDir, default_home
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.inject.dcgm import inject_dcgm
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.views.nodes import JobRank, NotFound, find_node
@@ -99,7 +98,7 @@ class _Target:
         return f" Job {self.rank.job} is stopped and resumes from its last checkpoint."
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def inject() -> None:
     """Inject a fault into a node of an active run.
 
@@ -275,9 +274,7 @@ _KILL_RANK: Final = _Blow(
     signal="SIGKILL",
     aim=lambda node: faults.rank_processes(node)[:1],
     strike=faults.kill_rank,
-    expected=lambda _: (
-        "the rank has failed, which costs one retry of the application; the node stays."
-    ),
+    expected=lambda _: "the rank fails, which uses one application retry; the node stays.",
     is_of_rank=True,
 )
 _POWER_OFF: Final = _Blow(
@@ -285,7 +282,9 @@ _POWER_OFF: Final = _Blow(
     signal="SIGKILL",
     aim=faults.machine_processes,
     strike=faults.power_off,
-    expected=lambda policy: f"it is found dark at once, and {_done(policy, policy.silent_remedy)}.",
+    expected=lambda policy: (
+        f"the node is detected as powered off at once, and {_done(policy, policy.silent_remedy)}."
+    ),
 )
 _HANG: Final = _Blow(
     fault="hang",
@@ -303,7 +302,7 @@ _HANG_RANK: Final = _Blow(
     aim=faults.rank_processes,
     strike=faults.hang_rank,
     expected=lambda _: (
-        "the job hangs until a timeout of its own, or that of holdfast run --hang-timeout."
+        "the job hangs until a timeout of its own or the --hang-timeout of holdfast run."
     ),
     is_of_rank=True,
     is_noticed=False,
@@ -314,7 +313,7 @@ def _strike(blow: _Blow, order: _Order) -> None:
     config = order.run_config()
     with _target(order) as target:
         if blow.is_of_rank and target.rank is None:
-            raise NotFound(f"no rank runs on {target.node} now")
+            raise NotFound(f"no rank is running on {target.node}")
         hit = (blow.aim if order.dry_run else blow.strike)(target.directory)
         injected = Injected(
             fault=blow.fault,
@@ -346,7 +345,9 @@ def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime, config:
     health = fold(Health(), [one for watcher in watchers for one in watcher.detect(readings)])
     if not health.faults:
         reasons = [notice.reason for notice in health.notices]
-        return f"{reasons[0]} is noted and nothing is done." if reasons else "it is not understood."
+        if not reasons:
+            return "the driver's message is not recognized."
+        return f"{reasons[0]} is recorded, and no repair follows."
     fault = health.faults[0]
     if not fault.remedy.touches_node:
         return f"the node stays ({fault.reason}).{target.job_resumes}"
@@ -360,7 +361,7 @@ def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime, config:
 
 def _done(policy: LocalNodePolicy, remedy: Remedy) -> str:
     if policy.node_recovery is RecoveryMode.NONE:
-        return "kept from jobs, which is all that node_recovery = None allows"
+        return "quarantined only, because node_recovery = None"
     return _DONE[remedy]
 
 
@@ -396,4 +397,4 @@ def _print(injected: Injected, order: _Order) -> None:
     by = "" if order.config else f" with the default profile, {injected.profile}"
     click.echo(f"Expected{by}: {injected.expected}")
     if not injected.dry_run:
-        click.echo("See it with: holdfast nodes list --watch")
+        click.echo("Watch the effect with: holdfast nodes list --watch")

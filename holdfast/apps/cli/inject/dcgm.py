@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.host.commands import run_command
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
 from holdfast.model.errors import BackendError, ConfigError
 
@@ -59,20 +59,24 @@ def inject_dcgm(*, fault: str, code: int | None, gpu: int, dry_run: bool, output
     click.echo(f"{'Would run' if dry_run else 'Ran'}: {injected.command}")
     if answer:
         click.echo(answer)
-    click.echo("See it with: dcgmi health --check, and with what watches DCGM on this machine")
+    click.echo(
+        "Check the effect with: dcgmi health --check, and with the DCGM monitoring of this machine"
+    )
 
 
 def _command(fault: str, code: int | None, gpu: int) -> list[str]:
     field, value = _FIELDS[fault]
     if (code is None) == (fault == _XID):
-        raise ConfigError(f"{fault}: " + ("which XID?" if code is None else "it takes no CODE"))
+        raise ConfigError(
+            f"{fault}: " + ("which XID?" if code is None else "only the fault xid takes a CODE")
+        )
     value = code if value is None else value
     return ["dcgmi", "test", "--inject", "--gpuid", str(gpu), "-f", str(field), "-v", str(value)]
 
 
 def _run(argv: list[str]) -> str:
     if shutil.which(argv[0]) is None:
-        raise ConfigError("dcgmi is not there: install DCGM, or see the command with --dry-run")
+        raise ConfigError("dcgmi not found: install DCGM, or print the command with --dry-run")
     result = run_command(argv, timeout=_TIMEOUT)
     answer = (result.stdout.strip() or result.stderr.strip())[:1000]
     if result.status != 0:

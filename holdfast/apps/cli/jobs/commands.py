@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.jobs.doctor import doctor
 from holdfast.apps.cli.jobs.logs import logs
 from holdfast.apps.cli.known_names import job_names
@@ -21,13 +21,13 @@ from holdfast.apps.cli.output import (
     output_option,
     print_details,
     print_document,
+    print_lines,
     print_rows,
+    print_section,
     yes_option,
 )
-from holdfast.apps.cli.sections import print_lines, print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.views.jobs import Attempt, JobStatus, JobStory, RankStatus, Told
@@ -37,7 +37,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def jobs() -> None:
     """List, describe, diagnose and cancel jobs, and read their logs.
 
@@ -126,7 +126,7 @@ def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any
         if is_document(output):
             print_document({"job": job, "cancel_requested": False}, output)
         else:
-            click.echo(f"{job}: would be asked to end, in attempt {status.attempt}")
+            click.echo(f"{job}: would be cancelled in attempt {status.attempt}")
         raise click.exceptions.Exit(ExitCode.OK)
 
     with open_jobs(taken(values)) as known:
@@ -135,7 +135,7 @@ def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any
         print_document({"job": job, "cancel_requested": True}, output)
     else:
         grace = format_duration(status.grace)
-        click.echo(f"{job}: asked to end; its ranks have {grace} to do so")
+        click.echo(f"{job}: cancellation requested; ranks get {grace} to exit")
     return ExitCode.OK
 
 
@@ -190,9 +190,9 @@ def _describe(story: JobStory, output: str) -> None:
         Column(title="reason", cell=lambda one: one.reason),
     ]
     print_section("Attempts", job.attempts, columns, output=output)
-    print_lines("Why they ended", [(_name(one), _why(one)) for one in job.attempts if one.kind])
-    print_lines("How long the restarts took", list(_restarts(job)))
-    print_lines("Where they ran", [(_name(one), ", ".join(one.placement)) for one in job.attempts])
+    print_lines("Reason", [(_name(one), _why(one)) for one in job.attempts if one.kind])
+    print_lines("Restart durations", list(_restarts(job)))
+    print_lines("Nodes", [(_name(one), ", ".join(one.placement)) for one in job.attempts])
     ranks: list[Column[RankStatus]] = [
         Column(title="rank", cell=lambda one: one.rank),
         Column(title="node", cell=lambda one: one.node),
@@ -225,7 +225,7 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Attempt", job.attempt
     yield "Step", job.step
     yield (
-        "Retries spent",
+        "Retries used",
         (
             f"{job.hardware_retries} of {job.max_retries} for hardware, "
             f"{job.app_retries} of {job.max_app_retries} for the application"

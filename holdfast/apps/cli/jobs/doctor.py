@@ -7,7 +7,7 @@ from typing import IO, Any, Final
 import click
 
 from holdfast.apps.cli.diagnostics import exit_code, strict_option
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import job_names
 from holdfast.apps.cli.output import (
     RESULTS,

@@ -10,7 +10,7 @@ import click
 
 from holdfast.adapters.local.layout import default_home, runs
 from holdfast.adapters.local.lock import is_held
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.nodes.requests import (
     RESET_BREAKER,
@@ -32,11 +32,10 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
     print_rows,
+    print_section,
 )
-from holdfast.apps.cli.sections import print_section
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node
 from holdfast.kit.units import format_duration
@@ -44,10 +43,10 @@ from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, PastFault, Phase, Remediation
 
 _NOTHING: Final = (
-    "No run is going on. Start one with: holdfast run -- COMMAND. See those that ended with: "
+    "No run is active. Start one with: holdfast run -- COMMAND. List ended runs with: "
     "holdfast nodes list --all"
 )
-_NO_AGENT: Final = "Holdfast looks after no node of this cluster: no agent has reported yet."
+_NO_AGENT: Final = "No nodes: no agent of this cluster has reported yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class _Listing:
         )
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def nodes() -> None:
     """List, describe, reboot or replace nodes.
 
@@ -160,8 +159,9 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
     print_rows(listing.nodes, columns, output=output, empty=empty)
     for run, breaker in listing.breakers.items():
         click.echo(
-            f"All repairs of {run} are stopped since {age(breaker.tripped_at, now)}: "
-            f"{breaker.reason}. Look at the nodes, then: {RESET_BREAKER}{_again(where, run)}",
+            f"Circuit breaker open, all repairs of {run} paused for "
+            f"{age(breaker.tripped_at, now)}: {breaker.reason}. "
+            f"Inspect the nodes, then run: {RESET_BREAKER}{_again(where, run)}",
             err=True,
         )
 
@@ -209,14 +209,14 @@ def _describe(node: NodeStatus, output: str) -> None:
     print_details(_details(node, now))
     evidence = _evidence_columns(now)
     print_section("Faults", node.faults, evidence, output=output)
-    print_section("Notices, for which nothing is done", node.notices, evidence, output=output)
+    print_section("Notices without a repair", node.notices, evidence, output=output)
     past: list[Column[PastFault]] = [
         Column(title="reason", cell=lambda past: past.reason),
         Column(title="remedy", cell=lambda past: past.remedy),
         Column(title="ended", cell=lambda past: f"{age(past.closed_at, now)} ago"),
         Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
     ]
-    print_section("Earlier repairs of this machine", node.history, past, output=output)
+    print_section("Previous repairs of this machine", node.history, past, output=output)
 
 
 def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
@@ -260,7 +260,7 @@ def _request(node: NodeStatus, now: datetime) -> str:
     if request is None:
         return ""
     return (
-        f"{request.verb} ({request.urgency}) asked for by {request.requested_by} "
+        f"{request.verb} ({request.urgency}) requested by {request.requested_by} "
         f"{age(request.requested_at, now)} ago{'; it ' if waits else ''}{waits}"
     )
 

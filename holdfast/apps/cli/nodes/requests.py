@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.durations import Duration
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.nodes.wait import Awaited, wait_until_done
 from holdfast.apps.cli.output import (
@@ -24,6 +23,7 @@ from holdfast.apps.cli.output import (
     print_document,
     yes_option,
 )
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
@@ -158,7 +158,7 @@ def _effect(verb: Verb, target: _Target, options: _Options) -> str:
         return ""
     rank = f"rank {target.rank.rank} of job {target.rank.job}"
     if options.when_idle:
-        return f"; it begins when {rank} has left the node"
+        return f"; starts when {rank} has left the node"
     return f"; {rank} runs there: the job is stopped and resumes from its last checkpoint"
 
 
@@ -178,8 +178,8 @@ def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
         if breaker.tripped_at is not None:
             again = where.again() or f" --run {fleet.name}"
             click.echo(
-                f"holdfast: all repairs of {fleet.name} are stopped: {breaker.reason}; nothing "
-                f"begins before: {RESET_BREAKER}{again}",
+                f"holdfast: circuit breaker open, all repairs of {fleet.name} paused: "
+                f"{breaker.reason}; inspect the nodes, then run: {RESET_BREAKER}{again}",
                 err=True,
             )
 
@@ -319,7 +319,7 @@ def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> in
 
     Exits with 0 if repairs are paused on all nodes, 1 if on none, 3 if only on some.
     """
-    reason = why or f"held by {_user()}"
+    reason = why or f"paused by {_user()}"
     return _each(
         taken(values), node, "held", lambda fleet, name: fleet.hold(name, reason), dry_run=dry_run
     )
@@ -386,7 +386,7 @@ def reset_breaker(*, yes: bool, dry_run: bool, output: str, **values: Any) -> in
         breaker = target.breaker()
         if breaker.tripped_at is not None and not dry_run:
             confirm_or_abort(
-                f"All repairs of {target.name} are stopped: {breaker.reason}. Let them begin?",
+                f"All repairs of {target.name} are paused: {breaker.reason}. Resume repairs?",
                 yes=yes,
             )
             target.close_breaker(SystemClock().now())
@@ -394,7 +394,7 @@ def reset_breaker(*, yes: bool, dry_run: bool, output: str, **values: Any) -> in
             was_open = breaker.tripped_at is not None
             print_document({"run": target.name, "was_open": was_open}, output)
         elif breaker.tripped_at is None:
-            click.echo(f"{target.name}: the breaker is not open; repairs are not held back")
+            click.echo(f"{target.name}: the circuit breaker is closed; repairs are not paused")
         else:
-            click.echo(f"{target.name}: repairs {'would ' if dry_run else ''}begin again")
+            click.echo(f"{target.name}: repairs {'would ' if dry_run else ''}resume")
     return ExitCode.OK

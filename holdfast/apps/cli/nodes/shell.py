@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import Output, dry_run_option, print_document
 from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
@@ -89,7 +89,7 @@ def shell(
     """
     where = taken(values)
     if not (command or dry_run or (sys.stdin.isatty() and sys.stdout.isatty())):
-        raise click.UsageError("this is no terminal: give a command, after --")
+        raise click.UsageError("standard input is not a terminal: pass a command after --")
     with open_fleets(where) as known:
         owner, name = find_node(node, known)
         status = next(one for one in owner.nodes() if one.name == name)
@@ -111,13 +111,13 @@ def _way(where: Where, status: NodeStatus, via: str | None) -> Way | None:
     """None on this machine."""
     if where.place is Place.LOCAL:
         if via is not None:
-            raise click.UsageError("--via is for nodes elsewhere; this one is on this machine")
+            raise click.UsageError("--via does not apply to nodes on this machine; omit it")
         return None
     if via is not None:
         if via == Way.SRUN and where.place is not Place.SLURM:
-            raise click.UsageError(f"--via srun: {status.name} is not a node of Slurm")
+            raise click.UsageError(f"--via srun: {status.name} is not a Slurm node")
         if via == Way.POD and where.place is not Place.KUBERNETES:
-            raise click.UsageError(f"--via pod: {status.name} is not a node of Kubernetes")
+            raise click.UsageError(f"--via pod: {status.name} is not a Kubernetes node")
         return Way(via)
     return Way.POD if where.place is Place.KUBERNETES else on_slurm(status)
 
@@ -175,7 +175,7 @@ def _become(program: _Program) -> int:
     """
     name = program.argv[0]
     if shutil.which(name) is None:
-        raise ConfigError(f"{name} is not there: install it, or choose another way with --via")
+        raise ConfigError(f"{name} not found: install it, or choose another method with --via")
     sys.stdout.flush()
     sys.stderr.flush()
     if program.directory is not None:

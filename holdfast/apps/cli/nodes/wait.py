@@ -32,7 +32,7 @@ class Awaited:
         if node is None:
             return False
         is_pending = node.request is not None and node.request.id == self.request_id
-        pending = f"check {waits}" if (waits := check_waits(node)) else "not taken up yet"
+        pending = f"check {waits}" if (waits := check_waits(node)) else "not started yet"
         now = f"{self.node}: {pending if is_pending else node.phase}"
         if now != self.reported:
             self.reported = now
@@ -63,7 +63,7 @@ def wait_until_done(awaited: Iterable[Awaited], timeout: timedelta, again: str =
         if time.monotonic() >= deadline:
             nodes = ", ".join(one.node for one in left)
             click.echo(
-                f"holdfast: not done within {format_duration(timeout)}: {nodes}; it goes on: "
+                f"holdfast: timed out after {format_duration(timeout)}: {nodes}; repairs continue: "
                 f"holdfast nodes list --watch{again}",
                 err=True,
             )

@@ -10,6 +10,7 @@ from typing import Final, cast
 
 import click
 
+from holdfast.apps.cli.help import FullHelpGroup
 from holdfast.apps.cli.output import (
     LISTS,
     Column,
@@ -19,7 +20,6 @@ from holdfast.apps.cli.output import (
     print_rows,
 )
 from holdfast.apps.cli.scan.files import FILE_COMMANDS, show_verdicts
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings
@@ -38,7 +38,7 @@ PAGE: Final = 1000
 
 STDIN: Final = "-"
 
-_NO_LOG: Final = "no line of it is known for one of a kernel"
+_NO_LOG: Final = "no line is a kernel message"
 
 _SOME_BOOT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ _COLUMNS: Final = (
 )
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def scan() -> None:
     """Evaluate captured logs and tool output, without access to the machine."""
 
@@ -134,12 +134,15 @@ def kernel_log(
             is_found = show(_proven(_hits(file, sight.of(_blocks(file)), watchers, now)))
             is_any_found |= is_found
             if not is_found and not sight.is_kernel_log:
-                click.echo(f"holdfast: {file}: {_NO_LOG}; unpack what is compressed", err=True)
+                click.echo(
+                    f"holdfast: {file}: {_NO_LOG}; decompress it first if it is compressed",
+                    err=True,
+                )
         except BackendError as error:
             click.echo(f"holdfast: {error}", err=True)
             unread += 1
     if not is_any_found and unread < len(files):
-        click.echo(f"Nothing was found in {_counted(len(files) - unread)}.", err=True)
+        click.echo(f"No findings in {_counted(len(files) - unread)}.", err=True)
     ctx.exit(ExitCode.BAD_INPUT if unread else ExitCode.OK)
 
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.examples import examples
-from holdfast.apps.cli.numbers import Number
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     LISTS,
     Column,
@@ -18,6 +17,7 @@ from holdfast.apps.cli.output import (
     print_next,
     print_rows,
 )
+from holdfast.apps.cli.parameters import Number
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.gpu_dcgm import judge_diag, judge_health

@@ -15,10 +15,9 @@ import click
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.install.leftovers import restoring_commands, settings_in_use
 from holdfast.adapters.slurm.install.plan import Choices, Role, next_steps, plan
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.slurm.doctor import doctor
 from holdfast.apps.cli.slurm.plan import plan as preview
-from holdfast.apps.cli.whole_group import WholeGroup
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.doctor import DEFAULT_CONF
 from holdfast.apps.slurm.install import Act, Done, Installer, Manifest
@@ -29,7 +28,7 @@ _DAEMONS: Final = {"slurmctld": Role.HEAD, "slurmd": Role.COMPUTE}
 _PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
-@click.group(cls=WholeGroup)
+@click.group(cls=FullHelpGroup)
 def slurm() -> None:
     """Install Holdfast on a Slurm cluster, and diagnose its configuration."""
 

@@ -7,7 +7,7 @@ import click
 
 from holdfast.adapters.slurm.install.doctor_rules import diagnose_cluster
 from holdfast.apps.cli.diagnostics import exit_code, print_diagnostics, strict_option
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import LISTS, output_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.slurm.nodes.saved import parse_saved
-from holdfast.apps.cli.examples import examples
+from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import LISTS, Column, output_option, print_rows
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
