@@ -89,14 +89,14 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
         until(lambda: NODE in [one["metadata"]["name"] for one in api.list(leases)])
 
-        around = Dependencies(
+        dependencies = Dependencies(
             clock=clock,
             events=events,
             changed=lambda: None,
             may_act=lambda: True,
             evicted=lambda node, owner: None,
         )
-        cluster = KubernetesCluster(api, SETTINGS, around)
+        cluster = KubernetesCluster(api, SETTINGS, dependencies)
         reported = KubernetesEvents(api, clock, namespace=NAMESPACE, memory="holdfast-state")
         election = LeaderElection(
             api,

@@ -12,7 +12,7 @@ from holdfast.adapters.kubernetes.client.leases import LeaderElection
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
-from holdfast.adapters.kubernetes.nodes.heartbeats import Heartbeats
+from holdfast.adapters.kubernetes.nodes.heartbeats import LeaseReader
 from holdfast.adapters.kubernetes.nodes.report import NodeReporter
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.apps.clock import SystemClock
@@ -103,14 +103,14 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
             None, NodeReport(node=NODE, boot_id="b", sequence=1, reported_at=datetime.now(UTC))
         )
         agent.beat()
-        around = Dependencies(
+        dependencies = Dependencies(
             clock=clock,
             events=events,
             changed=lambda: None,
             may_act=lambda: True,
             evicted=lambda node, owner: None,
         )
-        cluster = KubernetesCluster(api, settings, around)
+        cluster = KubernetesCluster(api, settings, dependencies)
         election = LeaderElection(
             api, namespace=OWN, name=LEASE, identity="a", changed=lambda: None
         )
@@ -118,7 +118,7 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
             part.start()
             opened.callback(part.stop)
         until(lambda: cluster.synced and election.leading)
-        until(lambda: NODE in Heartbeats(api, AGENTS).of([NODE], clock.now()))
+        until(lambda: NODE in LeaseReader(api, AGENTS).of([NODE], clock.now()))
         cluster.start_check(NODE, "first", ())
         cluster.trip_breaker(TripBreaker(reason="a test", nodes=(NODE,)))
 

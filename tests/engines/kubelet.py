@@ -93,7 +93,7 @@ class PodServer:
         for node in nodes:
             self._plane.request("PATCH", f"/api/v1/nodes/{node}/status", {"status": status})
 
-    def say(self, pod: str, *lines: str, namespace: str = "default") -> None:
+    def write_lines(self, pod: str, *lines: str, namespace: str = "default") -> None:
         """The pod prints lines."""
         log = self._logs[self.uid_of(namespace, pod)]
         for line in lines:

@@ -9,7 +9,9 @@ NAMESPACE = "holdfast"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
-def renew(api: Api, node: dict[str, Any], boot_id: str, at: datetime | None = None) -> None:
+def prepare_attempt(
+    api: Api, node: dict[str, Any], boot_id: str, at: datetime | None = None
+) -> None:
     """The agent of a node shows that it works in a boot; ``at`` is what its clock says."""
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
     spec = {

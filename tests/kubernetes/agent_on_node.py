@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
-from holdfast.adapters.kubernetes.nodes.report import NodeReporter, Pace
+from holdfast.adapters.kubernetes.nodes.report import NodeReporter, ReportIntervals
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import AGENT_MARK, REPORT, Labels
 from holdfast.model.report import NodeReport
@@ -23,7 +23,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLUSTER_RULES = [("", "nodes", ["get", "patch"]), ("", "nodes/status", ["patch"])]
 LEASE_RULES = [("coordination.k8s.io", "leases", ["create", "patch"])]
 EVENT_RULES = [("", "events", ["create", "patch"])]
-QUICK = Pace(look=0.3, evidence=0.1, lease=0.1, events=0.1)
+QUICK = ReportIntervals(look=0.3, evidence=0.1, lease=0.1, events=0.1)
 
 
 def grant(plane: ControlPlane, *, events: bool = True) -> str:
@@ -120,7 +120,12 @@ class OnNode:
 
 @contextmanager
 def reporting(
-    plane: ControlPlane, node: str, token: str, *, pace: Pace = QUICK, timeout_s: float = 10
+    plane: ControlPlane,
+    node: str,
+    token: str,
+    *,
+    intervals: ReportIntervals = QUICK,
+    timeout_s: float = 10,
 ) -> Iterator[OnNode]:
     said: list[str] = []
     api = Api(
@@ -133,10 +138,10 @@ def reporting(
         api,
         node,
         settings=AgentKubernetes(),
-        patience=timedelta(seconds=timeout_s),
+        timeout=timedelta(seconds=timeout_s),
         clock=SystemClock(),
-        say=said.append,
-        pace=pace,
+        log=said.append,
+        intervals=intervals,
     )
     on_node = OnNode(plane, reporter, node)
     on_node.said = said

@@ -32,7 +32,7 @@ class Thing:
 
     is_namespace: bool = field(compare=False)
     is_dying: bool = field(compare=False)
-    is_held: bool = field(compare=False)
+    awaits_restart: bool = field(compare=False)
     """By finalizers."""
 
 
@@ -62,7 +62,7 @@ def remove(api: ApiConnection, thing: Thing, *, is_full: bool) -> None:
             namespace = api.request("GET", thing.path)
             namespace["spec"]["finalizers"] = []
             api.request("PUT", f"{thing.path}/finalize", namespace)
-    elif thing.is_dying and thing.is_held:
+    elif thing.is_dying and thing.awaits_restart:
         api.request("PATCH", thing.path, {"metadata": {"finalizers": None}})
     else:  # perhaps once more, now without time to end
         api.request("DELETE", thing.path, NOW)
@@ -83,7 +83,7 @@ def _things(api: ApiConnection) -> Iterator[Thing]:
                 namespace=meta["name"] if is_namespace else namespace,
                 is_namespace=is_namespace,
                 is_dying="deletionTimestamp" in meta,
-                is_held=bool(meta.get("finalizers")),
+                awaits_restart=bool(meta.get("finalizers")),
             )
 
 

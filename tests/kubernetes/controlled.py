@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from agent_lease import renew
+from agent_lease import prepare_attempt
 from real_cluster import TIMEOUT_S, Cluster, connected, until
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
@@ -36,8 +36,8 @@ def api_of(cluster: Cluster, token: str = "") -> Api:
     """A client; of the user who may do everything if no token is given."""
     plane = cluster.plane
     server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: token or plane.token)
-    patience = timedelta(seconds=TIMEOUT_S)  # one slow answer fails no test that may wait longer
-    return Api(server, user_agent="test", field_manager="test", timeout=patience)
+    timeout = timedelta(seconds=TIMEOUT_S)  # one slow answer fails no test that may wait longer
+    return Api(server, user_agent="test", field_manager="test", timeout=timeout)
 
 
 def install(cluster: Cluster) -> None:
@@ -129,7 +129,7 @@ class Controlled:
         """The agent of a node says how it is."""
         node, now = self.node(name), datetime.now(UTC)
         present = node["status"]["nodeInfo"]["bootID"]
-        renew(self.api, node, present if boot_id is None else boot_id)
+        prepare_attempt(self.api, node, present if boot_id is None else boot_id)
         said = NodeReport(
             node=name,
             boot_id=present if boot_id is None else boot_id,

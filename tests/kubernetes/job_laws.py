@@ -55,7 +55,7 @@ class _Remediation:
             self.alive[uid] = attempt
 
 
-def judge(changes: Iterable[Change], cells: Iterable[Cell]) -> None:
+def monitor(changes: Iterable[Change], cells: Iterable[Cell]) -> None:
     """No two attempts at once, no restart too many, nothing suspended for ever."""
     remediations = {(one.job.collection, one.job.name): _Remediation(one) for one in cells}
     for change in changes:

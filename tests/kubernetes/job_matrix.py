@@ -59,7 +59,7 @@ def a_hang(cell: Cell) -> Iterator[Until]:
     cell.fleet.logs.serve(*cell.members)
     yield cell.runs(1)
     for pod in cell.pods:
-        cell.fleet.logs.say(pod["metadata"]["name"], "step 1 loss=0.5")
+        cell.fleet.logs.write_lines(pod["metadata"]["name"], "step 1 loss=0.5")
 
 
 def two_faults(cell: Cell) -> Iterator[Until]:

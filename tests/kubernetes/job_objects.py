@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
-from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import JOB_RECORD, Labels
 
@@ -64,8 +64,8 @@ def a_state(**changes: Any) -> JobState:
     return KIND.trimmed(a_job_object(**changes), LABELS)
 
 
-def wishes(state: JobState):
-    return wishes_of(state, LABELS)
+def requests(state: JobState):
+    return requests_of(state, LABELS)
 
 
 def a_record(phase: JobPhase = JobPhase.RUNNING, since: float = 10, **changes: Any) -> JobRecord:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from agent_lease import LEASES, renew
+from agent_lease import LEASES, prepare_attempt
 from machines import Fleet, Machine
 
 from holdfast.adapters.kubernetes.client.api import Patch
@@ -111,7 +111,7 @@ class LightFleet(Fleet):
 
     def _report(self, name: str, *faults: Fault) -> None:
         node, boot_id = self.boots[name]
-        renew(self.api, node, boot_id)
+        prepare_attempt(self.api, node, boot_id)
         said = NodeReport(
             node=name,
             boot_id=boot_id,
@@ -146,7 +146,7 @@ class LightFleet(Fleet):
         while not self._over.wait(RENEWED_EVERY_S):
             for name in self.machines.keys() - self.silent:
                 with suppress(BackendError, KeyError):
-                    renew(self.api, *self.boots[name])
+                    prepare_attempt(self.api, *self.boots[name])
 
     def tell(self) -> None:
         super().tell()

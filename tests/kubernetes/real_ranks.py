@@ -29,7 +29,7 @@ class RealRanks:
         self.started: dict[str, subprocess.Popen[bytes]] = {}
         """By uid of the pod."""
 
-        self._told: set[str] = set()
+        self._last_error: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ranks", daemon=True)
 
@@ -58,10 +58,10 @@ class RealRanks:
             if pod is None or pod["metadata"].get("deletionTimestamp"):
                 process.kill()
                 process.wait()
-            elif process.poll() is not None and uid not in self._told:
+            elif process.poll() is not None and uid not in self._last_error:
                 name = pod["metadata"]["name"]
                 self.fleet.cluster.nodes.finish(name, exit_code=process.returncode)
-                self._told.add(uid)
+                self._last_error.add(uid)
         for uid, pod in pods.items():
             is_requested = not pod["metadata"].get("deletionTimestamp")
             if uid not in self.started and is_requested and _runs(pod):

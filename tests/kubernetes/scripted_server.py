@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
         )
         self.server.requested.append(requested)
         answers = self.server.answers
-        (answers.popleft() if answers else say({}))(self)
+        (answers.popleft() if answers else reply({}))(self)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815
 
@@ -94,7 +94,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self._thread.join()
 
 
-def say(content: Any, status: int = 200, **headers: str) -> Answer:
+def reply(content: Any, status: int = 200, **headers: str) -> Answer:
     """A whole and proper answer."""
 
     def answer(handler: Handler) -> None:
@@ -111,7 +111,7 @@ def say(content: Any, status: int = 200, **headers: str) -> Answer:
 
 
 def refuse(code: int, reason: str = "", message: str = "", **headers: str) -> Answer:
-    return say(status_object(code, reason, message), code, **headers)
+    return reply(status_object(code, reason, message), code, **headers)
 
 
 def status_object(code: int, reason: str, message: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from scripted_server import (
     events,
     hang,
     refuse,
-    say,
+    reply,
     status_object,
 )
 
@@ -159,7 +159,7 @@ def test_a_name_cannot_lead_out_of_its_path(server: ScriptedServer, api: Api) ->
 
 
 def test_calls_share_a_connection(server: ScriptedServer, api: Api) -> None:
-    server.answers.extend([say(OK), refuse(404), say(OK)])
+    server.answers.extend([reply(OK), refuse(404), reply(OK)])
 
     api.get(NODE)
     with pytest.raises(NotFound):
@@ -172,7 +172,7 @@ def test_calls_share_a_connection(server: ScriptedServer, api: Api) -> None:
 def test_a_list_is_read_page_by_page_as_of_one_moment(server: ScriptedServer, api: Api) -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "c1"}, "items": [{"n": 1}, {"n": 2}]}
     last = {"metadata": {"resourceVersion": "9"}, "items": [{"n": 3}]}
-    server.answers.extend([say(first), say(last), say(first), say(last)])
+    server.answers.extend([reply(first), reply(last), reply(first), reply(last)])
 
     items = list(api.list(NODES, {"labelSelector": "x"}))
     pages = list(api.pages(NODES))
@@ -188,14 +188,14 @@ def test_a_list_is_read_page_by_page_as_of_one_moment(server: ScriptedServer, ap
 
 
 def test_an_empty_list_may_come_as_null(server: ScriptedServer, api: Api) -> None:
-    server.answers.append(say({"metadata": {"resourceVersion": "3"}, "items": None}))
+    server.answers.append(reply({"metadata": {"resourceVersion": "3"}, "items": None}))
 
     assert list(api.list(NODES)) == []
 
 
 def test_many_threads_call_at_once(server: ScriptedServer, api: Api) -> None:
     def echo(handler: object) -> None:
-        say({"path": handler.path})(handler)
+        reply({"path": handler.path})(handler)
 
     paths = [f"{NODES}/n{number}" for number in range(200)]
     server.answers.extend([echo] * len(paths))
@@ -295,7 +295,7 @@ def test_a_policy_that_forbids_is_told_in_its_own_words(server: ScriptedServer, 
 def test_an_error_that_is_not_the_api_servers_is_told_all_the_same(
     server: ScriptedServer, api: Api, body: bytes
 ) -> None:
-    server.answers.append(say(body, 400))
+    server.answers.append(reply(body, 400))
 
     with pytest.raises(ApiError) as reported:
         api.get(NODE)
@@ -304,7 +304,7 @@ def test_an_error_that_is_not_the_api_servers_is_told_all_the_same(
 
 
 def test_what_is_no_kubernetes_api_is_recognized(server: ScriptedServer, api: Api) -> None:
-    server.answers.append(say(b"<html>Welcome", Content_Type="text/html"))
+    server.answers.append(reply(b"<html>Welcome", Content_Type="text/html"))
 
     with pytest.raises(ApiError, match="is this the address of a Kubernetes API"):
         api.get(NODE)
@@ -318,7 +318,7 @@ def test_what_is_no_kubernetes_api_is_recognized(server: ScriptedServer, api: Ap
 def test_a_call_comes_again_when_the_server_says_so(
     server: ScriptedServer, api: Api, status: int, verb: str
 ) -> None:
-    server.answers.extend([refuse(status, Retry_After="0"), say(OK)])
+    server.answers.extend([refuse(status, Retry_After="0"), reply(OK)])
 
     assert (api.get(NODE) if verb == "get" else api.create(NODES, {})) == OK
     assert len(server.requested) == 2
@@ -343,7 +343,7 @@ def test_a_disruption_budget_is_for_the_caller_to_wait_for(
 ) -> None:
     causes = {"causes": [{"reason": "DisruptionBudget"}]}
     content = {**status_object(429, "TooManyRequests", "budget"), "details": causes}
-    server.answers.append(say(content, 429, Retry_After="0"))
+    server.answers.append(reply(content, 429, Retry_After="0"))
 
     with pytest.raises(Throttled) as reported:
         api.create("/api/v1/namespaces/n/pods/p/eviction", {}, repeatable=True)
@@ -365,13 +365,13 @@ LOST = [
     pytest.param(break_off(CHUNKED + b"ff\r\n{"), id="killed within a chunk"),
     pytest.param(break_off(CHUNKED + b"zz\r\n{}\r\n"), id="nonsense for a length"),
     pytest.param(break_off(b"nonsense\r\n\r\n"), id="not HTTP"),
-    pytest.param(say(b'{"kind": "No'), id="JSON cut off"),
+    pytest.param(reply(b'{"kind": "No'), id="JSON cut off"),
 ]
 
 
 @pytest.mark.parametrize("lost", LOST)
 def test_a_lost_answer_is_asked_for_again(server: ScriptedServer, api: Api, lost) -> None:
-    server.answers.extend([lost, lost, say(OK)])
+    server.answers.extend([lost, lost, reply(OK)])
 
     assert api.get(NODE) == OK
     assert len(server.requested) == 3
@@ -381,7 +381,7 @@ def test_a_lost_answer_is_asked_for_again(server: ScriptedServer, api: Api, lost
 def test_a_creation_that_may_have_been_done_is_not_repeated(
     server: ScriptedServer, api: Api, lost
 ) -> None:
-    server.answers.extend([lost, say(OK)])
+    server.answers.extend([lost, reply(OK)])
 
     with pytest.raises(Unreachable) as reported:
         api.create(NODES, {})
@@ -405,7 +405,7 @@ def test_a_creation_is_repeated_for_a_caller_who_takes_already_exists(
 def test_an_error_of_the_server_is_repeated_where_that_is_harmless(
     server: ScriptedServer, api: Api, status: int
 ) -> None:
-    server.answers.extend([refuse(status), say(OK)] * 4 + [refuse(status)] * 2)
+    server.answers.extend([refuse(status), reply(OK)] * 4 + [refuse(status)] * 2)
 
     assert api.get(NODE) == OK
     assert api.replace(NODE, {}) == OK
@@ -469,13 +469,13 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_not_used(
     server: ScriptedServer, api: Api
 ) -> None:
     def answer_and_leave(handler: object) -> None:
-        say(OK)(handler)
+        reply(OK)(handler)
         handler.connection.shutdown(socket.SHUT_RDWR)
         handler.close_connection = True
         left.set()
 
     left = threading.Event()
-    server.answers.extend([answer_and_leave, say(OK)])
+    server.answers.extend([answer_and_leave, reply(OK)])
     api.get(NODE)
     assert left.wait(LONG.total_seconds())
 
@@ -488,9 +488,9 @@ def test_where_one_connection_has_died_the_others_are_not_trusted(server: Script
 
     def together(handler: object) -> None:
         both.wait(LONG.total_seconds())
-        say(OK)(handler)
+        reply(OK)(handler)
 
-    server.answers.extend([together, together, break_off(), say(OK)])
+    server.answers.extend([together, together, break_off(), reply(OK)])
     api = client(Server(url=server.url))
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(api.get, [NODE] * 2)) == [OK] * 2
@@ -504,7 +504,7 @@ def test_where_one_connection_has_died_the_others_are_not_trusted(server: Script
 
 
 def test_a_server_that_announces_its_leave_is_understood(server: ScriptedServer, api: Api) -> None:
-    server.answers.extend([say(OK, Connection="close")] * 3)
+    server.answers.extend([reply(OK, Connection="close")] * 3)
 
     for _ in range(3):
         assert api.create(NODES, {}) == OK
@@ -543,7 +543,7 @@ def test_a_huge_object_comes_whole(server: ScriptedServer, api: Api) -> None:
     huge = {"data": "x" * 5_000_000}
     body = json.dumps(huge).encode()
     parts = b"".join(chunk(body[at : at + 3000]) for at in range(0, len(body), 3000))
-    server.answers.extend([say(huge), break_off(CHUNKED + parts + b"0\r\n\r\n")])
+    server.answers.extend([reply(huge), break_off(CHUNKED + parts + b"0\r\n\r\n")])
 
     assert api.get(NODE) == huge
     assert api.get(NODE) == huge
@@ -555,7 +555,7 @@ def test_a_packed_answer_is_unpacked(server: ScriptedServer, api: Api) -> None:
     packed = gzip.compress(json.dumps(OK).encode())
     broken = packed[:-12]
     server.answers.extend(
-        [say(packed, Content_Encoding="gzip"), say(broken, Content_Encoding="gzip")]
+        [reply(packed, Content_Encoding="gzip"), reply(broken, Content_Encoding="gzip")]
     )
 
     assert api.get(NODE) == OK
@@ -577,7 +577,7 @@ def test_tls_with_a_certificate_of_ours(
 
     for server in (trusted, as_data):
         api = client(server)
-        tls_server.answers.extend([say(OK), say(OK)])
+        tls_server.answers.extend([reply(OK), reply(OK)])
         assert api.get(NODE) == OK
         assert api.get(NODE) == OK
         api.close()
@@ -709,7 +709,7 @@ def test_a_token_that_is_refused_is_fetched_anew_once(server: ScriptedServer) ->
     api = client(
         Server(url=server.url, token=lambda: tokens[0], token_refused=lambda: tokens.pop(0))
     )
-    server.answers.extend([refuse(401), refuse(401), say(OK), refuse(401), refuse(401)])
+    server.answers.extend([refuse(401), refuse(401), reply(OK), refuse(401), refuse(401)])
 
     with pytest.raises(Unauthorized):
         api.get(NODE)

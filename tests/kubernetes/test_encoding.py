@@ -22,11 +22,11 @@ from node_objects import (
 
 from holdfast.adapters.kubernetes.client.values import compact_json, parse_json
 from holdfast.adapters.kubernetes.nodes.encoding import (
-    asking_patch,
+    differs_from_record,
+    new_request_patch,
     node_patch,
+    parse_annotations,
     request_patch,
-    strays,
-    word_of,
 )
 from holdfast.decisions.lifecycle import health_status, is_out_of_service
 from holdfast.model.health import Remedy, Urgency
@@ -54,13 +54,13 @@ PENDING = {
 NO_CHECK = replace(CONVENTIONS, can_check=False)
 
 
-def word(node, conventions=CONVENTIONS):
-    return word_of(state_of(node), conventions, NOW)
+def parsed(node, conventions=CONVENTIONS):
+    return parse_annotations(state_of(node), conventions, NOW)
 
 
 def put(node, record):
     """The node after ``record`` was put, as the API server makes it."""
-    return merged(node, node_patch(state_of(node), word(node), record, CONVENTIONS))
+    return merged(node, node_patch(state_of(node), parsed(node), record, CONVENTIONS))
 
 
 def labels(node):
@@ -86,15 +86,15 @@ def is_ours(taint):
 def test_a_record_is_read_as_it_was_written(record) -> None:
     full = replace(record, history=(a_past_fault(ago=timedelta(hours=1)),), cleared_at=NOW)
 
-    assert word(put(a_node_object(), full)).record == full
+    assert parsed(put(a_node_object(), full)).record == full
 
 
 @given(node_objects(), records())
 def test_putting_twice_is_putting_once(node, record) -> None:
     once = put(node, record)
 
-    assert word(once).record == record
-    assert node_patch(state_of(once), word(once), record, CONVENTIONS) is None
+    assert parsed(once).record == record
+    assert node_patch(state_of(once), parsed(once), record, CONVENTIONS) is None
 
 
 @given(node_objects(), records(), records())
@@ -115,12 +115,12 @@ def test_what_was_put_before_leaves_no_trace(node, first, second) -> None:
 @given(records(), records(), st.sampled_from(Verb))
 def test_a_verb_alone_is_one_request_until_it_is_taken_away(record, later, verb) -> None:
     node = put(a_node_object(annotations={REQUEST: verb.value}), record)
-    requested = word(node).request
+    requested = parsed(node).request
 
     answered = put(node, later)
-    patch = request_patch(state_of(answered), word(answered), requested.id, CONVENTIONS)
+    patch = request_patch(state_of(answered), parsed(answered), requested.id, CONVENTIONS)
 
-    assert word(answered).request == requested
+    assert parsed(answered).request == requested
     assert REQUEST not in annotations(merged(answered, patch))
 
 
@@ -181,7 +181,7 @@ def test_a_node_in_quarantine_is_cordoned_from_its_drain_on() -> None:
 
 @given(node_objects(), records())
 def test_a_patch_bears_the_version_that_it_is_made_for(node, record) -> None:
-    patch = node_patch(state_of(node), word(node), record, CONVENTIONS)
+    patch = node_patch(state_of(node), parsed(node), record, CONVENTIONS)
 
     assert patch is None or patch["metadata"]["resourceVersion"] == "7"
 
@@ -227,8 +227,8 @@ def test_our_own_status_is_never_taken_for_a_request(node, record) -> None:
     after = put(node, record)
     annotations(after).pop(REQUEST, None)
 
-    assert word(after).request is None
-    assert not strays(state_of(after), word(after), CONVENTIONS)
+    assert parsed(after).request is None
+    assert not differs_from_record(state_of(after), parsed(after), CONVENTIONS)
 
 
 @given(records(), st.sampled_from(list(HealthStatus)).map(str))
@@ -237,8 +237,8 @@ def test_the_mark_of_the_agent_is_never_taken_for_a_request(record, value) -> No
     labels(node)[HEALTH] = value
     annotations(node)[AGENT_MARK] = value
 
-    assert word(node).request is None
-    assert word(node).rejected == ()
+    assert parsed(node).request is None
+    assert parsed(node).rejected == ()
 
 
 @given(records(), st.sampled_from(list(PENDING)))
@@ -248,18 +248,18 @@ def test_a_pending_label_that_we_did_not_set_is_a_request(record, value) -> None
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = value
 
-    said = word(node)
+    said = parsed(node)
 
     assert said.request is not None
     assert said.request.verb is PENDING[value]
     assert said.request.urgency is Urgency.IMMEDIATE
     assert said.is_label_request
-    assert not strays(state_of(node), said, CONVENTIONS)
+    assert not differs_from_record(state_of(node), said, CONVENTIONS)
 
 
 @pytest.mark.parametrize("value", PENDING)
 def test_a_label_may_ask_for_something_before_we_know_the_node(value) -> None:
-    request = word(a_node_object(labels={HEALTH: value})).request
+    request = parsed(a_node_object(labels={HEALTH: value})).request
 
     assert request is not None
     assert request.verb is PENDING[value]
@@ -272,19 +272,19 @@ def managed(manager: str, time: str) -> dict:
 
 def test_a_request_by_label_names_the_client_that_set_the_label_last() -> None:
     node = a_node_object(labels={HEALTH: HealthStatus.PENDING_REBOOT})
-    assert word(node).request.requested_by == "the node's label"
+    assert parsed(node).request.requested_by == "the node's label"
 
     node["metadata"]["managedFields"] = [
         managed("kubectl-label", "2026-01-01T12:00:01Z"),
         managed("holdfast-controller", "2026-01-01T12:00:00Z"),
         {"manager": "kubelet", "time": "2026-01-01T12:00:02Z", "fieldsV1": {"f:status": {}}},
     ]
-    assert word(node).request.requested_by == "kubectl-label by label"
+    assert parsed(node).request.requested_by == "kubectl-label by label"
 
 
 @pytest.mark.parametrize("value", HealthStatus)
 def test_a_node_whose_record_was_lost_asks_for_nothing_by_our_old_status(value) -> None:
-    said = word(a_node_object(labels={HEALTH: value}, taints=[TAINT]))
+    said = parsed(a_node_object(labels={HEALTH: value}, taints=[TAINT]))
 
     assert (said.request, said.rejected) == (None, ())
 
@@ -296,7 +296,7 @@ def test_schedulable_asks_for_a_release_while_the_node_is_out_of_service(record)
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = "Schedulable"
 
-    request = word(node).request
+    request = parsed(node).request
 
     assert request is not None
     assert request.verb is Verb.RELEASE
@@ -304,7 +304,7 @@ def test_schedulable_asks_for_a_release_while_the_node_is_out_of_service(record)
 
 @pytest.mark.parametrize("value", ["Schedulable", "Unschedulable"])
 def test_a_new_node_may_bear_a_label_that_asks_for_nothing(value) -> None:
-    said = word(a_node_object(labels={HEALTH: value}))
+    said = parsed(a_node_object(labels={HEALTH: value}))
 
     assert (said.request, said.rejected) == (None, ())
 
@@ -314,13 +314,13 @@ def test_an_unknown_label_is_told_and_put_right_and_asks_for_nothing(record, val
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = value
 
-    said = word(node)
+    said = parsed(node)
 
     assert said.request is None
     (rejection,) = said.rejected
     assert rejection.key == HEALTH
     assert "UnschedulablePendingReboot" in rejection.expected
-    assert strays(state_of(node), said, CONVENTIONS)
+    assert differs_from_record(state_of(node), said, CONVENTIONS)
     assert labels(put(node, record)).get(HEALTH) == health_status(record)
 
 
@@ -328,16 +328,16 @@ def test_unschedulable_by_hand_asks_for_nothing_and_is_put_right() -> None:
     node = put(a_node_object(), a_record())
     labels(node)[HEALTH] = "Unschedulable"
 
-    assert word(node).request is None
-    assert [one.key for one in word(node).rejected] == [HEALTH]
-    assert strays(state_of(node), word(node), CONVENTIONS)
+    assert parsed(node).request is None
+    assert [one.key for one in parsed(node).rejected] == [HEALTH]
+    assert differs_from_record(state_of(node), parsed(node), CONVENTIONS)
 
 
 def test_the_same_wish_in_another_phase_is_another_request() -> None:
     def requested(record):
         node = put(a_node_object(), record)
         labels(node)[HEALTH] = "UnschedulablePendingReboot"
-        return word(node).request.id
+        return parsed(node).request.id
 
     earlier = a_record(phase_since=NOW - timedelta(days=1))
     assert requested(a_record()) == requested(a_record())
@@ -346,7 +346,7 @@ def test_the_same_wish_in_another_phase_is_another_request() -> None:
 
 @given(st.builds(a_request, st.sampled_from(list(Verb)), urgency=st.sampled_from(list(Urgency))))
 def test_a_request_is_read_as_it_was_written(request) -> None:
-    said = word(a_node_object(annotations={REQUEST: compact_json(request)}))
+    said = parsed(a_node_object(annotations={REQUEST: compact_json(request)}))
 
     assert said.request == request
     assert not said.is_label_request
@@ -354,7 +354,7 @@ def test_a_request_is_read_as_it_was_written(request) -> None:
 
 @pytest.mark.parametrize("verb", Verb)
 def test_a_person_may_write_the_verb_alone(verb) -> None:
-    request = word(a_node_object(annotations={REQUEST: verb})).request
+    request = parsed(a_node_object(annotations={REQUEST: verb})).request
 
     assert request is not None
     assert (request.verb, request.requested_at) == (verb, NOW)
@@ -365,19 +365,19 @@ def test_the_annotation_goes_before_the_label() -> None:
     labels(node)[HEALTH] = "UnschedulablePendingReboot"
     annotations(node)[REQUEST] = "replace"
 
-    said = word(node)
+    said = parsed(node)
     assert said.request.verb is Verb.REPLACE
 
     after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
-    assert word(after).request.verb is Verb.REBOOT
+    assert parsed(after).request.verb is Verb.REBOOT
 
 
 @pytest.mark.parametrize("text", ["deep-check", compact_json(a_request(Verb.DEEP_CHECK))])
 def test_a_deep_check_can_only_be_asked_for_where_there_is_one(text) -> None:
     node = a_node_object(annotations={REQUEST: text})
 
-    assert word(node).request.verb is Verb.DEEP_CHECK
-    said = word(node, NO_CHECK)
+    assert parsed(node).request.verb is Verb.DEEP_CHECK
+    said = parsed(node, NO_CHECK)
     assert said.request is None
     assert "image" in said.rejected[0].expected
 
@@ -386,14 +386,14 @@ def test_the_label_of_a_check_in_progress_asks_for_one_on_a_node_that_takes_work
     node = put(a_node_object(), a_record())
     labels(node)[DEEP] = "InProgress"
 
-    said = word(node)
+    said = parsed(node)
 
     assert (said.request.verb, said.is_label_request) == (Verb.DEEP_CHECK, True)
-    assert word(node).request.id == said.request.id
+    assert parsed(node).request.id == said.request.id
     after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
     assert DEEP not in labels(after)
-    assert word(after).request is None
-    refused = word(node, NO_CHECK)
+    assert parsed(after).request is None
+    refused = parsed(node, NO_CHECK)
     assert refused.request is None
     assert "image" in refused.rejected[0].expected
 
@@ -404,12 +404,12 @@ def test_once_a_check_is_taken_up_its_label_asks_for_no_other(phase) -> None:
     node = put(a_node_object(), a_record(phase, remediation=remediation))
     labels(node)[DEEP] = "InProgress"
 
-    assert word(node).request is None
+    assert parsed(node).request is None
 
 
 def test_clearing_a_request_leaves_the_check_of_an_unknown_node_alone() -> None:
     node = a_node_object(labels={HEALTH: "UnschedulablePendingReboot", DEEP: "Passed"})
-    said = word(node)
+    said = parsed(node)
 
     after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
 
@@ -419,9 +419,9 @@ def test_clearing_a_request_leaves_the_check_of_an_unknown_node_alone() -> None:
 def test_clearing_takes_the_request_of_that_name_alone() -> None:
     node = a_node_object(annotations={REQUEST: compact_json(a_request(Verb.REBOOT, id="r-1"))})
 
-    assert request_patch(state_of(node), word(node), "r-2", CONVENTIONS) is None
-    after = merged(node, request_patch(state_of(node), word(node), "r-1", CONVENTIONS))
-    assert word(after).request is None
+    assert request_patch(state_of(node), parsed(node), "r-2", CONVENTIONS) is None
+    after = merged(node, request_patch(state_of(node), parsed(node), "r-1", CONVENTIONS))
+    assert parsed(after).request is None
     assert REQUEST not in annotations(after)
 
 
@@ -429,12 +429,12 @@ def test_clearing_the_request_of_a_label_puts_our_status_back() -> None:
     record = a_record(Phase.REPLACING)
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = "UnschedulablePendingReboot"
-    said = word(node)
+    said = parsed(node)
 
     after = merged(node, request_patch(state_of(node), said, said.request.id, CONVENTIONS))
 
     assert labels(after)[HEALTH] == "UnschedulablePendingReplacement"
-    assert word(after).request is None
+    assert parsed(after).request is None
 
 
 @pytest.mark.parametrize(
@@ -447,8 +447,8 @@ def test_clearing_the_request_of_a_label_puts_our_status_back() -> None:
     ],
 )
 def test_a_hold_says_why(text, held) -> None:
-    assert word(a_node_object(annotations={HOLD: text})).held == held
-    assert word(a_node_object()).held == ""
+    assert parsed(a_node_object(annotations={HOLD: text})).held == held
+    assert parsed(a_node_object()).held == ""
 
 
 # marks that went astray
@@ -456,27 +456,27 @@ def test_a_hold_says_why(text, held) -> None:
 
 def test_marks_are_put_right_unless_a_person_asks_or_the_agent_is_ahead() -> None:
     node = put(a_node_object(), a_record())
-    assert not strays(state_of(node), word(node), CONVENTIONS)
+    assert not differs_from_record(state_of(node), parsed(node), CONVENTIONS)
 
     without_label = merged(node, {"metadata": {"labels": {HEALTH: None}}})
-    assert strays(state_of(without_label), word(without_label), CONVENTIONS)
+    assert differs_from_record(state_of(without_label), parsed(without_label), CONVENTIONS)
 
     tainted = merged(node, {"spec": {"taints": [TAINT]}})
-    assert strays(state_of(tainted), word(tainted), CONVENTIONS)
+    assert differs_from_record(state_of(tainted), parsed(tainted), CONVENTIONS)
 
     mark = {"labels": {HEALTH: "UnschedulablePendingReboot"}}
     requested = merged(node, {"metadata": mark})
-    assert not strays(state_of(requested), word(requested), CONVENTIONS)
+    assert not differs_from_record(state_of(requested), parsed(requested), CONVENTIONS)
     marked = merged(
         requested, {"metadata": {"annotations": {AGENT_MARK: "UnschedulablePendingReboot"}}}
     )
-    assert not strays(state_of(marked), word(marked), CONVENTIONS)
+    assert not differs_from_record(state_of(marked), parsed(marked), CONVENTIONS)
 
 
 def test_a_node_without_a_record_has_no_marks_to_put_right() -> None:
     node = a_node_object(taints=[TAINT], labels={HEALTH: "odd"})
 
-    assert not strays(state_of(node), word(node), CONVENTIONS)
+    assert not differs_from_record(state_of(node), parsed(node), CONVENTIONS)
 
 
 # what cannot be used
@@ -505,7 +505,7 @@ def test_nothing_that_anybody_writes_raises(record, report, request, hold) -> No
         labels={HEALTH: hold},
     )
 
-    said = word(node)
+    said = parsed(node)
 
     for key, found in ((RECORD, said.record), (REPORT, said.report)):
         assert (found is None) == (key in {one.key for one in said.rejected})
@@ -530,25 +530,27 @@ GOOD = json.loads(compact_json(a_record(Phase.DRAINING)))
 def test_a_damaged_record_is_told_and_the_node_is_left_alone(changes) -> None:
     text = json.dumps({**GOOD, **changes})
 
-    said = word(a_node_object(annotations={RECORD: text}))
+    said = parsed(a_node_object(annotations={RECORD: text}))
 
     assert said.is_damaged
     assert said.record is None
     (rejection,) = said.rejected
     assert rejection.key == RECORD
     assert rejection.value
-    assert not strays(state_of(a_node_object(annotations={RECORD: text})), said, CONVENTIONS)
+    assert not differs_from_record(
+        state_of(a_node_object(annotations={RECORD: text})), said, CONVENTIONS
+    )
 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_every_record_of_the_core_is_whole(phase) -> None:
     text = compact_json(a_record(phase))
 
-    assert not word(a_node_object(annotations={RECORD: text})).is_damaged
+    assert not parsed(a_node_object(annotations={RECORD: text})).is_damaged
 
 
 def test_a_long_value_is_told_by_its_beginning() -> None:
-    (rejection,) = word(a_node_object(annotations={REQUEST: "x" * 5000})).rejected
+    (rejection,) = parsed(a_node_object(annotations={REQUEST: "x" * 5000})).rejected
 
     assert rejection.value == "x" * 100 + "..."
 
@@ -566,7 +568,7 @@ def test_times_at_the_edges_can_be_meant() -> None:
 def test_a_report_with_faults_is_read() -> None:
     fault = a_fault(Remedy.REPLACE)
 
-    report = word(a_node_object(annotations={REPORT: a_report(fault)})).report
+    report = parsed(a_node_object(annotations={REPORT: a_report(fault)})).report
 
     assert isinstance(report, NodeReport)
     assert report.faults == (fault,)
@@ -582,5 +584,7 @@ def test_a_request_of_ours_is_read_again_and_takes_no_place_of_a_persons() -> No
     node = a_node_object()
     requested = a_node_object(annotations={REQUEST: compact_json(a_request(Verb.REBOOT))})
 
-    assert word(merged(node, asking_patch(state_of(node), word(node), ours))).request == ours
-    assert asking_patch(state_of(requested), word(requested), ours) is None
+    assert (
+        parsed(merged(node, new_request_patch(state_of(node), parsed(node), ours))).request == ours
+    )
+    assert new_request_patch(state_of(requested), parsed(requested), ours) is None

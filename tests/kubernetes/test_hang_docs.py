@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
-from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
+from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.model.names import LOG_MONITORING
 
 PAGE = Path(__file__).parents[2] / "docs/howto/resume-jobs-on-kubernetes.md"
@@ -26,7 +26,7 @@ def block(word: str) -> Any:
 def test_the_rules_can_be_used():
     text = block(LOG_MONITORING)["metadata"]["annotations"][LOG_MONITORING]
     rules, rejected = rules_of(text, LOG_MONITORING)
-    matcher = LineMatcher()
+    matcher = PatternMatcher()
     lines = ["12:00 loss: 0.25", "samples/sec: 79.5", "x NCCL WARN Timeout"]
 
     found = matcher.match(rules, lines)

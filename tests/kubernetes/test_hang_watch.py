@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from controlled import api_of
-from job_objects import a_pod, a_record, a_state, wishes
+from job_objects import a_pod, a_record, a_state, requests
 from machines import stays
 from real_cluster import Cluster, until
 
@@ -29,7 +29,7 @@ RULES = json.dumps([{"name": "r", "logPattern": "x", "expectedStartCutOffInSecon
 def seen(phase: JobPhase = JobPhase.RUNNING, **annotations: str | None) -> Watched | None:
     state = a_state(annotations=annotations)
     pods = [a_pod(1), a_pod(0), a_pod(2, phase="Pending"), a_pod(3, deletionTimestamp="x")]
-    return watched(state, wishes(state), a_record(phase), pods)
+    return watched(state, requests(state), a_record(phase), pods)
 
 
 def test_a_job_with_rules_is_watched_since_all_of_it_runs():
@@ -62,9 +62,9 @@ def test_rules_can_be_in_a_config_map():
 def test_a_name_that_no_config_map_can_have_is_told(name: str):
     state = a_state(annotations={LOG_MONITORING_CONFIG_MAP: name})
 
-    (rejected,) = wishes(state).rejected
+    (rejected,) = requests(state).rejected
     assert rejected.key == LOG_MONITORING_CONFIG_MAP
-    assert wishes(state).log_rules_from == ""
+    assert requests(state).log_rules_from == ""
 
 
 def test_rules_of_the_job_itself_win_over_a_config_map_and_that_is_told():
@@ -73,7 +73,7 @@ def test_rules_of_the_job_itself_win_over_a_config_map_and_that_is_told():
 
     assert found is not None
     assert (len(found.rules), found.rules_from) == (1, "")
-    (rejected,) = wishes(a_state(annotations=both)).rejected
+    (rejected,) = requests(a_state(annotations=both)).rejected
     assert rejected.expected == f"nothing beside {LOG_MONITORING}"
 
 
@@ -81,7 +81,7 @@ def test_rules_of_a_job_that_is_left_alone_are_not_read():
     state = a_state(annotations={"sagemaker.amazonaws.com/enable-job-auto-resume": None,
                                  LOG_MONITORING: "nonsense"})  # fmt: skip
 
-    assert wishes(state).rejected == ()
+    assert requests(state).rejected == ()
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def watch(cluster: Cluster, woken: threading.Event) -> Iterator[HangWatch]:
 def test_a_rank_that_prints_keeps_the_silent_ones_from_being_taken_for_hung(
     watch: HangWatch, pods: list[PodState], kubelet: PodServer, woken: threading.Event
 ):
-    kubelet.say("p1", "step 1")
+    kubelet.write_lines("p1", "step 1")
     watch.follow([an_attempt(pods, STEPS)])
 
     def goes_on() -> bool:
-        kubelet.say("p1", "step 2")
+        kubelet.write_lines("p1", "step 2")
         return watch.hang("job-uid") is None
 
     stays(goes_on, 3)
@@ -177,7 +177,7 @@ def test_a_rank_that_prints_keeps_the_silent_ones_from_being_taken_for_hung(
     until(lambda: watch.hang("job-uid"))
     assert watch.hang("job-uid").reason == "LogStateHanging_Steps"
     assert woken.is_set()
-    kubelet.say("p0", "step 3")
+    kubelet.write_lines("p0", "step 3")
     until(lambda: watch.hang("job-uid") is None)
 
 

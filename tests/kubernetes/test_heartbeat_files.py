@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from job_objects import a_state, wishes
+from job_objects import a_state, requests
 from machines import stays
 from real_cluster import Cluster, until
 
@@ -224,7 +224,7 @@ def test_a_controller_that_may_not_look_says_so(api: Api) -> None:
 )
 def test_a_file_and_a_time_can_be_asked_for(timeout: str | None, expected: timedelta) -> None:
     annotations = {HEARTBEAT_FILE: "/tmp/beat", HEARTBEAT_TIMEOUT: timeout}
-    found = wishes(a_state(annotations=annotations))
+    found = requests(a_state(annotations=annotations))
 
     assert found.heartbeat == Heartbeat(path="/tmp/beat", timeout=expected)
     assert found.rejected == ()
@@ -239,7 +239,7 @@ def test_a_file_and_a_time_can_be_asked_for(timeout: str | None, expected: timed
     ],
 )
 def test_the_startup_can_be_limited(given: dict[str, str], rejected: list[str]) -> None:
-    found = wishes(a_state(annotations=given))
+    found = requests(a_state(annotations=given))
 
     limit = found.heartbeat.startup_timeout if found.heartbeat else None
     assert limit == (None if rejected else timedelta(hours=1))
@@ -264,7 +264,7 @@ def test_the_startup_can_be_limited(given: dict[str, str], rejected: list[str]) 
 def test_a_wish_with_a_mistake_is_told_and_left_out(
     file: str | None, timeout: str | None, key: str
 ) -> None:
-    found = wishes(a_state(annotations={HEARTBEAT_FILE: file, HEARTBEAT_TIMEOUT: timeout}))
+    found = requests(a_state(annotations={HEARTBEAT_FILE: file, HEARTBEAT_TIMEOUT: timeout}))
 
     assert found.heartbeat is None
     assert [one.key for one in found.rejected] == [key]

@@ -43,11 +43,11 @@ class Talking(Training):
 
     def _talk(self) -> None:
         while not self.is_silent.wait(0.3):
-            self.say("worker-0", f"step 7 loss=0.5 {'l' * 60}!")
+            self.write_lines("worker-0", f"step 7 loss=0.5 {'l' * 60}!")
 
-    def say(self, pod: str, line: str) -> None:
+    def write_lines(self, pod: str, line: str) -> None:
         with suppress(Refused):  # between two attempts
-            self.kubelet.say(f"{self.name}-{pod}", line)
+            self.kubelet.write_lines(f"{self.name}-{pod}", line)
 
     @property
     def reasons(self) -> list[str]:
@@ -123,7 +123,7 @@ def test_a_job_is_restarted_when_its_log_says_so_and_no_other_is_touched(
 
     silent.is_silent.set()
     jobs["without"].is_silent.set()
-    faulty.say("master-0", "NCCL WARN timeout")
+    faulty.write_lines("master-0", "NCCL WARN timeout")
     beating_at = time.monotonic()
     is_stopped.set()
     silent.until_running(2)

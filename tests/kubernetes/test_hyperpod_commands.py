@@ -93,7 +93,7 @@ def test_logs_are_read_and_commands_run_in_pods(fleet: Fleet, hyperpod) -> None:
     of = ["--job-name", "llama", "-n", "default"]
     with PodServer(fleet.cluster.plane) as kubelet:
         kubelet.serve("a", "b")
-        kubelet.say(first, "step 1")
+        kubelet.write_lines(first, "step 1")
         kubelet.run = lambda pod, command: (f"{pod} {' '.join(command)}\n", "", int(pod == second))
         code, out, _ = hyperpod.call("get-log", *of, "--pod", first)
         assert (code, out.endswith("step 1\n")) == (ExitCode.OK, True)

@@ -104,15 +104,15 @@ def backend() -> Iterator[Backend]:
         closing(Api(Server(url=server.url), user_agent="test", field_manager="test")) as api,
     ):
         events = FakeEvents()
-        around = Dependencies(
+        dependencies = Dependencies(
             clock=clock,
             events=events,
             changed=lambda: None,
             may_act=lambda: backend.acts,
             evicted=lambda node, owner: None,
         )
-        cluster = KubernetesCluster(api, KubernetesSettings(), around)
-        jobs = KubernetesJobs(api, KubernetesSettings(), around, cluster, KINDS)
+        cluster = KubernetesCluster(api, KubernetesSettings(), dependencies)
+        jobs = KubernetesJobs(api, KubernetesSettings(), dependencies, cluster, KINDS)
         backend = Backend(server, cluster, jobs, events)
         cluster.start()
         backend.jobs.open()

@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.jobs.job_set import JobSets
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.mpi_job import MPIJobs
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, pod_state
-from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 from holdfast.model.names import Labels
@@ -94,7 +94,7 @@ def test_an_indexed_job_has_as_many_ranks_as_pods_at_once() -> None:
 
     assert (state.ranks, state.groups[0].restart_policy) == (4, "Never")
     assert state.started_at == datetime(2026, 1, 1, 11, tzinfo=UTC)
-    assert wishes_of(state, LABELS).auto_resume
+    assert requests_of(state, LABELS).auto_resume
 
 
 def test_the_index_of_a_pod_is_its_rank() -> None:
@@ -132,17 +132,17 @@ def test_a_stop_is_over_when_all_pods_are_counted(status: Any, is_over: bool) ->
 def test_a_job_that_cannot_be_restarted_as_a_whole_is_left_alone(
     changes: dict[str, Any], expected: str
 ) -> None:
-    wishes = wishes_of(indexed(**changes), LABELS)
+    requests = requests_of(indexed(**changes), LABELS)
 
-    assert not wishes.auto_resume
-    (rejection,) = wishes.rejected
+    assert not requests.auto_resume
+    (rejection,) = requests.rejected
     assert rejection.key == LABELS.enable_job_auto_resume
     assert expected in rejection.expected
 
 
 @pytest.mark.parametrize("owner", ["CronJob", "Workflow"])
 def test_a_job_whose_owner_only_made_it_is_restarted(owner: str) -> None:
-    assert wishes_of(indexed(owner=owner), LABELS).auto_resume
+    assert requests_of(indexed(owner=owner), LABELS).auto_resume
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ def test_every_pod_of_a_job_set_has_a_rank_of_its_own() -> None:
 def test_a_job_set_that_cannot_be_restarted_as_a_whole_is_left_alone(
     job: dict[str, Any], owner: str, expected: str
 ) -> None:
-    wishes = wishes_of(JobSets().trimmed(a_job_set(job, owner=owner), LABELS), LABELS)
+    requests = requests_of(JobSets().trimmed(a_job_set(job, owner=owner), LABELS), LABELS)
 
-    assert not wishes.auto_resume
-    assert expected in wishes.rejected[0].expected
+    assert not requests.auto_resume
+    assert expected in requests.rejected[0].expected
 
 
 def test_marks_are_added_to_the_pods_of_a_job_set_and_nothing_else_changes() -> None:
@@ -299,7 +299,7 @@ def test_a_train_job_is_what_its_job_set_says() -> None:
 
     assert (state.key, state.uid, state.ranks) == ("trainjob/team/llama", "u-1", 5)
     assert (state.started_at, state.is_stop_seen) == (body.started_at, False)
-    assert wishes_of(state, LABELS).auto_resume
+    assert requests_of(state, LABELS).auto_resume
     pod = a_pod_of_a_set(3, 1, 2)
     pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-uid"] = "u-2"
     member = TrainJobs().member(pod)
@@ -311,10 +311,10 @@ def test_a_train_job_is_what_its_job_set_says() -> None:
 def test_a_train_job_whose_job_set_cannot_restart_as_a_whole_is_left_alone() -> None:
     body = JobSets().trimmed(a_job_set(replicated("node", 1, 2, job={"completions": 4})), LABELS)
 
-    wishes = wishes_of(a_train_job().embodied(body), LABELS)
+    requests = requests_of(a_train_job().embodied(body), LABELS)
 
-    assert not wishes.auto_resume
-    assert "as many completions" in wishes.rejected[0].expected
+    assert not requests.auto_resume
+    assert "as many completions" in requests.rejected[0].expected
 
 
 def test_a_job_set_runs_since_it_was_let_go() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from chronicle import Change
-from job_laws import judge, untouched
+from job_laws import monitor, untouched
 from training import JOBS, ON, PODS
 
 from holdfast.model.names import JOB_RECORD
@@ -53,7 +53,7 @@ def _pod(version: int, uid: str, phase: str | None) -> Change:
 
 
 def test_a_proper_restart_keeps_every_law() -> None:
-    judge(changes(*RESTART), [CELL])
+    monitor(changes(*RESTART), [CELL])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_proper_restart_keeps_every_law() -> None:
 )
 def test_a_law_that_is_broken_is_told(steps: list[tuple[Any, ...]], law: str) -> None:
     with pytest.raises(AssertionError, match=law):
-        judge(changes(*steps), [CELL])
+        monitor(changes(*steps), [CELL])
 
 
 def test_a_job_that_loses_a_pod_or_is_suspended_was_touched() -> None:

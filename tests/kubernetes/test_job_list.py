@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from job_objects import BEGAN, LABELS, a_job_object, a_record, a_state, at, wishes
-from scripted_server import Answer, ScriptedServer, refuse, say
+from job_objects import BEGAN, LABELS, a_job_object, a_record, a_state, at, requests
+from scripted_server import Answer, ScriptedServer, refuse, reply
 from test_kubeconfig import config, write
 
 from holdfast.adapters.kubernetes.client.api import Api, Server, in_cluster
@@ -31,7 +31,7 @@ SWITCH = LABELS.enable_job_auto_resume
 
 def shown(**changes: Any) -> tuple[str, str]:
     state = a_state(**changes)
-    status = job_status(state, wishes(state))
+    status = job_status(state, requests(state))
     return status.phase, status.reason
 
 
@@ -64,13 +64,13 @@ def test_what_a_job_has_spent_is_shown_beside_what_it_may() -> None:
     record = a_record(hardware_retries=2, app_retries=1, placement=("a", "b"))
     state = a_state(record=record, annotations={LABELS.job_max_retry_count: "5"}, workers=3)
 
-    status = job_status(state, wishes(state))
+    status = job_status(state, requests(state))
 
     assert (status.name, status.nodes, status.placement) == (LLAMA, 4, ("a", "b"))
     assert (status.hardware_retries, status.max_retries) == (2, 5)
     assert (status.app_retries, status.max_app_retries) == (1, 3)
     assert status.is_active
-    assert not job_status(a_state(annotations={SWITCH: "no"}), wishes(a_state())).cancel_requested
+    assert not job_status(a_state(annotations={SWITCH: "no"}), requests(a_state())).cancel_requested
 
 
 def over(number: int, began: float, ended: float, failed: float | None, **more) -> AttemptRecord:
@@ -203,7 +203,7 @@ def server() -> Iterator[ScriptedServer]:
 
 def one_kind(code: int) -> list[Answer]:
     """Of all kinds the first has a job, the others are refused."""
-    return [say({"items": [a_job_object()]}), *(refuse(code) for _ in KINDS[1:])]
+    return [reply({"items": [a_job_object()]}), *(refuse(code) for _ in KINDS[1:])]
 
 
 def test_kinds_that_are_not_installed_have_no_jobs(server: ScriptedServer, capsys) -> None:
@@ -228,7 +228,7 @@ def test_only_jobs_that_ask_or_were_looked_after_are_listed(server: ScriptedServ
     ignored = a_job_object(annotations={SWITCH: None}, name="ignored")
     known = a_job_object(annotations={SWITCH: None}, name="known", record=a_record())
     wrong = a_job_object(annotations={SWITCH: "yes"}, name="wrong")
-    server.answers.append(say({"items": [ignored, known, wrong]}))
+    server.answers.append(reply({"items": [ignored, known, wrong]}))
 
     listed = read(server, "team")
 
@@ -266,8 +266,8 @@ def test_a_job_is_described_with_its_own_pods_and_what_was_told_in_turn(
         a_pod_object("gemma", 3),
     ]
     nothing = [refuse(404) for _ in KINDS[1:]]
-    server.answers += [say({"items": [job]}), *nothing]
-    server.answers += [say({"items": events}), say({"items": pods})]
+    server.answers += [reply({"items": [job]}), *nothing]
+    server.answers += [reply({"items": events}), reply({"items": pods})]
     api = Api(Server(url=server.url), user_agent="test", field_manager="test")
 
     with closing(KubernetesJobList(api, "team")) as jobs:
@@ -283,8 +283,8 @@ def test_what_an_earlier_attempt_waited_for_is_not_why_a_job_waits(
 ) -> None:
     job = a_job_object(record=a_record(JobPhase.WAITING, reason="XidReplace"), suspend=True)
     events = [an_event(lastTimestamp=at(9), reason="JobWaiting", message="for others")]
-    server.answers += [say({"items": [job]}), *(refuse(404) for _ in KINDS[1:])]
-    server.answers += [say({"items": events}), say({"items": []})]
+    server.answers += [reply({"items": [job]}), *(refuse(404) for _ in KINDS[1:])]
+    server.answers += [reply({"items": events}), reply({"items": []})]
     api = Api(Server(url=server.url), user_agent="test", field_manager="test")
 
     with closing(KubernetesJobList(api, "team")) as jobs:
@@ -316,9 +316,9 @@ def test_what_was_made_of_a_train_job_is_read_with_it(
     job = {"metadata": about, "spec": {"runtimeRef": {"name": "torch"}}}
     body = {"metadata": {**about, "uid": "s"}, "spec": {}}
     server.answers += [
-        say({"items": [job]}) if kind.kind == "TrainJob" else refuse(404) for kind in KINDS
+        reply({"items": [job]}) if kind.kind == "TrainJob" else refuse(404) for kind in KINDS
     ]
-    server.answers += [say(body) if is_there else refuse(404), say(job)]
+    server.answers += [reply(body) if is_there else refuse(404), reply(job)]
     api = Api(Server(url=server.url), user_agent="test", field_manager="test")
 
     with closing(KubernetesJobList(api, "team")) as jobs:

@@ -15,7 +15,7 @@ from fatal_proxy import FatalProxy, fatal_proxy
 from gangs import Set
 from job_cells import Cell, Until, cells, play
 from job_hall import OPERATORS, UPPER, Hall, a_hall
-from job_laws import judge, untouched
+from job_laws import monitor, untouched
 from job_matrix import KILLED, KILLED_SPENT, OPERATORS_AWAY, ROWS
 from machines import Controller, stays
 
@@ -63,7 +63,7 @@ def come_to_an_end(hall: Hall, played: list[Cell], folder: Path) -> None:
         text = json.dumps([*rows.values()], indent=1)
         (folder / OUTCOMES.name).write_text(text, encoding="utf-8")
         print(f"What became of the jobs is in {folder / OUTCOMES.name}")  # noqa: T201
-    judge(hall.chronicle.changes, played)
+    monitor(hall.chronicle.changes, played)
 
 
 def test_every_job_comes_out_of_every_fault_as_the_table_says(hall: Hall, tmp_path: Path) -> None:

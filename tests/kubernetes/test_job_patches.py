@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from job_objects import BEGAN, KIND, a_job_object, a_record, a_state, wishes
+from job_objects import BEGAN, KIND, a_job_object, a_record, a_state, requests
 
 from holdfast.adapters.kubernetes.client.values import parse_json
 from holdfast.adapters.kubernetes.jobs.records import (
@@ -34,7 +34,7 @@ def an_attempt(number=1, **changes) -> AttemptRecord:
 def patch(record, **job):
     whole = a_job_object(**job)
     state = a_state(**job)
-    return record_patch(whole, state, KIND, record, wishes(state))
+    return record_patch(whole, state, KIND, record, requests(state))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_person_reads_what_happened_newest_first() -> None:
         since=20, attempt=3, attempts=attempts, started_at=second(19), hardware_retries=2
     )
 
-    assert summary(record, wishes(a_state())) == (
+    assert summary(record, requests(a_state())) == (
         "attempt 3 running since 2026-01-01T12:00:20Z, hardware retries 2 of 1, "
         "application retries 0 of 3; "
         "attempt 2: hardware: Cause on a, stopped in 11s, restarted 9s later; "
@@ -128,7 +128,7 @@ def test_a_person_reads_what_happened_newest_first() -> None:
 
 
 def test_a_record_without_attempts_has_a_summary() -> None:
-    text = summary(replace(a_record(JobPhase.WAITING), reason="Cause"), wishes(a_state()))
+    text = summary(replace(a_record(JobPhase.WAITING), reason="Cause"), requests(a_state()))
 
     assert text.startswith("attempt 1 waiting since 2026-01-01T12:00:10Z (Cause), ")
     assert ";" not in text

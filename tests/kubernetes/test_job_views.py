@@ -14,29 +14,29 @@ from job_objects import (
     container,
     disrupted,
     ended,
-    wishes,
+    requests,
 )
 
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
-from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
+from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.views import LATE, job_view, nodes_of, record_of
 from holdfast.model.jobs import JobPhase, Placing, RankView
 from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, JOB_STATUS, RECORD_OF
 
 SEEN = BEGAN + timedelta(seconds=30)
-HELD = [JobPhase.STOPPING, JobPhase.WAITING]
+SUSPENDED_PHASES = [JobPhase.STOPPING, JobPhase.WAITING]
 GOING = [JobPhase.STARTING, JobPhase.RUNNING]
 STOPPED = {"suspend": True, "conditions": ("Suspended",)}
 
 
 def record_now(state, seen_at=SEEN):
-    return record_of(state, wishes(state), seen_at)
+    return record_of(state, requests(state), seen_at)
 
 
 def view(state, pods, *, lost=None, watched=lambda node: True, **more):
     record = record_now(state)
     counts = {node: watched(node) for node in nodes_of(record, pods, lost or {})}
-    return job_view(state, wishes(state), record, pods, lost=lost or {}, counts=counts, **more)
+    return job_view(state, requests(state), record, pods, lost=lost or {}, counts=counts, **more)
 
 
 # whose attempt it is
@@ -79,7 +79,7 @@ def test_a_job_is_left_alone(changes) -> None:
     assert record_now(a_state(**changes)) is None
 
 
-@pytest.mark.parametrize("phase", HELD)
+@pytest.mark.parametrize("phase", SUSPENDED_PHASES)
 def test_a_job_that_we_hold_goes_on_from_its_record(phase) -> None:
     record = a_record(phase)
 
@@ -95,7 +95,7 @@ def test_an_attempt_that_we_have_begun_goes_on_from_its_record(phase) -> None:
 
 @pytest.mark.parametrize(
     ("record", "started"),
-    [*((a_record(phase), 0) for phase in HELD), (a_record(JobPhase.RUNNING), 11)],
+    [*((a_record(phase), 0) for phase in SUSPENDED_PHASES), (a_record(JobPhase.RUNNING), 11)],
 )
 def test_a_job_that_somebody_starts_anew_is_in_another_attempt_that_costs_nothing(
     record, started
@@ -123,7 +123,7 @@ def test_a_copy_of_a_job_is_another_that_begins_anew(phase) -> None:
     assert record_now(copy) == record_now(a_state())
     assert record_now(a_state(record=record, annotations=reported, **STOPPED)) is None
     own = a_state(record=record, annotations={**reported, RECORD_OF: "job-uid"})
-    assert wishes(own).record == record
+    assert requests(own).record == record
 
 
 def test_a_job_that_we_keep_down_and_whose_record_is_taken_away_is_started_anew() -> None:
@@ -138,7 +138,7 @@ def test_a_job_that_we_keep_down_and_whose_record_is_taken_away_is_started_anew(
     assert record_now(a_state(annotations=marked, labels={QUEUE: "team"}, **STOPPED)) is None
 
 
-@pytest.mark.parametrize("phase", [*HELD, *GOING])
+@pytest.mark.parametrize("phase", [*SUSPENDED_PHASES, *GOING])
 def test_a_job_that_is_over_is_told_to_the_core_once_it_has_a_record(phase) -> None:
     state = a_state(record=a_record(phase), conditions=("Failed",))
 
@@ -162,7 +162,7 @@ def test_a_job_that_is_over_is_told_to_the_core_once_it_has_a_record(phase) -> N
 def test_a_job_in_a_queue_is_held_by_its_workload(record, suspend, is_active, goes_on) -> None:
     state = a_state(record=record, suspend=suspend, labels={QUEUE: "team"})
 
-    found = record_of(state, wishes(state), SEEN, is_active=is_active)
+    found = record_of(state, requests(state), SEEN, is_active=is_active)
 
     assert found == (record if goes_on else None)
 
@@ -170,7 +170,7 @@ def test_a_job_in_a_queue_is_held_by_its_workload(record, suspend, is_active, go
 def test_a_job_in_a_queue_that_is_let_in_against_our_word_was_started_by_others() -> None:
     state = a_state(record=a_record(JobPhase.WAITING), labels={QUEUE: "team"})
 
-    found = record_of(state, wishes(state), SEEN, is_active=True)
+    found = record_of(state, requests(state), SEEN, is_active=True)
 
     assert found is not None
     assert (found.phase, found.attempt) == (JobPhase.STARTING, 2)
@@ -281,7 +281,7 @@ def lost(attempts, *pods, number=1):
 
 
 def test_a_pod_that_was_made_anew_is_a_rank_that_was_lost() -> None:
-    attempts = AttemptPods(LastWords())
+    attempts = AttemptPods(FinalPodStates())
     assert lost(attempts, a_pod(0), a_pod(1)) == {}
 
     again = a_pod(1, uid="another", phase="Pending", node="")
@@ -297,7 +297,7 @@ def test_a_pod_that_was_made_anew_is_a_rank_that_was_lost() -> None:
 
 
 def test_a_pod_that_runs_in_place_of_another_does_not_hide_that_it_was_lost() -> None:
-    attempts = AttemptPods(LastWords())
+    attempts = AttemptPods(FinalPodStates())
     lost(attempts, a_pod(0), a_pod(1))
 
     again = a_pod(1, uid="another")
@@ -307,7 +307,7 @@ def test_a_pod_that_runs_in_place_of_another_does_not_hide_that_it_was_lost() ->
 
 
 def test_the_last_words_that_are_kept_are_the_newest() -> None:
-    words = LastWords()
+    words = FinalPodStates()
     for number in range(5000):
         words.note(a_pod(0, uid=f"pod-{number}", phase="Failed"))
 
@@ -316,14 +316,14 @@ def test_the_last_words_that_are_kept_are_the_newest() -> None:
 
 
 def test_a_pod_that_has_never_run_is_not_missed() -> None:
-    attempts = AttemptPods(LastWords())
+    attempts = AttemptPods(FinalPodStates())
     lost(attempts, a_pod(1, phase="Pending", node=""))
 
     assert lost(attempts, a_pod(1, uid="another")) == {}
 
 
 def test_how_a_pod_ended_is_known_though_it_was_deleted_at_once() -> None:
-    words = LastWords()
+    words = FinalPodStates()
     attempts = AttemptPods(words)
     lost(attempts, a_pod(0))
     words.note(a_pod(0, phase="Failed", status=container(state=ended(7))))
@@ -341,14 +341,14 @@ def test_how_a_pod_ended_is_known_though_it_was_deleted_at_once() -> None:
     ("text", "is_on"), [("true", True), (" True ", True), ("false", False), ("FALSE", False)]
 )
 def test_the_switch_is_read_as_people_write_it(text, is_on) -> None:
-    found = wishes(a_state(annotations={LABELS.enable_job_auto_resume: text}))
+    found = requests(a_state(annotations={LABELS.enable_job_auto_resume: text}))
 
     assert (found.auto_resume, found.rejected) == (is_on, ())
 
 
 @pytest.mark.parametrize("text", ["", "yes", "1", "true,", "tru"])
 def test_a_switch_that_cannot_be_read_is_off_and_rejected(text) -> None:
-    found = wishes(a_state(annotations={LABELS.enable_job_auto_resume: text}))
+    found = requests(a_state(annotations={LABELS.enable_job_auto_resume: text}))
 
     assert not found.auto_resume
     assert [one.key for one in found.rejected] == [LABELS.enable_job_auto_resume]
@@ -357,7 +357,7 @@ def test_a_switch_that_cannot_be_read_is_off_and_rejected(text) -> None:
 @pytest.mark.parametrize("text", ["", "-1", "1001", "1000000000", "2.0", "two", "²", "9" * 5000])
 @pytest.mark.parametrize("key", [LABELS.job_max_retry_count, APP_MAX_RETRY_COUNT])
 def test_a_count_that_cannot_be_meant_is_rejected_and_the_default_holds(key, text) -> None:
-    found = wishes(a_state(annotations={key: text}))
+    found = requests(a_state(annotations={key: text}))
 
     assert found.auto_resume
     assert (found.max_retries, found.max_app_retries) == (1, 3)
@@ -369,7 +369,7 @@ def test_a_count_that_cannot_be_meant_is_rejected_and_the_default_holds(key, tex
 @pytest.mark.parametrize(("text", "count"), [("0", 0), ("2", 2), (" 1000 ", 1000)])
 def test_counts_are_read(text, count) -> None:
     keys = (LABELS.job_max_retry_count, APP_MAX_RETRY_COUNT)
-    found = wishes(a_state(annotations=dict.fromkeys(keys, text)))
+    found = requests(a_state(annotations=dict.fromkeys(keys, text)))
 
     assert (found.max_retries, found.max_app_retries) == (count, count)
     assert found.rejected == ()

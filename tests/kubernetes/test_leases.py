@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_server import ScriptedServer, break_off, refuse, say
+from scripted_server import ScriptedServer, break_off, refuse, reply
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
-from holdfast.adapters.kubernetes.client.leases import Candidate, LeaderElection, Terms
+from holdfast.adapters.kubernetes.client.leases import LeaderElection, LeaderElector, LeaseDurations
 from tests.engines.control_plane import ControlPlane
 
 TIMEOUT_S = 60.0
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
-TERMS = Terms()
+TERMS = LeaseDurations()
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
@@ -40,25 +40,25 @@ def lease(holder: str, version: int = 1, **spec: Any) -> dict[str, Any]:
     }
 
 
-def candidate(identity: str = "me") -> Candidate:
-    return Candidate(identity=identity, terms=TERMS)
+def elector(identity: str = "me") -> LeaderElector:
+    return LeaderElector(identity=identity, durations=TERMS)
 
 
 # What one candidate may do
 
 
 def test_a_lease_that_never_was_is_claimed_at_once() -> None:
-    assert candidate().read(None, 5.0).may_claim(5.0)
+    assert elector().read(None, 5.0).may_claim(5.0)
 
 
 @pytest.mark.parametrize("holder", ["", "me", None])
 def test_a_lease_that_is_ours_or_nobodys_is_claimed_at_once(holder: Any) -> None:
-    assert candidate().read(lease(holder), 5.0).may_claim(5.0)
-    assert candidate().read({"metadata": {}}, 5.0).may_claim(5.0)
+    assert elector().read(lease(holder), 5.0).may_claim(5.0)
+    assert elector().read({"metadata": {}}, 5.0).may_claim(5.0)
 
 
 def test_anothers_lease_is_claimed_when_it_has_not_changed_for_its_duration() -> None:
-    seen = candidate().read(lease("other", 1), 100.0).read(lease("other", 1), 114.0)
+    seen = elector().read(lease("other", 1), 100.0).read(lease("other", 1), 114.0)
 
     assert not seen.may_claim(114.999)
     assert seen.may_claim(115.0)
@@ -66,9 +66,9 @@ def test_anothers_lease_is_claimed_when_it_has_not_changed_for_its_duration() ->
 
 
 def test_the_longer_of_both_durations_holds() -> None:
-    brief = candidate().read(lease("other", leaseDurationSeconds=1), 0.0)
-    long = candidate().read(lease("other", leaseDurationSeconds=60), 0.0)
-    absent = candidate().read(lease("other", leaseDurationSeconds=None), 0.0)
+    brief = elector().read(lease("other", leaseDurationSeconds=1), 0.0)
+    long = elector().read(lease("other", leaseDurationSeconds=60), 0.0)
+    absent = elector().read(lease("other", leaseDurationSeconds=None), 0.0)
 
     assert [seen.may_claim(14.9) for seen in (brief, long, absent)] == [False] * 3
     assert [seen.may_claim(15.0) for seen in (brief, long, absent)] == [True, False, True]
@@ -76,12 +76,12 @@ def test_the_longer_of_both_durations_holds() -> None:
 
 
 def test_a_lease_that_was_deleted_is_left_to_its_holder_for_its_duration() -> None:
-    before = candidate().read(lease("other"), 0.0)
+    before = elector().read(lease("other"), 0.0)
     seen = before.read(None, 20.0)
 
     assert not seen.may_claim(34.9)
     assert seen.read(None, 30.0).may_claim(35.0)
-    former = candidate("other").read(lease("other"), 0.0).claimed(lease("other", 2), 15.0)
+    former = elector("other").read(lease("other"), 0.0).claimed(lease("other", 2), 15.0)
     assert former.read(None, 20.0).may_claim(20.0)
     assert not former.read(None, 25.0).may_claim(39.9)  # perhaps another had it meanwhile
     assert former.read(None, 25.0).may_claim(40.0)
@@ -89,9 +89,9 @@ def test_a_lease_that_was_deleted_is_left_to_its_holder_for_its_duration() -> No
 
 
 def test_a_claim_counts_from_before_it_was_sent() -> None:
-    leader = candidate().read(None, 0.0).claimed(lease("me"), 3.0)
+    leader = elector().read(None, 0.0).claimed(lease("me"), 3.0)
 
-    assert not candidate().leads(0.0)
+    assert not elector().leads(0.0)
     assert leader.leads(12.999)
     assert not leader.leads(13.0)
     assert not leader.resigned().leads(3.0)
@@ -99,7 +99,7 @@ def test_a_claim_counts_from_before_it_was_sent() -> None:
 
 def test_a_claim_keeps_what_others_wrote_and_counts_transitions() -> None:
     held = lease("other", 4, leaseTransitions=6, acquireTime="then", strategy="OldestEmulation")
-    claim = candidate().read(held, 0.0).claim(WALL)
+    claim = elector().read(held, 0.0).claim(WALL)
 
     assert claim == {
         "metadata": {"name": "l", "resourceVersion": "4"},
@@ -112,16 +112,16 @@ def test_a_claim_keeps_what_others_wrote_and_counts_transitions() -> None:
             "strategy": "OldestEmulation",
         },
     }
-    again = candidate().read(claim, 1.0).claim(WALL + timedelta(seconds=2))
+    again = elector().read(claim, 1.0).claim(WALL + timedelta(seconds=2))
     assert again["spec"]["leaseTransitions"] == 7
     assert again["spec"]["acquireTime"] == "2026-01-01T00:00:00.000000Z"
     assert again["spec"]["renewTime"] == "2026-01-01T00:00:02.000000Z"
 
 
 def test_a_renewal_changes_the_lease_even_if_the_clock_stands_still() -> None:
-    held = candidate().read(lease("other"), 0.0).claim(WALL)
+    held = elector().read(lease("other"), 0.0).claim(WALL)
 
-    assert candidate().read(held, 1.0).claim(WALL) != held
+    assert elector().read(held, 1.0).claim(WALL) != held
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_times_that_do_not_fit_together_are_refused(times: tuple[int, int, int])
     duration, deadline, retry = (timedelta(seconds=one) for one in times)
 
     with pytest.raises(ValueError, match="a lease needs retry"):
-        Terms(duration=duration, renew_deadline=deadline, retry=retry)
+        LeaseDurations(duration=duration, renew_deadline=deadline, retry=retry)
 
 
 # The law: never two leaders at once
@@ -161,7 +161,7 @@ class Store:
 class Replica:
     """A candidate with a clock of its own, which runs ``rate`` times as fast as time."""
 
-    candidate: Candidate
+    elector: LeaderElector
     rate: float
     offset: float
     wall: float
@@ -173,13 +173,13 @@ class Replica:
         return self.offset + at * self.rate
 
     def leads(self, at: float) -> bool:
-        return self.candidate.leads(self.clock(at))
+        return self.elector.leads(self.clock(at))
 
     @property
     def knows_a_holder(self) -> bool:
         """And has no creation under way that was decided before there was one."""
         is_creating = self.step == "write" and "metadata" not in self.carried
-        held = (self.candidate.lease or {}).get("spec", {})
+        held = (self.elector.lease or {}).get("spec", {})
         return "holderIdentity" in held and not is_creating
 
 
@@ -201,21 +201,21 @@ class World:
                 one.step = "read"
                 if is_lost:
                     return
-                one.candidate = one.candidate.read(one.carried, one.clock(at))
-                if one.candidate.may_claim(one.clock(at)):
+                one.elector = one.elector.read(one.carried, one.clock(at))
+                if one.elector.may_claim(one.clock(at)):
                     one.sent_at = one.clock(at)
                     wall = WALL + timedelta(seconds=one.wall + at)
-                    one.carried = one.candidate.claim(wall)
+                    one.carried = one.elector.claim(wall)
                     one.step = "write"
                 else:
-                    one.candidate = one.candidate.resigned()
+                    one.elector = one.elector.resigned()
             case "write":
                 one.carried = self.store.write(one.carried)
                 one.step = "learn"
             case "learn":
                 one.step = "read"
                 if not is_lost and one.carried is not None:
-                    one.candidate = one.candidate.claimed(one.carried, one.sent_at)
+                    one.elector = one.elector.claimed(one.carried, one.sent_at)
 
 
 RATES = st.sampled_from([1.0, 1.0, 1.2, 0.85, 1.49])  # of a slow one to a fast one: below 1.5
@@ -234,7 +234,7 @@ def test_there_are_never_two_leaders_at_once(
     slow = data.draw(st.floats(0.5, 2.0))
     replicas = [
         Replica(
-            candidate=candidate(f"r{number}"),
+            elector=elector(f"r{number}"),
             rate=min(slow * data.draw(RATES), slow * 1.49) if number else slow,
             offset=data.draw(st.floats(-1e6, 1e6)),
             wall=data.draw(st.sampled_from([0.0, -3600.0, 3600.0, -0.001])),
@@ -255,12 +255,12 @@ def test_there_are_never_two_leaders_at_once(
             world.store.lease = world.store.lease if is_deleted else None
         later = at + data.draw(DELAYS)
         heapq.heappush(due, (later, number))
-        leaders = [one.candidate.identity for one in replicas if one.leads(at)]
+        leaders = [one.elector.identity for one in replicas if one.leads(at)]
         assert len(leaders) <= 1, f"{leaders} lead at {at}"
 
 
 def test_the_law_is_not_kept_by_having_no_leader() -> None:
-    world = World([Replica(candidate(name), 1.0, 0.0, 0.0) for name in "ab"])
+    world = World([Replica(elector(name), 1.0, 0.0, 0.0) for name in "ab"])
     leaders = []
     at = 0.0
     for turn in range(2000):
@@ -268,7 +268,7 @@ def test_the_law_is_not_kept_by_having_no_leader() -> None:
         if turn < 1000:  # then a is gone
             world.act(0, at, is_lost=False)
         world.act(1, at, is_lost=False)
-        leaders.append([one.candidate.identity for one in world.replicas if one.leads(at)])
+        leaders.append([one.elector.identity for one in world.replicas if one.leads(at)])
 
     assert leaders[500] == ["a"]
     assert leaders[1500] == ["b"]
@@ -277,7 +277,7 @@ def test_the_law_is_not_kept_by_having_no_leader() -> None:
 # The thread
 
 
-FAST = Terms(
+FAST = LeaseDurations(
     duration=timedelta(seconds=1.5),
     renew_deadline=timedelta(seconds=1),
     retry=timedelta(seconds=0.05),
@@ -300,14 +300,14 @@ def api(server: ScriptedServer) -> Iterator[Api]:
     api.close()
 
 
-def election(api: Api, changes: list[str], terms: Terms = FAST) -> LeaderElection:
+def election(api: Api, changes: list[str], durations: LeaseDurations = FAST) -> LeaderElection:
     return LeaderElection(
         api,
         namespace="default",
         name="l",
         identity="me",
         changed=lambda: changes.append("changed"),
-        terms=terms,
+        durations=durations,
     )
 
 
@@ -318,10 +318,10 @@ def test_a_new_lease_is_created_renewed_and_released(server: ScriptedServer, api
     def keep(handler: Any) -> None:
         kept.update(server.requested[-1].content)
         kept["metadata"]["resourceVersion"] = str(len(server.requested))
-        say(kept)(handler)
+        reply(kept)(handler)
 
     def give(handler: Any) -> None:
-        say(kept)(handler)
+        reply(kept)(handler)
 
     kept: dict[str, Any] = {}
     server.answers.extend([refuse(404, "NotFound"), keep, *[give, keep] * 500])
@@ -352,7 +352,7 @@ def test_a_leader_that_cannot_renew_stops_by_itself(server: ScriptedServer, api:
     changes: list[str] = []
     one = election(api, changes)
     mine = lease("me")
-    server.answers.extend([say(mine), say(mine), *[break_off()] * 10_000])
+    server.answers.extend([reply(mine), reply(mine), *[break_off()] * 10_000])
 
     one.start()
     until(lambda: one.leading)
@@ -365,9 +365,9 @@ def test_a_leader_that_cannot_renew_stops_by_itself(server: ScriptedServer, api:
 def test_who_loses_the_race_does_not_lead(server: ScriptedServer, api: Api) -> None:
     changes: list[str] = []
     one = election(api, changes)
-    lost = [say(lease("")), refuse(409, "Conflict")]
+    lost = [reply(lease("")), refuse(409, "Conflict")]
     server.answers.extend([refuse(404), refuse(409, "AlreadyExists"), *lost * 3])
-    server.answers.extend([say(lease("other", version)) for version in range(1000)])
+    server.answers.extend([reply(lease("other", version)) for version in range(1000)])
 
     one.start()
     until(lambda: len(server.requested) > 12)
@@ -381,12 +381,12 @@ def test_who_loses_the_race_does_not_lead(server: ScriptedServer, api: Api) -> N
 
 def test_a_leader_that_sees_another_stops_at_once(server: ScriptedServer, api: Api) -> None:
     changes: list[str] = []
-    patient = Terms(
+    patient = LeaseDurations(
         duration=timedelta(hours=2), renew_deadline=timedelta(hours=1), retry=FAST.retry
     )
     one = election(api, changes, patient)
-    server.answers.extend([say(lease("me")), say(lease("me", 2))])
-    server.answers.extend([say(lease("other", version)) for version in range(3, 1000)])
+    server.answers.extend([reply(lease("me")), reply(lease("me", 2))])
+    server.answers.extend([reply(lease("other", version)) for version in range(3, 1000)])
 
     one.start()
     until(lambda: len(changes) == 2)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
-from holdfast.adapters.kubernetes.jobs.matching import TOO_SLOW
+from holdfast.adapters.kubernetes.jobs.match_worker import TOO_SLOW
+from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.log_rules import Hit, LogRule
 from holdfast.model.errors import BackendError
 
 
 @pytest.fixture(scope="module")
-def matcher() -> Iterator[LineMatcher]:
-    matcher = LineMatcher()
+def matcher() -> Iterator[PatternMatcher]:
+    matcher = PatternMatcher()
     yield matcher
     matcher.close()
 
@@ -24,7 +24,7 @@ def a_rule(pattern: str = ".*loss", **changes) -> LogRule:
     return LogRule(name="r", pattern=pattern, **changes)
 
 
-def test_a_line_matches_from_its_beginning_and_may_go_on(matcher: LineMatcher):
+def test_a_line_matches_from_its_beginning_and_may_go_on(matcher: PatternMatcher):
     lines = ["loss 1", "a loss", "los"]
 
     assert matcher.match([a_rule("loss"), a_rule()], lines) == [
@@ -33,7 +33,7 @@ def test_a_line_matches_from_its_beginning_and_may_go_on(matcher: LineMatcher):
     ]
 
 
-def test_the_first_group_is_the_number_if_it_is_one(matcher: LineMatcher):
+def test_the_first_group_is_the_number_if_it_is_one(matcher: PatternMatcher):
     pattern = r"loss (\S+)( \w+)?"
     (found,) = matcher.match([a_rule(pattern, threshold=1.0)], ["loss 0.5 x", "loss none"])
     (without,) = matcher.match([a_rule(pattern)], ["loss 0.5 x", "loss none"])
@@ -46,13 +46,13 @@ def test_the_first_group_is_the_number_if_it_is_one(matcher: LineMatcher):
     assert no_group == [(0, Hit(is_match=True))]
 
 
-def test_a_group_that_took_no_part_holds_no_number(matcher: LineMatcher):
+def test_a_group_that_took_no_part_holds_no_number(matcher: PatternMatcher):
     assert matcher.match([a_rule(r"loss( \d+)?", threshold=1.0)], ["loss"]) == [
         [(0, Hit(is_match=True))]
     ]
 
 
-def test_lines_that_end_a_rule_are_told_beside_those_that_match(matcher: LineMatcher):
+def test_lines_that_end_a_rule_are_told_beside_those_that_match(matcher: PatternMatcher):
     (found,) = matcher.match([a_rule(stop_pattern="done|loss 9")], ["done", "loss 9", "other"])
 
     assert found == [
@@ -62,7 +62,7 @@ def test_lines_that_end_a_rule_are_told_beside_those_that_match(matcher: LineMat
 
 
 @pytest.mark.parametrize("bad", ["(", "a{9999999999}", "(" * 500 + ")" * 500, "(?P<x>a)(?P<x>b)"])
-def test_what_is_no_pattern_is_said_and_other_rules_are_matched(matcher: LineMatcher, bad: str):
+def test_what_is_no_pattern_is_said_and_other_rules_are_matched(matcher: PatternMatcher, bad: str):
     rules = [a_rule(bad), a_rule(), a_rule(stop_pattern=bad)]
 
     first, second, third = matcher.match(rules, ["loss"])
@@ -72,7 +72,7 @@ def test_what_is_no_pattern_is_said_and_other_rules_are_matched(matcher: LineMat
     assert third == first
 
 
-def test_a_threshold_needs_a_group(matcher: LineMatcher):
+def test_a_threshold_needs_a_group(matcher: PatternMatcher):
     (found,) = matcher.match([a_rule(threshold=1.0)], [])
 
     assert found == r"a group that holds the number, such as (\d+)"
@@ -82,7 +82,7 @@ def test_a_threshold_needs_a_group(matcher: LineMatcher):
     "endless", ["(a+)+$", "(?:.*)*x", ".*.*.*.*x", "(?=(.*a){20}b)", "(a|aa)+$", r"(a*)*\1b"]
 )
 def test_a_pattern_that_takes_for_ever_is_given_up_and_other_rules_are_matched(
-    matcher: LineMatcher, endless: str
+    matcher: PatternMatcher, endless: str
 ):
     line = "a" * 4000 + "!"
 
@@ -92,13 +92,13 @@ def test_a_pattern_that_takes_for_ever_is_given_up_and_other_rules_are_matched(
 
 
 @given(st.lists(st.text(max_size=200), max_size=20))
-def test_any_line_can_be_matched(matcher: LineMatcher, lines: list[str]):
+def test_any_line_can_be_matched(matcher: PatternMatcher, lines: list[str]):
     (found,) = matcher.match([a_rule("(?s).*")], lines)
 
     assert [index for index, _ in found] == list(range(len(lines)))
 
 
-def test_a_process_that_dies_is_followed_by_another(matcher: LineMatcher):
+def test_a_process_that_dies_is_followed_by_another(matcher: PatternMatcher):
     matcher.match([a_rule()], [])
     matcher._process.kill()  # as the kernel does when memory is short
 
@@ -108,7 +108,7 @@ def test_a_process_that_dies_is_followed_by_another(matcher: LineMatcher):
 
 
 def test_after_the_end_nothing_is_matched():
-    matcher = LineMatcher()
+    matcher = PatternMatcher()
     matcher.match([a_rule()], [])
     matcher.close()
 

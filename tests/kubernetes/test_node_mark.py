@@ -53,7 +53,7 @@ OF_THE_CONTROLLER = (
 )
 """Conditions that no agent finds, and so that none may change."""
 
-HELD = [phase for phase in Phase if phase not in (Phase.JOINING, Phase.SCHEDULABLE)]
+SUSPENDED_PHASES = [phase for phase in Phase if phase not in (Phase.JOINING, Phase.SCHEDULABLE)]
 
 
 def a_report(*faults, boot_id="boot-1", at=NOW, **changes: Any) -> NodeReport:
@@ -204,7 +204,7 @@ def test_a_mark_of_somebody_else_is_neither_weakened_nor_removed(node, report) -
         assert TAINT in taints(after)
 
 
-@given(st.sampled_from(HELD), values, values, reports, st.booleans())
+@given(st.sampled_from(SUSPENDED_PHASES), values, values, reports, st.booleans())
 def test_a_node_that_the_controller_holds_keeps_its_mark(
     phase, value, own, report, is_tainted
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from agent_on_node import HEALTH, OnNode, allow_events, grant, reporting
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.nodes.report import Pace
+from holdfast.adapters.kubernetes.nodes.report import ReportIntervals
 from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Remedy
 from holdfast.model.names import RECORD, REPORT, Condition, Labels
@@ -95,8 +95,10 @@ def test_an_agent_keeps_a_lease_that_goes_with_its_node(node: OnNode) -> None:
 
 
 def test_a_node_of_the_same_name_gets_everything_anew(cluster: Cluster, token: str) -> None:
-    pace = Pace(look=900, evidence=900, lease=0.1, events=900)  # the lost lease gives the sign
-    with reporting(cluster.plane, NODE, token, pace=pace) as node:
+    intervals = ReportIntervals(
+        look=900, evidence=900, lease=0.1, events=900
+    )  # the lost lease gives the sign
+    with reporting(cluster.plane, NODE, token, intervals=intervals) as node:
         node.tell(a_report(REPLACE))
         until(lambda: node.lease)
         cluster.nodes.leave(NODE)
@@ -301,8 +303,8 @@ def test_a_node_that_is_not_there_yet_is_waited_for(cluster: Cluster) -> None:
 
 
 def test_an_agent_whose_loop_hangs_is_not_alive(cluster: Cluster, token: str) -> None:
-    pace = Pace(look=9, evidence=9, lease=0.05, events=9)
-    with reporting(cluster.plane, NODE, token, pace=pace, timeout_s=0.5) as node:
+    intervals = ReportIntervals(look=9, evidence=9, lease=0.05, events=9)
+    with reporting(cluster.plane, NODE, token, intervals=intervals, timeout_s=0.5) as node:
         node.tell(a_report())
         until(lambda: node.lease)
         renewals = [""]

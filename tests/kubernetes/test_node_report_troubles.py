@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from agent_on_node import HEALTH
 from real_cluster import until
-from scripted_server import Answer, Handler, ScriptedServer, break_off, hang, refuse, say
+from scripted_server import Answer, Handler, ScriptedServer, break_off, hang, refuse, reply
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.server import Server
@@ -20,7 +20,7 @@ from holdfast.adapters.kubernetes.nodes.report import (
     EVENTS_AT_ONCE,
     EVENTS_KEPT,
     NodeReporter,
-    Pace,
+    ReportIntervals,
     open_reporter,
 )
 from holdfast.apps.clock import SystemClock
@@ -31,7 +31,7 @@ from holdfast.testing.builders import a_fault
 
 NODE = "/api/v1/nodes/n1"
 EVENTS = "/api/v1/namespaces/default/events"
-SLOW = Pace(look=900, evidence=900, lease=900, events=900)
+SLOW = ReportIntervals(look=900, evidence=900, lease=900, events=900)
 NOT_FOUND = refuse(404, "NotFound", 'nodes "n1" not found')
 TROUBLES = {
     "no right": refuse(403, "Forbidden", "nodes is forbidden"),
@@ -44,8 +44,8 @@ TROUBLES = {
     "silence": hang(),
     "half an answer": break_off(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"),
     "no answer": break_off(),
-    "another web server": say(b"<html>", Content_Type="text/html"),
-    "an array": say([]),
+    "another web server": reply(b"<html>", Content_Type="text/html"),
+    "an array": reply([]),
 }
 
 
@@ -78,7 +78,7 @@ class OneNode(deque[Answer]):
                 self.node["metadata"][part] |= requested.content["metadata"].get(part, {})
         if requested.verb == "POST":
             self.created.append(requested.content["metadata"]["name"])
-        say(self.node if path == NODE else requested.content if requested.body else {})(handler)
+        reply(self.node if path == NODE else requested.content if requested.body else {})(handler)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 class Agent:
-    def __init__(self, url: str, pace: Pace, timeout_s: float = 0.2) -> None:
+    def __init__(self, url: str, intervals: ReportIntervals, timeout_s: float = 0.2) -> None:
         self.said: list[str] = []
         self.last: NodeReport | None = None
         api = Api(
@@ -102,8 +102,8 @@ class Agent:
             settings=AgentKubernetes(),
             timeout=timedelta(seconds=10),
             clock=SystemClock(),
-            say=self.said.append,
-            pace=pace,
+            log=self.said.append,
+            intervals=intervals,
         )
 
     def tell(self, *faults: Fault) -> None:
@@ -164,7 +164,7 @@ def test_a_server_that_is_not_there_is_waited_for(server: ScriptedServer) -> Non
 def test_an_event_that_is_never_accepted_is_dropped_and_told_of_once(
     server: ScriptedServer,
 ) -> None:
-    agent = Agent(server.url, Pace(look=900, evidence=900, lease=900, events=0.01))
+    agent = Agent(server.url, ReportIntervals(look=900, evidence=900, lease=900, events=0.01))
     server.answers.trouble = refuse(422, "Invalid", "no good")
     server.answers.applies = lambda handler: handler.path.startswith(EVENTS)
     agent.tell(a_fault(), a_fault(code=1))
@@ -183,7 +183,7 @@ def test_events_come_in_batches_and_the_oldest_are_dropped(
     server: ScriptedServer,
 ) -> None:
     server.answers.trouble = refuse(403, "Forbidden", "no")
-    agent = Agent(server.url, Pace(look=900, evidence=900, lease=900, events=0.01))
+    agent = Agent(server.url, ReportIntervals(look=900, evidence=900, lease=900, events=0.01))
     agent.tell()
     for number in range(EVENTS_KEPT + 50):
         agent.tell(a_fault(code=number))
@@ -199,13 +199,13 @@ def test_events_come_in_batches_and_the_oldest_are_dropped(
 
 
 def test_what_is_seen_while_its_event_is_sent_is_sent_next(server: ScriptedServer) -> None:
-    agent = Agent(server.url, Pace(look=900, evidence=900, lease=900, events=0.01))
+    agent = Agent(server.url, ReportIntervals(look=900, evidence=900, lease=900, events=0.01))
     again = replace(a_fault(), count=2)
 
     def meanwhile(handler: Handler) -> None:
         server.answers.trouble = None
         agent.tell(again)
-        say({})(handler)
+        reply({})(handler)
 
     server.answers.applies = lambda handler: handler.command == "POST"
     server.answers.trouble = meanwhile
@@ -266,7 +266,7 @@ def test_only_the_newest_report_waits(server: ScriptedServer, agent: Agent) -> N
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_bug_in_the_thread_ends_the_agent(server: ScriptedServer, agent: Agent) -> None:
-    server.answers.trouble = say({"metadata": 7})
+    server.answers.trouble = reply({"metadata": 7})
     agent.reporter.beat()
     agent.tell()
 
@@ -285,4 +285,4 @@ def test_a_name_that_no_node_can_have_reaches_no_path(name: str) -> None:
     settings = AgentKubernetes(server="http://127.0.0.1:1")
 
     with pytest.raises(ConfigError, match="cannot be the name"):
-        open_reporter(settings, name, timeout=timedelta(1), clock=SystemClock(), say=lambda _: None)
+        open_reporter(settings, name, timeout=timedelta(1), clock=SystemClock(), log=lambda _: None)

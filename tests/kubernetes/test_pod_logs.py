@@ -69,12 +69,12 @@ def log(cluster: Cluster, pod: PodState, reader: Reader) -> Iterator[PodLog]:
 def test_a_log_is_read_from_its_beginning_and_as_it_grows(
     kubelet: PodServer, log: PodLog, reader: Reader
 ):
-    kubelet.say("p", "one", "two")
+    kubelet.write_lines("p", "one", "two")
     log.start()
     until(lambda: reader.lines == ["one", "two"])
 
-    kubelet.say("p", "three")
-    kubelet.say("p", "four")
+    kubelet.write_lines("p", "three")
+    kubelet.write_lines("p", "four")
 
     until(lambda: reader.lines == ["one", "two", "three", "four"])
 
@@ -84,7 +84,7 @@ def test_streams_that_break_cost_no_line_and_repeat_none(
 ):
     log.start()
     for n in range(20):
-        kubelet.say("p", f"{n}")
+        kubelet.write_lines("p", f"{n}")
         if n % 5 == 0:
             until(lambda n=n: f"{n}" in reader.lines)
             kubelet.break_streams()
@@ -96,20 +96,20 @@ def test_streams_that_break_cost_no_line_and_repeat_none(
 def test_an_api_server_that_dies_costs_no_line_and_repeats_none(
     cluster: Cluster, kubelet: PodServer, log: PodLog, reader: Reader
 ):
-    kubelet.say("p", "before")
+    kubelet.write_lines("p", "before")
     log.start()
     until(lambda: reader.lines == ["before"])
     until(lambda: log.known_until is not None)
 
     cluster.plane.restart_api_server()
-    kubelet.say("p", "after")
+    kubelet.write_lines("p", "after")
 
     until(lambda: reader.lines == ["before", "after"])
 
 
 def test_lines_that_could_not_be_taken_come_again(kubelet: PodServer, log: PodLog, reader: Reader):
     reader.refusals = 1
-    kubelet.say("p", "one")
+    kubelet.write_lines("p", "one")
     log.start()
 
     until(lambda: reader.lines == ["one"])
@@ -126,7 +126,7 @@ def test_what_comes_while_an_answer_is_read_is_not_known(
 
     with closing(api_of(cluster)) as api:
         log = PodLog(api, clock, pod, take)
-        kubelet.say("p", "one")
+        kubelet.write_lines("p", "one")
         log.start()
         until(lambda: log.known_until is not None)
         log.stop()
@@ -142,7 +142,7 @@ def test_a_log_is_known_until_it_was_last_asked_for_its_end(
     until(lambda: log.known_until is not None)
     first = log.known_until
 
-    kubelet.say("p", "one")
+    kubelet.write_lines("p", "one")
     until(lambda: reader.lines)
     assert log.known_until == first
 
@@ -171,7 +171,7 @@ def test_a_log_that_is_being_read_to_its_end_is_not_known_before(
 ):
     with SlowPodServer(cluster.plane) as kubelet:
         kubelet.serve("a")
-        kubelet.say("p", "one")
+        kubelet.write_lines("p", "one")
         log.start()
 
         def is_unknown() -> bool:

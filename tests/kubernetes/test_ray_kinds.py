@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, PodState, pod_state
-from holdfast.adapters.kubernetes.jobs.pods import Numbers
+from holdfast.adapters.kubernetes.jobs.pods import RankAssigner
 from holdfast.adapters.kubernetes.jobs.ray_cluster import RayClusters
 from holdfast.adapters.kubernetes.jobs.ray_job import RayJobs
-from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import JOB_RECORD, Labels
 
@@ -85,16 +85,16 @@ def test_an_autoscaled_cluster_is_left_alone_and_told_so() -> None:
     spec = cluster_spec(enableInTreeAutoscaling=True)
 
     for state in (a_cluster(enableInTreeAutoscaling=True), a_job(rayClusterSpec=spec)):
-        wishes = wishes_of(state, LABELS)
-        assert not wishes.auto_resume
-        assert "without enableInTreeAutoscaling" in wishes.rejected[0].expected
+        requests = requests_of(state, LABELS)
+        assert not requests.auto_resume
+        assert "without enableInTreeAutoscaling" in requests.rejected[0].expected
 
 
 @pytest.mark.parametrize("owner", ["RayJob", "RayService"])
 def test_the_cluster_of_a_job_is_left_alone_without_a_word(owner: str) -> None:
-    wishes = wishes_of(a_cluster(owner=owner), LABELS)
+    requests = requests_of(a_cluster(owner=owner), LABELS)
 
-    assert (wishes.auto_resume, wishes.rejected) == (False, ())
+    assert (requests.auto_resume, requests.rejected) == (False, ())
 
 
 def test_the_record_that_a_cluster_has_copied_from_its_job_is_none() -> None:
@@ -204,10 +204,10 @@ def test_what_a_ray_job_is_about_to_do(
 def test_a_ray_job_that_its_operator_does_not_suspend_is_left_alone(
     spec: dict[str, Any], expected: str
 ) -> None:
-    wishes = wishes_of(a_job(**spec), LABELS)
+    requests = requests_of(a_job(**spec), LABELS)
 
-    assert not wishes.auto_resume
-    assert expected in wishes.rejected[0].expected
+    assert not requests.auto_resume
+    assert expected in requests.rejected[0].expected
 
 
 def test_the_attempt_reaches_the_pods_of_all_groups_and_nothing_else_changes() -> None:
@@ -229,7 +229,7 @@ def test_the_attempt_reaches_the_pods_of_all_groups_and_nothing_else_changes() -
         assert group == before
 
 
-def numbered(numbers: Numbers, *names: str) -> dict[str, int]:
+def numbered(numbers: RankAssigner, *names: str) -> dict[str, int]:
     """Ranks by name; later names are of younger pods."""
     found = []
     for name in names:
@@ -242,7 +242,7 @@ def numbered(numbers: Numbers, *names: str) -> dict[str, int]:
 
 
 def test_workers_keep_their_ranks_and_one_that_is_new_takes_the_lowest_that_is_free() -> None:
-    numbers = Numbers()
+    numbers = RankAssigner()
 
     assert numbered(numbers, "head") == {"head": 0}
     assert numbered(numbers, "b") == {"b": 1}

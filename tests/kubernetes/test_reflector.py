@@ -17,7 +17,7 @@ from scripted_server import (
     events,
     hang,
     refuse,
-    say,
+    reply,
     status_object,
 )
 
@@ -110,8 +110,8 @@ def scripted() -> Iterator[Scripted]:
 def test_it_lists_all_pages_and_then_follows(scripted: Scripted) -> None:
     assert not scripted.reflector.synced
     reflector = scripted.follow(
-        say(listing(7, node("a", 3, 1), more="next")),
-        say(listing(7, node("b", 5, 2))),
+        reply(listing(7, node("a", 3, 1), more="next")),
+        reply(listing(7, node("b", 5, 2))),
         hang(
             events(
                 event("ADDED", node("c", 8, 3)),
@@ -139,13 +139,13 @@ def test_objects_of_namespaces_are_told_apart(scripted: Scripted) -> None:
         for name in "ab"
     )
 
-    reflector = scripted.follow(say(listing(3, a, b)))
+    reflector = scripted.follow(reply(listing(3, a, b)))
 
     until(lambda: reflector.objects() == {"a/x": "a", "b/x": "b"})
 
 
 def test_a_copy_is_not_changed_afterwards(scripted: Scripted) -> None:
-    reflector = scripted.follow(say(listing(3, node("a", 1, 1))))
+    reflector = scripted.follow(reply(listing(3, node("a", 1, 1))))
     until(lambda: reflector.synced)
 
     copy = reflector.objects()
@@ -158,7 +158,7 @@ def test_a_copy_is_not_changed_afterwards(scripted: Scripted) -> None:
 def test_only_what_the_trimmed_object_shows_wakes(scripted: Scripted) -> None:
     heartbeats = [event("MODIFIED", node("a", version, 1)) for version in range(10, 60)]
     reflector = scripted.follow(
-        say(listing(7, node("a", 3, 1))),
+        reply(listing(7, node("a", 3, 1))),
         hang(
             events(
                 *heartbeats,
@@ -175,7 +175,7 @@ def test_only_what_the_trimmed_object_shows_wakes(scripted: Scripted) -> None:
 
 
 def test_an_empty_list_changes_nothing_but_is_a_copy(scripted: Scripted) -> None:
-    reflector = scripted.follow(say(listing(7)))
+    reflector = scripted.follow(reply(listing(7)))
 
     until(lambda: len(scripted.server.requested) == 2)
     assert reflector.synced
@@ -191,7 +191,7 @@ def test_an_empty_list_changes_nothing_but_is_a_copy(scripted: Scripted) -> None
 )
 def test_a_watch_goes_on_from_where_it_was(scripted: Scripted, end) -> None:
     reflector = scripted.follow(
-        say(listing(7, node("a", 3, 1))),
+        reply(listing(7, node("a", 3, 1))),
         end(event("MODIFIED", node("a", 8, 2))),
         end(event("BOOKMARK", {"metadata": {"resourceVersion": "20"}})),
         break_off(),
@@ -210,14 +210,14 @@ EXPIRED = status_object(410, "Expired", "too old resource version")
     "gone",
     [
         pytest.param(break_off(events(event("ERROR", EXPIRED))), id="as an event"),
-        pytest.param(say(EXPIRED, 410), id="as an answer"),
+        pytest.param(reply(EXPIRED, 410), id="as an answer"),
     ],
 )
 def test_what_the_server_has_forgotten_is_listed_anew(scripted: Scripted, gone) -> None:
     reflector = scripted.follow(
-        say(listing(7, node("a", 3, 1), node("b", 4, 2), node("c", 5, 3))),
+        reply(listing(7, node("a", 3, 1), node("b", 4, 2), node("c", 5, 3))),
         gone,
-        say(listing(90, node("a", 3, 1), node("b", 80, 20), node("d", 85, 4))),
+        reply(listing(90, node("a", 3, 1), node("b", 80, 20), node("d", 85, 4))),
         hang(events(event("MODIFIED", node("d", 91, 5)), end=False)),
     )
 
@@ -229,9 +229,9 @@ def test_what_the_server_has_forgotten_is_listed_anew(scripted: Scripted, gone) 
 
 def test_a_page_that_is_forgotten_begins_the_list_anew(scripted: Scripted) -> None:
     reflector = scripted.follow(
-        say(listing(7, node("gone", 3, 1), more="next")),
-        say(EXPIRED, 410),
-        say(listing(9, node("a", 8, 1))),
+        reply(listing(7, node("gone", 3, 1), more="next")),
+        reply(EXPIRED, 410),
+        reply(listing(9, node("a", 8, 1))),
     )
 
     until(lambda: reflector.objects() == {"a": 1})
@@ -240,7 +240,7 @@ def test_a_page_that_is_forgotten_begins_the_list_anew(scripted: Scripted) -> No
 def test_an_error_event_that_is_not_410_is_told_and_the_watch_goes_on(scripted: Scripted) -> None:
     error = event("ERROR", status_object(500, "InternalError", "a storm"))
     reflector = scripted.follow(
-        say(listing(7)), break_off(events(error)), *[refuse(403, "Forbidden", "no rights")] * 3
+        reply(listing(7)), break_off(events(error)), *[refuse(403, "Forbidden", "no rights")] * 3
     )
 
     until(lambda: "no rights" in reflector.error)
@@ -250,7 +250,7 @@ def test_an_error_event_that_is_not_410_is_told_and_the_watch_goes_on(scripted: 
 
 def test_a_server_that_is_away_leaves_the_copy_as_it_was_and_is_told(scripted: Scripted) -> None:
     reflector = scripted.follow(
-        say(listing(7, node("a", 3, 1))),
+        reply(listing(7, node("a", 3, 1))),
         hang(events(event("ADDED", node("b", 8, 2)), end=False)),
     )
     until(lambda: len(reflector.objects()) == 2)
@@ -267,7 +267,7 @@ def test_a_server_that_is_away_leaves_the_copy_as_it_was_and_is_told(scripted: S
 
 
 def test_a_server_that_ends_every_watch_at_once_is_not_stormed(scripted: Scripted) -> None:
-    scripted.server.answers.append(say(listing(7)))
+    scripted.server.answers.append(reply(listing(7)))
     reflector = scripted.follow(*[break_off(events())] * 1000)
     until(lambda: len(scripted.server.requested) >= 4)
 
@@ -282,14 +282,14 @@ def test_breaks_do_not_slow_down_a_watch_that_has_something_to_tell(scripted: Sc
     """Forty pauses that grew would take minutes."""
     happened = [event("ADDED", node(f"n{version}", version)) for version in range(8, 48)]
     reflector = scripted.follow(
-        say(listing(7)), *[break_off(events(one, end=False)) for one in happened]
+        reply(listing(7)), *[break_off(events(one, end=False)) for one in happened]
     )
 
     until(lambda: len(reflector.objects()) == 40)
 
 
 def test_it_ends_while_it_waits(scripted: Scripted) -> None:
-    reflector = scripted.follow(say(listing(7)))
+    reflector = scripted.follow(reply(listing(7)))
     until(lambda: len(scripted.server.requested) == 2)
 
     reflector.stop()
@@ -315,7 +315,7 @@ def test_an_answer_to_a_write_is_seen_at_once_and_not_taken_back(scripted: Scrip
             ).partition(b"\r\n\r\n")[2]
         )(handler)
 
-    reflector = scripted.follow(say(listing(7, node("a", 3, "old"))), late)
+    reflector = scripted.follow(reply(listing(7, node("a", 3, "old"))), late)
     until(lambda: reflector.synced)
 
     reflector.learn(node("a", 10, "ours"))
@@ -331,7 +331,7 @@ def test_an_answer_that_comes_after_the_deletion_does_not_bring_the_object_back(
     scripted: Scripted,
 ) -> None:
     reflector = scripted.follow(
-        say(listing(7, node("a", 3, "old"))),
+        reply(listing(7, node("a", 3, "old"))),
         hang(events(event("DELETED", node("a", 12, "last")), end=False)),
     )
     until(lambda: reflector.synced and reflector.objects() == {})
@@ -346,7 +346,7 @@ def test_a_list_that_was_made_before_a_write_does_not_hide_it(scripted: Scripted
     reflector.learn(node("a", 10, "ours"))
     reflector.learn(node("b", 6, "older than the list"))
 
-    scripted.follow(say(listing(7, node("a", 3, "old"))))
+    scripted.follow(reply(listing(7, node("a", 3, "old"))))
 
     until(lambda: reflector.synced)
     assert reflector.objects() == {"a": "ours"}
@@ -357,7 +357,7 @@ def test_an_older_answer_does_not_undo_a_newer_one(scripted: Scripted) -> None:
     scripted.reflector.learn(node("a", 9, "older"))
 
     assert scripted.reflector.objects() == {"a": "newer"}
-    scripted.follow(say(listing(11)))
+    scripted.follow(reply(listing(11)))
     until(lambda: scripted.reflector.synced)
     assert scripted.reflector.objects() == {}
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from node_objects import CONVENTIONS, DEEP, LABELS, a_node_object, a_report, node_objects, state_of
 
 from holdfast.adapters.kubernetes.client.values import compact_json
-from holdfast.adapters.kubernetes.nodes.encoding import Word, word_of
-from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
+from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, parse_annotations
+from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import arrivals
 from holdfast.adapters.kubernetes.nodes.views import (
-    Heard,
+    LastHeartbeats,
     agent_heartbeat_at,
     is_fenced,
     is_followed,
@@ -33,43 +33,43 @@ IS_OFF = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSched
 
 def read(**changes):
     state = state_of(a_node_object(**changes))
-    return state, word_of(state, CONVENTIONS, NOW)
+    return state, parse_annotations(state, CONVENTIONS, NOW)
 
 
-HEARD = Heard(agent_at=NOW, kubelet_at=NOW)
+HEARD = LastHeartbeats(agent_at=NOW, kubelet_at=NOW)
 
 
 def view(**changes):
-    state, word = read(**changes)
-    return node_view(state, word, record_of(state, word, NOW), heard=HEARD)
+    state, parsed = read(**changes)
+    return node_view(state, parsed, record_of(state, parsed, NOW), heartbeats=HEARD)
 
 
-def beat(**changes):
-    values = {"renewed_at": LEASED, "holder": "boot-1", "heard_at": LEASED, "is_live": True}
-    return Beat(**{**values, **changes})
+def lease(**changes):
+    values = {"renewed_at": LEASED, "holder": "boot-1", "observed_at": LEASED, "is_live": True}
+    return NodeLease(**{**values, **changes})
 
 
 def answered_at(phase, *, leased=True, **changes):
     state, _ = read(**changes)
-    return kubelet_answered_at(state, a_record(phase), NOW, beat() if leased else None)
+    return kubelet_answered_at(state, a_record(phase), NOW, lease() if leased else None)
 
 
-def heard_at(phase, *, lease=None, since=None, **changes):
-    state, word = read(**changes)
-    return agent_heartbeat_at(state, word, a_record(phase), lease, since)
+def observed_at(phase, *, lease=None, since=None, **changes):
+    state, parsed = read(**changes)
+    return agent_heartbeat_at(state, parsed, a_record(phase), lease, since)
 
 
 @given(node_objects())
 def test_every_node_can_be_seen(node) -> None:
     state = state_of(node)
-    word = word_of(state, CONVENTIONS, NOW)
-    record = record_of(state, word, NOW)
-    heard = Heard(
-        agent_at=agent_heartbeat_at(state, word, record, None, NOW),
+    parsed = parse_annotations(state, CONVENTIONS, NOW)
+    record = record_of(state, parsed, NOW)
+    heartbeats = LastHeartbeats(
+        agent_at=agent_heartbeat_at(state, parsed, record, None, NOW),
         kubelet_at=kubelet_answered_at(state, record, NOW, None),
     )
 
-    seen = node_view(state, word, record, heard=heard)
+    seen = node_view(state, parsed, record, heartbeats=heartbeats)
 
     assert (seen.name, seen.provider_id, seen.record) == ("node-1", "i-1", record)
 
@@ -97,12 +97,12 @@ def test_only_nodes_that_are_ours_are_looked_after(changes, managed) -> None:
 
 
 def test_a_node_without_a_record_joins() -> None:
-    state, word = read()
+    state, parsed = read()
 
-    assert record_of(state, word, CREATED - timedelta(1)) == a_record(
+    assert record_of(state, parsed, CREATED - timedelta(1)) == a_record(
         Phase.JOINING, phase_since=CREATED
     )
-    assert record_of(state, word, NOW).phase_since == NOW
+    assert record_of(state, parsed, NOW).phase_since == NOW
 
 
 @pytest.mark.parametrize("label", [DEEP, LABELS.deep_health_check])
@@ -167,19 +167,19 @@ def test_the_kubelet_of_a_node_that_comes_answers_once_it_is_ready_or_not(phase)
 @pytest.mark.parametrize("phase", [*STAYING, *COMING])
 @pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
 def test_a_ready_kubelet_is_no_heartbeat_of_an_agent(phase, ready) -> None:
-    assert heard_at(phase, ready=ready, since=NOW) is None
+    assert observed_at(phase, ready=ready, since=NOW) is None
 
 
 @pytest.mark.parametrize("phase", COMING)
 def test_the_agent_of_a_node_that_comes_is_heard_when_it_reports_in_this_boot(phase) -> None:
     reported = {REPORT: a_report(boot_id="boot-1")}
 
-    assert heard_at(phase, lease=beat()) is None
-    assert heard_at(phase, annotations=reported, since=NOW) is None
-    assert heard_at(phase, annotations=reported, lease=beat()) == LEASED
-    assert heard_at(phase, annotations=reported, lease=beat(), boot_id="boot-2") is None
-    assert heard_at(phase, annotations=reported, lease=beat(holder="boot-0")) is None
-    assert heard_at(phase, annotations=reported, lease=beat(is_live=False)) is None
+    assert observed_at(phase, lease=lease()) is None
+    assert observed_at(phase, annotations=reported, since=NOW) is None
+    assert observed_at(phase, annotations=reported, lease=lease()) == LEASED
+    assert observed_at(phase, annotations=reported, lease=lease(), boot_id="boot-2") is None
+    assert observed_at(phase, annotations=reported, lease=lease(holder="boot-0")) is None
+    assert observed_at(phase, annotations=reported, lease=lease(is_live=False)) is None
 
 
 @pytest.mark.parametrize("phase", STAYING)
@@ -187,11 +187,13 @@ def test_an_agent_that_joined_before_us_is_heard_by_its_lease_or_since_we_began(
     reported = {REPORT: a_report(boot_id="boot-1")}
     later = LEASED + timedelta(seconds=1)
 
-    assert heard_at(phase, annotations=reported, since=later) == later
-    assert heard_at(phase, annotations=reported, lease=beat(), since=later) == later
-    assert heard_at(phase, annotations=reported, lease=beat(heard_at=NOW), since=later) == NOW
-    assert heard_at(phase, annotations=reported, lease=beat()) == LEASED
-    assert heard_at(phase, annotations=reported) is None
+    assert observed_at(phase, annotations=reported, since=later) == later
+    assert observed_at(phase, annotations=reported, lease=lease(), since=later) == later
+    assert (
+        observed_at(phase, annotations=reported, lease=lease(observed_at=NOW), since=later) == NOW
+    )
+    assert observed_at(phase, annotations=reported, lease=lease()) == LEASED
+    assert observed_at(phase, annotations=reported) is None
 
 
 @pytest.mark.parametrize(("ready", "shown"), [("True", True), ("False", False), ("Unknown", False)])
@@ -249,7 +251,7 @@ def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
 def test_a_node_is_fenced_when_nothing_from_before_can_run(record, boot_id, taints, fenced) -> None:
     state, _ = read(boot_id=boot_id, taints=taints)
 
-    assert is_fenced(state, Word(), record) is fenced
+    assert is_fenced(state, ParsedAnnotations(), record) is fenced
 
 
 @pytest.mark.parametrize(

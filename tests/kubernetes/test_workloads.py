@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from job_objects import a_state
-from scripted_server import Handler, ScriptedServer, say, status_object
+from scripted_server import Handler, ScriptedServer, reply, status_object
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.client.errors import NotFound
@@ -36,10 +36,10 @@ class Queue:
     def answer(self, handler: Handler) -> None:
         requested = self.server.requested[-1]
         if requested.path == GROUP:
-            say({"preferredVersion": {"version": self.version}})(handler)
+            reply({"preferredVersion": {"version": self.version}})(handler)
             return
         if not requested.path.startswith(f"{GROUP}/{self.version}/"):
-            say(status_object(404, "NotFound", "there is no such page"), 404)(handler)
+            reply(status_object(404, "NotFound", "there is no such page"), 404)(handler)
             return
         if requested.verb == "PATCH":
             content = requested.content
@@ -51,7 +51,7 @@ class Queue:
         spec: dict[str, Any] = {} if self.active is None else {"active": self.active}
         workload = {"metadata": about, "spec": spec}
         found = {"metadata": {"resourceVersion": "3"}, "items": [workload] if self.is_there else []}
-        say(workload if requested.verb == "PATCH" else found)(handler)
+        reply(workload if requested.verb == "PATCH" else found)(handler)
 
     def prepare(self) -> None:
         self.server.answers.extend([self.answer] * 20)

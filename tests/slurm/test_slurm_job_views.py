@@ -20,7 +20,7 @@ from holdfast.adapters.slurm.jobs.views import (
     job_view,
     run_of,
 )
-from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.reasons import parse_annotations
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
@@ -54,7 +54,7 @@ def a_node(
     reason_set: str = "",
 ) -> NodeState:
     flags = frozenset(state or ("IDLE",))
-    facts = NodeFacts("a", flags, word_of(reason), reason_set, slurmd=slurmd)
+    facts = NodeFacts("a", flags, parse_annotations(reason), reason_set, slurmd=slurmd)
     return NodeState(
         facts=facts, record=record or NodeRecord(phase=Phase.SCHEDULABLE, phase_since=NOW)
     )

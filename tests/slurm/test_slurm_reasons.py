@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.nodes.reasons import Author, our_reason, word_of
+from holdfast.adapters.slurm.nodes.reasons import Author, our_reason, parse_annotations
 from holdfast.model.health import Remedy
 from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import Phase
@@ -21,7 +21,7 @@ from holdfast.testing.builders import a_record, a_remediation
     ],
 )
 def test_the_leading_token_asks(text: str, verb: Verb) -> None:
-    word = word_of(text)
+    word = parse_annotations(text)
 
     assert (word.author, word.verb, word.meant) == (Author.REQUEST, verb, "")
 
@@ -41,7 +41,7 @@ def test_the_leading_token_asks(text: str, verb: Verb) -> None:
     ],
 )
 def test_what_is_nearly_a_request_is_known_and_asks_for_nothing(text: str, meant: str) -> None:
-    word = word_of(text)
+    word = parse_annotations(text)
 
     assert (word.author, word.verb, word.meant) == (Author.OTHER, None, meant)
 
@@ -58,7 +58,7 @@ def test_what_is_nearly_a_request_is_known_and_asks_for_nothing(text: str, meant
     ],
 )
 def test_an_action_that_nobody_knows_is_told_from_a_note(text: str, asks: bool) -> None:
-    assert (word_of(text).author, word_of(text).asks) == (Author.OTHER, asks)
+    assert (parse_annotations(text).author, parse_annotations(text).asks) == (Author.OTHER, asks)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_an_action_that_nobody_knows_is_told_from_a_note(text: str, asks: bool) 
     ],
 )
 def test_slurms_own_reasons_are_nobodys_hold(text: str) -> None:
-    assert word_of(text).author is Author.SLURM
+    assert parse_annotations(text).author is Author.SLURM
 
 
 @pytest.mark.parametrize("text", ["", " ", "none"])
 def test_no_reason_is_nobodys(text: str) -> None:
-    assert word_of(text).author is Author.NOBODY
+    assert parse_annotations(text).author is Author.NOBODY
 
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.SCHEDULABLE}))
@@ -89,7 +89,7 @@ def test_our_own_reason_is_known_as_ours_whatever_slurm_adds(
 ) -> None:
     record = a_record(phase, remediation=a_remediation(remedy=remedy))
 
-    assert word_of(our_reason(record) + added).author is Author.HOLDFAST
+    assert parse_annotations(our_reason(record) + added).author is Author.HOLDFAST
 
 
 def test_our_reason_begins_with_what_is_done() -> None:
@@ -108,7 +108,7 @@ def test_our_reason_begins_with_what_is_done() -> None:
 
 @given(st.text(max_size=40))
 def test_any_text_is_somebodys_word(text: str) -> None:
-    word = word_of(text)
+    word = parse_annotations(text)
 
     assert (word.verb is not None) == (word.author is Author.REQUEST)
     assert word.text in text
@@ -125,6 +125,6 @@ def test_any_text_is_somebodys_word(text: str) -> None:
     ],
 )
 def test_what_slurm_drains_a_node_for_and_only_a_reboot_mends_asks_for_one(text) -> None:
-    word = word_of(text)
+    word = parse_annotations(text)
 
     assert (word.author, word.verb) == (Author.REQUEST, Verb.REBOOT)

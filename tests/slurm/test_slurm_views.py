@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.slurm.nodes.check_results import faults_of
-from holdfast.adapters.slurm.nodes.reasons import our_reason, word_of
+from holdfast.adapters.slurm.nodes.reasons import our_reason, parse_annotations
 from holdfast.adapters.slurm.nodes.reports import Heard
 from holdfast.adapters.slurm.nodes.state import Memory, Remembered
 from holdfast.adapters.slurm.nodes.text import NodeFacts
@@ -37,7 +37,7 @@ AWAY = [Phase.REBOOTING, Phase.REPLACING]
 
 def facts(state: str = "IDLE", reason: str = "", **changes) -> NodeFacts:
     values = {"reason_set": "bob@2026-11-21T01:38:11", "slurmd": "boot-1", **changes}
-    return NodeFacts("n1", frozenset(state.split("+")), word_of(reason), **values)
+    return NodeFacts("n1", frozenset(state.split("+")), parse_annotations(reason), **values)
 
 
 def heard(machine: str = "m1", at=NOW) -> Heard:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.adapters.kubernetes.client.leases import Terms
+from holdfast.adapters.kubernetes.client.leases import LeaseDurations
 from holdfast.model.names import LABEL_PREFIX
 
 
@@ -33,7 +33,7 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionSettings(Terms):
+class ElectionSettings(LeaseDurations):
     """How several controllers agree on one that acts."""
 
     lease: str = "holdfast-controller"

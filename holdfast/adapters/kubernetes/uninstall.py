@@ -14,12 +14,16 @@ from holdfast.adapters.kubernetes.client.api import Api, Patch
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.client.values import parse_time
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.jobs.letting_go import is_held, let_go
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
-from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.jobs.release import awaits_restart, release_job
+from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.adapters.kubernetes.nodes.events import COMPONENT
 from holdfast.adapters.kubernetes.nodes.node import Conventions
-from holdfast.adapters.kubernetes.nodes.owned_fields import NodeMarks, is_written_by_us, node_marks
+from holdfast.adapters.kubernetes.nodes.owned_fields import (
+    OwnedFields,
+    is_written_by_us,
+    owned_fields,
+)
 from holdfast.adapters.kubernetes.nodes.state import STATE
 from holdfast.model.errors import BackendError
 from holdfast.model.names import OWN_PREFIX
@@ -118,9 +122,9 @@ def _held_jobs(api: Api, scope: Scope) -> Iterator[Leftover]:
                 state = kind.trimmed(job, scope.conventions.labels)
                 if state.record is None and not state.is_marked:
                     continue
-                record = wishes_of(state, scope.conventions.labels).record
-                is_stopped = is_held(state, record) or state.is_stranded
-                removal = partial(let_go, api, Workloads(api), kind, state, record)
+                record = requests_of(state, scope.conventions.labels).record
+                is_stopped = awaits_restart(state, record) or state.is_stranded
+                removal = partial(release_job, api, Workloads(api), kind, state, record)
                 yield Leftover(
                     kind=state.kind,
                     name=state.name,
@@ -145,8 +149,8 @@ def _node(api: Api, scope: Scope, node: Json) -> Iterator[Leftover]:
         )
 
 
-def _marks(scope: Scope, node: Json) -> NodeMarks:
-    return node_marks(node, scope.conventions, scope.now, keeps_cordons=scope.keeps_cordons)
+def _marks(scope: Scope, node: Json) -> OwnedFields:
+    return owned_fields(node, scope.conventions, scope.now, keeps_cordons=scope.keeps_cordons)
 
 
 def _clean_node(api: Api, scope: Scope, name: str) -> None:

@@ -183,7 +183,7 @@ def _observers(
             node_name(config),
             timeout=HEALTHZ_TIMEOUT,
             clock=SystemClock(),
-            say=say,
+            log=say,
         )
         opened.callback(reporter.close)
         observers.append(reporter)

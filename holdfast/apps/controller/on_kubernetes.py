@@ -20,7 +20,7 @@ from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.events import COMPONENT, KubernetesEvents
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
-from holdfast.adapters.kubernetes.nodes.report import Pace
+from holdfast.adapters.kubernetes.nodes.report import ReportIntervals
 from holdfast.adapters.kubernetes.nodes.state import STATE
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.adapters.providers.table import build_provider
@@ -98,7 +98,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         election = _election(server, settings, wake)
         leadership = Lead(election) if acts else Reader()
         reported = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
-        around = Dependencies(
+        dependencies = Dependencies(
             clock=clock,
             events=BesideRounds(EventLog(config.log, clock), reported),
             changed=wake,
@@ -108,8 +108,8 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             stops_itself=lambda pod: jobs.stops_itself(pod),  # noqa: PLW0108 - see below
             is_check_due=_due(config.nodes),
         )
-        cluster = KubernetesCluster(api, settings, around)
-        jobs = KubernetesJobs(api, settings, around, cluster)
+        cluster = KubernetesCluster(api, settings, dependencies)
+        jobs = KubernetesJobs(api, settings, dependencies, cluster)
         jobs.open()
         opened.callback(jobs.close)
         _begin([events, cluster, election] if acts else [cluster], opened)
@@ -147,7 +147,7 @@ def _given(*errors: str) -> tuple[str, ...]:
 
 def _server(config: ControllerConfig) -> Server:
     """Where the cluster is, once it is clear that the configuration can be carried out."""
-    lease = timedelta(seconds=Pace().lease)
+    lease = timedelta(seconds=ReportIntervals().lease)
     if config.nodes.heartbeat_timeout <= lease:
         raise ConfigError(
             f"nodes.heartbeat_timeout must be longer than {format_duration(lease)}, the time"
@@ -176,15 +176,15 @@ def _elsewhere(server: Server) -> Api:
 def _election(
     server: Server, settings: KubernetesSettings, wake: Callable[[], None]
 ) -> LeaderElection:
-    terms = settings.election
-    patience = terms.renew_deadline * _RENEWAL_SHARE
+    durations = settings.election
+    patience = durations.renew_deadline * _RENEWAL_SHARE
     return LeaderElection(
         Api(server, user_agent=_AGENT, field_manager=COMPONENT, timeout=patience),
         namespace=settings.namespace,
-        name=terms.lease,
+        name=durations.lease,
         identity=f"{os.uname().nodename}_{uuid.uuid4()}",
         changed=wake,
-        terms=terms,
+        durations=durations,
     )
 
 

@@ -10,7 +10,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.doctor_rules import diagnose_job
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.jobs.requests import wishes_of
+from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.decisions.doctor import Diagnostic, LineChange, RuleSeverity, Violation, diagnostic
 from holdfast.model.errors import ConfigError
@@ -54,7 +54,7 @@ def diagnose_object(
         if kind.body is not None and body is not None:
             state = state.embodied(kind.body.trimmed(body, labels))
             parts, whole = kind.body, body
-        found = diagnose_job(state, wishes_of(state, labels), labels, parts.kind, whole)
+        found = diagnose_job(state, requests_of(state, labels), labels, parts.kind, whole)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ConfigError(f"invalid {kind.kind}: {error}") from error
     return JobDiagnosis(job=state.key, diagnostics=(*found, *_groupless(groupless)))

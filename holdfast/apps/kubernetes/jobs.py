@@ -17,8 +17,8 @@ from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.notices import KINDS as NOTICES
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
-from holdfast.adapters.kubernetes.jobs.requests import Wishes, wishes_of
-from holdfast.adapters.kubernetes.jobs.views import HELD
+from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
+from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.views.jobs import (
@@ -90,13 +90,13 @@ class KubernetesJobList:
             for _, state in self._states(self._namespace)
             if state.auto_resume is not None or state.record is not None
         )
-        listed = [job_status(state, wishes_of(state, self._labels)) for state in asking]
+        listed = [job_status(state, requests_of(state, self._labels)) for state in asking]
         return sorted(listed, key=lambda job: (job.started_at, job.name))
 
     def describe(self, job: str) -> JobStory:
         """See ``Jobs.describe``; also of jobs that are left alone."""
         kind, state = self._found(job)
-        status = job_status(state, wishes_of(state, self._labels))
+        status = job_status(state, requests_of(state, self._labels))
         reported = self._told(state)
         since = status.phase_since.replace(microsecond=0)  # Events have whole seconds
         waits = [one for one in reported if one.event == _WAITS and one.at >= since]
@@ -207,12 +207,12 @@ def _written(event: Json) -> int:
     return int(version) if version.isdecimal() else 0
 
 
-def job_status(state: JobState, wishes: Wishes) -> JobStatus:
+def job_status(state: JobState, requests: JobRequests) -> JobStatus:
     """A job from what its object says."""
-    record = wishes.record or JobRecord(
+    record = requests.record or JobRecord(
         phase=JobPhase.STARTING, phase_since=state.started_at or state.created_at, attempt=1
     )
-    phase, reason = _phase(state, wishes, record)
+    phase, reason = _phase(state, requests, record)
     return JobStatus(
         name=state.key,
         is_active=phase in tuple(JobPhase) and not JobPhase(phase).is_final,
@@ -224,9 +224,9 @@ def job_status(state: JobState, wishes: Wishes) -> JobStatus:
         attempt=record.attempt,
         placement=record.placement,
         hardware_retries=record.hardware_retries,
-        max_retries=wishes.max_retries,
+        max_retries=requests.max_retries,
         app_retries=record.app_retries,
-        max_app_retries=wishes.max_app_retries,
+        max_app_retries=requests.max_app_retries,
         grace=max((group.grace for group in state.groups), default=timedelta(0)),
         attempts=attempts_of(record),
     )
@@ -238,21 +238,21 @@ def _embodied(state: JobState, body: JobState | None) -> JobState:
     return state.embodied(body) if body is not None and is_its else state
 
 
-def _phase(state: JobState, wishes: Wishes, record: JobRecord) -> tuple[str, str]:
+def _phase(state: JobState, requests: JobRequests, record: JobRecord) -> tuple[str, str]:
     """Where a job stands, and why."""
     if record.phase.is_final:
         return record.phase, record.reason
     if state.ending is not None:
         return state.ending.outcome, state.ending.reason
-    if wishes.is_damaged:
+    if requests.is_damaged:
         return LEFT_ALONE, _DAMAGED
-    if not wishes.auto_resume:
-        wrong = next(iter(wishes.rejected), None)
+    if not requests.auto_resume:
+        wrong = next(iter(requests.rejected), None)
         said = f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}" if wrong else _NOT_ASKED
         return LEFT_ALONE, said
-    if state.is_suspended and state.queue is None and record.phase not in HELD:
+    if state.is_suspended and state.queue is None and record.phase not in SUSPENDED_PHASES:
         return SUSPENDED, _SUSPENDED_BY_OTHERS
-    return record.phase, record.reason if wishes.record is not None else _NOT_TAKEN_UP
+    return record.phase, record.reason if requests.record is not None else _NOT_TAKEN_UP
 
 
 def _rank(pod: PodState) -> RankStatus:

@@ -9,14 +9,14 @@ from pathlib import Path
 from holdfast import __version__
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
-from holdfast.adapters.kubernetes.nodes.encoding import Word, word_of
-from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, Beat, Heartbeats
+from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, parse_annotations
+from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
 from holdfast.adapters.kubernetes.nodes.requests import ask, hold
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
-    Heard,
+    LastHeartbeats,
     agent_heartbeat_at,
     is_managed,
     kubelet_answered_at,
@@ -62,8 +62,8 @@ class KubernetesFleet:
         self._name = name
         self._api = api
         self._memory = ClusterMemory(api, namespace, lambda: None)
-        self._agents = Heartbeats(api, agent_namespace)
-        self._kubelets = Heartbeats(api, KUBELETS)
+        self._agents = LeaseReader(api, agent_namespace)
+        self._kubelets = LeaseReader(api, KUBELETS)
         self._incidents = KubernetesIncidents(api)
         self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
 
@@ -86,14 +86,17 @@ class KubernetesFleet:
         now = SystemClock().now()
         states = [trimmed(one, self._conventions) for one in self._api.list("/api/v1/nodes")]
         memory = self._memory.fetch()
-        found = {state.name: (state, word_of(state, self._conventions, now)) for state in states}
+        found = {
+            state.name: (state, parse_annotations(state, self._conventions, now))
+            for state in states
+        }
         managed = {name: one for name, one in found.items() if is_managed(*one)}
-        beats = self._agents.of(list(managed), now, at_once=managed)
+        leases = self._agents.of(list(managed), now, at_once=managed)
         answers = self._kubelets.of(list(managed), now, at_once=managed)
         incidents = incidents_by_node(self.incidents())
         listed = [
-            self._status(state, word, (beats.get(name), answers.get(name)), incidents[name], now)
-            for name, (state, word) in sorted(managed.items())
+            self._status(state, parsed, (leases.get(name), answers.get(name)), incidents[name], now)
+            for name, (state, parsed) in sorted(managed.items())
         ]
         return listed + self._leaving(memory, found, incidents)
 
@@ -138,19 +141,19 @@ class KubernetesFleet:
     def _status(
         self,
         state: NodeState,
-        word: Word,
-        beats: tuple[Beat | None, Beat | None],
+        parsed: ParsedAnnotations,
+        leases: tuple[NodeLease | None, NodeLease | None],
         incidents: tuple[str, ...],
         now: datetime,
     ) -> NodeStatus:
-        record = record_of(state, word, now)
-        agent, kubelet = beats
-        heard = Heard(
-            agent_at=agent_heartbeat_at(state, word, record, agent, None),
+        record = record_of(state, parsed, now)
+        agent, kubelet = leases
+        heartbeats = LastHeartbeats(
+            agent_at=agent_heartbeat_at(state, parsed, record, agent, None),
             kubelet_at=kubelet_answered_at(state, record, now, kubelet),
         )
-        view = node_view(state, word, record, heard=heard)
-        notices = word.report.notices if word.report is not None else ()
+        view = node_view(state, parsed, record, heartbeats=heartbeats)
+        notices = parsed.report.notices if parsed.report is not None else ()
         status = node_status(view, run=self._name, notices=notices, incidents=incidents)
         return replace(
             status,
@@ -161,7 +164,7 @@ class KubernetesFleet:
     def _leaving(
         self,
         memory: Memory,
-        found: dict[str, tuple[NodeState, Word]],
+        found: dict[str, tuple[NodeState, ParsedAnnotations]],
         incidents: dict[str, tuple[str, ...]],
     ) -> list[NodeStatus]:
         """Nodes whose object is gone, and whose replacement is on the way."""

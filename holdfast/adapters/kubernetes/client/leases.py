@@ -34,7 +34,7 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class LeaseDurations:
     """How long a lease lasts; the defaults are those of client-go."""
 
     duration: timedelta = timedelta(seconds=15)
@@ -55,11 +55,11 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class LeaderElector:
     """What one replica knows about the lease; a value, times are seconds on its own clock."""
 
     identity: str
-    terms: Terms
+    durations: LeaseDurations
     lease: Json | None = None
     """As last read, without metadata if there is none any more; None before the first time."""
 
@@ -84,7 +84,7 @@ class Candidate:
         is_ours = holder == self.identity and (bool(_revision(self.lease)) or self.leads(now))
         if not holder or is_ours:
             return True
-        return now >= self.changed_at + _duration_s(spec, self.terms)
+        return now >= self.changed_at + _duration_s(spec, self.durations)
 
     def claim(self, wall: datetime) -> Json:
         """The lease to write; ``wall`` is for people only."""
@@ -95,7 +95,7 @@ class Candidate:
             renewed = _micro_time(wall + timedelta.resolution)
         mine = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self.terms.duration.total_seconds()),
+            "leaseDurationSeconds": math.ceil(self.durations.duration.total_seconds()),
             "renewTime": renewed,
         }
         if spec.get("holderIdentity") != self.identity:
@@ -105,7 +105,7 @@ class Candidate:
 
     def claimed(self, lease: Json, sent_at: float) -> Self:
         """After the API server took a claim that was begun to be sent at ``sent_at``."""
-        until = sent_at + self.terms.renew_deadline.total_seconds()
+        until = sent_at + self.durations.renew_deadline.total_seconds()
         return replace(self, lease=lease, safe_until=until)
 
     def leads(self, now: float) -> bool:
@@ -128,7 +128,7 @@ class LeaderElection:
         name: str,
         identity: str,
         changed: Callable[[], None],
-        terms: Terms | None = None,
+        durations: LeaseDurations | None = None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
@@ -139,7 +139,7 @@ class LeaderElection:
             name: of the Lease.
             identity: of this process and no other, now or later; a restarted one is another.
             changed: called from the thread when leadership has begun or ended.
-            terms: the times; all replicas should have the same.
+            durations: the times; all replicas should have the same.
 
         """
         self._api = api
@@ -151,7 +151,7 @@ class LeaderElection:
             "metadata": {"name": name, "namespace": namespace},
         }
         self._changed = changed
-        self._candidate = Candidate(identity=identity, terms=terms or Terms())
+        self._elector = LeaderElector(identity=identity, durations=durations or LeaseDurations())
         self._error = ""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"leader {name}", daemon=True)
@@ -171,12 +171,12 @@ class LeaderElection:
     @property
     def leading(self) -> bool:
         """Whether this process leads right now; ask before each thing that only a leader does."""
-        return self._candidate.leads(_now())
+        return self._elector.leads(_now())
 
     @property
     def holder(self) -> str:
         """Identity of the leader as last read, empty if there is none."""
-        return str(_spec(self._candidate.lease).get("holderIdentity") or "")
+        return str(_spec(self._elector.lease).get("holderIdentity") or "")
 
     @property
     def error(self) -> str:
@@ -184,7 +184,7 @@ class LeaderElection:
         return self._error
 
     def _run(self) -> None:
-        retry_s = self._candidate.terms.retry.total_seconds()
+        retry_s = self._elector.durations.retry.total_seconds()
         was_leading = False
         while not self._stopped.is_set():
             try:
@@ -199,14 +199,14 @@ class LeaderElection:
         self._release()
 
     def _try(self) -> None:
-        self._candidate = self._candidate.read(self._read(), _now())
-        if not self._candidate.may_claim(_now()):
-            self._candidate = self._candidate.resigned()
+        self._elector = self._elector.read(self._read(), _now())
+        if not self._elector.may_claim(_now()):
+            self._elector = self._elector.resigned()
             return
         sent_at = _now()
-        lease = self._write(self._candidate.claim(datetime.now(UTC)))
+        lease = self._write(self._elector.claim(datetime.now(UTC)))
         if lease is not None:
-            self._candidate = self._candidate.claimed(lease, sent_at)
+            self._elector = self._elector.claimed(lease, sent_at)
 
     def _read(self) -> Json | None:
         try:
@@ -224,9 +224,9 @@ class LeaderElection:
             return None
 
     def _release(self) -> None:
-        holds = self.holder == self._candidate.identity
-        self._candidate = self._candidate.resigned()
-        lease = self._candidate.lease
+        holds = self.holder == self._elector.identity
+        self._elector = self._elector.resigned()
+        lease = self._elector.lease
         if lease is None or not holds:
             return
         spec = {**_spec(lease), "holderIdentity": "", "leaseDurationSeconds": 1}
@@ -245,9 +245,9 @@ def _spec(lease: Json | None) -> Json:
     return spec if isinstance(spec, dict) else {}
 
 
-def _duration_s(spec: Json, terms: Terms) -> float:
+def _duration_s(spec: Json, durations: LeaseDurations) -> float:
     """What its holder counts on, where that is more than we would."""
-    return max(float(spec.get("leaseDurationSeconds") or 0), terms.duration.total_seconds())
+    return max(float(spec.get("leaseDurationSeconds") or 0), durations.duration.total_seconds())
 
 
 def _revision(lease: Json | None) -> str:

@@ -13,7 +13,7 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 15.0
 """After a failure; what waits at the end of an outage is sent within this time."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class PeriodicTask:
@@ -29,7 +29,7 @@ class PeriodicTask:
         act: Callable[[], None],
         *,
         every_s: float,
-        say: Say,
+        log: Log,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Plan nothing yet.
@@ -38,19 +38,19 @@ class PeriodicTask:
             name: the work, in words that go after ``cannot``.
             act: does it; a ``BackendError`` is a failure.
             every_s: between two times; infinity where each is asked for.
-            say: takes messages for a person.
+            log: takes messages for a person.
             clock: only goes forward.
 
         """
         self._name = name
         self._act = act
         self._every_s = every_s
-        self._say = say
+        self._log = log
         self._clock = clock
         self._asked_at = self._next_at = math.inf
         self._retry_at = math.inf
         self._failures = 0
-        self._told = ""
+        self._last_error = ""
 
     @property
     def due_at(self) -> float:
@@ -69,14 +69,14 @@ class PeriodicTask:
         except BackendError as error:
             self._failures += 1
             self._retry_at = self._clock() + self._pause_s(error)
-            if self._told != str(error):
-                self._told = str(error)
-                self._say(f"cannot {self._name}: {error}; trying again")
+            if self._last_error != str(error):
+                self._last_error = str(error)
+                self._log(f"cannot {self._name}: {error}; trying again")
             return
         if self._failures:
-            self._say(f"can {self._name} again")
+            self._log(f"can {self._name} again")
         self._failures = 0
-        self._told = ""
+        self._last_error = ""
         self._next_at = self._clock() + self._every_s
 
     def _pause_s(self, error: BackendError) -> float:

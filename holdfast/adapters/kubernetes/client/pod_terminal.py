@@ -24,7 +24,7 @@ _END_OF_INPUT: Final = b"\x04"
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-Say = Callable[[int, bytes], None]
+Log = Callable[[int, bytes], None]
 """Takes what the command says, and on which channel."""
 
 
@@ -42,7 +42,7 @@ class Terminal:
 
 
 def attend(
-    api: Api, pod: str, container: str, command: Sequence[str], terminal: Terminal | None, say: Say
+    api: Api, pod: str, container: str, command: Sequence[str], terminal: Terminal | None, log: Log
 ) -> int:
     """Run a command, on a terminal if there is one and without input otherwise.
 
@@ -57,7 +57,7 @@ def attend(
     query |= {"stdin": "true", "tty": "true"} if terminal else {"stderr": "true"}
     call, connection, response = opened(api, pod, query, timedelta(0))
     try:
-        return _Talk(call, connection, response.fp, terminal).run(say)
+        return _Talk(call, connection, response.fp, terminal).run(log)
     finally:
         response.close()
         connection.close()
@@ -81,13 +81,13 @@ class _Talk:
         self._size: os.terminal_size | None = None
         self._is_input_over = terminal is None
 
-    def run(self, say: Say) -> int:
+    def run(self, log: Log) -> int:
         self._tell_size()
         while True:
             for channel, content in self._received():
                 if channel == Channel.STATUS:
                     return _exit_code(content)
-                say(channel, content)
+                log(channel, content)
             self._send()
             self._wait()
 

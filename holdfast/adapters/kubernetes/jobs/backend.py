@@ -8,22 +8,22 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.jobs.fitting import promised, rooms
-from holdfast.adapters.kubernetes.jobs.follower import KindFollower
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_hang
+from holdfast.adapters.kubernetes.jobs.informer import JobInformer
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.jobs.letting_go import let_go
+from holdfast.adapters.kubernetes.jobs.next_attempt import prepare_attempt
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
-from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, LastWords
+from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.records import (
     FAILED,
     is_restart,
     record_patch,
 )
-from holdfast.adapters.kubernetes.jobs.renewal import renew
-from holdfast.adapters.kubernetes.jobs.requests import Wishes, wishes_of
-from holdfast.adapters.kubernetes.jobs.views import HELD, job_view, nodes_of, record_of
+from holdfast.adapters.kubernetes.jobs.release import release_job
+from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
+from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES, job_view, nodes_of, record_of
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.pods import Owner
@@ -43,9 +43,9 @@ class _Job:
     """A job, and what was made of it."""
 
     state: JobState
-    follower: KindFollower
+    follower: JobInformer
     seen_at: datetime
-    wishes: Wishes
+    requests: JobRequests
     pods: list[PodState] = field(default_factory=list)
     record: JobRecord | None = None
     """As the core last saw it; None while the job is left alone."""
@@ -69,35 +69,35 @@ class KubernetesJobs:
         self,
         api: Api,
         settings: KubernetesSettings,
-        around: Dependencies,
+        dependencies: Dependencies,
         cluster: KubernetesCluster,
         kinds: Iterable[JobKind] = KINDS,
     ) -> None:
         self._api = api
-        self._around = around
-        self._repeats = Repeats(around.events)
+        self._dependencies = dependencies
+        self._repeats = Repeats(dependencies.events)
         self._cluster = cluster
         self._labels = Labels(settings.label_prefix)
-        words = LastWords()
-        followers: dict[str, KindFollower] = {}
+        words = FinalPodStates()
+        followers: dict[str, JobInformer] = {}
         for kind in kinds:  # one that has pods comes before one whose body it is
             body = followers[kind.body.plural] if kind.body is not None else None
-            followers[kind.plural] = KindFollower(
-                api, kind, self._labels, words, around.changed, body
+            followers[kind.plural] = JobInformer(
+                api, kind, self._labels, words, dependencies.changed, body
             )
         self._followers = tuple(followers.values())
         self._attempts = AttemptPods(words)
         self._workloads = Workloads(api)
         self._hangs = HangWatch(
             api,
-            around.clock,
-            around.changed,
+            dependencies.clock,
+            dependencies.changed,
             captures_stacks=settings.capture_stacks,
             reads_heartbeats=settings.read_heartbeats,
         )
         self._jobs: dict[str, _Job] = {}
         self._pods: frozenset[str] = frozenset()
-        self._told: set[tuple[str, str, str]] = set()
+        self._last_error: set[tuple[str, str, str]] = set()
 
     def open(self) -> None:
         """Begin to read; returns at once."""
@@ -137,15 +137,15 @@ class KubernetesJobs:
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``; who may act lets go of jobs first that want to be left alone."""
-        now = self._around.clock.now()
+        now = self._dependencies.clock.now()
         self._jobs = dict(self._read(now))
-        may_act = self._around.may_act()
+        may_act = self._dependencies.may_act()
         self._hangs.follow(self._watched() if may_act else ())
         if may_act:
             self._reject()
             for job in self._jobs.values():
                 if job.is_known:
-                    self._let_go(job)
+                    self._release_job(job)
         self._attempts.keep(job.state.uid for job in self._jobs.values() if job.record is not None)
         views = tuple(self._views())
         self._pods = frozenset(
@@ -173,9 +173,12 @@ class KubernetesJobs:
                     self._fail(known, whole, record)
                     continue
                 if renews:
-                    whole, renews = renew(self._api, known.kind, whole, state, record), False
+                    whole, renews = (
+                        prepare_attempt(self._api, known.kind, whole, state, record),
+                        False,
+                    )
                     fresh = known.kind.trimmed(whole, self._labels)
-                patch = record_patch(whole, fresh, known.kind, record, known.wishes)
+                patch = record_patch(whole, fresh, known.kind, record, known.requests)
                 known.follower.learn(self._api.patch(state.path, patch))
             except Conflict:
                 continue
@@ -228,36 +231,38 @@ class KubernetesJobs:
                     if job.follower is follower:
                         yield key, replace(job, is_known=False)
 
-    def _read_kind(self, follower: KindFollower, now: datetime) -> Iterable[tuple[str, _Job]]:
+    def _read_kind(self, follower: JobInformer, now: datetime) -> Iterable[tuple[str, _Job]]:
         pods = follower.pods()
         for name, state in follower.jobs().items():
             before = self._jobs.get(state.key)
             is_same = before is not None and before.state.uid == state.uid
             seen_at = before.seen_at if before is not None and is_same else now
-            wishes = (
-                before.wishes
+            requests = (
+                before.requests
                 if before is not None and before.state == state
-                else wishes_of(state, self._labels)
+                else requests_of(state, self._labels)
             )
-            job = _Job(state=state, follower=follower, seen_at=seen_at, wishes=wishes)
+            job = _Job(state=state, follower=follower, seen_at=seen_at, requests=requests)
             job.record = self._record(job)
             job.pods = [pod for pod in pods.get(name, ()) if state.owns(pod)]
             yield state.key, job
 
     def _record(self, job: _Job) -> JobRecord | None:
         """See ``record_of``; None, too, while it is not known what Kueue does with it."""
-        state, wishes = job.state, job.wishes
+        state, requests = job.state, job.requests
         try:
-            is_held = wishes.record is not None and wishes.record.phase in HELD
-            is_requested = state.queue is not None and is_held
+            awaits_restart = (
+                requests.record is not None and requests.record.phase in SUSPENDED_PHASES
+            )
+            is_requested = state.queue is not None and awaits_restart
             is_active = self._workloads.is_active(state) if is_requested else True
         except BackendError as error:
             self._failed(f"reading {state.key}", error)
             return None
-        return record_of(state, wishes, job.seen_at, is_active=is_active)
+        return record_of(state, requests, job.seen_at, is_active=is_active)
 
     def _failed(self, what: str, error: BackendError) -> None:
-        self._repeats.emit(CallFailed(what=what, error=str(error)), self._around.clock.now())
+        self._repeats.emit(CallFailed(what=what, error=str(error)), self._dependencies.clock.now())
 
     def _views(self) -> Iterable[JobView]:
         """A job of which something cannot be read does not keep others from being looked at."""
@@ -270,11 +275,11 @@ class KubernetesJobs:
 
     def _view(self, job: _Job, record: JobRecord) -> JobView:
         state = job.state
-        if record.phase in HELD:
+        if record.phase in SUSPENDED_PHASES:
             self._attempts.forget(state.uid)
             return job_view(
                 state,
-                job.wishes,
+                job.requests,
                 record,
                 job.pods,
                 lost={},
@@ -285,12 +290,12 @@ class KubernetesJobs:
         pods = [pod for pod in job.pods if pod.member.part == state.part]
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
-        view = job_view(state, job.wishes, record, pods, lost=lost, counts=counts)
+        view = job_view(state, job.requests, record, pods, lost=lost, counts=counts)
         return with_hang(view, self._hangs.hang(state.uid))
 
     def _watched(self) -> Iterable[Watched]:
         found = (
-            watched(one.state, one.wishes, one.record, one.pods) for one in self._jobs.values()
+            watched(one.state, one.requests, one.record, one.pods) for one in self._jobs.values()
         )
         return (one for one in found if one is not None)
 
@@ -330,18 +335,20 @@ class KubernetesJobs:
 
     def _fail(self, job: _Job, whole: Json, record: JobRecord) -> None:
         """Before the record: a job that nobody restarts must not stay suspended for ever."""
-        patch = job.kind.failed(whole, FAILED, record.reason, self._around.clock.now())
+        patch = job.kind.failed(whole, FAILED, record.reason, self._dependencies.clock.now())
         version = {"resourceVersion": whole["metadata"]["resourceVersion"]}
         self._api.patch(f"{job.state.path}/status", {"metadata": version, **patch})
 
-    def _let_go(self, job: _Job) -> None:
+    def _release_job(self, job: _Job) -> None:
         """Undo what we did to a job that nobody wants restarted any more."""
-        state, wishes = job.state, job.wishes
+        state, requests = job.state, job.requests
         is_ours = state.record is not None or state.is_marked
-        if not is_ours or wishes.auto_resume or wishes.is_damaged or state.is_leaving:
+        if not is_ours or requests.auto_resume or requests.is_damaged or state.is_leaving:
             return
         try:
-            job.follower.learn(let_go(self._api, self._workloads, job.kind, state, wishes.record))
+            job.follower.learn(
+                release_job(self._api, self._workloads, job.kind, state, requests.record)
+            )
         except (NotFound, Conflict):
             return  # the next round sees what has become of it
         except BackendError as error:
@@ -352,14 +359,14 @@ class KubernetesJobs:
         found = {
             (key, one.key, one.value): one.expected
             for key, job in self._jobs.items()
-            for one in (*job.wishes.rejected, *self._hangs.rejected(job.state.uid))
+            for one in (*job.requests.rejected, *self._hangs.rejected(job.state.uid))
         }
         for (job, key, value), expected in sorted(found.items()):
-            if (job, key, value) not in self._told:
-                self._around.events.emit(
+            if (job, key, value) not in self._last_error:
+                self._dependencies.events.emit(
                     JobInputRejected(job=job, key=key, value=value, expected=expected)
                 )
-        self._told = set(found)
+        self._last_error = set(found)
 
 
 def _is_other(fresh: JobState, before: JobState) -> bool:

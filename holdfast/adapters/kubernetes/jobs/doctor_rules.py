@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.jobs.doctor_subject import JobRule, JobUnderTe
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEXED
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.pod_templates import job_templates
-from holdfast.adapters.kubernetes.jobs.requests import MAX_RETRIES, Wishes
+from holdfast.adapters.kubernetes.jobs.requests import MAX_RETRIES, JobRequests
 from holdfast.decisions.doctor import (
     Diagnostic,
     LineChange,
@@ -43,13 +43,13 @@ _BATCH: Final = frozenset(_MODES)
 
 
 def diagnose_job(
-    state: JobState, wishes: Wishes, labels: Labels, kind: str, whole: Json
+    state: JobState, requests: JobRequests, labels: Labels, kind: str, whole: Json
 ) -> list[Diagnostic]:
     """Return the diagnostics of a job, the worst first.
 
     Args:
         state: the job as the controller reads it.
-        wishes: the parsed annotations of the job.
+        requests: the parsed annotations of the job.
         labels: of the cluster.
         kind: kind of the object that has the pods: the job, or the object created for it.
         whole: that object, or the manifest that somebody plans to submit.
@@ -59,7 +59,9 @@ def diagnose_job(
 
     """
     templates = job_templates(kind, whole)
-    job = JobUnderTest(kind=kind, state=state, wishes=wishes, templates=templates, labels=labels)
+    job = JobUnderTest(
+        kind=kind, state=state, requests=requests, templates=templates, labels=labels
+    )
     found = diagnose(RULES, job)
     return found if kind == state.kind else [_in_runtime(one) for one in found]
 
@@ -90,7 +92,7 @@ def _not_asked(job: JobUnderTest) -> Iterator[Violation]:
 
 def _unusable(job: JobUnderTest) -> Iterator[Violation]:
     obstacle, switch = _cannot_restart(job), job.labels.enable_job_auto_resume
-    for one in job.wishes.rejected:
+    for one in job.requests.rejected:
         if one is not obstacle:
             is_grave = one.key in (switch, JOB_RECORD)
             severity = RuleSeverity.ERROR if is_grave else RuleSeverity.WARNING
@@ -103,7 +105,7 @@ def _cannot_restart(job: JobUnderTest) -> Rejection | None:
     """Return why a job with auto-resume enabled cannot be restarted, if so."""
     is_on = (job.state.auto_resume or "").strip().lower() == "true"
     key = job.labels.enable_job_auto_resume
-    rejected = job.wishes.rejected if is_on else ()
+    rejected = job.requests.rejected if is_on else ()
     return next((one for one in rejected if one.key == key), None)
 
 
@@ -130,7 +132,7 @@ def _retries(job: JobUnderTest) -> Iterator[Violation]:
     if job.state.max_retries is None:
         why = f"default: only {MAX_RETRIES} restart for failures of nodes"
         yield violation(RuleSeverity.NOTE, path, "10", why)
-    elif not job.wishes.max_retries:
+    elif not job.requests.max_retries:
         yield violation(
             RuleSeverity.WARNING, path, "10", "0: the job fails at the first failure of a node"
         )
@@ -162,7 +164,7 @@ def _run_backoff(job: JobUnderTest) -> Iterator[Violation]:
 
 
 def _job_backoff(job: JobUnderTest) -> Iterator[Violation]:
-    restarts = 1 + job.wishes.max_retries + job.wishes.max_app_retries
+    restarts = 1 + job.requests.max_retries + job.requests.max_app_retries
     own = _own_restarts(job)
     if own >= restarts:
         return
@@ -203,14 +205,14 @@ def _index_limits(job: JobUnderTest) -> Iterator[Violation]:
 def _launcher_backoff(job: JobUnderTest) -> Iterator[Violation]:
     policy = job.templates.policy
     limit = policy.content.get("backoffLimit", _JOB_BACKOFF)
-    needed = 1 + job.wishes.max_retries + job.wishes.max_app_retries
+    needed = 1 + job.requests.max_retries + job.requests.max_app_retries
     if limit < needed:
         why = f"{limit}: every failure of the launcher counts; then the job has failed for good"
         yield violation(RuleSeverity.WARNING, f"{policy.path}.backoffLimit", needed, why)
 
 
 def _driver_backoff(job: JobUnderTest) -> Iterator[Violation]:
-    policy, needed = job.templates.policy, job.wishes.max_app_retries
+    policy, needed = job.templates.policy, job.requests.max_app_retries
     limit = policy.content.get("backoffLimit", 0)
     if limit < needed:
         why = f"{limit}: only the operator restarts a failed driver, this many times"

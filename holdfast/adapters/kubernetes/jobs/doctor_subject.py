@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.pod_templates import JobTemplates
-from holdfast.adapters.kubernetes.jobs.requests import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.decisions.doctor import LineChange, RuleSeverity, Violation
 from holdfast.model.names import Labels
 
@@ -18,7 +18,7 @@ class JobUnderTest:
     """Kind of the object that has the pods: the job, or the object created for it."""
 
     state: JobState
-    wishes: Wishes
+    requests: JobRequests
     templates: JobTemplates
     labels: Labels
 

@@ -38,14 +38,14 @@ _KNOWN: Final = (
 )  # fmt: skip
 _SWITCH: Final = {"true": True, "false": False}
 
-_TOLD_LIMIT: Final = 20
+_REPORTED_LIMIT: Final = 20
 """Mistakes that are told; each is an Event."""
 
-Read = tuple[tuple[LogRule, ...], tuple[Rejection, ...]]
+ParsedRules = tuple[tuple[LogRule, ...], tuple[Rejection, ...]]
 
 
 @lru_cache(maxsize=256)
-def rules_of(text: str, key: str) -> Read:
+def rules_of(text: str, key: str) -> ParsedRules:
     """The rules in a text, and what of it cannot be used. Never raises.
 
     Args:
@@ -62,7 +62,7 @@ def rules_of(text: str, key: str) -> Read:
             rejected.append(_rejection(f"{key}[{index}].{_NAME}", rule.name, "a name of its own"))
         elif rule is not None:
             rules.append(rule)
-    return tuple(rules), tuple(rejected[:_TOLD_LIMIT])
+    return tuple(rules), tuple(rejected[:_REPORTED_LIMIT])
 
 
 def _listed(text: str, key: str, rejected: list[Rejection]) -> Sequence[Any]:

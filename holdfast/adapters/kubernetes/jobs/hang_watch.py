@@ -10,13 +10,13 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import ApiError
 from holdfast.adapters.kubernetes.client.values import Rejection
-from holdfast.adapters.kubernetes.jobs.hang_rules import Read, rules_of
+from holdfast.adapters.kubernetes.jobs.hang_rules import ParsedRules, rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import Heartbeat, HeartbeatFile
-from holdfast.adapters.kubernetes.jobs.log_judge import LogJudge
-from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
+from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
-from holdfast.adapters.kubernetes.jobs.requests import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import LogRule
@@ -74,10 +74,10 @@ class Watched:
 
 
 def watched(
-    state: JobState, wishes: Wishes, record: JobRecord | None, pods: Iterable[PodState]
+    state: JobState, requests: JobRequests, record: JobRecord | None, pods: Iterable[PodState]
 ) -> Watched | None:
     """What of a job is to be watched; None while it does not run, or asks for nothing."""
-    asks = wishes.log_rules or wishes.log_rules_from or wishes.heartbeat
+    asks = requests.log_rules or requests.log_rules_from or requests.heartbeat
     if record is None or record.phase is not JobPhase.RUNNING or not asks:
         return None
     running = [pod for pod in pods if pod.phase == PodPhase.RUNNING and not pod.is_terminating]
@@ -85,9 +85,9 @@ def watched(
         job=state,
         attempt=record.attempt,
         started_at=record.phase_since,
-        rules=wishes.log_rules,
-        rules_from=wishes.log_rules_from,
-        heartbeat=wishes.heartbeat,
+        rules=requests.log_rules,
+        rules_from=requests.log_rules_from,
+        heartbeat=requests.heartbeat,
         pods=tuple(sorted(running, key=lambda pod: pod.member.rank)),
     )
 
@@ -118,7 +118,7 @@ class _Attempt:
     """What is known of an attempt."""
 
     requested: Watched
-    judge: LogJudge | None = None
+    monitor: LogMonitor | None = None
     """None until there are rules."""
 
     again_at: datetime | None = None
@@ -159,7 +159,7 @@ class HangWatch:
         self._changed = changed
         self._captures_stacks = captures_stacks
         self._reads_heartbeats = reads_heartbeats
-        self._matcher = LineMatcher()
+        self._matcher = PatternMatcher()
         self._lock = threading.Lock()
         self._attempts: dict[str, _Attempt] = {}
         self._ended: list[PodLog] = []
@@ -205,8 +205,8 @@ class HangWatch:
         attempt = self._attempts.get(uid)
         if attempt is None:
             return ()
-        judge, heartbeat = attempt.judge, attempt.requested.heartbeat
-        found = attempt.rejected + (judge.rejected if judge is not None else ())
+        monitor, heartbeat = attempt.monitor, attempt.requested.heartbeat
+        found = attempt.rejected + (monitor.rejected if monitor is not None else ())
         if heartbeat is None or self._reads_heartbeats:
             return found
         expected = "nothing, as the controller's kubernetes.read_heartbeats is false; use a probe"
@@ -233,14 +233,14 @@ class HangWatch:
 
     def _look_at(self, attempt: _Attempt) -> None:
         now = self._clock.now()
-        if attempt.judge is None and (attempt.again_at is None or now >= attempt.again_at):
+        if attempt.monitor is None and (attempt.again_at is None or now >= attempt.again_at):
             self._prepare(attempt, now)
-        judge, before = attempt.judge, attempt.hang
+        monitor, before = attempt.monitor, attempt.hang
         hang = None
-        if judge is not None:
+        if monitor is not None:
             with self._lock:
-                self._open_logs(attempt, judge)
-            hang = self._verdict(attempt, judge, now)
+                self._open_logs(attempt, monitor)
+            hang = self._verdict(attempt, monitor, now)
         if attempt.heartbeats is not None:
             attempt.heartbeats.ask(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
@@ -265,12 +265,14 @@ class HangWatch:
         try:
             rules, attempt.rejected = self._rules(requested)
             if rules:
-                attempt.judge = LogJudge(self._matcher, self._clock, rules, requested.started_at)
+                attempt.monitor = LogMonitor(
+                    self._matcher, self._clock, rules, requested.started_at
+                )
         except BackendError:
             pass
         attempt.again_at = now + _AGAIN
 
-    def _rules(self, requested: Watched) -> Read:
+    def _rules(self, requested: Watched) -> ParsedRules:
         name = requested.rules_from
         if not name:
             return requested.rules, ()
@@ -283,7 +285,7 @@ class HangWatch:
             return (), (_unusable(name, f"a ConfigMap with the key {RULES_KEY}"),)
         return rules_of(text, f"{RULES_KEY} of ConfigMap {name}")
 
-    def _open_logs(self, attempt: _Attempt, judge: LogJudge) -> None:
+    def _open_logs(self, attempt: _Attempt, monitor: LogMonitor) -> None:
         """Of all pods that run, and of no others."""
         if self._attempts.get(attempt.requested.job.uid) is not attempt:
             return  # it is over
@@ -293,12 +295,12 @@ class HangWatch:
         for uid in [uid for uid in wanted if uid not in attempt.logs][: max(room, 0)]:
             pod = wanted[uid]
             attempt.logs[uid] = log = PodLog(
-                self._api, self._clock, pod, partial(judge.take, pod.member.rank)
+                self._api, self._clock, pod, partial(monitor.take, pod.member.rank)
             )
             log.start()
 
-    def _verdict(self, attempt: _Attempt, judge: LogJudge, now: datetime) -> Hang | None:
-        due = judge.due
+    def _verdict(self, attempt: _Attempt, monitor: LogMonitor, now: datetime) -> Hang | None:
+        due = monitor.due
         logs = tuple(attempt.logs.values())
         known_until = heard_until(
             [log.known_until for log in logs], len(attempt.requested.followed)
@@ -307,7 +309,7 @@ class HangWatch:
             for log in logs:
                 if log.known_until is None or log.known_until < due:
                     log.check()
-        return judge.hang(known_until)
+        return monitor.hang(known_until)
 
     def _with_stacks(self, attempt: _Attempt, hang: Hang | None, now: datetime) -> Hang | None:
         if hang is None or not self._captures_stacks:

@@ -90,7 +90,7 @@ class JobSets(JobKind):
         have ended included. Its own limit of restarts is kept by another number. A condition says
         for which attempt it was done: who takes over in the middle of a restart does it no more.
         """
-        attempt = _told(record)
+        attempt = _last_error(record)
         before = condition_of(job, _RESTARTED)
         if before is not None and before.get("message") == attempt:
             return {}
@@ -111,7 +111,7 @@ class JobSets(JobKind):
         return {"status": {"conditions": conditions, "terminalState": FAILED}}
 
 
-def _told(record: JobRecord) -> str:
+def _last_error(record: JobRecord) -> str:
     """For whom a restart is: the same from every controller, and never again from another job."""
     over = f" after {record.attempts[-1].stopped_at.isoformat()}" if record.attempts else ""
     return f"attempt {record.attempt}{over}"

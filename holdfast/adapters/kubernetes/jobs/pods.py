@@ -14,7 +14,7 @@ _LAST_WORDS: Final = 4096
 """Pods that have ended whose last state is kept: operators delete them at once."""
 
 
-class LastWords:
+class FinalPodStates:
     """How pods ended, also those that were deleted before anybody looked."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class LastWords:
             return self._ended.get(pod.uid, pod)
 
 
-class Numbers:
+class RankAssigner:
     """Gives ranks to pods that their operator does not number, and keeps them while they live."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class AttemptPods:
     somebody who will never talk to them.
     """
 
-    def __init__(self, words: LastWords) -> None:
+    def __init__(self, words: FinalPodStates) -> None:
         self._words = words
         self._attempts: dict[str, _Attempt] = {}
 

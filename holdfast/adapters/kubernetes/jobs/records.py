@@ -8,7 +8,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.adapters.kubernetes.jobs.requests import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
@@ -42,7 +42,7 @@ _TOLD_ATTEMPTS: Final = 5
 
 
 def record_patch(
-    job: Json, state: JobState, kind: JobKind, record: JobRecord, wishes: Wishes
+    job: Json, state: JobState, kind: JobKind, record: JobRecord, requests: JobRequests
 ) -> Json:
     """The merge patch that writes a record and does what it says: both at once, or neither.
 
@@ -51,13 +51,13 @@ def record_patch(
         state: what was read of it.
         kind: its kind.
         record: what is to be remembered.
-        wishes: what the job asks for.
+        requests: what the job asks for.
 
     """
     annotations = {
         JOB_RECORD: bounded(record),
         RECORD_OF: state.uid,
-        JOB_STATUS: summary(record, wishes),
+        JOB_STATUS: summary(record, requests),
     }
     patch: Json = {
         "metadata": {"resourceVersion": state.resource_version, "annotations": annotations}
@@ -99,9 +99,9 @@ def bounded(record: JobRecord) -> str:
     return text
 
 
-def summary(record: JobRecord, wishes: Wishes) -> str:
+def summary(record: JobRecord, requests: JobRequests) -> str:
     """What happened to the attempts of a job, newest first, for people to read."""
-    lines = [_present(record, wishes)]
+    lines = [_present(record, requests)]
     attempts = record.attempts[-_TOLD_ATTEMPTS:]
     resumed_at = _resumed_at(record)
     for one in reversed(attempts):
@@ -110,10 +110,10 @@ def summary(record: JobRecord, wishes: Wishes) -> str:
     return "; ".join(lines)
 
 
-def _present(record: JobRecord, wishes: Wishes) -> str:
+def _present(record: JobRecord, requests: JobRequests) -> str:
     spent = (
-        f"hardware retries {record.hardware_retries} of {wishes.max_retries}, "
-        f"application retries {record.app_retries} of {wishes.max_app_retries}"
+        f"hardware retries {record.hardware_retries} of {requests.max_retries}, "
+        f"application retries {record.app_retries} of {requests.max_app_retries}"
     )
     reason = f" ({record.reason})" if record.reason else ""
     since = record.phase_since.isoformat(timespec="seconds").replace("+00:00", "Z")

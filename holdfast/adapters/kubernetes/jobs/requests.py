@@ -41,7 +41,7 @@ _SWITCH: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class JobRequests:
     """What a job asks for, what is remembered about it, and what of that cannot be used."""
 
     auto_resume: bool = False
@@ -61,7 +61,7 @@ class Wishes:
     rejected: tuple[Rejection, ...] = ()
 
 
-def wishes_of(state: JobState, labels: Labels) -> Wishes:
+def requests_of(state: JobState, labels: Labels) -> JobRequests:
     """Read the annotations of a job. Never raises: what cannot be read is rejected."""
     rejected: list[Rejection] = []
     is_on = _SWITCH.get("false" if state.auto_resume is None else state.auto_resume.strip().lower())
@@ -83,7 +83,7 @@ def wishes_of(state: JobState, labels: Labels) -> Wishes:
             )
     log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
     heartbeat = _heartbeat(state, rejected) if is_on else None
-    return Wishes(
+    return JobRequests(
         auto_resume=bool(is_on),
         max_retries=retries,
         max_app_retries=app_retries,

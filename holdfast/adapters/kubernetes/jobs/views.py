@@ -7,11 +7,11 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.jobs.containers import Exit
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
-from holdfast.adapters.kubernetes.jobs.requests import Wishes
+from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
 from holdfast.model.names import PodPhase
 
-HELD: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
+SUSPENDED_PHASES: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
 """Phases in which it is we who keep a job suspended."""
 
 LATE: Final = timedelta(minutes=1)
@@ -23,7 +23,7 @@ _UNKNOWN_EXIT: Final = 1
 
 
 def record_of(
-    state: JobState, wishes: Wishes, seen_at: datetime, *, is_active: bool = True
+    state: JobState, requests: JobRequests, seen_at: datetime, *, is_active: bool = True
 ) -> JobRecord | None:
     """The record of a job as things are now; None if the job is to be left alone.
 
@@ -32,21 +32,21 @@ def record_of(
 
     Args:
         state: the job.
-        wishes: what it says.
+        requests: what it says.
         seen_at: when this process first saw it.
         is_active: whether Kueue may admit it, if it is in a queue.
 
     """
-    record = wishes.record
-    if not wishes.auto_resume or wishes.is_damaged or state.is_leaving:
+    record = requests.record
+    if not requests.auto_resume or requests.is_damaged or state.is_leaving:
         return None
     if record is None:
         return _unrecorded(state, seen_at)
     if record.phase.is_final:
         return None
     is_queued = state.queue is not None
-    is_held = not is_active if is_queued else state.is_suspended
-    if state.ending is not None or (record.phase in HELD and is_held):
+    awaits_restart = not is_active if is_queued else state.is_suspended
+    if state.ending is not None or (record.phase in SUSPENDED_PHASES and awaits_restart):
         return record
     if is_queued and record.phase in (JobPhase.STOPPING, JobPhase.STARTING):
         return record  # what Kueue is asked for is written after the record
@@ -55,7 +55,7 @@ def record_of(
     if record.phase is JobPhase.RUNNING and state.is_stop_seen:
         return None  # its operator has not heard yet that it may run again
     is_new_run = state.started_at is not None and state.started_at > record.phase_since
-    if record.phase in HELD or (record.phase is JobPhase.RUNNING and is_new_run):
+    if record.phase in SUSPENDED_PHASES or (record.phase is JobPhase.RUNNING and is_new_run):
         return _begun_by_others(state, record, seen_at)
     return record
 
@@ -88,7 +88,7 @@ def _begun_by_others(state: JobState, before: JobRecord, seen_at: datetime) -> J
 
 def job_view(
     state: JobState,
-    wishes: Wishes,
+    requests: JobRequests,
     record: JobRecord,
     pods: Sequence[PodState],
     *,
@@ -101,7 +101,7 @@ def job_view(
 
     Args:
         state: the job.
-        wishes: what it asks for.
+        requests: what it asks for.
         record: see ``record_of``.
         pods: all that it has now.
         lost: by rank, pods of this attempt that are there no more, as they were last.
@@ -113,13 +113,13 @@ def job_view(
     """
     spec = JobSpec(
         name=state.key,
-        nodes=state.ranks - (len(state.completed) if record.phase in HELD else 0),
-        max_retries=wishes.max_retries,
-        max_app_retries=wishes.max_app_retries,
+        nodes=state.ranks - (len(state.completed) if record.phase in SUSPENDED_PHASES else 0),
+        max_retries=requests.max_retries,
+        max_app_retries=requests.max_app_retries,
         grace=max((group.grace for group in state.groups), default=JobSpec(name="", nodes=0).grace),
         placing=Placing.SCHEDULER,
     )
-    if record.phase in HELD:
+    if record.phase in SUSPENDED_PHASES:
         off = {pod.uid for pod in fenced}
         ranks = [
             RankView(rank=pod.member.rank, node=pod.node, is_fenced=pod.uid in off) for pod in pods

@@ -13,7 +13,7 @@ _SILENT = "kubelet answers, but the Holdfast agent does not: faults of the node 
 _REPORTS = "the Holdfast agent reports"
 
 
-def is_condition_astray(state: NodeState, record: NodeRecord | None) -> bool:
+def is_condition_outdated(state: NodeState, record: NodeRecord | None) -> bool:
     """Whether the condition of a node does not say what its record says.
 
     A node whose agent was never silent has no such condition.
@@ -26,7 +26,7 @@ def is_condition_astray(state: NodeState, record: NodeRecord | None) -> bool:
 
 def agent_condition_patch(state: NodeState, record: NodeRecord, now: datetime) -> Json | None:
     """The strategic merge patch of a node's status; None if its condition is right already."""
-    if not is_condition_astray(state, record):
+    if not is_condition_outdated(state, record):
         return None
     since = record.agent_silent_since
     condition = {

@@ -11,9 +11,13 @@ from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
 from holdfast.adapters.kubernetes.nodes.agent_condition import (
     agent_condition_patch,
-    is_condition_astray,
+    is_condition_outdated,
 )
-from holdfast.adapters.kubernetes.nodes.encoding import Word, strays, word_of
+from holdfast.adapters.kubernetes.nodes.encoding import (
+    ParsedAnnotations,
+    differs_from_record,
+    parse_annotations,
+)
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
 from holdfast.adapters.kubernetes.nodes.views import is_managed
 from holdfast.kit.units import format_duration
@@ -37,16 +41,16 @@ class CachedNode:
     """One node, and what was made of it."""
 
     state: NodeState
-    word: Word
+    parsed: ParsedAnnotations
     first_seen: datetime
     is_managed: bool
-    is_astray: bool
+    has_drifted: bool
     """Its marks are not those of its record."""
 
-    is_condition_astray: bool
+    is_condition_outdated: bool
     """Its condition does not say whether its agent is silent."""
 
-    is_quiet: bool
+    needs_no_correction: bool
     """Nothing about it may ever have to be put right as long as it stays as it is."""
 
     view: NodeView | None = None
@@ -61,7 +65,7 @@ class NodeCache:
     ) -> None:
         self._api = api
         self._conventions = conventions
-        self._copies: dict[str, CachedNode] = {}
+        self._nodes: dict[str, CachedNode] = {}
         self._looked_up: dict[str, tuple[float, NodeState]] = {}
         self._reflector = Reflector(
             api,
@@ -90,19 +94,21 @@ class NodeCache:
         self._check()
         left_out = frozenset(retired)
         states = self._reflector.objects()
-        for gone in self._copies.keys() - states.keys():
-            del self._copies[gone]
+        for gone in self._nodes.keys() - states.keys():
+            del self._nodes[gone]
         for name, state in states.items():
-            copy = self._copies.get(name)
-            if copy is not None and copy.state is state:
+            cached = self._nodes.get(name)
+            if cached is not None and cached.state is state:
                 continue
-            if copy is not None and copy.state == state:
-                copy.state = state  # a newer version, of which nothing else matters
+            if cached is not None and cached.state == state:
+                cached.state = state  # a newer version, of which nothing else matters
             else:
-                self._copies[name] = self._copied(state, copy, now)
+                self._nodes[name] = self._copied(state, cached, now)
         if not left_out:
-            return self._copies
-        return {name: copy for name, copy in self._copies.items() if copy.state.uid not in left_out}
+            return self._nodes
+        return {
+            name: cached for name, cached in self._nodes.items() if cached.state.uid not in left_out
+        }
 
     def state(self, node: str) -> NodeState | None:
         """A node as it is now; None if there is none of that name."""
@@ -122,7 +128,7 @@ class NodeCache:
         return state
 
     def write(
-        self, node: str, now: datetime, patch: Callable[[NodeState, Word], Json | None]
+        self, node: str, now: datetime, patch: Callable[[NodeState, ParsedAnnotations], Json | None]
     ) -> None:
         """Patch a node, again with what is there now if somebody else was faster.
 
@@ -139,7 +145,7 @@ class NodeCache:
         path = f"{NODES}/{node}"
         for _ in range(_TRIES):
             state = self._current(node)
-            body = patch(state, word_of(state, self._conventions, now))
+            body = patch(state, parse_annotations(state, self._conventions, now))
             if body is None:
                 return
             try:
@@ -152,7 +158,7 @@ class NodeCache:
     def write_condition(self, node: str, now: datetime) -> None:
         """Make the condition of a node say whether its agent is silent, as its record does."""
         state = self._current(node)
-        record = word_of(state, self._conventions, now).record
+        record = parse_annotations(state, self._conventions, now).record
         patch = None if record is None else agent_condition_patch(state, record, now)
         if patch is not None:
             path = f"{NODES}/{node}/status"
@@ -167,8 +173,8 @@ class NodeCache:
 
     def _current(self, node: str) -> NodeState:
         state = self.state(node)
-        copy = self._copies.get(node)
-        if state is None or (copy is not None and copy.state.uid != state.uid):
+        cached = self._nodes.get(node)
+        if state is None or (cached is not None and cached.state.uid != state.uid):
             what = "is gone" if state is None else "is another than before"
             raise NotFound(
                 f"the node {node} {what}", status=404, reason="NotFound", message="", after=None
@@ -177,19 +183,19 @@ class NodeCache:
 
     def _copied(self, state: NodeState, before: CachedNode | None, now: datetime) -> CachedNode:
         is_same = before is not None and before.state.uid == state.uid
-        word = word_of(state, self._conventions, now)
-        is_astray = strays(state, word, self._conventions)
-        is_wrong = is_condition_astray(state, word.record)
-        is_released = word.record is not None and word.record.phase is Phase.SCHEDULABLE
+        parsed = parse_annotations(state, self._conventions, now)
+        has_drifted = differs_from_record(state, parsed, self._conventions)
+        is_wrong = is_condition_outdated(state, parsed.record)
+        is_released = parsed.record is not None and parsed.record.phase is Phase.SCHEDULABLE
         is_new = state.replaces is not None or not is_released
         return CachedNode(
             state=state,
-            word=word,
+            parsed=parsed,
             first_seen=before.first_seen if before is not None and is_same else now,
-            is_managed=is_managed(state, word),
-            is_astray=is_astray,
-            is_condition_astray=is_wrong,
-            is_quiet=not (is_astray or is_wrong or is_new or word.rejected),
+            is_managed=is_managed(state, parsed),
+            has_drifted=has_drifted,
+            is_condition_outdated=is_wrong,
+            needs_no_correction=not (has_drifted or is_wrong or is_new or parsed.rejected),
         )
 
     def _check(self) -> None:

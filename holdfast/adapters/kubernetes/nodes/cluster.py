@@ -14,17 +14,17 @@ from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.drain import Drainer
 from holdfast.adapters.kubernetes.nodes.drift import DriftCorrection
 from holdfast.adapters.kubernetes.nodes.encoding import (
-    Word,
-    asking_patch,
+    ParsedAnnotations,
+    new_request_patch,
     node_patch,
     request_patch,
 )
-from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, Beat, Heartbeats
-from holdfast.adapters.kubernetes.nodes.idleness import IdleNodes
+from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
+from holdfast.adapters.kubernetes.nodes.idle_nodes import IdleNodes
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, Conventions, NodeState, arrivals
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
-    Heard,
+    LastHeartbeats,
     agent_heartbeat_at,
     group_of,
     instance_type_of,
@@ -45,43 +45,45 @@ from holdfast.model.names import DeepCheck, Labels
 from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.requests import Request
 
-_LOOKS: Final = 8
+_CHECKED_AT_ONCE: Final = 8
 """Nodes with a requested check that are looked at in one round, whether pods are left on them."""
 
 _COMING: Final = (Phase.JOINING, Phase.REBOOTING)
 
-_Beats = tuple[Beat | None, Beat | None]
+_Leases = tuple[NodeLease | None, NodeLease | None]
 """The leases of the agent and of the kubelet of a node."""
 
 
 class KubernetesCluster:
     """A ``ClusterBackend``; works from ``start`` to ``stop``."""
 
-    def __init__(self, api: Api, settings: KubernetesSettings, around: Dependencies) -> None:
-        self._around = around
+    def __init__(self, api: Api, settings: KubernetesSettings, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self._conventions = Conventions(
             labels=Labels(settings.label_prefix),
             group_labels=settings.group_labels,
             can_check=bool(settings.check.image),
         )
-        changed = around.changed
+        changed = dependencies.changed
         self._nodes = NodeCache(api, self._conventions, settings.selector, changed)
         self._memory = ClusterMemory(api, settings.namespace, changed)
-        self._checks = DeepChecks(api, settings.agents_in, settings.check, changed, around.events)
-        self._agents = Heartbeats(api, settings.agents_in)
-        self._kubelets = Heartbeats(api, KUBELETS)
-        self._idle = IdleNodes(api, looks=1)
-        self._requested = IdleNodes(api, looks=_LOOKS)
+        self._checks = DeepChecks(
+            api, settings.agents_in, settings.check, changed, dependencies.events
+        )
+        self._agents = LeaseReader(api, settings.agents_in)
+        self._kubelets = LeaseReader(api, KUBELETS)
+        self._idle = IdleNodes(api, limit=1)
+        self._requested = IdleNodes(api, limit=_CHECKED_AT_ONCE)
         self._drift = DriftCorrection(
-            self._nodes, self._memory, self._checks, self._conventions, around.events
+            self._nodes, self._memory, self._checks, self._conventions, dependencies.events
         )
         self._drainer = Drainer(
             api,
-            may_act=around.may_act,
+            may_act=dependencies.may_act,
             changed=changed,
-            failed=lambda what, error: around.events.emit(CallFailed(what=what, error=error)),
-            evicted=around.evicted,
-            stops_itself=around.stops_itself,
+            failed=lambda what, error: dependencies.events.emit(CallFailed(what=what, error=error)),
+            evicted=dependencies.evicted,
+            stops_itself=dependencies.stops_itself,
         )
         self._watched: frozenset[str] = frozenset()
         self._left: set[str] = set()
@@ -135,23 +137,27 @@ class KubernetesCluster:
         """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
         if not self.synced:
             raise BackendError(f"the cluster is not read yet: {'; '.join(self.errors) or 'wait'}")
-        now = self._around.clock.now()
+        now = self._dependencies.clock.now()
         memory = self._memory.read()
-        copies = self._nodes.read(now, memory.retired.values())
-        if self._around.may_act():
-            self._drift.run(copies, memory, now)
+        cached_nodes = self._nodes.read(now, memory.retired.values())
+        if self._dependencies.may_act():
+            self._drift.run(cached_nodes, memory, now)
             memory = self._memory.read()
-            copies = self._nodes.read(now, memory.retired.values())
-        views = self._views(copies, memory, peer_pools, now)
+            cached_nodes = self._nodes.read(now, memory.retired.values())
+        views = self._views(cached_nodes, memory, peer_pools, now)
         views += [
-            leaving_view(name, one) for name, one in memory.leaving.items() if name not in copies
+            leaving_view(name, one)
+            for name, one in memory.leaving.items()
+            if name not in cached_nodes
         ]
         self._watched = frozenset(view.name for view in views)
         return ClusterView(
             nodes=tuple(views),
             breaker=memory.breaker,
             offenders=memory.offenders,
-            unreadable=frozenset(name for name, copy in copies.items() if copy.word.is_damaged),
+            unreadable=frozenset(
+                name for name, cached in cached_nodes.items() if cached.parsed.is_damaged
+            ),
         )
 
     def put(self, node: str, record: NodeRecord) -> None:
@@ -159,11 +165,11 @@ class KubernetesCluster:
         if record.phase is Phase.REPLACING:  # before: the node may vanish from then on
             self._memory.put_leaving(node, self._leaving(node, record))
 
-        def patch(state: NodeState, word: Word) -> Json | None:
-            return node_patch(state, word, record, self._conventions)
+        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
+            return node_patch(state, parsed, record, self._conventions)
 
         try:
-            self._nodes.write(node, self._around.clock.now(), patch)
+            self._nodes.write(node, self._dependencies.clock.now(), patch)
         except NotFound:
             if record.phase is not Phase.REPLACING:
                 raise
@@ -171,21 +177,21 @@ class KubernetesCluster:
     def clear_request(self, node: str, request_id: str) -> None:
         """See ``ClusterBackend.clear_request``."""
 
-        def patch(state: NodeState, word: Word) -> Json | None:
-            return request_patch(state, word, request_id, self._conventions)
+        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
+            return request_patch(state, parsed, request_id, self._conventions)
 
         with suppress(NotFound):
-            self._nodes.write(node, self._around.clock.now(), patch)
+            self._nodes.write(node, self._dependencies.clock.now(), patch)
 
     def request_check(self, node: str, request: Request) -> bool:
         """See ``ClusterBackend.request_check``; without an image there is none."""
         if not self._conventions.can_check:
             return False
 
-        def patch(state: NodeState, word: Word) -> Json | None:
-            return asking_patch(state, word, request)
+        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
+            return new_request_patch(state, parsed, request)
 
-        self._nodes.write(node, self._around.clock.now(), patch)
+        self._nodes.write(node, self._dependencies.clock.now(), patch)
         return True
 
     def drain(self, node: str) -> None:
@@ -217,11 +223,11 @@ class KubernetesCluster:
 
     def trip_breaker(self, trip: TripBreaker) -> None:
         """See ``ClusterBackend.trip_breaker``."""
-        self._memory.trip_breaker(trip.reason, self._around.clock.now())
+        self._memory.trip_breaker(trip.reason, self._dependencies.clock.now())
 
     def close_breaker(self, close: CloseBreaker) -> None:
         """See ``ClusterBackend.close_breaker``."""
-        self._memory.close_breaker(close.tripped_at, self._around.clock.now())
+        self._memory.close_breaker(close.tripped_at, self._dependencies.clock.now())
 
     def remember_offender(self, provider_id: str) -> None:
         """See ``ClusterBackend.remember_offender``."""
@@ -229,39 +235,41 @@ class KubernetesCluster:
 
     def _views(
         self,
-        copies: Mapping[str, CachedNode],
+        cached_nodes: Mapping[str, CachedNode],
         memory: Memory,
         peer_pools: Collection[Pool],
         now: datetime,
     ) -> list[NodeView]:
         """The nodes that are ours to look after. Healthy ones cost next to nothing."""
         views, records = [], {}
-        oldest = now - self._around.fresh
-        states = {name: copy.state for name, copy in copies.items()} if memory.leaving else {}
+        oldest = now - self._dependencies.fresh
+        states = (
+            {name: cached.state for name, cached in cached_nodes.items()} if memory.leaving else {}
+        )
         waiting = undecided(arrivals(states.values()), memory.leaving)
-        for name, copy in copies.items():
-            view = copy.view
+        for name, cached in cached_nodes.items():
+            view = cached.view
             if name in waiting:
                 continue
-            is_lendable = bool(peer_pools) and _pool(copy.state) in peer_pools
+            is_lendable = bool(peer_pools) and _pool(cached.state) in peer_pools
             if view is not None and not is_lendable and self._is_fresh(view, oldest, now):
                 views.append(view)
-            elif (copy.is_managed or name in memory.leaving) and not copy.word.is_damaged:
-                records[name] = _record(copy, memory.leaving.get(name))
-        beats = self._beats(copies, records, now)
-        self._follow(copies, records)
-        idle, watched = self._idle_among(copies, records, peer_pools, now)
+            elif (cached.is_managed or name in memory.leaving) and not cached.parsed.is_damaged:
+                records[name] = _record(cached, memory.leaving.get(name))
+        leases = self._leases(cached_nodes, records, now)
+        self._follow(cached_nodes, records)
+        idle, watched = self._idle_among(cached_nodes, records, peer_pools, now)
         for name, record in records.items():
-            copy = copies[name]
-            copy.view = self._view(copy, record, beats[name], now, is_idle=name in idle)
-            views.append(copy.view)
-            if name in watched or not _is_settled(copy, record):
-                copy.view = None
+            cached = cached_nodes[name]
+            cached.view = self._view(cached, record, leases[name], now, is_idle=name in idle)
+            views.append(cached.view)
+            if name in watched or not _is_settled(cached, record):
+                cached.view = None
         return views
 
     def _idle_among(
         self,
-        copies: Mapping[str, CachedNode],
+        cached_nodes: Mapping[str, CachedNode],
         records: Mapping[str, NodeRecord],
         peer_pools: Collection[Pool],
         now: datetime,
@@ -269,23 +277,26 @@ class KubernetesCluster:
         """The nodes without pods, as far as was looked, and all of which that matters."""
         due, requested = set(), set()
         for name, record in records.items():
-            copy = copies[name]
-            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(copy.state) in peer_pools
-            if awaits_check(record, copy.word.request):
+            cached = cached_nodes[name]
+            is_lendable = record.phase is Phase.SCHEDULABLE and _pool(cached.state) in peer_pools
+            if awaits_check(record, cached.parsed.request):
                 requested.add(name)
-            elif is_lendable or self._is_due(group_of(copy.state), record, now):
+            elif is_lendable or self._is_due(group_of(cached.state), record, now):
                 due.add(name)
         return self._idle.among(due) | self._requested.among(requested), due | requested
 
-    def _beats(
-        self, copies: Mapping[str, CachedNode], records: Mapping[str, NodeRecord], now: datetime
-    ) -> Mapping[str, _Beats]:
+    def _leases(
+        self,
+        cached_nodes: Mapping[str, CachedNode],
+        records: Mapping[str, NodeRecord],
+        now: datetime,
+    ) -> Mapping[str, _Leases]:
         """The leases of the agents, and of the kubelets that the node controller has given up."""
         coming = [name for name, record in records.items() if record.phase in _COMING]
-        lost = [name for name in records if copies[name].state.ready == UNKNOWN]
+        lost = [name for name in records if cached_nodes[name].state.ready == UNKNOWN]
         agents = self._agents.of(records, now, at_once=coming)
         kubelets = self._kubelets.of(lost, now)
-        self._agents.forget_others(copies)
+        self._agents.forget_others(cached_nodes)
         self._kubelets.forget_others(lost)
         return {name: (agents.get(name), kubelets.get(name)) for name in records}
 
@@ -295,22 +306,30 @@ class KubernetesCluster:
         return has_heartbeat and not self._is_due(view.group, view.record, now)
 
     def _is_due(self, group: str, record: NodeRecord, now: datetime) -> bool:
-        is_due = self._around.is_check_due
+        is_due = self._dependencies.is_check_due
         return is_due is not None and is_due(group, record, now)
 
     def _view(
-        self, copy: CachedNode, record: NodeRecord, beats: _Beats, now: datetime, *, is_idle: bool
+        self,
+        cached: CachedNode,
+        record: NodeRecord,
+        leases: _Leases,
+        now: datetime,
+        *,
+        is_idle: bool,
     ) -> NodeView:
-        name, (agent, kubelet) = copy.state.name, beats
+        name, (agent, kubelet) = cached.state.name, leases
         is_checked = record.phase is Phase.CHECKING and record.pairing is None
         check_id = record.phase_since.isoformat()
         return node_view(
-            copy.state,
-            copy.word,
+            cached.state,
+            cached.parsed,
             record,
-            heard=Heard(
-                agent_at=agent_heartbeat_at(copy.state, copy.word, record, agent, copy.first_seen),
-                kubelet_at=kubelet_answered_at(copy.state, record, now, kubelet),
+            heartbeats=LastHeartbeats(
+                agent_at=agent_heartbeat_at(
+                    cached.state, cached.parsed, record, agent, cached.first_seen
+                ),
+                kubelet_at=kubelet_answered_at(cached.state, record, now, kubelet),
             ),
             jobs=self._drainer.jobs(name) if is_followed(record) else self._requested.pods(name),
             check=self._checks.result(name, check_id) if is_checked else None,
@@ -318,32 +337,34 @@ class KubernetesCluster:
             is_idle=is_idle,
         )
 
-    def _follow(self, copies: Mapping[str, CachedNode], records: Mapping[str, NodeRecord]) -> None:
+    def _follow(
+        self, cached_nodes: Mapping[str, CachedNode], records: Mapping[str, NodeRecord]
+    ) -> None:
         """Let the pods of those nodes be counted where it matters."""
         fenced = {
-            name: is_fenced(copies[name].state, copies[name].word, record)
+            name: is_fenced(cached_nodes[name].state, cached_nodes[name].parsed, record)
             for name, record in records.items()
         }
         followed = {name: off for name, off in fenced.items() if off or is_followed(records[name])}
-        self._drainer.follow({**self._gone(copies), **followed})
+        self._drainer.follow({**self._gone(cached_nodes), **followed})
         for name, record in records.items():
             if is_followed(record) and (
-                copies[name].word.held or record.phase is not Phase.DRAINING
+                cached_nodes[name].parsed.held or record.phase is not Phase.DRAINING
             ):
                 self._drainer.spare(name)
 
-    def _gone(self, copies: Mapping[str, CachedNode]) -> Mapping[str, bool]:
+    def _gone(self, cached_nodes: Mapping[str, CachedNode]) -> Mapping[str, bool]:
         """Replaced nodes whose object is gone and whose pods are left: nothing runs there any more.
 
         Kubernetes itself would delete such pods a minute later, and their jobs would wait for it.
         """
         leaving = self._memory.read().leaving
-        self._left -= copies.keys() - leaving.keys()  # another machine bears the name
+        self._left -= cached_nodes.keys() - leaving.keys()  # another machine bears the name
         for name, one in leaving.items():
             if one.record.remediation is not None and one.record.remediation.ordered_at is not None:
                 self._left.add(name)
         self._left = {name for name in self._left if self._drainer.jobs(name)}
-        return {name: True for name in self._left if name not in copies}
+        return {name: True for name in self._left if name not in cached_nodes}
 
     def _leaving(self, node: str, record: NodeRecord) -> LeavingNode:
         """What must outlive the Node object of a node that is to be replaced."""
@@ -362,14 +383,14 @@ def _pool(state: NodeState) -> Pool:
     return (group_of(state), instance_type_of(state))
 
 
-def _record(copy: CachedNode, leaving: LeavingNode | None) -> NodeRecord:
+def _record(cached: CachedNode, leaving: LeavingNode | None) -> NodeRecord:
     """The record of a node; one that comes back by its name goes on with that it left with."""
-    if copy.word.record is None and leaving is not None:
+    if cached.parsed.record is None and leaving is not None:
         return leaving.record
-    return record_of(copy.state, copy.word, copy.first_seen)
+    return record_of(cached.state, cached.parsed, cached.first_seen)
 
 
-def _is_settled(copy: CachedNode, record: NodeRecord) -> bool:
+def _is_settled(cached: CachedNode, record: NodeRecord) -> bool:
     """Whether nothing but an event changes the view of a node for a while."""
-    has_heartbeat = copy.state.ready != UNKNOWN
-    return record.phase is Phase.SCHEDULABLE and copy.word.record is not None and has_heartbeat
+    has_heartbeat = cached.state.ready != UNKNOWN
+    return record.phase is Phase.SCHEDULABLE and cached.parsed.record is not None and has_heartbeat

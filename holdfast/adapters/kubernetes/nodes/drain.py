@@ -17,7 +17,7 @@ UNCOUNTED: Final = ("(not counted yet)",)
 _EVERY_S: Final = 1.0
 """Between two looks at one node."""
 
-Told = Callable[[str, Owner], None]
+Reported = Callable[[str, Owner], None]
 """Takes a node and the owner of a pod that was asked to leave it, once for each such pod."""
 
 
@@ -39,7 +39,7 @@ class Drainer:
         may_act: Callable[[], bool],
         changed: Callable[[], None],
         failed: Callable[[str, str], None],
-        evicted: Told,
+        evicted: Reported,
         stops_itself: Callable[[str], bool] = _never,
     ) -> None:
         """Prepare; nothing is sent yet.
@@ -49,7 +49,7 @@ class Drainer:
             may_act: whether pods may be asked to leave; counting is always allowed.
             changed: called from the thread when a node has other pods than before.
             failed: called from the thread with what failed and why, when that is news.
-            evicted: see ``Told``.
+            evicted: see ``Reported``.
             stops_itself: whether a pod, as ``namespace/name``, is left to what stops its job as a
                 whole: it is counted, but not asked to leave.
 

@@ -10,7 +10,7 @@ from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, jobs_of
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
 from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
-from holdfast.adapters.kubernetes.nodes.encoding import Word, node_patch
+from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, node_patch
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, arrivals
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.decisions.succession import LeavingNode, successors
@@ -50,11 +50,11 @@ class DriftCorrection:
         self._told: set[tuple[str, Rejection]] = set()
         self._groupless: set[str] = set()
 
-    def run(self, copies: Mapping[str, CachedNode], memory: Memory, now: datetime) -> None:
+    def run(self, cached_nodes: Mapping[str, CachedNode], memory: Memory, now: datetime) -> None:
         """Put right what is found wrong.
 
         Args:
-            copies: all nodes, retired ones left out.
+            cached_nodes: all nodes, retired ones left out.
             memory: what is remembered about the cluster.
             now: the present time.
 
@@ -62,17 +62,25 @@ class DriftCorrection:
         limit = time.monotonic() - _AGAIN_S
         self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
         leaving = dict(memory.leaving)
-        for name in [name for name in leaving if name in copies and _stays(copies[name])]:
+        for name in [
+            name for name in leaving if name in cached_nodes and _stays(cached_nodes[name])
+        ]:
             del leaving[name]
             self._try(f"forgetting that {name} left", partial(self._memory.forget_leaving, name))
-        self._tell_groupless(copies)
-        copies = {name: copy for name, copy in copies.items() if not copy.is_quiet}
-        self._reject(copies, memory)
-        self._adopt(copies, leaving, now)
-        astray = [name for name, copy in copies.items() if copy.is_astray and copy.is_managed]
+        self._tell_groupless(cached_nodes)
+        cached_nodes = {
+            name: cached for name, cached in cached_nodes.items() if not cached.needs_no_correction
+        }
+        self._reject(cached_nodes, memory)
+        self._adopt(cached_nodes, leaving, now)
+        astray = [
+            name
+            for name, cached in cached_nodes.items()
+            if cached.has_drifted and cached.is_managed
+        ]
         for name in astray[:_AT_ONCE]:
             self._try(f"putting right the marks of {name}", partial(self._mend, name, now))
-        wrong = [name for name, copy in copies.items() if copy.is_condition_astray]
+        wrong = [name for name, cached in cached_nodes.items() if cached.is_condition_outdated]
         for name in wrong[:_AT_ONCE]:
             what = f"setting the condition {Condition.AGENT_SILENT} of {name}"
             self._try(what, partial(self._nodes.write_condition, name, now))
@@ -80,32 +88,39 @@ class DriftCorrection:
             self._try(f"removing {name}", partial(self._clear, name, uid))
         waited_for = {
             job
-            for name, copy in copies.items()
-            if copy.word.record is not None
-            for job in jobs_of(name, copy.word.record)
+            for name, cached in cached_nodes.items()
+            if cached.parsed.record is not None
+            for job in jobs_of(name, cached.parsed.record)
         }
         self._try("ending checks", partial(self._checks.end_others, waited_for))
 
-    def _tell_groupless(self, copies: Mapping[str, CachedNode]) -> None:
+    def _tell_groupless(self, cached_nodes: Mapping[str, CachedNode]) -> None:
         """Report which nodes belong to no group, once for each node."""
-        found = {name for name, copy in copies.items() if copy.is_managed and not copy.state.group}
+        found = {
+            name
+            for name, cached in cached_nodes.items()
+            if cached.is_managed and not cached.state.group
+        }
         if found - self._groupless:
             self._events.emit(NodesWithoutGroup(nodes=tuple(sorted(found))))
         self._groupless = found
 
     def _mend(self, node: str, now: datetime) -> None:
-        def patch(state: NodeState, word: Word) -> Json | None:
-            if word.record is None:
+        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
+            if parsed.record is None:
                 return None
-            return node_patch(state, word, word.record, self._conventions)
+            return node_patch(state, parsed, parsed.record, self._conventions)
 
         self._nodes.write(node, now, patch)
 
     def _adopt(
-        self, copies: Mapping[str, CachedNode], leaving: Mapping[str, LeavingNode], now: datetime
+        self,
+        cached_nodes: Mapping[str, CachedNode],
+        leaving: Mapping[str, LeavingNode],
+        now: datetime,
     ) -> None:
         """Note on each new node that replaces another which that is: once, and for good."""
-        states = [copy.state for copy in copies.values()]
+        states = [cached.state for cached in cached_nodes.values()]
         taken = [state.replaces for state in states if state.replaces is not None]
         for new, old in successors(arrivals(states), leaving, taken).items():
             adopt = partial(self._nodes.write, new, now, partial(_replacing, old))
@@ -118,9 +133,11 @@ class DriftCorrection:
         else:
             self._memory.forget_retired(node)
 
-    def _reject(self, copies: Mapping[str, CachedNode], memory: Memory) -> None:
+    def _reject(self, cached_nodes: Mapping[str, CachedNode], memory: Memory) -> None:
         """Tell of what cannot be used, once while it is there."""
-        found = {(name, one) for name, copy in copies.items() for one in copy.word.rejected}
+        found = {
+            (name, one) for name, cached in cached_nodes.items() for one in cached.parsed.rejected
+        }
         found |= {("", one) for one in memory.rejected}
         for name, one in sorted(found - self._told, key=lambda item: (item[0], item[1].key)):
             self._events.emit(
@@ -140,12 +157,12 @@ class DriftCorrection:
         self._done_at[what] = time.monotonic()
 
 
-def _stays(copy: CachedNode) -> bool:
+def _stays(cached: CachedNode) -> bool:
     """Whether a node is not being replaced (any more), by its own record."""
-    return copy.word.record is not None and copy.word.record.phase is not Phase.REPLACING
+    return cached.parsed.record is not None and cached.parsed.record.phase is not Phase.REPLACING
 
 
-def _replacing(old: str, state: NodeState, _word: Word) -> Json | None:
+def _replacing(old: str, state: NodeState, _word: ParsedAnnotations) -> Json | None:
     """The patch that notes on a node that it replaces ``old``."""
     if state.replaces is not None or state.record is not None:
         return None

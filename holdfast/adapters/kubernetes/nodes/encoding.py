@@ -47,7 +47,7 @@ _HOLD_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class ParsedAnnotations:
     """What a node says about itself: its annotations, read."""
 
     record: NodeRecord | None = None
@@ -63,7 +63,9 @@ class Word:
     rejected: tuple[Rejection, ...] = ()
 
 
-def word_of(state: NodeState, conventions: Conventions, now: datetime) -> Word:
+def parse_annotations(
+    state: NodeState, conventions: Conventions, now: datetime
+) -> ParsedAnnotations:
     """Read what a node says; ``now`` is when a request counts as made that does not say when.
 
     Never raises: what cannot be read is rejected.
@@ -76,7 +78,7 @@ def word_of(state: NodeState, conventions: Conventions, now: datetime) -> Word:
         state, record, conventions, now, rejected
     )
     hold = None if state.hold is None else state.hold.strip() or "no reason given"
-    return Word(
+    return ParsedAnnotations(
         record=record,
         report=report,
         request=annotated or labelled,
@@ -92,27 +94,31 @@ def is_present(report: NodeReport | None, state: NodeState) -> bool:
     return report is not None and (not state.boot_id or report.boot_id == state.boot_id)
 
 
-def boot_id(state: NodeState, word: Word) -> str:
+def boot_id(state: NodeState, parsed: ParsedAnnotations) -> str:
     """What the agent says, else what the kubelet says; empty while neither has said a word."""
-    return word.report.boot_id if word.report is not None else state.boot_id
+    return parsed.report.boot_id if parsed.report is not None else state.boot_id
 
 
 def node_patch(
-    state: NodeState, word: Word, record: NodeRecord, conventions: Conventions
+    state: NodeState, parsed: ParsedAnnotations, record: NodeRecord, conventions: Conventions
 ) -> Json | None:
     """The merge patch that makes a node say what ``record`` says; None if it does already.
 
     It bears the version of ``state``, so that it undoes nothing that was written since.
     """
-    return _marks_patch(state, word, record, compact_json(record), conventions)
+    return _marks_patch(state, parsed, record, compact_json(record), conventions)
 
 
 def _marks_patch(
-    state: NodeState, word: Word, record: NodeRecord, text: str, conventions: Conventions
+    state: NodeState,
+    parsed: ParsedAnnotations,
+    record: NodeRecord,
+    text: str,
+    conventions: Conventions,
 ) -> Json | None:
     """As ``node_patch``; ``text`` is that of the record."""
     is_cordoned = _is_cordoned_by_us(state, record)
-    wanted_labels = _label_changes(state, word, record, conventions)
+    wanted_labels = _label_changes(state, parsed, record, conventions)
     wanted_annotations = _changes(
         (RECORD, state.record, text),
         (AGENT_MARK, state.agent_mark, None),
@@ -130,7 +136,7 @@ def _marks_patch(
 
 
 def _label_changes(
-    state: NodeState, word: Word, record: NodeRecord | None, conventions: Conventions
+    state: NodeState, parsed: ParsedAnnotations, record: NodeRecord | None, conventions: Conventions
 ) -> Json:
     """What has to become of HyperPod's labels, so that they say what the record says."""
     labels, deep_check = conventions.labels, state.deep_check
@@ -138,7 +144,7 @@ def _label_changes(
         view = NodeView(
             name=state.name,
             provider_id=state.provider_id,
-            boot_id=boot_id(state, word),
+            boot_id=boot_id(state, parsed),
             record=record,
         )
         deep_check = deep_check_status(view)
@@ -149,30 +155,32 @@ def _label_changes(
 
 
 def request_patch(
-    state: NodeState, word: Word, request_id: str, conventions: Conventions
+    state: NodeState, parsed: ParsedAnnotations, request_id: str, conventions: Conventions
 ) -> Json | None:
     """The merge patch that takes a request from a node; None if it does not bear that one."""
-    if word.request is None or word.request.id != request_id:
+    if parsed.request is None or parsed.request.id != request_id:
         return None
-    if word.is_label_request:
-        return _versioned(state, _label_changes(state, word, word.record, conventions), {}, {})
+    if parsed.is_label_request:
+        return _versioned(state, _label_changes(state, parsed, parsed.record, conventions), {}, {})
     return _versioned(state, {}, {REQUEST: None}, {})
 
 
-def asking_patch(state: NodeState, word: Word, request: Request) -> Json | None:
+def new_request_patch(state: NodeState, parsed: ParsedAnnotations, request: Request) -> Json | None:
     """The merge patch that writes a request on a node; None if it bears one."""
-    if word.request is not None:
+    if parsed.request is not None:
         return None
     return _versioned(state, {}, {REQUEST: compact_json(request)}, {})
 
 
-def strays(state: NodeState, word: Word, conventions: Conventions) -> bool:
+def differs_from_record(
+    state: NodeState, parsed: ParsedAnnotations, conventions: Conventions
+) -> bool:
     """Whether the marks of a node are not those of its record, though nobody meant that."""
-    if word.record is None or state.record is None or word.request is not None:
+    if parsed.record is None or state.record is None or parsed.request is not None:
         return False
     if state.agent_mark is not None and state.health == state.agent_mark:
         return False  # the agent is ahead of us; its fault will be answered
-    return _marks_patch(state, word, word.record, state.record, conventions) is not None
+    return _marks_patch(state, parsed, parsed.record, state.record, conventions) is not None
 
 
 def _record(state: NodeState, rejected: list[Rejection]) -> NodeRecord | None:

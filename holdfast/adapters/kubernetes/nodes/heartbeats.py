@@ -22,7 +22,7 @@ _LEASE: Final = timedelta(seconds=40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class NodeLease:
     """The lease of one node as this process knows it."""
 
     renewed_at: datetime
@@ -31,7 +31,7 @@ class Beat:
     holder: str
     """Boot id of the agent, or name of the node of a kubelet."""
 
-    heard_at: datetime
+    observed_at: datetime
     """When this process saw the last renewal; ``renewed_at`` before it has seen one."""
 
     is_live: bool
@@ -39,7 +39,7 @@ class Beat:
     lease was read it was valid."""
 
 
-class Heartbeats:
+class LeaseReader:
     """Reads the leases of nodes in one namespace.
 
     Nodes whose clock is wrong are judged right: what counts is when a renewal was seen.
@@ -48,12 +48,12 @@ class Heartbeats:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._beats: dict[str, Beat | None] = {}
+        self._leases: dict[str, NodeLease | None] = {}
         self._read_at: dict[str, float] = {}
 
     def of(
         self, nodes: Collection[str], now: datetime, *, at_once: Collection[str] = ()
-    ) -> dict[str, Beat]:
+    ) -> dict[str, NodeLease]:
         """The lease of each node that has one, as of at most 5 s ago; ``at_once`` as of now.
 
         Raises:
@@ -67,35 +67,37 @@ class Heartbeats:
             if name in at_once or clock - self._read_at.get(name, -_EVERY_S) >= _EVERY_S
         }
         found: dict[str, Json | None] = dict.fromkeys(stale)
-        for lease in self._leases(stale):
+        for lease in self._read(stale):
             if lease["metadata"]["name"] in stale:
                 found[lease["metadata"]["name"]] = lease.get("spec") or {}
         for name, spec in found.items():
-            self._beats[name] = self._learned(name, spec, now)
+            self._leases[name] = self._learned(name, spec, now)
             self._read_at[name] = clock
-        return {name: beat for name in nodes if (beat := self._beats[name]) is not None}
+        return {
+            name: node_lease for name in nodes if (node_lease := self._leases[name]) is not None
+        }
 
     def forget_others(self, nodes: Collection[str]) -> None:
         """Forget the leases of all nodes but these."""
         for gone in self._read_at.keys() - set(nodes):
-            del self._read_at[gone], self._beats[gone]
+            del self._read_at[gone], self._leases[gone]
 
-    def _learned(self, name: str, spec: Json | None, now: datetime) -> Beat | None:
+    def _learned(self, name: str, spec: Json | None, now: datetime) -> NodeLease | None:
         renewed_at = None if spec is None else parse_time(spec.get("renewTime"))
         if spec is None or renewed_at is None:
             return None
-        holder, before = str(spec.get("holderIdentity") or ""), self._beats.get(name)
+        holder, before = str(spec.get("holderIdentity") or ""), self._leases.get(name)
         if before is not None and (before.renewed_at, before.holder) == (renewed_at, holder):
             return before
-        is_first = name not in self._beats
-        return Beat(
+        is_first = name not in self._leases
+        return NodeLease(
             renewed_at=renewed_at,
             holder=holder,
-            heard_at=min(renewed_at, now) if is_first else now,
+            observed_at=min(renewed_at, now) if is_first else now,
             is_live=not is_first or abs(now - renewed_at) <= _LEASE,
         )
 
-    def _leases(self, nodes: Collection[str]) -> Iterator[Json]:
+    def _read(self, nodes: Collection[str]) -> Iterator[Json]:
         if len(nodes) > _ONE_BY_ONE:
             yield from self._api.list(self._folder)
             return

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.nodes import agent_events, events
-from holdfast.adapters.kubernetes.nodes.encoding import boot_id, word_of
+from holdfast.adapters.kubernetes.nodes.encoding import boot_id, parse_annotations
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, trimmed
 from holdfast.decisions.lifecycle import deep_check_status, health_status
 from holdfast.model.names import (
@@ -32,7 +32,7 @@ installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeMarks:
+class OwnedFields:
     """The marks of one node."""
 
     removes: tuple[str, ...]
@@ -53,9 +53,9 @@ def is_written_by_us(thing: Json, *path: str) -> bool:
     return any(_has(entry, path) for entry in _entries(thing) if entry.get("manager") in MANAGERS)
 
 
-def node_marks(
+def owned_fields(
     node: Json, conventions: Conventions, now: datetime, *, keeps_cordons: bool
-) -> NodeMarks:
+) -> OwnedFields:
     """What Holdfast has written on a node.
 
     Args:
@@ -79,7 +79,7 @@ def node_marks(
     about = {"resourceVersion": node["metadata"]["resourceVersion"]}
     patch = {"metadata": {**about, **{key: one for key, one in gone.items() if one}}, "spec": spec}
     deleted = [{"type": one, "$patch": "delete"} for one in conditions]
-    return NodeMarks(
+    return OwnedFields(
         removes=(*removes, *(f"condition {one}" for one in conditions)),
         keeps=tuple(keeps),
         patch=patch if labels or annotations or spec else None,
@@ -112,16 +112,16 @@ def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[
 
     ``Schedulable`` is not among them, as HyperPod sets it on its nodes, too.
     """
-    word = word_of(state, conventions, now)
+    parsed = parse_annotations(state, conventions, now)
     found: set[str | None] = {state.agent_mark}
-    if word.record is not None:
+    if parsed.record is not None:
         view = NodeView(
             name=state.name,
             provider_id=state.provider_id,
-            boot_id=boot_id(state, word),
-            record=word.record,
+            boot_id=boot_id(state, parsed),
+            record=parsed.record,
         )
-        found.add(health_status(word.record))
+        found.add(health_status(parsed.record))
         found.add(deep_check_status(view))
     return {one for one in found if one not in (None, HealthStatus.SCHEDULABLE)}
 
@@ -145,8 +145,8 @@ def _spec(
     key = conventions.labels.node_health_status
     taints = (node.get("spec") or {}).get("taints") or []
     others = [one for one in taints if (one["key"], one["effect"]) != (key, NO_SCHEDULE)]
-    has_marks = state.record is not None or state.agent_mark is not None
-    is_ours = has_marks or is_written_by_us(node, "f:spec", "f:taints")
+    is_owned = state.record is not None or state.agent_mark is not None
+    is_ours = is_owned or is_written_by_us(node, "f:spec", "f:taints")
     if others != taints and is_ours:
         spec["taints"] = others or None
         removes.append(f"taint {key}")

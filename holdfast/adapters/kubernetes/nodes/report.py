@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.client.errors import (
     Json,
     NotFound,
 )
-from holdfast.adapters.kubernetes.client.periodic import PeriodicTask, Say
+from holdfast.adapters.kubernetes.client.periodic import Log, PeriodicTask
 from holdfast.adapters.kubernetes.client.server import Server, TokenFile, in_cluster
 from holdfast.adapters.kubernetes.nodes.agent_events import (
     COMPONENT,
@@ -64,7 +64,7 @@ _CLOSING_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ReportIntervals:
     """Seconds between two calls of a kind, where nothing is urgent."""
 
     look: float = HEARTBEAT.total_seconds()
@@ -95,8 +95,8 @@ class NodeReporter:
         settings: AgentKubernetes,
         timeout: timedelta,
         clock: Clock,
-        say: Say,
-        pace: Pace | None = None,
+        log: Log,
+        intervals: ReportIntervals | None = None,
     ) -> None:
         """Report on ``node``, and on no other.
 
@@ -106,8 +106,8 @@ class NodeReporter:
             settings: the names of labels and of the lease's namespace.
             timeout: an agent without a heartbeat for this long does not renew the lease.
             clock: what time it is.
-            say: takes messages for a person, from this object's thread.
-            pace: how often to call.
+            log: takes messages for a person, from this object's thread.
+            intervals: how often to call.
 
         """
         self._api = api
@@ -117,32 +117,38 @@ class NodeReporter:
         self._labels = Labels(settings.label_prefix)
         self._timeout_s = timeout.total_seconds()
         self._clock = clock
-        self._pace = pace = pace or Pace()
+        self._intervals = intervals = intervals or ReportIntervals()
         self._lock = threading.Condition()
         self._stopped = False
         self._report: NodeReport | None = None
         self._uid = ""
         self._events: dict[str, Json] = {}
         self._beat_at = -math.inf
-        self._state = PeriodicTask(f"report to node {node}", self._tell, every_s=pace.look, say=say)
+        self._state = PeriodicTask(
+            f"report to node {node}", self._tell, every_s=intervals.look, log=log
+        )
         lease = f"{settings.namespace}/{node}"
         self._lease = PeriodicTask(
-            f"renew the lease {lease}", self._renew, every_s=pace.lease, say=say
+            f"renew the lease {lease}", self._renew, every_s=intervals.lease, log=log
         )
-        self._telling = PeriodicTask("write events", self._send_events, every_s=math.inf, say=say)
+        self._telling = PeriodicTask("write events", self._send_events, every_s=math.inf, log=log)
         self._events_at = -math.inf
         self._is_dropping = False
-        self._say = say
+        self._log = log
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._thread.start()
 
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         """See ``ReportObserver.changed``."""
         self.beat()
-        is_urgent = before is None or self._report is None or _gist(before) != _gist(report)
+        is_urgent = (
+            before is None or self._report is None or _fingerprint(before) != _fingerprint(report)
+        )
         with self._lock:
             self._report = report
-            self._state.requeue_now(time.monotonic() + (0 if is_urgent else self._pace.evidence))
+            self._state.requeue_now(
+                time.monotonic() + (0 if is_urgent else self._intervals.evidence)
+            )
             self._keep(events(before, report))
             self._lock.notify()
 
@@ -166,16 +172,16 @@ class NodeReporter:
         self._api.close()
 
     def _run(self) -> None:
-        duties = (self._state, self._lease, self._telling)
+        tasks = (self._state, self._lease, self._telling)
         while True:
             with self._lock:
-                while not self._stopped and not any(map(_is_due, duties)):
-                    due_at = min(task.due_at for task in duties)
+                while not self._stopped and not any(map(_is_due, tasks)):
+                    due_at = min(task.due_at for task in tasks)
                     pause = None if due_at == math.inf else max(due_at - time.monotonic(), 0)
                     self._lock.wait(pause)
                 if self._stopped:
                     return
-            for task in duties:
+            for task in tasks:
                 if _is_due(task) and not self._stopped:
                     task.run()
 
@@ -245,7 +251,9 @@ class NodeReporter:
         """Take events in; the lock is held."""
         for event in found:
             self._events[event["metadata"]["name"]] = event
-            self._telling.requeue_now(max(time.monotonic(), self._events_at + self._pace.events))
+            self._telling.requeue_now(
+                max(time.monotonic(), self._events_at + self._intervals.events)
+            )
         for name in list(self._events)[:-EVENTS_KEPT]:
             del self._events[name]
 
@@ -261,11 +269,11 @@ class NodeReporter:
                 if error.status not in _HOPELESS:
                     raise
                 if not self._is_dropping:
-                    self._say(f"an event is not accepted, and dropped: {error}")
+                    self._log(f"an event is not accepted, and dropped: {error}")
                 self._is_dropping = True
             self._forget(name, event)
         if self._events:
-            self._telling.requeue_now(self._events_at + self._pace.events)
+            self._telling.requeue_now(self._events_at + self._intervals.events)
 
     def _send(self, name: str, event: Json) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/events"
@@ -282,7 +290,7 @@ class NodeReporter:
 
 
 def open_reporter(
-    settings: AgentKubernetes, node: str, *, timeout: timedelta, clock: Clock, say: Say
+    settings: AgentKubernetes, node: str, *, timeout: timedelta, clock: Clock, log: Log
 ) -> NodeReporter:
     """Report on ``node`` as ``settings`` say; see ``NodeReporter``.
 
@@ -298,7 +306,7 @@ def open_reporter(
         field_manager=COMPONENT,
         timeout=CALL_TIMEOUT,
     )
-    return NodeReporter(api, node, settings=settings, timeout=timeout, clock=clock, say=say)
+    return NodeReporter(api, node, settings=settings, timeout=timeout, clock=clock, log=log)
 
 
 def _server(settings: AgentKubernetes) -> Server:
@@ -317,7 +325,7 @@ def _is_due(task: PeriodicTask) -> bool:
     return task.due_at <= time.monotonic()
 
 
-def _gist(report: NodeReport) -> object:
+def _fingerprint(report: NodeReport) -> object:
     """What a reader acts upon; the rest is how often it was seen."""
     faults = {(fault.key, fault.remedy, fault.urgency, fault.since) for fault in report.faults}
     return (report.boot_id, faults)

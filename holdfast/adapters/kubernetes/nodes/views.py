@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.nodes.encoding import Word, boot_id, is_present
-from holdfast.adapters.kubernetes.nodes.heartbeats import Beat
+from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_id, is_present
+from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
 from holdfast.decisions.succession import LeavingNode
 from holdfast.model.health import Urgency
@@ -19,31 +19,31 @@ _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class LastHeartbeats:
     """When the two on a node that can be heard were heard last; None for never in this boot."""
 
     agent_at: datetime | None
     kubelet_at: datetime | None
 
 
-def is_managed(state: NodeState, word: Word) -> bool:
+def is_managed(state: NodeState, parsed: ParsedAnnotations) -> bool:
     """Whether a node is ours to look after: it has an agent, a record, or replaces one that had."""
-    if state.is_control_plane or word.is_damaged:
+    if state.is_control_plane or parsed.is_damaged:
         return False
-    return word.record is not None or word.report is not None or state.replaces is not None
+    return parsed.record is not None or parsed.report is not None or state.replaces is not None
 
 
-def record_of(state: NodeState, word: Word, first_seen: datetime) -> NodeRecord:
+def record_of(state: NodeState, parsed: ParsedAnnotations, first_seen: datetime) -> NodeRecord:
     """The record of a node; of one that has none yet it is that of a node that joins.
 
     ``first_seen`` is when this process first saw it: only from then on can it be late.
     """
-    if word.record is not None:
-        return word.record
+    if parsed.record is not None:
+        return parsed.record
     return NodeRecord(
         phase=Phase.JOINING,
         phase_since=max(state.created_at, first_seen),
-        checked_machine=_machine(state, word) if state.is_checked else "",
+        checked_machine=_machine(state, parsed) if state.is_checked else "",
     )
 
 
@@ -59,31 +59,31 @@ def instance_type_of(state: NodeState) -> str:
 
 def node_view(
     state: NodeState,
-    word: Word,
+    parsed: ParsedAnnotations,
     record: NodeRecord,
     *,
-    heard: Heard,
+    heartbeats: LastHeartbeats,
     jobs: tuple[str, ...] = (),
     check: CheckResult | None = None,
     pair: PairOutcome | None = None,
     is_idle: bool = False,
 ) -> NodeView:
     """The node as the core sees it."""
-    report = word.report if is_present(word.report, state) else None
+    report = parsed.report if is_present(parsed.report, state) else None
     return NodeView(
         name=state.name,
         provider_id=state.provider_id,
         record=record,
         group=group_of(state),
         instance_type=instance_type_of(state),
-        boot_id=boot_id(state, word),
+        boot_id=boot_id(state, parsed),
         faults=() if report is None else report.faults,
-        heartbeat_at=heard.agent_at,
-        answered_at=heard.kubelet_at,
+        heartbeat_at=heartbeats.agent_at,
+        answered_at=heartbeats.kubelet_at,
         is_ready=state.ready == _TRUE,
         powered_on=False if state.is_off else None,
-        request=word.request,
-        held=word.held,
+        request=parsed.request,
+        held=parsed.held,
         running_jobs=jobs,
         is_idle=is_idle,
         check=check,
@@ -98,40 +98,44 @@ def leaving_view(name: str, leaving: LeavingNode) -> NodeView:
 
 
 def kubelet_answered_at(
-    state: NodeState, record: NodeRecord, now: datetime, beat: Beat | None
+    state: NodeState, record: NodeRecord, now: datetime, lease: NodeLease | None
 ) -> datetime | None:
     """When the kubelet of a node last answered; None before it is ready in a boot that is new.
 
-    While the node controller says Ready or not Ready it hears the kubelet. ``beat`` is the lease of
-    the kubelet, which only matters otherwise.
+    While the node controller reports Ready or not Ready, it receives the kubelet's heartbeats.
+    ``lease`` is the lease of the kubelet, which only matters otherwise.
     """
     if state.ready != UNKNOWN:
         return now
     if record.phase in _COMING:
         return None
-    return state.ready_since if beat is None else beat.heard_at
+    return state.ready_since if lease is None else lease.observed_at
 
 
 def agent_heartbeat_at(
-    state: NodeState, word: Word, record: NodeRecord, beat: Beat | None, since: datetime | None
+    state: NodeState,
+    parsed: ParsedAnnotations,
+    record: NodeRecord,
+    lease: NodeLease | None,
+    since: datetime | None,
 ) -> datetime | None:
     """When the agent of a node was last heard; None before it reports in this boot.
 
     Args:
         state: the node.
-        word: what its annotations say.
+        parsed: what its annotations say.
         record: its record.
-        beat: the lease of the agent.
+        lease: the lease of the agent.
         since: when this process began to follow the node: an agent that reported before counts as
             heard then. None for a process that shows nodes and decides nothing.
 
     """
-    report = word.report
+    report = parsed.report
     if record.phase in _COMING:
-        if beat is None or report is None or not is_present(report, state):
+        if lease is None or report is None or not is_present(report, state):
             return None
-        return beat.heard_at if beat.is_live and beat.holder == report.boot_id else None
-    known = [] if beat is None else [beat.heard_at]
+        return lease.observed_at if lease.is_live and lease.holder == report.boot_id else None
+    known = [] if lease is None else [lease.observed_at]
     if report is not None and since is not None:
         known.append(since)
     return max(known, default=None)
@@ -146,16 +150,16 @@ def is_followed(record: NodeRecord) -> bool:
     return record.phase is Phase.QUARANTINED and waits
 
 
-def is_fenced(state: NodeState, word: Word, record: NodeRecord) -> bool:
+def is_fenced(state: NodeState, parsed: ParsedAnnotations, record: NodeRecord) -> bool:
     """Whether no process of the boot before the repair can run any more, though its pods remain."""
     remediation = record.remediation
     if remediation is None:
         return False
     if record.phase is Phase.REPLACING and remediation.is_machine_gone:
         return True
-    is_rebooted = record.phase is Phase.REBOOTING and _machine(state, word) != remediation.machine
+    is_rebooted = record.phase is Phase.REBOOTING and _machine(state, parsed) != remediation.machine
     return state.is_off or is_rebooted
 
 
-def _machine(state: NodeState, word: Word) -> str:
-    return f"{state.provider_id}#{boot_id(state, word)}"
+def _machine(state: NodeState, parsed: ParsedAnnotations) -> str:
+    return f"{state.provider_id}#{boot_id(state, parsed)}"

@@ -68,7 +68,7 @@ class Word:
     """Whether it begins as a request does, of whatever kind."""
 
 
-def word_of(text: str) -> Word:
+def parse_annotations(text: str) -> Word:
     """Read a reason: its leading token counts, to the letter."""
     text = text.strip().removeprefix(":").strip()  # Slurm adds to a reason that is blank, too
     if not text or text == "none":

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.reasons import parse_annotations
 from holdfast.adapters.slurm.nodes.text import NodeFacts, parse_nodes
 
 _HOW: Final = "save them with: scontrol show node, or with --json"
@@ -90,7 +90,7 @@ def _node(place: str, node: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(
         name,
         _state(place, node),
-        word_of(reason),
+        parse_annotations(reason),
         f"{who}@{when}" if reason else "",
         f"{boot}/{slurmd}",
         _text(place, node, "instance_id"),

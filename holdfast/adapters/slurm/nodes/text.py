@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
-from holdfast.adapters.slurm.nodes.reasons import RESUME_TIMEOUT, Word, word_of
+from holdfast.adapters.slurm.nodes.reasons import RESUME_TIMEOUT, Word, parse_annotations
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """The same text in every version since 22.05."""
@@ -180,4 +180,4 @@ def _flags(state: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def _word(reason: str) -> Word:
-    return word_of(reason)
+    return parse_annotations(reason)

@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.adapters.slurm.nodes.reasons import word_of
+from holdfast.adapters.slurm.nodes.reasons import parse_annotations
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
@@ -119,7 +119,7 @@ class NodeWatch:
             return one
         left = self._left.get(one.name)
         if left is not None and text.startswith(f"{left} :"):
-            return replace(one, word=word_of(text[len(left) :]))
+            return replace(one, word=parse_annotations(text[len(left) :]))
         self._left.pop(one.name, None)
         return one
 

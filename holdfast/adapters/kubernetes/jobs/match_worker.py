@@ -1,4 +1,4 @@
-"""Matches lines with people's regular expressions, as a process of its own: see ``LineMatcher``.
+"""Matches lines with people's regular expressions, as a process of its own: see ``PatternMatcher``.
 
 Run as a script, by path and with the standard library alone, so that it starts in milliseconds.
 Each line of its input is ``{"rules": [...], "lines": [...]}``; each line of its output has, for

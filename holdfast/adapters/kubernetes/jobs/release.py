@@ -6,16 +6,16 @@ from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.records import is_restart, release_patch
-from holdfast.adapters.kubernetes.jobs.views import HELD
+from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.model.jobs import JobRecord
 
 
-def is_held(state: JobState, record: JobRecord | None) -> bool:
+def awaits_restart(state: JobState, record: JobRecord | None) -> bool:
     """Whether a job waits for its next attempt because of us."""
-    return record is not None and record.phase in HELD and state.ending is None
+    return record is not None and record.phase in SUSPENDED_PHASES and state.ending is None
 
 
-def let_go(
+def release_job(
     api: Api, workloads: Workloads, kind: JobKind, state: JobState, record: JobRecord | None
 ) -> Json:
     """Remove the record of a job, and resume it if it is suspended because of us.
@@ -29,14 +29,14 @@ def let_go(
     """
     if state.queue is not None:
         _give_to_queue(workloads, state, record)
-    is_suspended = is_held(state, record) and state.queue is None and state.is_suspended
+    is_suspended = awaits_restart(state, record) and state.queue is None and state.is_suspended
     patch = release_patch(state, kind, resumes=is_suspended or state.is_stranded)
     return api.patch(state.path, patch)
 
 
 def _give_to_queue(workloads: Workloads, state: JobState, record: JobRecord | None) -> None:
     """Have a job admitted that we kept out of its queue."""
-    if is_held(state, record):
+    if awaits_restart(state, record):
         workloads.release(state)
     elif record is not None and is_restart(record) and state.ending is None:
         workloads.admit(state, record.attempt)

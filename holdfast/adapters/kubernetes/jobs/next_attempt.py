@@ -8,7 +8,7 @@ from holdfast.adapters.kubernetes.jobs.records import stamps
 from holdfast.model.jobs import JobRecord
 
 
-def renew(api: Api, kind: JobKind, job: Json, state: JobState, record: JobRecord) -> Json:
+def prepare_attempt(api: Api, kind: JobKind, job: Json, state: JobState, record: JobRecord) -> Json:
     """Have a suspended job begin anew with all its ranks, as far as its operator can.
 
     Args:

@@ -10,12 +10,12 @@ from holdfast.model.errors import BackendError
 class IdleNodes:
     """Looks at a few nodes at a time, so that a fleet that is due costs as many calls a round."""
 
-    def __init__(self, api: Api, *, looks: int) -> None:
-        """Prepare; ``looks`` is the number of nodes that are looked at in one round."""
+    def __init__(self, api: Api, *, limit: int) -> None:
+        """Prepare; ``limit`` is the number of nodes that are looked at in one round."""
         self._api = api
-        self._looks = looks
+        self._limit = limit
         self._turns = 0
-        self._looked_at: dict[str, int] = {}
+        self._checked_at: dict[str, int] = {}
         self._pods: dict[str, tuple[str, ...]] = {}
 
     def among(self, due: Collection[str]) -> frozenset[str]:
@@ -23,10 +23,10 @@ class IdleNodes:
 
         Those that were looked at longest ago have their turn.
         """
-        self._looked_at = {name: self._looked_at.get(name, 0) for name in due}
+        self._checked_at = {name: self._checked_at.get(name, 0) for name in due}
         self._pods = {name: pods for name, pods in self._pods.items() if name in due}
-        turn = sorted(self._looked_at, key=lambda name: (self._looked_at[name], name))
-        return frozenset(name for name in turn[: self._looks] if self._is_idle(name))
+        turn = sorted(self._checked_at, key=lambda name: (self._checked_at[name], name))
+        return frozenset(name for name in turn[: self._limit] if self._is_idle(name))
 
     def pods(self, node: str) -> tuple[str, ...]:
         """The pods that were on a node when it was last looked at, as ``namespace/name``."""
@@ -34,7 +34,7 @@ class IdleNodes:
 
     def _is_idle(self, name: str) -> bool:
         self._turns += 1
-        self._looked_at[name] = self._turns
+        self._checked_at[name] = self._turns
         try:
             pods = self._api.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={name}"})
         except BackendError:

@@ -26,7 +26,7 @@ class World:
         self.takes_s = 0.0
         self.asked_meanwhile: float | None = None
         self.task = PeriodicTask(
-            "do it", self.act, every_s=every_s, say=self.said.append, clock=lambda: self.now
+            "do it", self.act, every_s=every_s, log=self.said.append, clock=lambda: self.now
         )
 
     def act(self) -> None:

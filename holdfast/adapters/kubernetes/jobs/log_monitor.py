@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
-from holdfast.adapters.kubernetes.jobs.matcher import LineMatcher
+from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import LogRule, RuleState, after_line, due, first_hang
 from holdfast.ports.clock import Clock
 
 
-class LogJudge:
+class LogMonitor:
     """Takes lines from any thread. Rules whose patterns cannot be used are left out.
 
     Any rank's line counts for the whole job: ranks that hang hang together, and most of them print
@@ -19,7 +19,7 @@ class LogJudge:
     """
 
     def __init__(
-        self, matcher: LineMatcher, clock: Clock, rules: Sequence[LogRule], started_at: datetime
+        self, matcher: PatternMatcher, clock: Clock, rules: Sequence[LogRule], started_at: datetime
     ) -> None:
         """Try the patterns of the rules.
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.adapters.kubernetes.jobs import matching
+from holdfast.adapters.kubernetes.jobs import match_worker
 from holdfast.decisions.log_rules import Hit, LogRule
 from holdfast.model.errors import BackendError
 
@@ -25,7 +25,7 @@ Hits = Sequence[tuple[int, Hit]]
 """Lines that are something to a rule, by their index."""
 
 
-class LineMatcher:
+class PatternMatcher:
     """Matches lines with the patterns of rules, from any thread, until ``close``.
 
     HyperPod's rules are Python's regular expressions, and some of those take for ever; while
@@ -74,7 +74,7 @@ class LineMatcher:
             raise BackendError("log rules are not matched any more")
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", Path(matching.__file__)],
+                [sys.executable, "-I", "-S", Path(match_worker.__file__)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.reflector import Reflector
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
-from holdfast.adapters.kubernetes.jobs.pods import LastWords, Numbers
+from holdfast.adapters.kubernetes.jobs.pods import FinalPodStates, RankAssigner
 from holdfast.adapters.kubernetes.nodes.cache import STALE
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
@@ -17,7 +17,7 @@ from holdfast.model.names import Labels
 _PODS: Final = "/api/v1/pods"
 
 
-class KindFollower:
+class JobInformer:
     """Reads one kind, from ``start`` to ``stop``. A kind that is not installed has no jobs.
 
     Args:
@@ -35,14 +35,14 @@ class KindFollower:
         api: Api,
         kind: JobKind,
         labels: Labels,
-        words: LastWords,
+        words: FinalPodStates,
         changed: Callable[[], None],
-        body: "KindFollower | None" = None,
+        body: "JobInformer | None" = None,
     ) -> None:
         self.kind = kind
         self._words = words
         self._body = body
-        self._numbers = Numbers()
+        self._numbers = RankAssigner()
         self._jobs = Reflector(
             api,
             f"/apis/{kind.api_version}/{kind.plural}",
