@@ -79,9 +79,9 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
             agent_api,
             NODE,
             settings=AgentKubernetes(),
-            patience=timedelta(hours=1),
+            timeout=timedelta(hours=1),
             clock=clock,
-            say=said.append,
+            log=said.append,
         )
         running.callback(agent.close)
         agent.changed(None, report(sequence=1))

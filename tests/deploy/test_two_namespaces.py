@@ -94,9 +94,9 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
             agent_api,
             NODE,
             settings=AgentKubernetes(namespace=AGENTS),
-            patience=timedelta(hours=1),
+            timeout=timedelta(hours=1),
             clock=clock,
-            say=said.append,
+            log=said.append,
         )
         opened.callback(agent.close)
         agent.changed(

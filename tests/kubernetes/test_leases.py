@@ -401,16 +401,16 @@ import json, sys, time
 from datetime import timedelta
 from pathlib import Path
 from holdfast.adapters.kubernetes.client.api import Api, Server
-from holdfast.adapters.kubernetes.client.leases import LeaderElection, Terms
+from holdfast.adapters.kubernetes.client.leases import LeaderElection, LeaseDurations
 
 url, ca_file, token, identity, log = sys.argv[1:]
 server = Server(url=url, ca_file=Path(ca_file), token=lambda: token)
-terms = Terms(
+durations = LeaseDurations(
     duration=timedelta(seconds=3), renew_deadline=timedelta(seconds=2), retry=timedelta(seconds=0.2)
 )
 election = LeaderElection(
     Api(server, user_agent="t", field_manager="t", timeout=timedelta(seconds=1)),
-    namespace="default", name="race", identity=identity, changed=lambda: None, terms=terms,
+    namespace="default", name="race", identity=identity, changed=lambda: None, durations=durations,
 )
 election.start()
 with open(log, "a", buffering=1) as file:
