@@ -41,8 +41,8 @@ _FAULT: Final = "   >>> "
 _STYLES: Final = (
     (r"^\$ .*", "bold"),
     (r"^   >>> .*", "bold red"),
-    (r" needs \w+: \w+", "red"),
-    (r"attempt \d+ runs on|is schedulable|was replaced by", "green"),
+    (r" quarantined for [\w ]+: \w+", "red"),
+    (r"attempt \d+ running on|NodeReleased|NodeReplaced", "green"),
     (r"^Equal to the bit.*", "bold green"),
     (r"^FAULT .*", "bold"),
     (r"^\[ *[\d.]+s\]|^\.\.\. .*", "dim"),

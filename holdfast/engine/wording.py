@@ -1,4 +1,4 @@
-"""Events in the words of a person."""
+"""Sentences for events and log lines; operators search and alert on them, so they are stable."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -45,15 +45,19 @@ from holdfast.model.health import Remedy
 from holdfast.model.jobs import FailureKind
 from holdfast.model.names import Reason
 
-_NO_CHECK = "there is no deep health check here"
 _NAMED = 8
-"""Nodes that a sentence names; a job may have thousands."""
+"""Maximum number of nodes that a sentence names; a job may have thousands."""
 
-_RESET_BREAKER = "look at the nodes; then: holdfast nodes reset-breaker"
+_RESET_BREAKER = "inspect the nodes, then run: holdfast nodes reset-breaker"
+
+
+def log_line(event: Event) -> str:
+    """Return the event as one log line: its reason code, such as ``NodeQuarantined``, then text."""
+    return f"{type(event).__name__}: {sentence(event)}"
 
 
 def sentence(event: Event) -> str:
-    """What happened, to what."""
+    """Return what happened to what, without the reason code."""
     match event:
         case AttemptStarted() | AttemptStopped() | AttemptKilled():
             return _attempt_sentence(event)
@@ -65,22 +69,22 @@ def sentence(event: Event) -> str:
             return _agent_sentence(event)
         case NodesWithoutGroup(nodes=nodes):
             return (
-                f"{_named(nodes)}: no group label; a new node without one is taken for the"
-                " replacement of any of them; to tell groups apart, set kubernetes.group_labels"
+                f"{_named(nodes)}: no group label; a new node without one may replace any of them;"
+                " to separate groups, set kubernetes.group_labels"
             )
         case BreakerTripped(reason=reason):
-            return f"all repairs are stopped: {reason}; {_RESET_BREAKER}"
+            return f"circuit breaker open, all repairs paused: {reason}; {_RESET_BREAKER}"
         case BreakerClosed(reason=reason):
-            return f"circuit breaker closed, repairs resume: {reason}"
+            return f"circuit breaker closed, repairs resumed: {reason}"
         case CallFailed(what=what, error=error):
-            return f"{what} failed and is tried again{_times(event.times)}: {error}"
+            return f"{what} failed, retrying{_times(event.times)}: {error}"
     return _node_sentence(event)
 
 
 def recovery(
     stopped_in: timedelta | None, waited: timedelta | None, started_in: timedelta | None
 ) -> str:
-    """How long a job took to go on after a failure; what was not noted is left out."""
+    """Return how long a job took to resume after a failure; durations not recorded are left out."""
     parts = {"stopped in": stopped_in, "waited": waited, "started in": started_in}
     known = {words: took for words, took in parts.items() if took is not None}
     if not known:
@@ -93,24 +97,25 @@ def recovery(
 def _node_sentence(event: Event) -> str:
     match event:
         case NodeQuarantined() | NodeReassigned():
-            what = "a deep health check" if event.remedy == Remedy.NONE else event.remedy
-            return f"{event.node} needs {what}: {event.reason}: {event.message}"
+            remedy = "deep health check" if event.remedy == Remedy.NONE else event.remedy
+            verb = "quarantined" if isinstance(event, NodeQuarantined) else "reassigned"
+            return f"{event.node} {verb} for {remedy}: {event.reason}: {event.message}"
         case NodeDraining(node=node):
-            return f"{node} is being drained"
+            return f"{node} draining"
         case RepairOrdered(node=node, remedy=remedy):
             return f"{node}: {remedy} ordered"
         case RepairPostponed() | RepairOverdue():
             return _delay_sentence(event)
         case RepairDeferred(node=node, why=why):
-            return f"{node}: repair held back{_times(event.times)}: {why}"
+            return f"{node}: repair deferred{_times(event.times)}: {why}"
         case NodeRejoined(node=node):
-            return f"{node} is back and is checked"
+            return f"{node} rejoined; running deep health check"
         case NodeReplaced(node=node, successor=successor):
-            return f"{node} was replaced by {successor}"
+            return f"{node} replaced by {successor}"
         case NodeVanished(node=node, reason=reason):
-            return f"{node} is gone though nobody replaced it; its repair ({reason}) ends"
+            return f"{node} disappeared; closing repair ({reason})"
         case InputRejected(node=node, key=key, value=value, expected=expected):
-            return f"{node}: {key} is {value!r}, which is ignored: expected {expected}"
+            return f"{node}: {key} ignored: got {value!r}, expected {expected}"
         case (
             NodeSuspected()
             | NodeCheckWaits()
@@ -122,14 +127,14 @@ def _node_sentence(event: Event) -> str:
         ):
             return _check_sentence(event)
         case NodeReleased(node=node, after=after):
-            return f"{node} is schedulable{_ended_remediation(after)}"
+            return f"{node} released{_ended_remediation(after)}"
     return event.name
 
 
 def _ended_remediation(reason: str) -> str:
     if reason == Reason.REQUESTED_DEEP_CHECK:
-        return "; the requested deep health check has ended"
-    return f"; {reason} is over" if reason else ""
+        return ": requested deep health check ended"
+    return f": {reason} resolved" if reason else ""
 
 
 def _check_sentence(
@@ -144,10 +149,11 @@ def _check_sentence(
     head = f"{event.node}: deep health check"
     match event:
         case NodeSuspected(evidence=evidence, is_checked=is_checked):
-            then = "it is checked" if is_checked else f"look at it: {_NO_CHECK}"
-            return f"{event.node} reports no fault, but {evidence}; {then}"
-        case NodeCheckWaits(node=node, why=why):
-            return f"check of {node} waits for {why}{_times(event.times)}"
+            checked = "running deep health check"
+            then = checked if is_checked else "no deep health check configured, inspect the node"
+            return f"{event.node} is suspect: {evidence}; {then}"
+        case NodeCheckWaits(why=why):
+            return f"{head} waiting for {why}{_times(event.times)}"
         case NodeCheckBegun():
             return f"{head} started"
         case NodePairTested():
@@ -155,37 +161,37 @@ def _check_sentence(
         case NodeCheckPassed(took=took, detail=detail):
             return f"{head} passed in {format_duration(took)}" + (f": {detail}" if detail else "")
         case NodeCheckSkipped(detail=detail):
-            return f"{head} skipped, the node was released without it: {detail}"
+            return f"{head} skipped, releasing the node without it: {detail}"
         case NodeCheckFailed(took=took, detail=detail):
             return f"{head} failed after {format_duration(took)}: {detail}"
 
 
 def _times(times: int) -> str:
-    """How often the same happened since it was last reported; empty for the first time."""
+    """Return how often the event occurred since its last report; empty for the first time."""
     return f" ({times} times since the last report)" if times > 1 else ""
 
 
 def _pair_sentence(event: NodePairTested) -> str:
-    how = {True: "passed", False: "failed", None: "says nothing"}[event.passed]
+    how = {True: "passed", False: "failed", None: "inconclusive"}[event.passed]
     why = f": {event.detail}" if event.detail else ""
-    return f"the test between {event.node} and {event.partner} {how}{why}"
+    return f"{event.node}: network test with {event.partner} {how}{why}"
 
 
 def _agent_sentence(event: NodeAgentSilent | NodeAgentReports) -> str:
     if isinstance(event, NodeAgentReports):
-        return f"{event.node}: the Holdfast agent reports again"
+        return f"{event.node}: Holdfast agent reporting again"
     return (
-        f"{event.node}: no heartbeat of the Holdfast agent since {event.since:%Y-%m-%d %H:%M:%S %Z}"
-        f" although the node answers, so its faults are not detected; look at the agent"
+        f"{event.node}: Holdfast agent silent since {event.since:%Y-%m-%d %H:%M:%S %Z} although the"
+        " node responds, so its faults are not detected; inspect the agent"
     )
 
 
 def _delay_sentence(event: RepairPostponed | RepairOverdue) -> str:
     if isinstance(event, RepairOverdue):
         waited = format_duration(event.waited)
-        return f"{event.node}: the {event.remedy} ordered {waited} ago has had no effect"
+        return f"{event.node}: {event.remedy} overdue: ordered {waited} ago without effect"
     pause = format_duration(event.retry_after)
-    return f"{event.node}: {event.remedy} refused: {event.error}; again in {pause}"
+    return f"{event.node}: {event.remedy} refused: {event.error}; retrying in {pause}"
 
 
 def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) -> str:
@@ -193,14 +199,14 @@ def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) ->
     match event:
         case AttemptStarted(nodes=nodes):
             took = recovery(event.stopped_in, event.waited, event.started_in)
-            return f"{head} runs on {_named(nodes)}" + (f"; {took}" if took else "")
+            return f"{head} running on {_named(nodes)}" + (f"; {took}" if took else "")
         case AttemptStopped():
             where = f" on {event.node}" if event.node else ""
-            # A node's own line came just before; the exit of a rank is told nowhere else.
+            # A node's own line came just before; no other event reports the exit of a rank.
             evidence = f": {event.evidence}" if event.kind == FailureKind.APPLICATION else ""
-            return f"{head} is stopped: {event.reason}{where}{evidence}"
+            return f"{head} stopped: {event.reason}{where}{evidence}"
         case AttemptKilled():
-            return f"{head}: ranks outlived the grace period and were killed"
+            return f"{head}: ranks exceeded the grace period and were killed"
 
 
 def _named(nodes: Sequence[str]) -> str:
@@ -214,17 +220,17 @@ def _job_sentence(
     match event:
         case JobRetried():
             return (
-                f"{event.job} is restarted ({event.kind}: {event.reason}); retries so far: "
-                f"{_spent(event.hardware_retries, event.max_retries)} hardware, "
-                f"{_spent(event.app_retries, event.max_app_retries)} application"
+                f"{event.job} restarting ({event.kind}: {event.reason}); retries used: "
+                f"hardware {_used(event.hardware_retries, event.max_retries)}, "
+                f"application {_used(event.app_retries, event.max_app_retries)}"
             )
         case JobWaits(job=job, why=why) | JobUnwatched(job=job, why=why):
             return f"{job}: {why}"
         case JobFinished(job=job, outcome=outcome, reason=reason):
             return f"{job} {outcome}: {reason}"
         case JobInputRejected(job=job, key=key, value=value, expected=expected):
-            return f"{job}: {key} is {value!r}: expected {expected}"
+            return f"{job}: {key} rejected: got {value!r}, expected {expected}"
 
 
-def _spent(retries: int, allowed: int | None) -> str:
-    return str(retries) if allowed is None else f"{retries} of {allowed}"
+def _used(retries: int, allowed: int | None) -> str:
+    return str(retries) if allowed is None else f"{retries}/{allowed}"

@@ -178,7 +178,7 @@ def test_describe_tells_the_events_in_words_and_unknown_ones_by_name(runs) -> No
 
     assert reported[-3:] == [
         "1.50s:  train: for nodes",
-        f"2.00s:  train: attempt 1 runs on {node(1)}",
+        f"2.00s:  train: attempt 1 running on {node(1)}",
         "3.00s:  job.sang",
     ]
     events = runs.call("jobs", "describe", "train", "-o", "json").json["events"]

@@ -238,7 +238,7 @@ class TestDryRun:
 
         (line,) = dry_run.news()
 
-        assert line.startswith("node-1 needs reboot: ")
+        assert line.startswith("NodeQuarantined: node-1 quarantined for reboot: ")
         assert list(dry_run.news()) == []
         assert world.calls.made == []
 
@@ -261,7 +261,7 @@ class TestEventLog:
         EventLog(LogFormat.TEXT, FakeClock()).emit(self.EVENT)
 
         (line,) = capsys.readouterr().out.splitlines()
-        assert line.endswith("Z a needs reboot: Xid: line break")
+        assert line.endswith("Z NodeQuarantined: a quarantined for reboot: Xid: line break")
 
     def test_json_holds_every_field(self, capsys) -> None:
         EventLog(LogFormat.JSON, FakeClock()).emit(self.EVENT)

@@ -62,7 +62,7 @@ def test_a_test_is_stored_begun_in_every_round_and_noted_when_it_is_over() -> No
 
     assert world.cluster.nodes["a"].record.pairing.tests == (said,)
     (reported,) = (one for one in world.events.reported if isinstance(one, NodePairTested))
-    assert sentence(reported) == "the test between a and b failed: slow"
+    assert sentence(reported) == "a: network test with b failed: slow"
 
 
 def test_the_check_of_a_node_alone_is_not_begun_again_while_it_is_tested_with_others() -> None:
@@ -81,12 +81,12 @@ def test_a_check_is_begun_with_the_kinds_that_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passed", "word"), [(True, "passed"), (False, "failed"), (None, "says nothing")]
+    ("passed", "word"), [(True, "passed"), (False, "failed"), (None, "inconclusive")]
 )
 def test_how_a_test_ended_is_told_in_words(passed, word) -> None:
     event = NodePairTested(node="a", partner="b", passed=passed, detail="", measured={})
 
-    assert sentence(event) == f"the test between a and b {word}"
+    assert sentence(event) == f"a: network test with b {word}"
 
 
 def test_what_is_to_be_said_of_a_node_that_passed_is_told() -> None:

@@ -110,8 +110,8 @@ def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_
     (event,) = world.suspected()
     assert (event.node, event.failures, event.is_checked) == ("node-1", 3, True)
     assert sentence(event) == (
-        "node-1 reports no fault, but 3 failures of jobs within 1d began on it and on no other "
-        "node: job-1 attempt 3, job-1 attempt 2, job-1 attempt 1; it is checked"
+        "node-1 is suspect: 3 failures of jobs within 1d began on it and on no other "
+        "node: job-1 attempt 3, job-1 attempt 2, job-1 attempt 1; running deep health check"
     )
 
 
@@ -125,7 +125,7 @@ def test_where_there_are_no_checks_a_person_is_told_once_and_jobs_go_on() -> Non
     assert world.cluster.nodes["node-1"].request is None
     assert world.jobs.views["job-1"].record.phase is JobPhase.RUNNING
     (event,) = world.suspected()
-    assert sentence(event).endswith("; look at it: there is no deep health check here")
+    assert sentence(event).endswith("; no deep health check configured, inspect the node")
 
 
 def test_failures_of_a_job_that_has_failed_for_good_count_on() -> None:

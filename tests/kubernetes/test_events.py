@@ -86,7 +86,8 @@ def test_a_message_says_what_happened_and_what_happens_next() -> None:
     notice = node_notice(QUARANTINED, NOW)
 
     assert notice.message == (
-        "node-1 needs reboot: Why: evidence; no new pods; it is drained when the budget allows it"
+        "node-1 quarantined for reboot: Why: evidence; no new pods; "
+        "it is drained when the budget allows it"
     )
 
 
@@ -116,7 +117,7 @@ def test_people_see_them_in_the_description_of_a_node(sink, api, cluster) -> Non
     lines = cluster.kubectl("describe", "node", "node-1").splitlines()
     (warning,) = [line for line in lines if "NodeQuarantined" in line]
     assert warning.split()[0] == "Warning"
-    assert "node-1 needs reboot" in warning
+    assert "node-1 quarantined for reboot" in warning
     assert any(line.split()[:2] == ["Normal", "NodeReleased"] for line in lines)
 
 

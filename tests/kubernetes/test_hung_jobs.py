@@ -140,7 +140,7 @@ def test_a_job_is_restarted_when_its_log_says_so_and_no_other_is_touched(
     assert (silent.record["hardware_retries"], silent.record["app_retries"]) == (0, 1)
     assert silent.environment("silent-master-0")["HOLDFAST_RESTART_REASON"] == silent.reasons[0]
     (reported,) = [message for reason, message in silent.events if reason == "ApplicationFailure"]
-    assert "is stopped: LogStateHanging_Steps: no line matched" in reported
+    assert "stopped: LogStateHanging_Steps: no line matched" in reported
     assert faulty.reasons == ["LogStateHanging_Nccl"]
     failure = faulty.record["attempts"][0]["failure"]
     assert failure["evidence"].startswith("node rank 0 printed: NCCL WARN timeout; no stacks")

@@ -33,14 +33,14 @@ TOOK = {
 TOLD = [
     (
         AttemptStarted(job=LLAMA, attempt=1, nodes=("gpu-1", "gpu-2")),
-        ("Normal", "Running", f"{LLAMA}: attempt 1 runs on gpu-1, gpu-2"),
+        ("Normal", "Running", f"{LLAMA}: attempt 1 running on gpu-1, gpu-2"),
     ),
     (
         AttemptStopped(kind=FailureKind.HARDWARE, reason="XidReplace", **STOPPED),
         (
             "Warning",
             "NodeFault",
-            f"{LLAMA}: attempt 2 is stopped: XidReplace on gpu-7: NVRM: Xid 79",
+            f"{LLAMA}: attempt 2 stopped: XidReplace on gpu-7: NVRM: Xid 79",
         ),
     ),
     (
@@ -48,7 +48,7 @@ TOLD = [
         (
             "Normal",
             "NodeWithdrawn",
-            f"{LLAMA}: attempt 2 is stopped: RebootRequested on gpu-7: NVRM: Xid 79",
+            f"{LLAMA}: attempt 2 stopped: RebootRequested on gpu-7: NVRM: Xid 79",
         ),
     ),
     (
@@ -60,8 +60,7 @@ TOLD = [
         (
             "Warning",
             "ApplicationFailure",
-            f"{LLAMA}: attempt 2 is stopped: RankExited on gpu-7: node rank 3 ended with exit "
-            "code 1",
+            f"{LLAMA}: attempt 2 stopped: RankExited on gpu-7: node rank 3 ended with exit code 1",
         ),
     ),
     (
@@ -69,7 +68,7 @@ TOLD = [
         (
             "Warning",
             "PodsRemoved",
-            f"{LLAMA}: attempt 2: ranks outlived the grace period and were killed; pods on "
+            f"{LLAMA}: attempt 2: ranks exceeded the grace period and were killed; pods on "
             "machines that are gone are removed",
         ),
     ),
@@ -86,8 +85,8 @@ TOLD = [
         (
             "Normal",
             "JobRestarting",
-            f"{LLAMA} is restarted (hardware: XidReplace); retries so far: 1 of 2 hardware, 0 of "
-            "3 application; its pods are made anew when there is room",
+            f"{LLAMA} restarting (hardware: XidReplace); retries used: hardware 1/2, application "
+            "0/3; its pods are made anew when there is room",
         ),
     ),
     (
@@ -103,7 +102,7 @@ TOLD = [
         (
             "Normal",
             "Running",
-            f"{LLAMA}: attempt 3 runs on gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7 "
+            f"{LLAMA}: attempt 3 running on gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7 "
             "and 2 more; remediated in 35.2s: stopped in 1.2s, waited 30s, started in 4s",
         ),
     ),

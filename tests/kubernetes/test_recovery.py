@@ -198,7 +198,7 @@ def test_an_open_breaker_holds_back_all_repairs_until_a_person_resets_it(
     where = ["--kubeconfig", str(fleet.cluster.plane.kubeconfig())]
 
     fleet.machines["a"].log(REPLACE_XID)
-    until(lambda: "all repairs are stopped: 1 of 2 nodes turned faulty" in controller.log)
+    until(lambda: "all repairs paused: 1 of 2 nodes turned faulty" in controller.log)
     stays(lambda: fleet.phase("a") in ("schedulable", "quarantined") and not fleet.orders, 1)
     assert run(["nodes", "list", *where]) == 0
     assert "All repairs of https://127.0.0.1" in capsys.readouterr().err

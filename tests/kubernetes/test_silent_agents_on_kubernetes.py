@@ -104,7 +104,7 @@ def test_a_replacement_whose_agent_never_starts_is_never_released(fleet: Fleet, 
     until(lambda: fleet.phase("spare-1") == "replacing")
 
     assert f"{Reason.NODE_NEVER_JOINED}" in controller.log
-    assert "spare-1 is schedulable" not in controller.log
+    assert "spare-1 released" not in controller.log
     assert fleet.is_marked("spare-1")
     assert place(fleet, "pod") == "b"
     where = ["--kubeconfig", str(fleet.cluster.plane.kubeconfig())]

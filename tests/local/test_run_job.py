@@ -166,7 +166,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(run):
     ended = run.run("--nodes", "2", "--grace", "300ms", "--", sys.executable, "-c", script)
 
     assert ended.returncode == 0, ended.stdout
-    assert "outlived the grace period" in ended.stdout
+    assert "exceeded the grace period" in ended.stdout
     assert run.record().attempt == 2
 
 

@@ -128,7 +128,7 @@ def test_a_requested_check_waits_for_the_job_on_its_node_and_idle_nodes_go_first
     controller = fleet.control(provider=checked(fleet))
     job = fleet.run_job("-N1", "-w", "node1", "--exclusive", script="sleep 600")
     ask(fleet, capsys, "node1")
-    fleet.until(lambda: f"check of node1 waits for job {job}" in controller.log)
+    fleet.until(lambda: f"node1: deep health check waiting for job {job}" in controller.log)
 
     ask(fleet, capsys, "node2")
     fleet.until(lambda: (one := fleet.record("node2")) and one.checks)
@@ -137,7 +137,7 @@ def test_a_requested_check_waits_for_the_job_on_its_node_and_idle_nodes_go_first
     assert fleet.phase("node1") == "schedulable"
     fleet.slurm.run("scancel", job)
     fleet.until(lambda: (one := fleet.record("node1")) and one.checks)
-    assert controller.log.count("check of node1 waits for job") == 1
+    assert controller.log.count("node1: deep health check waiting for job") == 1
     assert fleet.orders == []
 
 

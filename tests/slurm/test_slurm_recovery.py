@@ -193,7 +193,7 @@ def test_a_second_controller_stands_by_until_the_first_ends(fleet: Fleet) -> Non
     second = fleet.control(provider=fleet.by_command())
     fleet.machines["node1"].log(REPLACE_XID)
     fleet.until(lambda: fleet.orders)
-    assert "needs replace" not in second.log
+    assert "quarantined for replace" not in second.log
 
     first.kill()
     fleet.machines["node1"].renew()

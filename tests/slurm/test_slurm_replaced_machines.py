@@ -41,7 +41,7 @@ def test_no_job_gets_a_new_machine_before_the_site_has_prepared_it(fleet: Fleet)
     assert renewed(fleet) == []
 
     fleet.machines["node1"].renew()
-    reported = "the command after the replacement of node1 failed and is tried again"
+    reported = "the command after the replacement of node1 failed, retrying"
     fleet.until(lambda: reported in first.log)
     assert "ended with 3: no home directory" in first.log
     stays(lambda: "FAIL" in fleet.slurm.state("node1"), 3.0)  # longer than join_timeout

@@ -41,7 +41,7 @@ def test_a_node_that_slurm_has_given_up_is_ordered_anew_with_slurms_own_message(
         assert (incident.reason, incident.message) == (
             Reason.NODE_START_FAILED, f"Slurm says: {SAID}",
         )  # fmt: skip
-        assert f"node1 needs replace: {Reason.NODE_START_FAILED}: Slurm says: {SAID}" in (
+        assert f"node1 quarantined for replace: {Reason.NODE_START_FAILED}: Slurm says: {SAID}" in (
             controller.log
         )
         assert Reason.NODE_NEVER_JOINED not in controller.log

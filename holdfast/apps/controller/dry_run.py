@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.engine.node_events import event_of
-from holdfast.engine.wording import sentence
+from holdfast.engine.wording import log_line
 from holdfast.model.actions import Plan
 from holdfast.model.events import BreakerClosed, BreakerTripped, RepairDeferred
 from holdfast.model.nodes import ClusterView, Pool
@@ -41,12 +41,12 @@ class DryRun:
 def _lines(view: ClusterView, plan: Plan) -> Iterator[str]:
     nodes = {node.name: node for node in view.nodes}
     if plan.trip is not None:
-        yield sentence(BreakerTripped(reason=plan.trip.reason))
+        yield log_line(BreakerTripped(reason=plan.trip.reason))
     if plan.close is not None:
-        yield sentence(BreakerClosed(reason=plan.close.reason))
+        yield log_line(BreakerClosed(reason=plan.close.reason))
     for action in plan.actions:
         event = event_of(action, nodes[action.node])
         if event is not None:
-            yield sentence(event)
+            yield log_line(event)
     for item in plan.deferred:
-        yield sentence(RepairDeferred(node=item.node, why=item.why))
+        yield log_line(RepairDeferred(node=item.node, why=item.why))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.apps.controller.config import LogFormat
-from holdfast.engine.wording import sentence
+from holdfast.engine.wording import log_line
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import CallFailed, Event
 from holdfast.ports.clock import Clock
@@ -45,7 +45,7 @@ class EventLog:
         if self._log is LogFormat.JSON:
             line = json.dumps({"at": to_plain(at), "event": event.name, **to_plain(event)})
         else:
-            words = " ".join(sentence(event).split())
+            words = " ".join(log_line(event).split())
             line = f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z {words}"[:_LIMIT]
         try:
             sys.stdout.write(line + "\n")

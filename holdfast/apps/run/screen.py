@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from holdfast.apps.run.nonblocking_output import PatientOutput
-from holdfast.engine.wording import sentence
+from holdfast.engine.wording import log_line
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import Event
 from holdfast.model.jobs import JobView
@@ -63,7 +63,7 @@ class PlainScreen:
     def event(self, at: datetime, event: Event) -> None:
         """See ``Screen.event``."""
         seconds = (at - self._started_at).total_seconds()
-        self._print(f"[{seconds:7.2f}s] {sentence(event)}")
+        self._print(f"[{seconds:7.2f}s] {log_line(event)}")
 
     def log(self, rank: int, line: str) -> None:
         """See ``Screen.log``."""
