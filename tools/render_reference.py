@@ -17,9 +17,11 @@ from typing import Final, get_args, get_type_hints
 
 import command_pages
 import job_outcomes
+import python_api
 import reason_tables
 import slurm_outcomes
 
+import holdfast
 from holdfast.adapters.checkpoints import table as checkpoint_formats
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
@@ -31,7 +33,7 @@ from holdfast.apps.checks import config as check_config
 from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
 from holdfast.decisions import doctor, policy
-from holdfast.detectors import thresholds
+from holdfast.detectors import custom_rules, thresholds
 from holdfast.detectors.table import detectors
 from holdfast.kit.units import format_duration
 from holdfast.model import events, names
@@ -77,6 +79,10 @@ def agent_config_page() -> Iterator[str]:
         "slurm": AgentSlurm,
     }
     yield from _knobs(agent_config.AgentConfig, without=tables)
+    yield from ["", "## Rule files", "", _prose(custom_rules.__doc__), ""]
+    yield "Each file of `rule_files` has a table `[rule.NAME]` with these keys for each rule."
+    yield ""
+    yield from _knobs(custom_rules.CustomRule)
     for title, kind in (("detectors.NAME", agent_config.DetectorSettings), *tables.items()):
         yield from ["", f"## [{title}]", "", _prose(kind.__doc__), ""]
         yield from _knobs(kind)
@@ -277,6 +283,19 @@ def slurm_outcomes_page() -> Iterator[str]:
     yield from _table(slurm_outcomes.TITLES, slurm_outcomes.rows())
 
 
+def python_api_page() -> Iterator[str]:
+    """Every public name of the package."""
+    yield from [
+        "# Python API",
+        "",
+        NOTE.format("holdfast/__init__.py"),
+        "",
+        _prose(holdfast.__doc__),
+    ]
+    yield ""
+    yield from python_api.lines(docs_under_names)
+
+
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
@@ -290,6 +309,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "reasons.md": reasons_page,
     "job-outcomes.md": job_outcomes_page,
     "checkpoints.md": checkpoints_page,
+    "python-api.md": python_api_page,
     "slurm-doctor.md": slurm_doctor_page,
     "slurm-outcomes.md": slurm_outcomes_page,
     **command_pages.renderers(),

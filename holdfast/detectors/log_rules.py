@@ -46,7 +46,9 @@ class LogRule:
     """Such a message, as the kernel writes it."""
 
     condition: Condition
-    reason: Reason
+    reason: str
+    """One of ``Reason``, or a reason of a rule file."""
+
     severity: Severity
     remedy: Remedy = Remedy.NONE
     urgency: Urgency = Urgency.IMMEDIATE

@@ -191,6 +191,14 @@ class DeepCheckStatus(StrEnum):
     """Not one of HyperPod's: the check could not be run, so it says nothing about the node."""
 
 
+class PluginGroup(StrEnum):
+    """Entry-point groups in which packages register extensions."""
+
+    PROVIDERS = "holdfast.providers"
+    DETECTORS = "holdfast.detectors"
+    CHECKPOINT_FORMATS = "holdfast.checkpoint_formats"
+
+
 class Condition(StrEnum):
     """Types of node conditions; True means that there is a problem."""
 

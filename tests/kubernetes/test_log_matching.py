@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.match_worker import TOO_SLOW
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.log_rules import Hit, LogRule
+from holdfast.kit.match_worker import TOO_SLOW
 from holdfast.model.errors import BackendError
 
 

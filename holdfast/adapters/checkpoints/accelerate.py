@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate, incomplete
+from holdfast.adapters.checkpoints.contract import (
+    CheckpointFormat,
+    Found,
+    Names,
+    candidate,
+    incomplete,
+)
 from holdfast.adapters.checkpoints.deepspeed import problems_within
 from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
@@ -57,7 +63,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     yield from fewer_files(names, older)
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="accelerate",
     title="Hugging Face Accelerate",
     find=find,

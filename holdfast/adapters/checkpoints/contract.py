@@ -12,7 +12,7 @@ Names = Mapping[str, Entry]
 """Entries of a directory by name."""
 
 
-class CannotJudge(Exception):
+class CannotVerify(Exception):
     """A checkpoint is of a form that cannot be verified; the text says why."""
 
 
@@ -35,7 +35,7 @@ Cheap: names, and heads of small files. Raises OSError.
 Check = Callable[[Path, Depth, Path | None], Iterator[Problem]]
 """What is wrong with one checkpoint; the third argument is the next older one.
 
-Raises OSError, and ``CannotJudge``.
+Raises OSError, and ``CannotVerify``.
 """
 
 Repoint = Callable[[Path, str], None]
@@ -43,7 +43,7 @@ Repoint = Callable[[Path, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class CheckpointFormat:
     """A checkpoint format: recognised by content, verified, and rolled back."""
 
     name: str

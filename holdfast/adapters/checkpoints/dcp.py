@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
-    CannotJudge,
-    Format,
+    CannotVerify,
+    CheckpointFormat,
     Found,
     Names,
     candidate,
@@ -118,11 +118,11 @@ def read_index(folder: Path, names: Names) -> Index | Problem:
     index = Index()
     for entry in _indexes(names):
         if entry.size > SIZE_LIMIT:
-            raise CannotJudge(f"{entry.name} is larger than {SIZE_LIMIT >> 20} MiB")
+            raise CannotVerify(f"{entry.name} is larger than {SIZE_LIMIT >> 20} MiB")
         try:
             value = load(read_bytes(folder / entry.name, SIZE_LIMIT)).value
         except TooLarge as error:
-            raise CannotJudge(f"{entry.name}: {error}") from error
+            raise CannotVerify(f"{entry.name}: {error}") from error
         except NotReadable as error:
             return damaged(f"{entry.name} cannot be read: {error}")
         state = value.state if isinstance(value, Built) else None
@@ -247,7 +247,7 @@ def check_dcp(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]
     yield from directory_problems(path, listed(path), depth)
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="dcp",
     title="PyTorch Distributed Checkpoint",
     find=find_dcp,

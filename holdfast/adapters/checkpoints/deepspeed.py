@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
-    Format,
+    CheckpointFormat,
     Found,
     Names,
     candidate,
@@ -130,7 +130,7 @@ def _zero_stage(state: Pairs) -> int:
     return value if isinstance(value, int) else 0
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="deepspeed",
     title="DeepSpeed",
     find=find,

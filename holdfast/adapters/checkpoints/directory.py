@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE
-from holdfast.adapters.checkpoints.contract import CannotJudge, Format, Found, Names
+from holdfast.adapters.checkpoints.contract import CannotVerify, CheckpointFormat, Found, Names
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
-from holdfast.adapters.checkpoints.table import FORMATS, ROWS
+from holdfast.adapters.checkpoints.table import ROWS, format_named
 from holdfast.kit.files import sync_directory
 from holdfast.model.checkpoints import (
     Checkpoint,
@@ -21,7 +21,7 @@ from holdfast.model.checkpoints import (
     Problem,
     Survey,
 )
-from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.errors import BackendError
 
 ASIDE: Final = ".set-aside"
 """End of the name of the directory beside a directory of checkpoints, to which they are moved."""
@@ -47,20 +47,18 @@ class CheckpointDirectory:
 
     Args:
         folder: the directory; it need not exist.
-        format_name: of a format of ``table``; None to recognise it by content.
+        format_name: a format of ``table`` or of an installed package; None to recognise one of
+            ``table`` by content.
 
     Raises:
-        ConfigError: there is no such format.
+        ConfigError: there is no such format, or its package is broken.
 
     """
 
     def __init__(self, folder: Path, format_name: str | None = None) -> None:
-        if format_name is not None and format_name not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise ConfigError(f"--format {format_name}: there is no such format; known: {known}")
         self._folder = folder
-        self._rows = ROWS if format_name is None else (FORMATS[format_name],)
-        self._row: Format | None = None
+        self._rows = ROWS if format_name is None else (format_named(format_name),)
+        self._row: CheckpointFormat | None = None
         self._found: dict[str, Checkpoint] = {}
 
     def survey(self) -> Survey:
@@ -95,7 +93,7 @@ class CheckpointDirectory:
                 problems.append(problem)
                 if len(problems) >= _PROBLEMS:
                     break
-        except CannotJudge as error:
+        except CannotVerify as error:
             return replace(one, state=CheckpointState.UNKNOWN, problems=(str(error),))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             problems.append(Problem(text=f"{error.filename or path} is missing or is no file"))
@@ -131,7 +129,7 @@ class CheckpointDirectory:
             return self._folder.with_name(f".{self._folder.name}{ATTEMPT_FILE}")
         return self._folder / ATTEMPT_FILE
 
-    def _read(self) -> tuple[Format | None, Found | None, Names]:
+    def _read(self) -> tuple[CheckpointFormat | None, Found | None, Names]:
         try:
             names = listed(self._folder)
             for row in self._rows:
@@ -142,7 +140,7 @@ class CheckpointDirectory:
             raise BackendError(f"{self._folder} cannot be read: {error}") from error
         return None, None, names
 
-    def _moved(self, name: str, row: Format) -> Path:
+    def _moved(self, name: str, row: CheckpointFormat) -> Path:
         """Move a checkpoint out of the directory, on the same file system."""
         folder = self._folder.resolve()
         homes = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
-    Format,
+    CheckpointFormat,
     Found,
     Names,
     candidate,
@@ -72,7 +72,7 @@ def _state_problems(path: Path, names: Names) -> Iterator[Problem]:
         yield damaged(f"{_STATE} has global_step {str(step)[:20]}")
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="hf-trainer",
     title="Hugging Face Trainer",
     find=find,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
-    Format,
+    CheckpointFormat,
     Found,
     Names,
     candidate,
@@ -88,7 +88,7 @@ def _rank(one: Checkpoint) -> tuple[float, str]:
     return float(one.step if one.step is not None else -1), one.name
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="lightning",
     title="PyTorch Lightning",
     find=find,

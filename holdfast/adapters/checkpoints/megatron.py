@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
-    CannotJudge,
-    Format,
+    CannotVerify,
+    CheckpointFormat,
     Found,
     Names,
     candidate,
@@ -104,7 +104,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     elif not any(entry.is_dir or entry.size for entry in names.values()):
         yield incomplete("it is empty")
     else:
-        raise CannotJudge("it is of no format of Megatron that is known")
+        raise CannotVerify("it is of no format of Megatron that is known")
     if _BRIDGE_STATE in names:
         yield from (
             damaged(f"{_BRIDGE_STATE} {one.text}")
@@ -141,7 +141,7 @@ def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Pro
         yield damaged(f"{_CONFIG} names no sharded_backend")
         return
     if backend not in ("torch_dist", "torch_dcp", "fsdp_dtensor"):
-        raise CannotJudge(f"sharded_backend is {backend[:40]!r}, which cannot be verified")
+        raise CannotVerify(f"sharded_backend is {backend[:40]!r}, which cannot be verified")
     if not is_dcp(names):
         yield damaged(f"{INDEX} and all shards are missing")
         return
@@ -244,7 +244,7 @@ def _fewer_files(path: Path, ranks: list[str], older: Path | None) -> Iterator[P
                 yield incomplete(f"{name} is missing, and {older.name} has it")
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="megatron",
     title="Megatron-LM, Megatron-core, Megatron-Bridge",
     find=find,

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.adapters.checkpoints.contract import CannotJudge, damaged, incomplete
+from holdfast.adapters.checkpoints.contract import CannotVerify, damaged, incomplete
 from holdfast.adapters.checkpoints.plain_files import JSON_LIMIT, Window, opened, parsed
 from holdfast.model.checkpoints import Problem
 
@@ -96,7 +96,7 @@ def _header(window: Window) -> tuple[dict[str, Any], int]:
     if 8 + size > window.size:
         raise _short_header(window)
     if size > JSON_LIMIT:
-        raise CannotJudge(f"its header is larger than {JSON_LIMIT >> 20} MiB")
+        raise CannotVerify(f"its header is larger than {JSON_LIMIT >> 20} MiB")
     try:
         header = parsed(window.read(8, size))
     except ValueError as error:

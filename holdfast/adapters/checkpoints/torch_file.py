@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import CannotJudge, damaged, incomplete
+from holdfast.adapters.checkpoints.contract import CannotVerify, damaged, incomplete
 from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
     Built,
@@ -261,7 +261,7 @@ def _content(window: Window, found: dict[str, Record]) -> Loaded:
     if record is None:
         raise Broken("its record data.pkl is missing")
     if record.size > SIZE_LIMIT:
-        raise CannotJudge("its record data.pkl is too large to be read")
+        raise CannotVerify("its record data.pkl is too large to be read")
     try:
         return load(window.read(record.offset, record.size))
     except NotReadable as error:

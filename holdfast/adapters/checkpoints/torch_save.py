@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate
+from holdfast.adapters.checkpoints.contract import CheckpointFormat, Found, Names, candidate
 from holdfast.adapters.checkpoints.dcp import step_in
 from holdfast.adapters.checkpoints.links import FIXED_NAME, link_pointer, repoint_links
 from holdfast.adapters.checkpoints.plain_files import Entry
@@ -56,7 +56,7 @@ def _fixed(entry: Entry) -> Checkpoint:
     return candidate(entry, None, is_ended=True, group=entry.name)
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="torch-save",
     title="`torch.save`, FSDP full state",
     find=find,

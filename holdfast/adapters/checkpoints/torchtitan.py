@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import Format, Found, Names, candidate
+from holdfast.adapters.checkpoints.contract import CheckpointFormat, Found, Names, candidate
 from holdfast.adapters.checkpoints.dcp import INDEX, directory_problems, has_index, is_dcp
 from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.state_files import files_problems
@@ -43,7 +43,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  #
         yield from directory_problems(path, names, depth)
 
 
-FORMAT: Final = Format(
+FORMAT: Final = CheckpointFormat(
     name="torchtitan",
     title="torchtitan",
     find=find,

@@ -60,6 +60,9 @@ class ProviderName(StrEnum):
     COMMAND = "command"
     """Runs a command for each order."""
 
+    PLUGIN = "plugin"
+    """Uses the provider that an installed package registers in ``holdfast.providers``."""
+
     @property
     def can_reboot(self) -> bool:
         """Whether it carries out reboots as well as replacements."""
@@ -184,6 +187,17 @@ class CommandSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSettings:
+    """The installed package that ``plugin`` uses."""
+
+    name: str
+    """Name of its entry point in the group ``holdfast.providers``."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    """Passed to the plug-in; the keys are its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
     """Who carries out repairs, and what the chosen ones have to know."""
 
@@ -198,6 +212,7 @@ class ProviderConfig:
     cluster_api: ClusterApiSettings = field(default_factory=ClusterApiSettings)
     webhook: WebhookSettings | None = None
     command: CommandSettings = field(default_factory=CommandSettings)
+    plugin: PluginSettings | None = None
 
     def __post_init__(self) -> None:
         _refuse(*self._unfit())
@@ -217,7 +232,7 @@ class ProviderConfig:
             able = ", ".join(f'"{one}"' for one in ProviderName if one.can_replace)
             yield f'replace: "{self.replace}" cannot replace machines; these can: {able}'
         chosen = {"replace": self.replace, "reboot": self.rebooter}
-        for name, needed in (("sagemaker", "cluster"), ("webhook", "url")):
+        for name, needed in (("sagemaker", "cluster"), ("webhook", "url"), ("plugin", "name")):
             if name in chosen.values() and getattr(self, name) is None:
                 yield f'{name}: missing, expected a table with {needed}, as "{name}" is chosen'
         for verb, name in chosen.items():

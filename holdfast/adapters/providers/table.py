@@ -37,6 +37,7 @@ ROWS: Final = {
     ProviderName.SLURM_REBOOT: Row("slurm_reboot", needs_slurm=True),
     ProviderName.WEBHOOK: Row("webhook"),
     ProviderName.COMMAND: Row("command"),
+    ProviderName.PLUGIN: Row("plugin"),
 }
 
 

@@ -10,6 +10,7 @@ from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
 from holdfast.detectors.corroborations import CORROBORATED
+from holdfast.detectors.custom_rules import NAME as CUSTOM_RULES
 from holdfast.detectors.instance_types import equipment_of
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Remedy
@@ -172,6 +173,14 @@ class AgentConfig:
     detectors: dict[str, DetectorSettings] = field(default_factory=dict)
     """A table for each detector that is not to run as usual, by its name."""
 
+    rule_files: tuple[Path, ...] = ()
+    """Files with rules for the kernel log, such as ``["/etc/holdfast/rules.toml"]``. Each must be
+    owned by root or by the user of the agent, and writable by its owner alone."""
+
+    plugins: tuple[str, ...] = ()
+    """Detectors of installed packages, by the names of their entry points in the group
+    ``holdfast.detectors``."""
+
     xid: dict[str, Remedy] = field(default_factory=dict)
     """The remedy for single XID codes, such as ``74 = "reboot"``, whatever the profile says."""
 
@@ -191,7 +200,10 @@ class AgentConfig:
             )
         if self.source is KernelSource.FILES and not self.log_files:
             raise ValueError('source = "files" needs log_files, such as ["/var/log/kern.log"]')
-        names = {detector.name for detector in detectors(self.profile)}
+        built_in = {detector.name for detector in detectors(self.profile)}
+        if taken := sorted({*built_in, CUSTOM_RULES} & set(self.plugins)):
+            raise ValueError(f"plugins: {', '.join(taken)} is the name of a built-in detector")
+        names = {*built_in, *self.plugins, *((CUSTOM_RULES,) if self.rule_files else ())}
         if unknown := sorted(self.detectors.keys() - names):
             raise ValueError(
                 f"detectors: unknown {', '.join(unknown)}; known are {', '.join(sorted(names))}"

@@ -7,31 +7,42 @@ from functools import partial
 
 from holdfast.apps.agent.config import AgentConfig, DetectorSettings
 from holdfast.detectors.contract import KERNEL_LOG, LOGS, Detector, LogLine, Readings
+from holdfast.detectors.custom_rules import NAME as CUSTOM_RULES
 from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Fault, Finding, Remedy
 
 
 def chosen_detectors(
-    config: AgentConfig, equipment: Equipment = UNKNOWN_EQUIPMENT
+    config: AgentConfig,
+    equipment: Equipment = UNKNOWN_EQUIPMENT,
+    added: tuple[Detector, ...] = (),
 ) -> tuple[Detector, ...]:
-    """The detectors that are to run on a node with ``equipment``.
+    """The enabled detectors of a node with ``equipment``, with those of ``added_detectors``.
 
-    Those in shadow mode call for nothing, and some for no more than a warning without a witness.
+    In shadow mode a detector requests no remedy. With ``second_witness`` it only warns until
+    another reading supports its finding.
     """
     return tuple(
         _changed(config, detector)
-        for detector in (_timed(config, one) for one in _all(config, equipment))
+        for detector in (_timed(config, one) for one in (*_all(config, equipment), *added))
         if _is_on(config, detector)
         and (detector.reads <= {KERNEL_LOG, LOGS} or not config.logs_only)
     )
 
 
-def is_void(config: AgentConfig, fault: Fault) -> bool:
-    """Whether an earlier agent saw ``fault`` with a detector that may no longer find faults."""
+def is_void(config: AgentConfig, added: tuple[Detector, ...], fault: Fault) -> bool:
+    """Whether ``fault`` is from a detector that is disabled or in shadow mode by now.
+
+    Also if it is from a custom rule that was removed or no longer matches its evidence.
+    """
+    if fault.family.startswith(f"{CUSTOM_RULES}:") and not any(
+        _finds(detector, fault) for detector in added
+    ):
+        return True
     return config.shadow or any(
         _finds(detector, fault)
-        for detector in _all(config)
+        for detector in (*_all(config), *added)
         if not _is_on(config, detector) or _is_shadow(config, detector)
     )
 

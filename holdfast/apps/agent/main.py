@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.apps.agent.config import AgentConfig, KernelSource
+from holdfast.apps.agent.extensions import added_detectors
 from holdfast.apps.agent.probe import probe
 from holdfast.apps.agent.session import AgentSession
 from holdfast.apps.clock import SystemClock
@@ -48,9 +49,13 @@ def main(argv: list[str]) -> int:
     try:
         if "die_with_parent" in options:
             die_with_parent(options.die_with_parent or os.getppid())
-        if options.once:
+        if options.check_config:
+            added_detectors(load(options))
+            _say("the configuration is valid")
+        elif options.once:
             return _look(options)
-        _watch(options)
+        else:
+            _watch(options)
     except ConfigError as error:
         for problem in error.problems:
             _say(problem)
@@ -121,7 +126,8 @@ _TEXTS: Final = {"text": _as_text, "json": _as_json}
 
 def _watch(options: argparse.Namespace) -> None:
     with _signals() as signals:
-        session = AgentSession(load(options), _say)
+        config = load(options)
+        session = AgentSession(config, added_detectors(config), _say)
         try:
             while signal.SIGHUP in _run(session, signals):
                 session = _reloaded(session, options)
@@ -133,14 +139,15 @@ def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSessio
     """The session that goes on: with the new configuration if it can be used, else as before."""
     try:
         config = load(options)
+        added = added_detectors(config)
         session.close()
-        renewed = AgentSession(config, _say)
+        renewed = AgentSession(config, added, _say)
     except ConfigError as error:
         for problem in error.problems:
             _say(problem)
         _say("the previous configuration stays in effect")
         session.close()
-        return AgentSession(session.config, _say)
+        return AgentSession(session.config, session.added, _say)
     _say("configuration reloaded")
     return renewed
 
@@ -216,6 +223,7 @@ _EPILOG: Final = """\
 Examples:
   holdfast agent --once
   holdfast agent --config /etc/holdfast/agent.toml
+  holdfast agent --config /etc/holdfast/agent.toml --check-config
   holdfast agent --shadow --json-log - --report-dir /tmp/holdfast
 
 Exits with 0 on SIGTERM and Ctrl-C, with 2 if a log cannot be read or reports cannot be written;
@@ -238,6 +246,8 @@ def command_line_parser() -> argparse.ArgumentParser:
     # fmt: off
     add("--config", type=Path, metavar="FILE", default=None,
         help="TOML configuration file; command-line options override it")
+    add("--check-config", action="store_true", default=False,
+        help="validate the configuration, its rule files and its plug-ins, and exit")
     add("--once", action="store_true", default=False,
         help="read everything once, print the report and exit")
     add("--output", choices=list(_TEXTS),

@@ -10,6 +10,7 @@ from holdfast.adapters.telemetry.fan_out import FanOut
 from holdfast.apps.agent.config import AgentConfig
 from holdfast.apps.agent.detectors import chosen_detectors
 from holdfast.apps.agent.equipment import node_equipment
+from holdfast.apps.agent.extensions import added_detectors
 from holdfast.apps.agent.session import node_name, open_host, read_boot_id
 from holdfast.apps.clock import SystemClock
 from holdfast.detectors.contract import Readings
@@ -30,7 +31,7 @@ def probe(config: AgentConfig) -> NodeReport:
     """
     kept = _Kept()
     equipment = node_equipment(config, at_once=True)
-    watchers = chosen_detectors(config, equipment)
+    watchers = chosen_detectors(config, equipment, added_detectors(config))
     boot_id = read_boot_id(config)
     unused = config.root / "unused"  # nothing is committed: no place for cursors is needed
     with closing(

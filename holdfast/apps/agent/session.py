@@ -43,11 +43,12 @@ Say = Callable[[str], None]
 class AgentSession:
     """One agent at work, from its start to its end or to a change of its configuration."""
 
-    def __init__(self, config: AgentConfig, say: Say) -> None:
+    def __init__(self, config: AgentConfig, added: tuple[Detector, ...], say: Say) -> None:
         """Open all that ``config`` names.
 
         Args:
             config: what to do.
+            added: see ``added_detectors``.
             say: takes messages for a person.
 
         Raises:
@@ -55,8 +56,9 @@ class AgentSession:
 
         """
         self.config = config
+        self.added = added
         equipment = node_equipment(config, at_once=False)
-        watchers = chosen_detectors(config, equipment)
+        watchers = chosen_detectors(config, equipment, added)
         with ExitStack() as opened:
             files = ReportFiles(config.report_dir)
             opened.enter_context(sole_agent(config.report_dir))
@@ -76,7 +78,7 @@ class AgentSession:
                 sink=FanOut(
                     files,
                     _observers(config, metrics, opened, say),
-                    is_void=partial(is_void, config),
+                    is_void=partial(is_void, config, added),
                 ),
                 detectors=watchers,
                 node=node_name(config),

@@ -53,8 +53,9 @@ def _format_option(command: F) -> F:
     return click.option(
         "--format",
         "format_name",
-        type=click.Choice(names),
-        help="Checkpoint format; recognised by content if omitted.",
+        metavar="NAME",
+        help=f"Checkpoint format: {', '.join(names)}, or one that an installed package registers;"
+        " recognised by content if omitted.",
     )(command)
 
 

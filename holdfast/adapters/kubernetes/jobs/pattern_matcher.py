@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.adapters.kubernetes.jobs import match_worker
 from holdfast.decisions.log_rules import Hit, LogRule
+from holdfast.kit import match_worker
 from holdfast.model.errors import BackendError
 
 TIMEOUT_S: Final = 30.0

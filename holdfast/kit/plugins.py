@@ -1,0 +1,60 @@
+"""Plug-ins: objects that installed distributions register under an entry-point group."""
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+from holdfast.model.errors import ConfigError
+
+
+def load_plugin(group: str, name: str, built_in: Iterable[str] = ()) -> Any:
+    """The object that entry point ``name`` of ``group`` names. Imports its module.
+
+    ``built_in`` names what needs no plug-in, for the error message.
+
+    Raises:
+        ConfigError: no installed distribution registers ``name``, several do, or the import fails.
+
+    """
+    # Metadata takes several MiB, so processes without plug-ins do not load it.
+    points = import_module("importlib.metadata").entry_points(group=group)
+    found = {point.value: point for point in points if point.name == name}
+    if not found:
+        known = ", ".join([*built_in, *sorted(points.names)]) or "none"
+        raise ConfigError(
+            f'plug-in "{name}": no installed package registers it in entry-point group {group};'
+            f" known: {known}; install the package into the environment of this process"
+        )
+    if len(found) > 1:
+        raise ConfigError(
+            f'plug-in "{name}" of {group} is registered several times: {", ".join(sorted(found))};'
+            " uninstall all packages but one"
+        )
+    (point,) = found.values()
+    return _run(group, name, f"{point.value} cannot be imported", point.load)
+
+
+def call_plugin(group: str, name: str, *arguments: object) -> Any:
+    """What the callable of an entry point returns for ``arguments``.
+
+    Raises:
+        ConfigError: it is missing or cannot be imported, is not callable, or raises.
+
+    """
+    build = load_plugin(group, name)
+    if not callable(build):
+        raise plugin_error(group, name, f"expected a callable, got {type(build).__name__}")
+    return _run(group, name, "its callable failed", build, *arguments)
+
+
+def plugin_error(group: str, name: str, problem: str) -> ConfigError:
+    """The error of an installed plug-in that cannot be used."""
+    return ConfigError(f'plug-in "{name}" of {group}: {problem}; fix or uninstall its package')
+
+
+def _run(group: str, name: str, problem: str, call: Callable[..., Any], *arguments: object) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        why = f"{problem}: {type(error).__name__}: {error}"
+        raise plugin_error(group, name, why) from error
