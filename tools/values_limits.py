@@ -39,7 +39,7 @@ def _names(able: str) -> Schema:
 
 
 _DURATIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "AgentConfig": ("heartbeat", "witness_window"),
+    "AgentConfig": ("heartbeat", "corroboration_window"),
     "AwsSettings": ("connect_timeout", "read_timeout"),
     "CommandSettings": ("timeout",),
     "DetectorSettings": ("every",),

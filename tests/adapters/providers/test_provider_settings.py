@@ -32,6 +32,7 @@ def test_who_replaces_also_reboots_if_it_can(name: ProviderName) -> None:
         "sagemaker": {"cluster": "c"},
         "webhook": {"url": "https://example.org"},
         "command": {"reboot": ["r"], "replace": ["r"]},
+        "plugin": {"name": "acme"},
     }
 
     config = parse_table(table, ProviderConfig)
