@@ -91,7 +91,10 @@ def test_of_another_machine_nothing_is_expected(tmp_path: Path, product: str) ->
     [
         ({"expected": {"gpus": -1}}, "expected: gpus must not be negative, got -1"),
         ({"expected": {"gpu": 8}}, "expected.gpu: unknown key (did you mean expected.gpus?)"),
-        ({"corroboration_window": "0s"}, "corroboration_window must be longer than 0s, got 0:00:00"),
+        (
+            {"corroboration_window": "0s"},
+            "corroboration_window must be longer than 0s, got 0:00:00",
+        ),
         (
             {"detectors": {"host-disk": {"second_witness": True}}},
             "second_witness: no other reading supports host-disk; one can be asked for with "
