@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local check fuzz bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local test-frameworks check fuzz bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90
 	@$(BIN)/holdfast demo $(ARGS)
 
 # Most tests wait for something, so three processes share two cores.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadscope
+PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 test: $(VENV)/.dev ## the tests that need Python alone (under 5 minutes)
 	@$(PYTEST) --suite python $(ARGS)
@@ -41,6 +41,9 @@ test-providers: $(VENV)/.dev ## AWS providers against moto
 
 test-local: $(VENV)/.dev ## `holdfast run` with real processes
 	@$(PYTEST) --suite local $(ARGS)
+
+test-frameworks: frameworks ## training with PyTorch, Lightning, Accelerate and DeepSpeed
+	@$(PYTEST) --suite frameworks $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .

@@ -5,7 +5,8 @@ marked ``gpu`` may still be skipped, because no installation brings a GPU.
 """
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,13 @@ SUITES = {
     "slurm": ("programs",),
     "console": ("browser",),
     "providers": ("moto",),
-    "local": ("run",),
+    "local": ("run", "local_platform"),
+    "frameworks": ("torch", "frameworks"),
 }
-"""The suites that need more than Python, each with the fixtures that start what it needs.
+"""The suites that need more than Python, each with the fixtures and markers of what it needs.
 
-A test belongs to the first suite that has one of its fixtures, directly or through others, and to
-``python`` if none has.
+A test belongs to the first suite that has one of its fixtures, directly or through others, or one
+of its markers, and to ``python`` if none has.
 """
 
 
@@ -44,8 +46,8 @@ def suite_of(item: pytest.Item) -> str:
     """The one suite that the test belongs to."""
     if item.get_closest_marker("smoke"):
         return PYTHON
-    fixtures = set(getattr(item, "fixturenames", ()))
-    return next((name for name, starts in SUITES.items() if fixtures & {*starts}), PYTHON)
+    found = {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}
+    return next((name for name, needs in SUITES.items() if found & {*needs}), PYTHON)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,11 +63,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = config.getoption("suite")
-    if wanted is None:
-        return
-    config.hook.pytest_deselected(items=[item for item in items if suite_of(item) != wanted])
-    items[:] = [item for item in items if suite_of(item) == wanted]
+    suites = {item: suite_of(item) for item in items}
+    if wanted := config.getoption("suite"):
+        config.hook.pytest_deselected(items=[one for one in items if suites[one] != wanted])
+        items[:] = [item for item in items if suites[item] == wanted]
+    _longest_first(items, suites)
+
+
+def _longest_first(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
+    """Sort files by suite, engines first, and then those of few tests first: they take long.
+
+    A long file that begins last leaves the other processes without work.
+    """
+    order = [*SUITES, PYTHON]
+    tests = Counter(item.path for item in items)
+    ranks: dict[Path, int] = {}
+    for item in items:
+        rank = order.index(suites[item])
+        ranks[item.path] = min(ranks.get(item.path, rank), rank)
+    items.sort(key=lambda item: (ranks[item.path], tests[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -74,8 +90,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if wanted is None:
         return
     terminalreporter.section("not run")
-    for name in [*(name for name in (PYTHON, *SUITES) if name != wanted), "all"]:
-        terminalreporter.line(f"make test-{name}")
+    commands = {PYTHON: "make test", **{name: f"make test-{name}" for name in SUITES}}
+    for name in (name for name in commands if name != wanted):
+        terminalreporter.line(f"{name:12}{commands[name]}")
+    terminalreporter.line(f"{'all':12}make test-all")
 
 
 @pytest.fixture(scope="session")
@@ -97,20 +115,30 @@ def built(request: pytest.FixtureRequest) -> Built:
 
 
 TOGETHER = {
-    "tests/kubernetes/test_recovery_killed.py": "minutes, for whoever is free at the end",
+    "tests/kubernetes/test_recovery_killed.py": "minutes, beside the other tests of Kubernetes",
     "tests/kubernetes/": "the control plane",
+    "tests/deploy/test_agent_account.py": "the installation",
+    "tests/deploy/test_controller_account.py": "the installation",
+    "tests/deploy/test_installation.py": "the installation",
+    "tests/deploy/test_own_code_under_own_rights.py": "the installation",
+    "tests/deploy/test_two_namespaces.py": "the installation",
     "tests/adapters/host/test_kmsg.py": "the kernel's log",
     "tests/apps/test_agent.py": "the kernel's log",
 }
 """Tests that share something of which there is one, by the beginning of their path."""
 
+WITHOUT_ENGINES = {"the kernel's log"}
+"""What tests of the suite ``python`` share."""
+
 
 class InFiles(LoadScopeScheduling):
-    """Gives whole files to the processes of ``make test-all``, and what is ``TOGETHER`` to one."""
+    """Gives whole files to the processes, and what is ``TOGETHER`` to one."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return next((what for start, what in TOGETHER.items() if path.startswith(start)), path)
+        shared = next((what for start, what in TOGETHER.items() if path.startswith(start)), path)
+        has_engines = self.config.getoption("suite") != PYTHON
+        return shared if has_engines or shared in WITHOUT_ENGINES else path
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from written_runs import WrittenRuns
 
@@ -10,3 +12,11 @@ def runs(tmp_path, monkeypatch, capfd):
     written = WrittenRuns(home, capfd)
     yield written
     written.close()
+
+
+@pytest.fixture
+def local_platform(tmp_path, monkeypatch) -> Path:
+    """The empty ``HOLDFAST_HOME`` of clusters whose nodes are real processes on this machine."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    return home

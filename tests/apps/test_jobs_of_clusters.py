@@ -79,8 +79,7 @@ class Clusters:
 
 
 @pytest.fixture
-def clusters(tmp_path, monkeypatch) -> Iterator[Clusters]:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+def clusters(local_platform, tmp_path) -> Iterator[Clusters]:
     with serving(with_keys(tmp_path / "api.toml")) as served:
         aws = AwsCommandLine(served)
         yield Clusters(served, aws)

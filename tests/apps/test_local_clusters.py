@@ -55,10 +55,9 @@ def launch_guide(scripts: Path, *, count: int = 2) -> dict:
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+def home(local_platform: Path, tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("ENOUGH", str(tmp_path / "enough"))
-    return tmp_path / "home"
+    return local_platform
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """The suites of `tests/conftest.py` are complete only if no test evades its fixtures."""
 
 import ast
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 from source_tree import ROOT
@@ -31,3 +34,18 @@ def test_nothing_is_imported_from_conftest_which_means_another_file_in_each_fold
     modules = {path: {module for module, _ in imported_from(path)} for path in TESTS.rglob("*.py")}
 
     assert [path for path, names in modules.items() if "conftest" in names] == []
+
+
+def test_make_has_a_target_for_each_suite_that_a_run_lists_as_not_run() -> None:
+    options = ("--suite", "python", "--collect-only", "-q", "-p", "no:cacheprovider")
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, __file__],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    ).stdout
+
+    commands = re.findall(r"^\w+ +make ([\w-]+)$", listed, re.MULTILINE)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert {"test-kubernetes", "test-all"} <= set(commands) <= set(targets)

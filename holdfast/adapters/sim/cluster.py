@@ -92,19 +92,23 @@ class SimCluster:
 def cluster_view(world: World) -> ClusterView:
     """What a backend that works sees of the world now."""
     running = _running_jobs(world)
+    has_scheduler = world.scenario.has_scheduler
     return ClusterView(
         nodes=tuple(
-            _view(world, node, running.get(node.name, ())) for node in world.nodes.values()
+            _view(world, node, running.get(node.name, ()), has_scheduler=has_scheduler)
+            for node in world.nodes.values()
         ),
         breaker=world.breaker,
         offenders=frozenset(world.offenders),
     )
 
 
-def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeView:
+def _view(
+    world: World, node: SimNode, running_jobs: tuple[str, ...], *, has_scheduler: bool
+) -> NodeView:
     machine, record = node.machine, node.record
     heartbeat_at = machine.heartbeat_at(world.now)
-    answered_at = machine.answered_at(world.now) if world.scenario.has_scheduler else None
+    answered_at = machine.answered_at(world.now) if has_scheduler else None
     check_id = record.phase_since.isoformat() if record.phase is Phase.CHECKING else None
     return NodeView(
         name=node.name,
@@ -114,7 +118,7 @@ def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeVie
         faults=machine.report(),
         heartbeat_at=None if heartbeat_at is None else max(heartbeat_at, world.controller_since),
         answered_at=None if answered_at is None else max(answered_at, world.controller_since),
-        is_ready=machine.is_ready if world.scenario.has_scheduler else None,
+        is_ready=machine.is_ready if has_scheduler else None,
         powered_on=machine.powered_on,
         request=node.request,
         running_jobs=running_jobs,
