@@ -77,7 +77,7 @@ def test_a_story_ends_the_same_wherever_it_is_interrupted(
     expected = outcome(undisturbed)
     assert expected[0] is JobPhase.SUCCEEDED
 
-    for number in positions(undisturbed.line.calls):
+    for number in positions(undisturbed.gate.calls):
         mishaps = Mishaps(**{mishap: ((number, has_taken_effect),)})
         disturbed = judge(scenario(story, keeps_names=keeps_names, mishaps=mishaps))
         assert outcome(disturbed) == expected, f"{mishap} in call {number}"

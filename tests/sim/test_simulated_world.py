@@ -213,7 +213,7 @@ def test_an_outage_ends() -> None:
 def a_simulation(*scenario_events, **changes) -> Simulation:
     training = Training(spec=JobSpec(name="job", nodes=2), steps=10**6, step_time=SECOND)
     scenario = Scenario(
-        **{"nodes": 3, "trainings": (training,), "happenings": scenario_events, **changes}
+        **{"nodes": 3, "trainings": (training,), "scenario_events": scenario_events, **changes}
     )
     return Simulation(scenario)
 
