@@ -115,7 +115,7 @@ def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
     runs.add("train").put(WHOLE)
 
     reported = runs.call("incidents", "show", WHOLE.id).out
-    table = [line.split() for line in reported.partition("Course\n")[2].splitlines()]
+    table = [line.split() for line in reported.partition("Timeline\n")[2].splitlines()]
 
     assert [row[0] for row in table[1:6]] == [
         "detected", "quarantined", "drained", "repaired", "released",

@@ -86,7 +86,7 @@ class Installation:
     def _policies_are_in_force(self) -> bool:
         agent = f"system:serviceaccount:{NAMESPACE}:holdfast-agent"
         trial = ("label", "node", NODES[0], "a=b", "--as", agent, "--dry-run=server")
-        return "may change its own Node alone" in self._run(*trial).stderr
+        return "may change only its own Node" in self._run(*trial).stderr
 
     def _run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

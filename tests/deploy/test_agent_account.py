@@ -139,10 +139,10 @@ def test_what_the_controller_has_taken_up_is_not_the_agents_to_take_back(
     label = installation.node(OWN)["metadata"]["labels"][HEALTH]
     installation.change_node(OWN, annotations({RECORD: '{"phase":"draining"}'}))
 
-    assert "take back its own mark alone" in refused(
+    assert "remove only its own mark" in refused(
         agent, path(OWN), labels(**{"node-health-status": None})
     )
-    assert "with its own mark alone" in refused(agent, path(OWN), {"spec": {"taints": []}})
+    assert "only with its own mark" in refused(agent, path(OWN), {"spec": {"taints": []}})
     tell(agent, report(minute=1))
 
     node = installation.node(OWN)
@@ -166,7 +166,7 @@ def test_an_agent_cannot_touch_another_node(
 
     reported = refused(agent, path(OTHER), change)
 
-    assert f'the agent of node "{OWN}" may change its own Node alone, not "{OTHER}"' in reported
+    assert f'the agent of node "{OWN}" may change only its own Node, not "{OTHER}"' in reported
     assert installation.node(OTHER)["metadata"]["resourceVersion"] == before
 
 
@@ -176,7 +176,7 @@ def test_an_agent_cannot_touch_the_status_of_another_node(agent: Api) -> None:
         agent, path(OTHER, "/status"), {"status": {"conditions": [condition]}}, Patch.STRATEGIC
     )
 
-    assert "may change its own Node alone" in reported
+    assert "may change only its own Node" in reported
 
 
 def test_a_token_that_no_pod_has_can_touch_no_node(installation: Installation, agent: Api) -> None:
@@ -184,27 +184,27 @@ def test_a_token_that_no_pod_has_can_touch_no_node(installation: Installation, a
 
     reported = refused(nobody, path(OWN), labels(**{"fault-types": "DiskError"}))
 
-    assert 'the agent of node "" may change its own Node alone' in reported
+    assert 'the agent of node "" may change only its own Node' in reported
     nobody.close()
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"metadata": {"labels": {"tier": "gold"}}}, "these labels alone"),
-        ({"metadata": {"labels": {"kubernetes.io/os": None}}}, "these labels alone"),
-        ({"metadata": {"labels": {"kubernetes.io/os": "plan9"}}}, "these labels alone"),
-        (labels(**{"deep-health-check-status": "Passed"}), "these labels alone"),
-        (annotations({RECORD: '{"phase":"schedulable"}'}), "these annotations alone"),
-        (annotations({"holdfast.dev/request": "{}"}), "these annotations alone"),
-        ({"metadata": {"finalizers": ["example.org/never"]}}, "its conditions and the taint"),
-        ({"spec": {"unschedulable": True}}, "its conditions and the taint"),
-        ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "its conditions and the"),
-        ({"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}}, "effect NoSchedule alone"),
+        ({"metadata": {"labels": {"tier": "gold"}}}, "only these labels"),
+        ({"metadata": {"labels": {"kubernetes.io/os": None}}}, "only these labels"),
+        ({"metadata": {"labels": {"kubernetes.io/os": "plan9"}}}, "only these labels"),
+        (labels(**{"deep-health-check-status": "Passed"}), "only these labels"),
+        (annotations({RECORD: '{"phase":"schedulable"}'}), "only these annotations"),
+        (annotations({"holdfast.dev/request": "{}"}), "only these annotations"),
+        ({"metadata": {"finalizers": ["example.org/never"]}}, "conditions and the taint"),
+        ({"spec": {"unschedulable": True}}, "conditions and the taint"),
+        ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "conditions and the"),
+        ({"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}}, "effect NoSchedule"),
         ({"spec": {"taints": [{**TAINT, "value": "Never"}]}}, "value Unschedulable"),
-        (labels(**{"node-health-status": "Schedulable"}), "take back its own mark alone"),
-        (labels(**{"node-health-status": "Unschedulable"}), "take back its own mark alone"),
-        (annotations({AGENT_MARK: "UnschedulablePendingReboot"}), "with the health label"),
+        (labels(**{"node-health-status": "Schedulable"}), "remove only its own mark"),
+        (labels(**{"node-health-status": "Unschedulable"}), "remove only its own mark"),
+        (annotations({AGENT_MARK: "UnschedulablePendingReboot"}), "only to the health label"),
     ],
 )
 def test_an_agent_changes_only_its_own_marks_of_its_node(
@@ -225,7 +225,7 @@ def test_the_mark_of_others_stays_also_by_way_of_the_status(
 
     reported = refused(agent, path(OWN, where), labels(**{"node-health-status": None}))
 
-    assert "take back its own mark alone" in reported
+    assert "remove only its own mark" in reported
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_an_agent_changes_only_its_own_conditions_of_the_status(
 ) -> None:
     reported = refused(agent, path(OWN, "/status"), {"status": status}, Patch.STRATEGIC)
 
-    assert "may change these conditions alone" in reported
+    assert "may change only these conditions" in reported
 
 
 def lease(name: str) -> dict[str, Any]:
@@ -262,10 +262,10 @@ def test_an_agent_holds_its_own_lease_and_no_other(agent: Api, installation: Ins
     agent.patch(f"{LEASES}/{OWN}", {"spec": {"holderIdentity": "next"}})
     installation.plane.request("POST", LEASES, lease(OTHER))
 
-    with pytest.raises(ApiError, match="may hold the Lease of that name alone"):
+    with pytest.raises(ApiError, match="may hold only the Lease of that name"):
         agent.create(LEASES, lease("node-c"))
     reported = refused(agent, f"{LEASES}/{OTHER}", {"spec": {"holderIdentity": "me"}})
-    assert "may hold the Lease of that name alone" in reported
+    assert "may hold only the Lease of that name" in reported
     with pytest.raises(Forbidden):
         agent.patch(
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + OWN,
@@ -294,11 +294,11 @@ def test_an_agent_tells_events_of_its_own_node_and_of_no_other(
     installation.plane.request("POST", EVENTS, event("other", OTHER))
 
     for stranger in (event("a", OTHER), event("b", OWN, kind="Pod")):
-        with pytest.raises(ApiError, match="may tell Events of its own Node alone"):
+        with pytest.raises(ApiError, match="may report only Events of its own Node"):
             agent.create(EVENTS, stranger)
     for change in ({"count": 2}, {"involvedObject": {"name": OWN}}):
         reported = refused(agent, f"{EVENTS}/other", change)
-        assert "may tell Events of its own Node alone" in reported
+        assert "may report only Events of its own Node" in reported
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def _describe(case: _Case, output: str) -> None:
             title="since detected", cell=lambda point: _seconds(point.at - incident.detected_at)
         ),
     ]
-    print_section("Course", list(_remediation(incident)), points, output=output)
+    print_section("Timeline", list(_remediation(incident)), points, output=output)
     touches: list[Column[JobTouch]] = [
         Column(title="job", cell=lambda touch: touch.job),
         Column(title="attempt", cell=lambda touch: touch.attempt),
