@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
+from effort import is_quick
 
 from holdfast.apps.cli.simulate import simulate
 from holdfast.apps.simulate.simulation import FAULT_KINDS, Trial, daly_ettr, percentile, run_trial
@@ -98,8 +99,9 @@ def test_without_faults_only_checkpoints_cost() -> None:
 
 
 def test_lemons_are_replaced_for_good() -> None:
+    days = 20.0 if is_quick() else 60.0
     alike, lemons = (
-        result_of(days=60.0, faults_per_1000_node_days=100.0, has_lemons=has_lemons)
+        result_of(days=days, faults_per_1000_node_days=100.0, has_lemons=has_lemons)
         for has_lemons in (False, True)
     )
 
