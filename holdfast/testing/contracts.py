@@ -116,12 +116,14 @@ class ClusterContract(ReportedOnce):
     def test_a_check_that_is_requested_is_seen_as_a_request_where_there_are_checks(
         self, harness: ClusterHarness
     ) -> None:
-        wish = Request(id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW, why="jobs died here")
+        request = Request(
+            id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW, why="jobs died here"
+        )
 
-        can_check = harness.cluster.request_check(harness.node, wish)
-        harness.cluster.request_check(harness.node, wish)
+        can_check = harness.cluster.request_check(harness.node, request)
+        harness.cluster.request_check(harness.node, request)
 
-        assert view(harness.cluster, harness.node).request == (wish if can_check else None)
+        assert view(harness.cluster, harness.node).request == (request if can_check else None)
 
     def test_a_check_that_is_requested_takes_no_place_of_another_request(
         self, harness: ClusterHarness
@@ -129,8 +131,8 @@ class ClusterContract(ReportedOnce):
         of_a_person = Request(id="r", verb=Verb.REBOOT, requested_at=NOW)
         harness.ask(of_a_person)
 
-        wish = Request(id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW)
-        harness.cluster.request_check(harness.node, wish)
+        request = Request(id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW)
+        harness.cluster.request_check(harness.node, request)
 
         assert view(harness.cluster, harness.node).request == of_a_person
 

@@ -32,7 +32,7 @@ _PACED: Final = (NodePairTested, RepairOrdered, RepairOverdue, RepairPostponed)
 between nodes there are as many as a node has rounds."""
 
 _NUMBER: Final = re.compile(r"\d+")
-_ASKED: Final = 10
+_ROUNDS: Final = 10
 
 
 class EventLaw:
@@ -40,7 +40,7 @@ class EventLaw:
 
     def __init__(self, check: Callable[[bool, str], None]) -> None:
         self._check = check
-        self._told: dict[str, Counter[str]] = {}
+        self._reports: dict[str, Counter[str]] = {}
 
     def reported(self, event: Event) -> None:
         """Take an event; a node that repeats itself breaks the law."""
@@ -49,9 +49,9 @@ class EventLaw:
         if not node or is_reminder or isinstance(event, _PACED):
             return
         if isinstance(event, _ENDS):
-            self._told.pop(node, None)
+            self._reports.pop(node, None)
             return
-        counts = self._told.setdefault(node, Counter())
+        counts = self._reports.setdefault(node, Counter())
         text = _NUMBER.sub("", str(event))
         counts[text] += 1
         self._check(counts[text] <= MOST, f"{node}: {text} was reported {counts[text]} times")
@@ -80,7 +80,7 @@ class ReportedOnce:
         )
         loop = NodeReconciler(ports, RemediationPolicy(max_unavailable=Quota(count=0)))
 
-        for number in range(_ASKED):
+        for number in range(_ROUNDS):
             harness.ask(Request(id=f"r-{number}", verb=Verb.REPLACE, requested_at=NOW))
             loop.step()
             loop.step()

@@ -32,7 +32,7 @@ class MachineGroupsContract:
         assert _staying(harness, GPU) == []
         assert list(harness.groups.machines("lab/unknown")) == []
 
-    def test_as_many_machines_come_as_were_asked_for_however_often(
+    def test_as_many_machines_come_as_requested_however_often(
         self, harness: MachineGroupsHarness
     ) -> None:
         harness.groups.ensure(GPU)

@@ -1,6 +1,6 @@
 """Kubernetes nodes without machines, for tests on a control plane that has no kubelets.
 
-``PlayedNodes`` writes the ``Node`` objects and does what their kubelets would: pods bound to a node
+``FakeKubelets`` writes ``Node`` objects and does what their kubelets would: pods bound to a node
 start to run, deleted pods vanish, leases are renewed. A test can let a kubelet hang, which real
 ones do when it matters most. For thousands of nodes take KWOK, which ``ControlPlane`` can start.
 """
@@ -36,7 +36,7 @@ _CAPACITY: Final = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class PlayedNodes:
+class FakeKubelets:
     """Nodes and their kubelets; a context manager, at whose end all kubelets hang.
 
     Args:

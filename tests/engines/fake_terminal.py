@@ -44,7 +44,7 @@ def status_of(code: int) -> bytes:
     return json.dumps(status).encode()
 
 
-class PlayedTerminal:
+class FakeTerminal:
     """One command on a terminal, and the connection to who sits before it."""
 
     def __init__(self, connection: ssl.SSLSocket) -> None:
@@ -78,16 +78,16 @@ class PlayedTerminal:
             ready, _, _ = select.select(watched, [], [], 0.02)
             if terminal in ready:
                 try:
-                    said = os.read(terminal, _PIECE)
+                    output = os.read(terminal, _PIECE)
                 except OSError:  # Linux says so of a terminal that nobody has open any more
                     self._connection.sendall(frames(3, status_of(process.wait())))
                     return
-                self._connection.sendall(frames(1, said))
+                self._connection.sendall(frames(1, output))
             if self._connection in ready or self._connection.pending():
-                heard = self._connection.recv(_PIECE)
-                if not heard:
+                received = self._connection.recv(_PIECE)
+                if not received:
                     return
-                self._unread += heard
+                self._unread += received
                 for channel, content in self._messages():
                     self._take(terminal, channel, content)
 

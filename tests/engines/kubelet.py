@@ -1,6 +1,6 @@
 """The part of a kubelet that the API server calls: logs of pods, and commands in them.
 
-``PlayedNodes`` plays what kubelets do by themselves. One ``PodServer`` answers for all nodes that
+``FakeKubelets`` plays what kubelets do by themselves. One ``PodServer`` answers for all nodes that
 are told of it, so that ``kubectl logs`` and clients of the API work as on a real cluster. Commands
 are run over WebSockets of the protocol ``v4.channel.k8s.io`` only: without input, what they say is
 made up; on a terminal, a real program runs on a real terminal.
@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 from tests.engines.control_plane import ControlPlane
-from tests.engines.fake_terminal import PlayedTerminal, frames, status_of
+from tests.engines.fake_terminal import FakeTerminal, frames, status_of
 
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.02
@@ -63,7 +63,7 @@ class PodServer:
         self.is_deaf = False
         self.run: Command = lambda _, command: ("", f"{command[0]}: not found", 127)
         self.program: Program = lambda _, command: command
-        self._terminals: list[PlayedTerminal] = []
+        self._terminals: list[FakeTerminal] = []
         self._server = _Server((_HOST, 0), self)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(plane.certificate, plane.certificate.with_suffix(".key"))
@@ -105,7 +105,7 @@ class PodServer:
 
     def attend(self, pod: str, command: Sequence[str], connection: ssl.SSLSocket) -> None:
         """Run a command on a terminal until it ends, or the other side is gone."""
-        terminal = PlayedTerminal(connection)
+        terminal = FakeTerminal(connection)
         self._terminals.append(terminal)
         terminal.run(self.program(pod, command))
 

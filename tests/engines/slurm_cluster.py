@@ -245,17 +245,17 @@ class SlurmCluster:
         path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         return self.run("sbatch", "--parsable", *options, path).strip()
 
-    def until(self, is_done: Callable[[], object], patience: timedelta = _TIMEOUT) -> None:
+    def until(self, is_done: Callable[[], object], timeout: timedelta = _TIMEOUT) -> None:
         """Wait until ``is_done`` is true.
 
         Raises:
-            BackendError: that took longer than ``patience``; with the end of slurmctld's log.
+            BackendError: that took longer than ``timeout``; with the end of slurmctld's log.
 
         """
-        deadline = time.monotonic() + patience.total_seconds()
+        deadline = time.monotonic() + timeout.total_seconds()
         while not is_done():
             if time.monotonic() > deadline:
-                raise BackendError(f"not so within {patience}:\n{self.log()}")
+                raise BackendError(f"not so within {timeout}:\n{self.log()}")
             time.sleep(_POLL_S)
 
     def log(self, program: str = "slurmctld", lines: int = _LOG_LINES) -> str:

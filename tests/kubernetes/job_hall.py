@@ -19,7 +19,7 @@ from trainers import run_trainer
 from training import PODS
 
 from tests.engines.control_plane import CONTROLLERS, ControlPlane
-from tests.engines.fake_nodes import PlayedNodes
+from tests.engines.fake_nodes import FakeKubelets
 from tests.engines.kubelet import PodServer
 from tools.control_plane import module_files
 
@@ -89,7 +89,7 @@ def a_hall(binaries: Mapping[str, Path], folder: Path) -> Iterator[Hall]:
     with (
         ControlPlane(binaries) as plane,
         closing(connect(plane.kubeconfig())) as client,
-        PlayedNodes(plane.kubeconfig(), heartbeat=_HEARTBEAT, tick=_TICK) as nodes,
+        FakeKubelets(plane.kubeconfig(), heartbeat=_HEARTBEAT, tick=_TICK) as nodes,
     ):
         cluster = Cluster(plane, client, nodes, binaries)
         files = module_files("training-operator", "github.com/kubeflow/training-operator")

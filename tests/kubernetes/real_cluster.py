@@ -10,7 +10,7 @@ from pathlib import Path
 from lightkube import Client, KubeConfig
 
 from tests.engines.control_plane import ControlPlane
-from tests.engines.fake_nodes import PlayedNodes
+from tests.engines.fake_nodes import FakeKubelets
 
 TIMEOUT_S = 60
 
@@ -23,7 +23,7 @@ class Cluster:
     client: Client
     """Of the user who may do everything."""
 
-    nodes: PlayedNodes
+    nodes: FakeKubelets
     binaries: Mapping[str, Path]
 
     def kubectl(self, *arguments: str) -> str:
@@ -45,7 +45,7 @@ class Cluster:
 def connected(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[Cluster]:
     with (
         closing(connect(plane.kubeconfig())) as client,
-        PlayedNodes(plane.kubeconfig()) as nodes,
+        FakeKubelets(plane.kubeconfig()) as nodes,
     ):
         yield Cluster(plane, client, nodes, binaries)
 

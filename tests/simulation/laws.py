@@ -241,10 +241,10 @@ class Laws(BreakerLaws):
             )
             return
         accepted = self._replaced.setdefault(machine, {})
-        patience = self.world.scenario.policy.replace_timeout
+        timeout = self.world.scenario.policy.replace_timeout
         for other, at in accepted.items():
             self._check(
-                other == token or self.world.now - at >= patience,
+                other == token or self.world.now - at >= timeout,
                 f"{machine.provider_id} is replaced again {self.world.now - at} after {other}",
             )
         if answer in (ProviderReply.ACCEPTED, ProviderReply.LOST):

@@ -55,7 +55,7 @@ def random_scenario(seed: int) -> Scenario:
     return Scenario(
         nodes=nodes,
         trainings=tuple(_training(random, number, nodes) for number in range(random.randint(0, 2))),
-        scenario_events=_happenings(random, nodes),
+        scenario_events=_scenario_events(random, nodes),
         policy=_with_later_settings(random_policy(random), Random(f"policy {seed}")),
         job_policy=_job_policy(Random(f"jobs {seed}")),
         hardware=_hardware(random),
@@ -192,7 +192,7 @@ def _training(random: Random, number: int, nodes: int) -> Training:
     )
 
 
-def _happenings(random: Random, nodes: int) -> tuple[ScenarioEvent, ...]:
+def _scenario_events(random: Random, nodes: int) -> tuple[ScenarioEvent, ...]:
     scenario_events = [_scenario_event(random, nodes) for _ in range(random.randint(1, 7))]
     if random.random() < 0.1:  # a storm, as from a wrong check
         at, defect = random.choice(scenario_events).at, _defect(random)

@@ -32,7 +32,7 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
     simulation = Simulation(scenario, laws)
     laws.world = simulation.world
     bound = _bound(scenario)
-    patience = _patience(scenario)
+    timeout = _timeout(scenario)
     changes, changed_at = 0, simulation.world.now
     for _ in range(STEPS):
         if not simulation.step():
@@ -40,7 +40,7 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
         now = simulation.world.now
         if simulation.gate.changes != changes or simulation.world.next_timer() is not None:
             changes, changed_at = simulation.gate.changes, now
-        if now - changed_at > patience or now > bound:
+        if now - changed_at > timeout or now > bound:
             break
     else:
         raise LawBroken(f"{simulation.world.now.isoformat()}: the loop spins")
@@ -48,7 +48,7 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
     return simulation
 
 
-def _patience(scenario: Scenario) -> timedelta:
+def _timeout(scenario: Scenario) -> timedelta:
     """After so long without a change, no deadline is left that could bring one."""
     policy, jobs = scenario.policy, scenario.job_policy
     return timedelta(minutes=5) + max(
@@ -75,45 +75,49 @@ def _lasts(scenario_event: ScenarioEvent) -> timedelta:
 
 
 class TracedLaws(Laws):
-    """Laws that also tell what happens, one line for each fact."""
+    """Laws that also write a line for each event."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, report_line: Callable[[str], None]) -> None:
         super().__init__()
-        self._tell = say
+        self._write = report_line
 
     def event_applied(self, scenario_event: ScenarioEvent) -> None:
         """See ``Observer.event_applied``."""
-        self._say(f"* {scenario_event}")
+        self._print(f"* {scenario_event}")
 
     def reported(self, event: Event) -> None:
         """See ``Observer.reported``."""
-        self._say(f"  {event}")
+        self._print(f"  {event}")
         super().reported(event)
 
     def controller_died(self) -> None:
         """See ``Observer.controller_died``."""
-        self._say("* the controller is killed")
+        self._print("* the controller is killed")
 
     def node_put(self, node: SimNode, before: NodeRecord) -> None:
         """See ``Observer.node_put``."""
-        self._say(f"  {node.name}: {before.phase} -> {node.record.phase} {node.record.remediation}")
+        self._print(
+            f"  {node.name}: {before.phase} -> {node.record.phase} {node.record.remediation}"
+        )
         super().node_put(node, before)
 
     def job_put(self, job: SimJob, before: JobRecord) -> None:
         """See ``Observer.job_put``."""
         record = job.record
-        self._say(f"  {job.training.spec.name} #{record.attempt}: {before.phase} -> {record.phase}")
+        self._print(
+            f"  {job.training.spec.name} #{record.attempt}: {before.phase} -> {record.phase}"
+        )
         super().job_put(job, before)
 
     def launched(self, job: SimJob, rank: SimRank) -> None:
         """See ``Observer.launched``."""
-        self._say(f"  rank {rank.rank} of {job.training.spec.name} starts on {rank.node}")
+        self._print(f"  rank {rank.rank} of {job.training.spec.name} starts on {rank.node}")
         super().launched(job, rank)
 
     def ordered(self, node: SimNode, verb: str, token: str, answer: ProviderReply) -> None:
         """See ``Observer.ordered``."""
-        self._say(f"  {verb} {node.name} {token}: {answer}")
+        self._print(f"  {verb} {node.name} {token}: {answer}")
         super().ordered(node, verb, token, answer)
 
-    def _say(self, what: str) -> None:
-        self._tell(f"{self.world.now:%d %H:%M:%S.%f} {what}")
+    def _print(self, what: str) -> None:
+        self._write(f"{self.world.now:%d %H:%M:%S.%f} {what}")
