@@ -217,6 +217,27 @@ class RebootContract:
         assert view(harness.cluster, harness.node).boot_id == once.boot_id
 
 
+class DurableRebootContract:
+    """What ``NodeProvider.reboot`` must still know after its controller has died."""
+
+    def test_a_reboot_repeated_by_the_next_controller_gives_no_second_boot(
+        self, harness: DurableProviderHarness
+    ) -> None:
+        before = view(harness.cluster, harness.node)
+        harness.provider.reboot(before, "incident/1")  # and its answer is lost
+        harness.settle()
+        once = view(harness.cluster, harness.node)
+        assert once.boot_id != before.boot_id
+
+        harness.reopened().reboot(before, "incident/1")
+        harness.settle()
+        assert view(harness.cluster, harness.node).boot_id == once.boot_id
+
+        harness.reopened().reboot(once, "incident/2")
+        harness.settle()
+        assert view(harness.cluster, harness.node).boot_id != once.boot_id
+
+
 class ReplaceContract:
     """``NodeProvider.replace``."""
 

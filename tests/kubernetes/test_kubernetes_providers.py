@@ -264,12 +264,16 @@ class Harness:
 
 
 class TestKarpenter(ReplaceContract, DurableReplaceContract):
+    provider = ProviderName.KARPENTER
+
     @pytest.fixture
     def harness(self, karpenter: KarpenterSite) -> Harness:
         return Harness(karpenter)
 
 
 class TestClusterApi(ReplaceContract, DurableReplaceContract):
+    provider = ProviderName.CLUSTER_API
+
     @pytest.fixture
     def harness(self, capi: CapiSite) -> Harness:
         return Harness(capi)

@@ -1,9 +1,13 @@
 """Providers keep the contract of ``NodeProvider``; the harness plays the platform around them."""
 
+import ast
+import json
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,14 +16,17 @@ from aws_front import REGION, Cloud, Front, activities
 from holdfast.adapters.providers.settings import (
     AwsSettings,
     CommandSettings,
+    PluginSettings,
     ProviderConfig,
     ProviderName,
     SageMakerSettings,
+    WebhookSettings,
 )
-from holdfast.adapters.providers.table import build_provider
+from holdfast.adapters.providers.table import ROWS, build_provider
 from holdfast.model.nodes import ClusterView, Pool
 from holdfast.testing.builders import a_node
 from holdfast.testing.contracts import (
+    DurableRebootContract,
     DurableReplaceContract,
     ProviderContract,
 )
@@ -117,48 +124,175 @@ class HyperPod(Platform):
         self._replacing.clear()
 
 
+class Ec2(Platform):
+    """Instances that somebody launches anew when one was terminated."""
+
+    def __init__(self, cloud: Cloud, front: Front) -> None:
+        aws = AwsSettings(region=REGION, endpoint_url=front.url)
+        super().__init__(ProviderConfig(replace=ProviderName.EC2, aws=aws))
+        self._cloud, self._front = cloud, front
+        self._machines = [cloud.instance()]
+
+    def machines(self) -> list[str]:
+        return self._machines
+
+    def reboots(self) -> int:
+        return self._front.made.count("RebootInstances")
+
+    def settle(self) -> None:
+        if self._cloud.state(self._machines[-1]) == "terminated":
+            self._machines.append(self._cloud.instance())
+
+
 SCRIPT = """
 import os, pathlib, sys
 machines = pathlib.Path(sys.argv[1])
 name = os.environ["HOLDFAST_PROVIDER_ID"]
 if os.environ["HOLDFAST_ACTION"] == "reboot":
-    with open(machines / "reboots", "a") as log:
-        print(name, file=log)
+    (machines / ("reboot-" + os.environ["HOLDFAST_TOKEN"].replace("/", "-"))).touch()
 else:
     (machines / ("after-" + name)).touch()  # which changes nothing if it is there
 """
 
 
 class Site(Platform):
-    """A command that takes orders as the guide tells."""
+    """An owner that keeps what was ordered in files, named by the token or by the machine."""
 
-    def __init__(self, path: Path) -> None:
-        argv = (sys.executable, "-c", SCRIPT, str(path))
-        command = CommandSettings(reboot=argv, replace=argv)
-        super().__init__(ProviderConfig(replace=ProviderName.COMMAND, command=command))
+    def __init__(self, path: Path, config: ProviderConfig) -> None:
+        super().__init__(config)
         self._path = path
 
     def machines(self) -> list[str]:
         return ["m-1", *sorted(one.name for one in self._path.glob("after-*"))]
 
     def reboots(self) -> int:
-        log = self._path / "reboots"
-        return len(log.read_text().splitlines()) if log.exists() else 0
+        return len([*self._path.glob("reboot-*")])
+
+
+def by_command(path: Path) -> Site:
+    """A command that takes orders as the guide tells."""
+    argv = (sys.executable, "-c", SCRIPT, str(path))
+    command = CommandSettings(reboot=argv, replace=argv)
+    return Site(path, ProviderConfig(replace=ProviderName.COMMAND, command=command))
+
+
+class Orders(BaseHTTPRequestHandler):
+    """A receiver of webhooks that takes orders as the guide tells."""
+
+    def do_POST(self) -> None:
+        order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if order["action"] == "reboot":
+            self.take(f"reboot-{order['token'].replace('/', '-')}")
+        else:
+            self.take(f"after-{order['provider_id']}")
+
+    def take(self, name: str) -> None:
+        path = self.server.folder / name
+        self.send_response(409 if path.exists() else 202)
+        self.end_headers()
+        path.touch()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+PLUGIN = """
+import pathlib
+class Files:
+    def __init__(self, folder): self.folder = pathlib.Path(folder)
+    def reboot(self, node, token): (self.folder / ("reboot-" + token.replace("/", "-"))).touch()
+    def replace(self, node, token): (self.folder / ("after-" + node.provider_id)).touch()
+def build(settings): return Files(settings["folder"])
+"""
+
+
+class TestEc2(ProviderContract, DurableReplaceContract):
+    provider = ProviderName.EC2
+
+    @pytest.fixture
+    def harness(self, cloud: Cloud, front: Front) -> Ec2:
+        return Ec2(cloud, front)
 
 
 class TestAutoScaling(ProviderContract, DurableReplaceContract):
+    provider = ProviderName.EC2_AUTOSCALING
+
     @pytest.fixture
     def harness(self, cloud: Cloud, front: Front) -> AutoScaling:
         return AutoScaling(cloud, front)
 
 
 class TestHyperPod(ProviderContract, DurableReplaceContract):
+    provider = ProviderName.SAGEMAKER
+
     @pytest.fixture
     def harness(self, front: Front) -> HyperPod:
         return HyperPod(front)
 
 
-class TestCommand(ProviderContract, DurableReplaceContract):
+class TestCommand(ProviderContract, DurableReplaceContract, DurableRebootContract):
+    provider = ProviderName.COMMAND
+
     @pytest.fixture
     def harness(self, tmp_path: Path) -> Site:
-        return Site(tmp_path)
+        return by_command(tmp_path)
+
+
+class TestWebhook(ProviderContract, DurableReplaceContract, DurableRebootContract):
+    provider = ProviderName.WEBHOOK
+
+    @pytest.fixture
+    def harness(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+        monkeypatch.setenv("HOLDFAST_WEBHOOK_SECRET", "a secret of some length")
+        with ThreadingHTTPServer(("127.0.0.1", 0), Orders) as server:
+            server.folder = tmp_path
+            Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+            webhook = WebhookSettings(url=f"http://127.0.0.1:{server.server_port}/")
+            yield Site(tmp_path, ProviderConfig(replace=ProviderName.WEBHOOK, webhook=webhook))
+            server.shutdown()
+
+
+class TestPlugin(ProviderContract, DurableReplaceContract, DurableRebootContract):
+    provider = ProviderName.PLUGIN
+
+    @pytest.fixture
+    def harness(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+        metadata = tmp_path / "site/acme_orders-1.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "entry_points.txt").write_text("[holdfast.providers]\nacme = acme_orders:build")
+        (tmp_path / "site/acme_orders.py").write_text(PLUGIN)
+        monkeypatch.syspath_prepend(tmp_path / "site")
+        plugin = PluginSettings(name="acme", settings={"folder": str(tmp_path)})
+        return Site(tmp_path, ProviderConfig(replace=ProviderName.PLUGIN, plugin=plugin))
+
+
+ON_A_REAL_SLURM = {ProviderName.SLURM_POWER, ProviderName.SLURM_REBOOT}
+"""Their laws are those of ``tests/slurm/test_slurm_providers.py``: a harness would have to do as
+slurmctld does."""
+
+
+def contracts_of(name: ProviderName) -> set[str]:
+    """The contracts of the classes in all tests whose attribute ``provider`` is the member."""
+    found: set[str] = set()
+    for path in Path(__file__).parents[2].rglob("test_*providers.py"):
+        found |= _contracts(path, name)
+    return found | _contracts(Path(__file__), name)
+
+
+def _contracts(path: Path, name: ProviderName) -> set[str]:
+    classes = [one for one in ast.parse(path.read_text()).body if isinstance(one, ast.ClassDef)]
+    return {
+        ast.unparse(base)
+        for one in classes
+        if f"provider = ProviderName.{name.name}" in map(ast.unparse, one.body)
+        for base in one.bases
+    }
+
+
+@pytest.mark.parametrize("name", sorted(set(ROWS) - ON_A_REAL_SLURM))
+def test_every_provider_of_the_table_keeps_the_contract_of_what_it_can_do(
+    name: ProviderName,
+) -> None:
+    expected = {"ProviderContract"} if name.can_reboot else {"ReplaceContract"}
+
+    assert {*expected, "DurableReplaceContract"} <= contracts_of(name)
