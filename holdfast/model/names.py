@@ -222,6 +222,22 @@ class Condition(StrEnum):
     AGENT_SILENT = "AgentSilent"
 
 
+AGENT_CONDITIONS: Final = tuple(
+    condition
+    for condition in Condition
+    if condition
+    not in (
+        Condition.NODE_LOST,
+        Condition.REQUESTED,
+        Condition.REPEAT_OFFENDER,
+        Condition.DEEP_CHECK,
+        Condition.AGENT_SILENT,
+    )
+)
+"""Conditions that agents set; the controller decides on the others. The admission policy of the
+Helm chart lets agents write these alone."""
+
+
 class Reason(StrEnum):
     """Causes, stable over releases."""
 

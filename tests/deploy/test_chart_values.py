@@ -17,17 +17,8 @@ from holdfast.apps.controller.config import ControllerConfig
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import parse_table
 from holdfast.model.health import Remedy
-from holdfast.model.names import AGENT_MARK, RECORD, REPORT, Condition, HealthStatus, Labels
+from holdfast.model.names import AGENT_CONDITIONS, AGENT_MARK, RECORD, REPORT, HealthStatus, Labels
 from holdfast.model.nodes import Phase
-
-AGENT_CONDITIONS = set(Condition) - {
-    Condition.NODE_LOST,
-    Condition.REQUESTED,
-    Condition.REPEAT_OFFENDER,
-    Condition.DEEP_CHECK,
-    Condition.AGENT_SILENT,
-}
-"""The others are the controller's."""
 
 EVERYTHING = ("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true")
 
@@ -430,7 +421,7 @@ def test_names_in_the_policies_are_those_that_are_published(helm: Helm) -> None:
     def listed(name: str) -> set[str]:
         return set(re.findall(r"'([^']+)'", said[name]))
 
-    assert listed("ownConditions") == {str(one) for one in AGENT_CONDITIONS}
+    assert listed("ownConditions") == set(map(str, AGENT_CONDITIONS))
     assert listed("ownLabels") == {
         labels.node_health_status,
         labels.fault_types,

@@ -1,12 +1,14 @@
 import subprocess
 import sys
 
+import pytest
 from chart import DEPLOY
 
 
-def test_the_schema_of_the_values_is_what_the_code_reads() -> None:
+@pytest.mark.parametrize("tool", ["render_values_schema.py", "render_agent_conditions.py"])
+def test_what_the_chart_takes_from_the_code_is_fresh(tool: str) -> None:
     check = subprocess.run(
-        [sys.executable, "tools/render_values_schema.py", "--check"],
+        [sys.executable, f"tools/{tool}", "--check"],
         cwd=DEPLOY.parent,
         check=False,
         capture_output=True,

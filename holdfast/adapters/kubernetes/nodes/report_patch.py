@@ -12,11 +12,11 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.conditions import ConditionStatus, NodeCondition, node_conditions
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import (
+    AGENT_CONDITIONS,
     AGENT_MARK,
     FAULT_DETAILS_LIMIT,
     RECORD,
     REPORT,
-    Condition,
     HealthStatus,
     Labels,
 )
@@ -35,15 +35,6 @@ _EFFECT: Final = "NoSchedule"
 _HELD: Final = frozenset(Phase) - {Phase.JOINING, Phase.SCHEDULABLE}
 """Phases in which the controller keeps the node from jobs: its marks and people's answers to them
 are none of the agent's business."""
-
-_OURS: Final = frozenset(Condition) - {
-    Condition.NODE_LOST,
-    Condition.REQUESTED,
-    Condition.REPEAT_OFFENDER,
-    Condition.DEEP_CHECK,
-    Condition.AGENT_SILENT,
-}
-"""Conditions that agents find."""
 
 _UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, OverflowError)
 """What a text that somebody else wrote may lead to."""
@@ -246,7 +237,7 @@ def _is_key(taint: Json, labels: Labels) -> bool:
 def _own(entries: Iterable[Json], now: datetime) -> Iterator[NodeCondition]:
     """Those of the node's conditions that agents write; what cannot be read is as of ``now``."""
     for entry in entries:
-        if entry["type"] in _OURS:
+        if entry["type"] in AGENT_CONDITIONS:
             is_false = entry["status"] == ConditionStatus.FALSE
             yield NodeCondition(
                 type=entry["type"],
