@@ -69,9 +69,9 @@ RECORD: Final = f"{OWN_PREFIX}/record"
 REPORT: Final = f"{OWN_PREFIX}/report"
 """Annotation with the agent's ``NodeReport``; written by the agent alone."""
 
-AGENT_MARK: Final = f"{OWN_PREFIX}/agent-mark"
+AGENT_HEALTH_STATUS: Final = f"{OWN_PREFIX}/agent-health-status"
 """Annotation: the health label's value that the agent set, so that nobody takes it for a
-person's request; absent while the agent has no mark on the node."""
+person's request; absent while the agent has set none."""
 
 REQUEST: Final = f"{OWN_PREFIX}/request"
 """Annotation with the ``Request`` of a person, as commands and the API write it."""

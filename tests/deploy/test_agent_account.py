@@ -12,7 +12,7 @@ from holdfast.adapters.kubernetes.client.errors import ApiError, Forbidden
 from holdfast.adapters.kubernetes.nodes.report_patch import conditions_patch, node_patch
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     RECORD,
     REPORT,
     Condition,
@@ -40,7 +40,9 @@ def agent(installation: Installation) -> Iterator[Api]:
         cleared = {
             "metadata": {
                 "labels": dict.fromkeys((HEALTH, LABELS.fault_types, LABELS.fault_reasons)),
-                "annotations": dict.fromkeys((REPORT, RECORD, AGENT_MARK, LABELS.fault_details)),
+                "annotations": dict.fromkeys(
+                    (REPORT, RECORD, AGENT_HEALTH_STATUS, LABELS.fault_details)
+                ),
             },
             "spec": {"taints": None, "unschedulable": None},
         }
@@ -204,7 +206,10 @@ def test_a_token_that_no_pod_has_can_touch_no_node(installation: Installation, a
         ({"spec": {"taints": [{**TAINT, "value": "Never"}]}}, "value Unschedulable"),
         (labels(**{"node-health-status": "Schedulable"}), "remove only its own mark"),
         (labels(**{"node-health-status": "Unschedulable"}), "remove only its own mark"),
-        (annotations({AGENT_MARK: "UnschedulablePendingReboot"}), "only to the health label"),
+        (
+            annotations({AGENT_HEALTH_STATUS: "UnschedulablePendingReboot"}),
+            "only to the health label",
+        ),
     ],
 )
 def test_an_agent_changes_only_its_own_marks_of_its_node(

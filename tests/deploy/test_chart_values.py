@@ -17,7 +17,14 @@ from holdfast.apps.controller.config import ControllerConfig
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import parse_table
 from holdfast.model.health import Remedy
-from holdfast.model.names import AGENT_CONDITIONS, AGENT_MARK, RECORD, REPORT, HealthStatus, Labels
+from holdfast.model.names import (
+    AGENT_CONDITIONS,
+    AGENT_HEALTH_STATUS,
+    RECORD,
+    REPORT,
+    HealthStatus,
+    Labels,
+)
 from holdfast.model.nodes import Phase
 
 EVERYTHING = ("podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboards.enabled=true")
@@ -427,7 +434,7 @@ def test_names_in_the_policies_are_those_that_are_published(helm: Helm) -> None:
         labels.fault_types,
         labels.fault_reasons,
     }
-    assert listed("ownAnnotations") == {labels.fault_details, REPORT, AGENT_MARK}
+    assert listed("ownAnnotations") == {labels.fault_details, REPORT, AGENT_HEALTH_STATUS}
     assert listed("pending") == {
         HealthStatus.PENDING_REBOOT,
         HealthStatus.PENDING_REPLACEMENT,

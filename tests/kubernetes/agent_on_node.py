@@ -11,7 +11,7 @@ from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.kubernetes.nodes.report import NodeReporter, ReportIntervals
 from holdfast.apps.clock import SystemClock
-from holdfast.model.names import AGENT_MARK, REPORT, Labels
+from holdfast.model.names import AGENT_HEALTH_STATUS, REPORT, Labels
 from holdfast.model.report import NodeReport
 from tests.engines.api_connection import Refused
 from tests.engines.control_plane import ControlPlane
@@ -81,7 +81,7 @@ class OnNode:
 
     @property
     def mark(self) -> str | None:
-        return self.annotation(AGENT_MARK)
+        return self.annotation(AGENT_HEALTH_STATUS)
 
     def annotation(self, key: str) -> str | None:
         return self.object["metadata"].get("annotations", {}).get(key)

@@ -11,7 +11,7 @@ from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.model.health import Remedy
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     CORDONED,
     RECORD,
     REPORT,
@@ -150,7 +150,7 @@ def node_objects(draw):
         "kept": "yes",
         RECORD: None if record is None else compact_json(record),
         REPORT: draw(st.none() | st.just(a_report()) | texts),
-        AGENT_MARK: draw(st.none() | st.sampled_from(list(HealthStatus)).map(str)),
+        AGENT_HEALTH_STATUS: draw(st.none() | st.sampled_from(list(HealthStatus)).map(str)),
         CORDONED: draw(st.none() | st.just("true")),
     }
     return a_node_object(

@@ -31,7 +31,7 @@ from holdfast.adapters.kubernetes.nodes.encoding import (
 from holdfast.decisions.lifecycle import health_status, is_out_of_service
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     CORDONED,
     HOLD,
     RECORD,
@@ -139,7 +139,7 @@ def test_nothing_of_others_is_touched(node, record) -> None:
 
     own = {HEALTH, DEEP}
     assert {k: v for k, v in labels(after).items() if k not in own} == {"kept": "yes"}
-    own = {RECORD, AGENT_MARK, CORDONED}
+    own = {RECORD, AGENT_HEALTH_STATUS, CORDONED}
     before = {k: v for k, v in annotations(node).items() if k not in own}
     assert {k: v for k, v in annotations(after).items() if k not in own} == before
     assert [t for t in taints(after) if not is_ours(t)] == [
@@ -188,7 +188,7 @@ def test_a_patch_bears_the_version_that_it_is_made_for(node, record) -> None:
 
 @given(node_objects(), records())
 def test_the_mark_of_the_agent_goes_when_we_take_over(node, record) -> None:
-    assert AGENT_MARK not in annotations(put(node, record))
+    assert AGENT_HEALTH_STATUS not in annotations(put(node, record))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_our_own_status_is_never_taken_for_a_request(node, record) -> None:
 def test_the_mark_of_the_agent_is_never_taken_for_a_request(record, value) -> None:
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = value
-    annotations(node)[AGENT_MARK] = value
+    annotations(node)[AGENT_HEALTH_STATUS] = value
 
     assert parsed(node).request is None
     assert parsed(node).rejected == ()
@@ -468,7 +468,8 @@ def test_marks_are_put_right_unless_a_person_asks_or_the_agent_is_ahead() -> Non
     requested = merged(node, {"metadata": mark})
     assert not differs_from_record(state_of(requested), parsed(requested), CONVENTIONS)
     marked = merged(
-        requested, {"metadata": {"annotations": {AGENT_MARK: "UnschedulablePendingReboot"}}}
+        requested,
+        {"metadata": {"annotations": {AGENT_HEALTH_STATUS: "UnschedulablePendingReboot"}}},
     )
     assert not differs_from_record(state_of(marked), parsed(marked), CONVENTIONS)
 

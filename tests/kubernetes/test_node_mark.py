@@ -23,7 +23,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.model.conditions import STANDING, node_conditions
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     FAULT_DETAILS_LIMIT,
     RECORD,
     REPORT,
@@ -41,7 +41,7 @@ HEALTH = LABELS.node_health_status
 TAINT = {"key": HEALTH, "value": "Unschedulable", "effect": "NoSchedule"}
 OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 OURS = {HEALTH, LABELS.fault_types, LABELS.fault_reasons}
-OUR_NOTES = {REPORT, AGENT_MARK, LABELS.fault_details}
+OUR_NOTES = {REPORT, AGENT_HEALTH_STATUS, LABELS.fault_details}
 SECOND = timedelta(seconds=1)
 NAIVE = json.dumps({**to_plain(a_record(Phase.SCHEDULABLE)), "cleared_at": "2026-01-01T12:00:00"})
 OF_THE_CONTROLLER = (
@@ -72,7 +72,7 @@ def a_node(
 ) -> dict[str, Any]:
     notes = {"example.com/note": "x", **annotations}
     if mark is not None:
-        notes[AGENT_MARK] = mark
+        notes[AGENT_HEALTH_STATUS] = mark
     if record is not None:
         notes[RECORD] = record if isinstance(record, str) else json.dumps(to_plain(record))
     return {
@@ -121,7 +121,7 @@ def note(node: dict[str, Any], key: str) -> str | None:
 
 
 def mark(node: dict[str, Any]) -> str | None:
-    return note(node, AGENT_MARK)
+    return note(node, AGENT_HEALTH_STATUS)
 
 
 def taints(node: dict[str, Any]) -> list[dict[str, str]]:
@@ -357,7 +357,10 @@ def test_another_prefix_is_used_throughout() -> None:
     patch = node_patch(a_node(), a_report(REBOOT), Labels("example.com"))
 
     keys = {*patch["metadata"]["labels"], *patch["metadata"]["annotations"]}
-    assert {key for key in keys if not key.startswith("example.com/")} == {REPORT, AGENT_MARK}
+    assert {key for key in keys if not key.startswith("example.com/")} == {
+        REPORT,
+        AGENT_HEALTH_STATUS,
+    }
     assert patch["spec"]["taints"][0]["key"] == "example.com/node-health-status"
 
 

@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.client.values import (
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
 from holdfast.decisions.lifecycle import deep_check_status, health_status, is_out_of_service
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     CORDONED,
     PENDING_REPLACE,
     RECORD,
@@ -121,7 +121,7 @@ def _marks_patch(
     wanted_labels = _label_changes(state, parsed, record, conventions)
     wanted_annotations = _changes(
         (RECORD, state.record, text),
-        (AGENT_MARK, state.agent_mark, None),
+        (AGENT_HEALTH_STATUS, state.agent_health_status, None),
         (CORDONED, state.cordoned, "true" if is_cordoned else None),
     )
     spec: Json = {}
@@ -178,7 +178,7 @@ def differs_from_record(
     """Whether the marks of a node are not those of its record, though nobody meant that."""
     if parsed.record is None or state.record is None or parsed.request is not None:
         return False
-    if state.agent_mark is not None and state.health == state.agent_mark:
+    if state.agent_health_status is not None and state.health == state.agent_health_status:
         return False  # the agent is ahead of us; its fault will be answered
     return _marks_patch(state, parsed, parsed.record, state.record, conventions) is not None
 
@@ -249,7 +249,7 @@ def _labelled_request(
 ) -> Request | None:
     """A health label that is neither our status nor the agent's mark is what a person wants."""
     value = state.health
-    if value is None or value in (_expected(record), state.agent_mark):
+    if value is None or value in (_expected(record), state.agent_health_status):
         return None
     if record is None and _is_tainted(state, conventions):
         return None  # our own status, from before the record was lost

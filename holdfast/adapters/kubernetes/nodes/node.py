@@ -10,7 +10,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.decisions.succession import Arrival
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     CORDONED,
     HOLD,
     RECORD,
@@ -92,7 +92,7 @@ class NodeState:
 
     record: str | None
     report: str | None
-    agent_mark: str | None
+    agent_health_status: str | None
     request: str | None
     hold: str | None
     cordoned: str | None
@@ -148,7 +148,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         is_checked=DeepCheckStatus.PASSED in checks,
         record=annotations.get(RECORD),
         report=annotations.get(REPORT),
-        agent_mark=annotations.get(AGENT_MARK),
+        agent_health_status=annotations.get(AGENT_HEALTH_STATUS),
         request=annotations.get(REQUEST),
         hold=annotations.get(HOLD),
         cordoned=annotations.get(CORDONED),

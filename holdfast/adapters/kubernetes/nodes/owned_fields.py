@@ -12,7 +12,7 @@ from holdfast.adapters.kubernetes.nodes.encoding import boot_id, parse_annotatio
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, trimmed
 from holdfast.decisions.lifecycle import deep_check_status, health_status
 from holdfast.model.names import (
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     CORDONED,
     HOLD,
     RECORD,
@@ -26,7 +26,7 @@ from holdfast.model.nodes import NodeView
 MANAGERS: Final = frozenset((agent_events.COMPONENT, events.COMPONENT))
 """Field managers of what agents and controllers write, in ``metadata.managedFields``."""
 
-_ANNOTATIONS: Final = (RECORD, REPORT, AGENT_MARK, REQUEST, CORDONED, REPLACES)
+_ANNOTATIONS: Final = (RECORD, REPORT, AGENT_HEALTH_STATUS, REQUEST, CORDONED, REPLACES)
 """Nobody else has a use for them; a request left behind would be carried out after the next
 installation."""
 
@@ -113,7 +113,7 @@ def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[
     ``Schedulable`` is not among them, as HyperPod sets it on its nodes, too.
     """
     parsed = parse_annotations(state, conventions, now)
-    found: set[str | None] = {state.agent_mark}
+    found: set[str | None] = {state.agent_health_status}
     if parsed.record is not None:
         view = NodeView(
             name=state.name,
@@ -145,7 +145,7 @@ def _spec(
     key = conventions.labels.node_health_status
     taints = (node.get("spec") or {}).get("taints") or []
     others = [one for one in taints if (one["key"], one["effect"]) != (key, NO_SCHEDULE)]
-    is_owned = state.record is not None or state.agent_mark is not None
+    is_owned = state.record is not None or state.agent_health_status is not None
     is_ours = is_owned or is_written_by_us(node, "f:spec", "f:taints")
     if others != taints and is_ours:
         spec["taints"] = others or None

@@ -13,7 +13,7 @@ from holdfast.model.conditions import ConditionStatus, NodeCondition, node_condi
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import (
     AGENT_CONDITIONS,
-    AGENT_MARK,
+    AGENT_HEALTH_STATUS,
     FAULT_DETAILS_LIMIT,
     RECORD,
     REPORT,
@@ -85,7 +85,7 @@ def node_patch(node: Json, report: NodeReport, labels: Labels) -> Json | None:
     }
     label, mark, taints = _marked(node, last_report, labels)
     wanted_labels[labels.node_health_status] = label
-    wanted_annotations[AGENT_MARK] = mark
+    wanted_annotations[AGENT_HEALTH_STATUS] = mark
     metadata = {
         "labels": _changes(_labels(node), wanted_labels),
         "annotations": _changes(_annotations(node), wanted_annotations),
@@ -124,7 +124,7 @@ def _marked(
 ) -> tuple[str | None, str | None, list[Json]]:
     """The health label, the agent's mark and the taints that the node is to have."""
     label = _labels(node).get(labels.node_health_status)
-    own = _annotations(node).get(AGENT_MARK)
+    own = _annotations(node).get(AGENT_HEALTH_STATUS)
     record = _record(node)
     phase = record.phase if record is not None else None
     wanted = _needed(fault for fault in last_report.faults if not _is_forgiven(fault, record))
