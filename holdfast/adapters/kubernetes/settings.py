@@ -13,20 +13,20 @@ class CheckSettings:
 
     image: str = ""
     """The image of its container. Without one there is no deep health check, and a node that
-    should have one fails it with a word on what to set."""
+    should have one fails it with an error that names this key."""
 
     command: tuple[str, ...] = ("holdfast", "check", "node")
-    """What the container runs; the node passes if it ends with 0, and its last line says why not
-    otherwise."""
+    """Command of the container. The node passes if it exits with 0; otherwise the last line of its
+    output is the reason."""
 
     pair_command: tuple[str, ...] = (
         "holdfast", "check", "pair", "--rank-from", "kubernetes", "--wait", "5m",
     )  # fmt: skip
-    """What the containers of a test between two nodes run, one on each. In the one that measures,
-    whose ``JOB_COMPLETION_INDEX`` is 1, the test passes if it ends with 0."""
+    """Command of the two containers of a test between two nodes. The test passes if the container
+    with ``JOB_COMPLETION_INDEX`` 1, which measures, exits with 0."""
 
     service_account: str = ""
-    """Of its pod; the namespace's default if left out."""
+    """Service account of the check's pod; the default one of the namespace if left out."""
 
     resources: dict[str, str] = field(default_factory=dict)
     """Limits of the container, such as ``"nvidia.com/gpu" = "8"``."""
@@ -34,10 +34,10 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionSettings(LeaseDurations):
-    """How several controllers agree on one that acts."""
+    """Leader election among controllers."""
 
     lease: str = "holdfast-controller"
-    """The name of the Lease that the one holds."""
+    """Name of the Lease that the leader holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +51,17 @@ class KubernetesSettings:
     """The kubeconfig's current context if left out."""
 
     namespace: str = "holdfast"
-    """Where the controller keeps its state and its lease."""
+    """Namespace of the controller's state and of its lease."""
 
     agent_namespace: str = ""
-    """Where the agents keep their leases, and where the Jobs of deep health checks run; it must
-    admit privileged pods. ``namespace`` if left out."""
+    """Namespace of the agents' leases and of the Jobs of deep health checks; it must admit
+    privileged pods. ``namespace`` if left out."""
 
     label_prefix: str = LABEL_PREFIX
-    """Before the slash of HyperPod's labels, taint and annotations."""
+    """Prefix of HyperPod's labels, taint and annotations, without the slash."""
 
     selector: str = ""
-    """A label selector: only such nodes are looked after. All that have an agent if left out."""
+    """Label selector of the nodes to manage; all nodes with an agent if left out."""
 
     group_labels: tuple[str, ...] = (
         "karpenter.sh/nodepool",
@@ -72,26 +72,26 @@ class KubernetesSettings:
         "kubernetes.azure.com/agentpool",
         "node.kubernetes.io/instance-type",
     )
-    """The first of these labels that a node has says which group it belongs to: a new node is
-    taken for the replacement of another of its group only."""
+    """The first of these labels that a node has defines its group: a new node can replace only a
+    node of the same group."""
 
     check: CheckSettings = field(default_factory=CheckSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
     capture_stacks: bool = False
-    """Whether a job that hangs by its log rules has its stacks captured before it is restarted:
-    ``py-spy dump`` in its pods, 10 s at most. Needs py-spy in the job's image, and for the
-    controller the right to run commands in pods, which the chart gives it then."""
+    """Whether to capture the stacks of a job that its log rules find hung, before it is restarted:
+    ``py-spy dump`` in its pods, for at most 10 s. Needs py-spy in the job's image and, for the
+    controller, the permission to run commands in pods, which the chart grants with this key."""
 
     read_heartbeats: bool = False
-    """Whether jobs may name a file that their ranks touch as they get on. The controller then runs
-    ``stat`` in their pods, up to 16 of a job and at most twice a minute for the usual timeout of
-    10 minutes, and the chart gives it the right to run commands in pods."""
+    """Whether jobs may name a heartbeat file that their ranks touch. The controller then runs
+    ``stat`` in up to 16 pods of a job, at most twice a minute with the default timeout of 10
+    minutes, and the chart grants it the permission to run commands in pods."""
 
     requests_per_second: float = 400.0
-    """How many requests the API server gets in the long run. 100 nodes a second take 300."""
+    """Sustained rate limit of requests to the API server. Updating 100 nodes a second takes 300."""
 
     burst: int = 800
-    """How many it gets at once."""
+    """Largest burst of requests to the API server."""
 
     @property
     def agents_in(self) -> str:

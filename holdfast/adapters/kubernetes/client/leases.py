@@ -25,7 +25,7 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Conflict, 
 from holdfast.model.errors import BackendError
 
 _JITTER: Final = 1.2
-"""As in client-go, so that replicas do not ask in step."""
+"""As in client-go, so that replicas do not retry at the same time."""
 
 _NEVER: Final = float("-inf")
 
@@ -35,16 +35,16 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDurations:
-    """How long a lease lasts; the defaults are those of client-go."""
+    """Durations of leader election; the defaults are those of client-go."""
 
     duration: timedelta = timedelta(seconds=15)
-    """A lease that has not changed for so long may be taken."""
+    """A lease that was not renewed for this long may be acquired by another replica."""
 
     renew_deadline: timedelta = timedelta(seconds=10)
-    """A leader that has not renewed for so long is none any more."""
+    """A leader that could not renew its lease for this long stops leading."""
 
     retry: timedelta = timedelta(seconds=2)
-    """Time between two looks at the lease."""
+    """Time between two attempts to acquire or renew the lease."""
 
     def __post_init__(self) -> None:
         if not timedelta() < self.retry * _JITTER < self.renew_deadline < self.duration:
@@ -56,7 +56,7 @@ class LeaseDurations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElector:
-    """What one replica knows about the lease; a value, times are seconds on its own clock."""
+    """State of leader election in one replica: immutable; times are seconds of its own clock."""
 
     identity: str
     durations: LeaseDurations
@@ -67,17 +67,17 @@ class LeaderElector:
     """When it was first seen as it is."""
 
     safe_until: float = _NEVER
-    """Nobody else leads before."""
+    """No other replica can lead before."""
 
     def read(self, lease: Json | None, now: float) -> Self:
-        """After reading the lease; ``now`` is at or after the moment of the answer."""
+        """State after the lease was read; ``now`` is at or after the time of the response."""
         if lease is None:  # deleted: its holder may not know yet, and acts for as long as it may
             lease = {"spec": _spec(self.lease)}
         is_same = self.lease is not None and _revision(lease) == _revision(self.lease)
         return replace(self, lease=lease, changed_at=self.changed_at if is_same else now)
 
     def may_claim(self, now: float) -> bool:
-        """The lease is ours, nobody's, or has run out."""
+        """Whether the lease is ours, has no holder, or has expired."""
         spec = _spec(self.lease)
         holder = spec.get("holderIdentity") or ""
         # One that was deleted may have been another's in the end, unless we still lead.
@@ -104,21 +104,21 @@ class LeaderElector:
         return {**lease, "spec": {**spec, **mine}}
 
     def claimed(self, lease: Json, sent_at: float) -> Self:
-        """After the API server took a claim that was begun to be sent at ``sent_at``."""
+        """State after the API server accepted a claim that was sent from ``sent_at`` on."""
         until = sent_at + self.durations.renew_deadline.total_seconds()
         return replace(self, lease=lease, safe_until=until)
 
     def leads(self, now: float) -> bool:
-        """We lead, and nobody else does before the next renewal is due."""
+        """Whether this replica leads: no other can before the next renewal is due."""
         return now < self.safe_until
 
     def resigned(self) -> Self:
-        """After the end of what only a leader does."""
+        """State after this replica stopped leading."""
         return replace(self, safe_until=_NEVER)
 
 
 class LeaderElection:
-    """Takes and keeps a lease in a thread of its own, from ``start`` to ``stop``."""
+    """Acquires and renews a lease in its own thread, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -157,30 +157,30 @@ class LeaderElection:
         self._thread = threading.Thread(target=self._run, name=f"leader {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Give the lease up, so that another need not wait for its end.
+        """Release the lease, so that another replica need not wait until it expires.
 
-        The caller has ended what only a leader does.
+        The caller has stopped all work of a leader before.
         """
         self._stopped.set()
         self._thread.join()
 
     @property
     def leading(self) -> bool:
-        """Whether this process leads right now; ask before each thing that only a leader does."""
+        """Whether this process leads now; to be checked before each action of a leader."""
         return self._elector.leads(_now())
 
     @property
     def holder(self) -> str:
-        """Identity of the leader as last read, empty if there is none."""
+        """Identity of the holder as last read; empty if there is none."""
         return str(_spec(self._elector.lease).get("holderIdentity") or "")
 
     @property
     def error(self) -> str:
-        """Why the last try failed, empty if it did not."""
+        """Error of the last attempt; empty if it succeeded."""
         return self._error
 
     def _run(self) -> None:
@@ -215,7 +215,7 @@ class LeaderElection:
             return None
 
     def _write(self, lease: Json) -> Json | None:
-        """Return the lease as written, None if another was faster."""
+        """Return the lease as written; None after a write conflict."""
         try:
             if "metadata" in lease:
                 return self._api.replace(self._path, lease)
@@ -246,7 +246,7 @@ def _spec(lease: Json | None) -> Json:
 
 
 def _duration_s(spec: Json, durations: LeaseDurations) -> float:
-    """What its holder counts on, where that is more than we would."""
+    """Duration that its holder relies on, or ours if that is longer."""
     return max(float(spec.get("leaseDurationSeconds") or 0), durations.duration.total_seconds())
 
 

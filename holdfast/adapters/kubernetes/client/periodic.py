@@ -1,4 +1,4 @@
-"""Work that is done again and again, and that may fail."""
+"""Periodic tasks with retries."""
 
 import math
 import random
@@ -11,16 +11,16 @@ from holdfast.model.errors import BackendError
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 15.0
-"""After a failure; what waits at the end of an outage is sent within this time."""
+"""Longest backoff after a failure; after an outage, pending work is sent within this time."""
 
 Log = Callable[[str], None]
 
 
 class PeriodicTask:
-    """One kind of work; times are seconds of ``clock``.
+    """One periodic task with exponential backoff; times are seconds of ``clock``.
 
-    After a failure it pauses, each time twice as long, and nothing hurries it: the first try
-    after an outage is soon enough, and news must not become a storm of calls.
+    During a backoff, ``requeue_now`` has no effect: the next retry is soon enough, and changes must
+    not cause a storm of calls.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class PeriodicTask:
         log: Log,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Plan nothing yet.
+        """Create the task; nothing is scheduled yet.
 
         Args:
-            name: the work, in words that go after ``cannot``.
-            act: does it; a ``BackendError`` is a failure.
-            every_s: between two times; infinity where each is asked for.
-            log: takes messages for a person.
-            clock: only goes forward.
+            name: what it does: a verb and its object, used after ``cannot`` in messages.
+            act: does the work; a ``BackendError`` is a failure.
+            every_s: interval; infinity for a task that runs only on ``requeue_now``.
+            log: takes log messages.
+            clock: monotonic clock.
 
         """
         self._name = name
@@ -47,23 +47,23 @@ class PeriodicTask:
         self._every_s = every_s
         self._log = log
         self._clock = clock
-        self._asked_at = self._next_at = math.inf
+        self._requested_at = self._next_at = math.inf
         self._retry_at = math.inf
         self._failures = 0
         self._last_error = ""
 
     @property
     def due_at(self) -> float:
-        """When to do it next; infinity if nothing is planned."""
-        return self._retry_at if self._failures else min(self._asked_at, self._next_at)
+        """When to run next; infinity if nothing is scheduled."""
+        return self._retry_at if self._failures else min(self._requested_at, self._next_at)
 
     def requeue_now(self, at: float) -> None:
-        """Do it at ``at`` at the latest, unless it fails at present."""
-        self._asked_at = min(self._asked_at, at)
+        """Run at ``at`` at the latest, unless the task is backing off."""
+        self._requested_at = min(self._requested_at, at)
 
     def run(self) -> None:
-        """Do it. If it cannot be done, a person is told, once."""
-        self._asked_at = math.inf  # what is asked for from here on is asked of the next time
+        """Run the task. An error is logged once, until it changes or the task succeeds."""
+        self._requested_at = math.inf  # requests from here on are for the next run
         try:
             self._act()
         except BackendError as error:

@@ -1,4 +1,4 @@
-"""The node condition that says whether the Holdfast agent of a node is silent: pure."""
+"""The node condition ``AgentSilent``: pure."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ _REPORTS = "the Holdfast agent reports"
 
 
 def is_condition_outdated(state: NodeState, record: NodeRecord | None) -> bool:
-    """Whether the condition of a node does not say what its record says.
+    """Whether the condition of a node differs from its record.
 
     A node whose agent was never silent has no such condition.
     """

@@ -14,20 +14,20 @@ class AgentKubernetes:
     """
 
     namespace: str = "holdfast"
-    """Where the agent keeps its lease."""
+    """Namespace of the agent's lease."""
 
     label_prefix: str = LABEL_PREFIX
-    """Before the slash of HyperPod's labels, taint and annotations."""
+    """Prefix of HyperPod's labels, taint and annotations, without the slash."""
 
     server: str | None = None
     """Address of the API server, such as ``"https://10.0.0.1:6443"``; that of the pod's service
     account, with its token, if left out."""
 
     ca_file: Path | None = None
-    """Certificate authorities of ``server``; those that the machine trusts if left out."""
+    """Certificate authorities of ``server``; the trust store of the machine if left out."""
 
     token_file: Path | None = None
-    """Holds the token for ``server``; it may be replaced at any time."""
+    """File with the token for ``server``; it may be replaced at any time."""
 
     def __post_init__(self) -> None:
         if self.server is None and (self.ca_file or self.token_file):

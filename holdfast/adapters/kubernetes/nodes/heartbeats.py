@@ -1,4 +1,4 @@
-"""When nodes last renewed their leases: those of the kubelets and those of the agents."""
+"""Last renewals of the leases of kubelets and agents."""
 
 import time
 from collections.abc import Collection, Iterator
@@ -15,7 +15,7 @@ KUBELETS: Final = "kube-node-lease"
 
 _EVERY_S: Final = 5.0
 _ONE_BY_ONE: Final = 10
-"""More leases than this are listed at once, which costs the same whatever their number."""
+"""More leases than this are read with one list call."""
 
 _LEASE: Final = timedelta(seconds=40)
 """Duration of the leases of kubelets and agents."""
@@ -23,7 +23,7 @@ _LEASE: Final = timedelta(seconds=40)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLease:
-    """The lease of one node as this process knows it."""
+    """Lease of one node, as last observed by this process."""
 
     renewed_at: datetime
     """By the clock of the node, which may be wrong."""
@@ -35,14 +35,14 @@ class NodeLease:
     """When this process saw the last renewal; ``renewed_at`` before it has seen one."""
 
     is_live: bool
-    """Whether the holder is known to have worked: a renewal was seen, or the first time that the
-    lease was read it was valid."""
+    """Whether the holder was alive: a renewal was observed, or the lease was valid when first
+    read."""
 
 
 class LeaseReader:
     """Reads the leases of nodes in one namespace.
 
-    Nodes whose clock is wrong are judged right: what counts is when a renewal was seen.
+    A wrong clock on a node does no harm: what counts is when a renewal was observed.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Which of the nodes that are due for a check have nothing that would have to leave them."""
+"""Which of the nodes that are due for a check have no pods that would be evicted."""
 
 from collections.abc import Collection
 
@@ -8,10 +8,10 @@ from holdfast.model.errors import BackendError
 
 
 class IdleNodes:
-    """Looks at a few nodes at a time, so that a fleet that is due costs as many calls a round."""
+    """Lists the pods of a limited number of nodes in each round, which bounds the calls."""
 
     def __init__(self, api: Api, *, limit: int) -> None:
-        """Prepare; ``limit`` is the number of nodes that are looked at in one round."""
+        """Create; ``limit`` is the number of nodes that are checked in one round."""
         self._api = api
         self._limit = limit
         self._turns = 0
@@ -19,9 +19,9 @@ class IdleNodes:
         self._pods: dict[str, tuple[str, ...]] = {}
 
     def among(self, due: Collection[str]) -> frozenset[str]:
-        """Nodes that are due and have no pod but those of DaemonSets, as far as is known for sure.
+        """Nodes that are due and are known to have no pods but those of DaemonSets.
 
-        Those that were looked at longest ago have their turn.
+        Checks the nodes whose last check is oldest.
         """
         self._checked_at = {name: self._checked_at.get(name, 0) for name in due}
         self._pods = {name: pods for name, pods in self._pods.items() if name in due}
@@ -29,7 +29,7 @@ class IdleNodes:
         return frozenset(name for name in turn[: self._limit] if self._is_idle(name))
 
     def pods(self, node: str) -> tuple[str, ...]:
-        """The pods that were on a node when it was last looked at, as ``namespace/name``."""
+        """Pods that were on a node when it was last checked, as ``namespace/name``."""
         return self._pods.get(node, ())
 
     def _is_idle(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What people want of the nodes of a cluster, written down for the controller to take up."""
+"""Requests of users, written to Node annotations for the controller."""
 
 from holdfast.adapters.kubernetes.client.api import Api, Json
 from holdfast.adapters.kubernetes.client.values import compact_json
@@ -7,7 +7,7 @@ from holdfast.model.requests import Request
 
 
 def ask(api: Api, node: str, request: Request) -> None:
-    """Record a request; an earlier one of the node that was not taken up is dropped.
+    """Record a request; it replaces an earlier one that the controller has not handled yet.
 
     Raises:
         BackendError: it could not be recorded.
@@ -17,7 +17,7 @@ def ask(api: Api, node: str, request: Request) -> None:
 
 
 def hold(api: Api, node: str, why: str) -> None:
-    """Let no repair of a node begin; without a reason, let it again.
+    """Pause repairs of a node, or resume them if ``why`` is empty.
 
     Raises:
         BackendError: it could not be recorded.
