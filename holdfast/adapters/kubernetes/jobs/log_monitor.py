@@ -1,4 +1,4 @@
-"""The verdict on one attempt of a job, by all that its pods print."""
+"""Hang detection for one attempt of a job, from the logs of its pods."""
 
 import threading
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ from holdfast.ports.clock import Clock
 
 
 class LogMonitor:
-    """Takes lines from any thread. Rules whose patterns cannot be used are left out.
+    """Evaluates log rules on lines from any thread. Rules with invalid patterns are ignored.
 
-    Any rank's line counts for the whole job: ranks that hang hang together, and most of them print
-    nothing. Times are those at which lines came, by our clock; those of nodes may be wrong.
+    A line of any rank counts for the whole job: ranks hang together, and most of them print
+    nothing. Times are those of arrival by our clock, since clocks of nodes may be wrong.
     """
 
     def __init__(
         self, matcher: PatternMatcher, clock: Clock, rules: Sequence[LogRule], started_at: datetime
     ) -> None:
-        """Try the patterns of the rules.
+        """Validate the patterns of the rules.
 
         Args:
-            matcher: matches lines.
-            clock: tells when a line comes.
-            rules: what is expected.
-            started_at: when all ranks ran.
+            matcher: matches lines with patterns.
+            clock: gives the arrival times of lines.
+            rules: log rules of the job.
+            started_at: time from which all ranks ran.
 
         Raises:
-            BackendError: they could not be tried.
+            BackendError: the patterns could not be validated.
 
         """
         self._matcher = matcher
@@ -43,21 +43,21 @@ class LogMonitor:
 
     @property
     def rejected(self) -> tuple[Rejection, ...]:
-        """Patterns that cannot be used."""
+        """Rules whose patterns are invalid."""
         return tuple(self._rejected)
 
     @property
     def due(self) -> datetime | None:
-        """From when on silence may be a hang; None if it never is."""
+        """Time from which silence may be a hang; None if no rule has a timeout."""
         with self._lock:
             found = [due(rule, state, self._started_at) for rule, state in self._states.items()]
         return min((at for at in found if at is not None), default=None)
 
     def take(self, rank: int, lines: Sequence[str]) -> None:
-        """A rank has printed lines.
+        """Evaluate lines of a rank.
 
         Raises:
-            BackendError: they could not be matched, and were not taken.
+            BackendError: matching failed; the lines were not evaluated.
 
         """
         with self._lock:
@@ -80,7 +80,7 @@ class LogMonitor:
                     )
 
     def hang(self, known_until: datetime | None) -> Hang | None:
-        """Why the job hangs; None if it does not. See ``first_hang``."""
+        """First hang that a rule finds; None if there is none. See ``first_hang``."""
         with self._lock:
             return first_hang(self._states.items(), self._started_at, known_until)
 

@@ -1,4 +1,4 @@
-"""What a job needs before its next attempt is let go, beside the record of that."""
+"""Preparation of the next attempt of a job, beside the write of its record."""
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json
@@ -9,20 +9,20 @@ from holdfast.model.jobs import JobRecord
 
 
 def prepare_attempt(api: Api, kind: JobKind, job: Json, state: JobState, record: JobRecord) -> Json:
-    """Have a suspended job begin anew with all its ranks, as far as its operator can.
+    """Reset a suspended job so that all its ranks restart, as far as its operator supports that.
 
     Args:
-        api: to write to.
-        kind: of the job.
+        api: client for the writes.
+        kind: kind of the job.
         job: the whole object.
-        state: what was read of it.
-        record: of the attempt to come.
+        state: parsed state of the job.
+        record: record of the next attempt.
 
     Returns:
-        The object as it is then.
+        The patched object.
 
     Raises:
-        Conflict: somebody has changed something meanwhile.
+        Conflict: an object was changed concurrently.
 
     """
     path, target = state.path, job
@@ -38,5 +38,5 @@ def prepare_attempt(api: Api, kind: JobKind, job: Json, state: JobState, record:
 
 
 def _of(target: Json) -> Json:
-    """What has a patch refused if somebody has changed the object since."""
+    """Precondition of a patch: the resource version of the object."""
     return {"metadata": {"resourceVersion": target["metadata"]["resourceVersion"]}}

@@ -1,4 +1,4 @@
-"""Matching that no regular expression can stall."""
+"""Regular expression matching with a limit of processor time."""
 
 import json
 import os
@@ -17,12 +17,12 @@ from holdfast.kit import match_worker
 from holdfast.model.errors import BackendError
 
 TIMEOUT_S: Final = 30.0
-"""A process that does not answer for so long is ended; it limits itself to a few seconds."""
+"""A child process without a response for this long is killed; its own limit is a few seconds."""
 
 _PIECE: Final = 1 << 16
 
 Hits = Sequence[tuple[int, Hit]]
-"""Lines that are something to a rule, by their index."""
+"""Lines that match a rule, by their index."""
 
 
 class PatternMatcher:
@@ -40,10 +40,10 @@ class PatternMatcher:
         self._is_closed = False
 
     def match(self, rules: Sequence[LogRule], lines: Sequence[str]) -> list[Hits | str]:
-        """For each rule its hits, or what was expected instead of its patterns.
+        """For each rule its hits, or what is expected instead of its invalid patterns.
 
         Raises:
-            BackendError: there is no answer; the next call begins anew.
+            BackendError: no response; the next call starts a new process.
 
         """
         wanted = [

@@ -1,4 +1,4 @@
-"""Which pods each attempt of a job has had."""
+"""Pods of each attempt of a job."""
 
 import threading
 from collections import OrderedDict
@@ -10,39 +10,39 @@ from typing import Final
 from holdfast.adapters.kubernetes.jobs.objects import UNNUMBERED, PodState
 from holdfast.model.names import PodPhase
 
-_LAST_WORDS: Final = 4096
-"""Pods that have ended whose last state is kept: operators delete them at once."""
+_ENDED_KEPT: Final = 4096
+"""Ended pods whose final state is kept, since operators delete them at once."""
 
 
 class FinalPodStates:
-    """How pods ended, also those that were deleted before anybody looked."""
+    """Final states of pods, including pods that were deleted since."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ended: OrderedDict[str, PodState] = OrderedDict()
 
     def note(self, pod: PodState) -> None:
-        """Called from any thread with each state of each pod."""
+        """Record a state of a pod; may be called from any thread."""
         if pod.has_ended:
             with self._lock:
                 self._ended[pod.uid] = pod
-                if len(self._ended) > _LAST_WORDS:
+                if len(self._ended) > _ENDED_KEPT:
                     self._ended.popitem(last=False)
 
     def of(self, pod: PodState) -> PodState:
-        """The end of a pod if it was told, else what was known before."""
+        """Final state of a pod if it is known, else ``pod``."""
         with self._lock:
             return self._ended.get(pod.uid, pod)
 
 
 class RankAssigner:
-    """Gives ranks to pods that their operator does not number, and keeps them while they live."""
+    """Assigns ranks to pods whose operator does not number them, for as long as the pods exist."""
 
     def __init__(self) -> None:
         self._ranks: dict[str, dict[str, int]] = {}
 
     def given(self, jobs: Mapping[str, list[PodState]]) -> Mapping[str, list[PodState]]:
-        """The pods of all jobs with their ranks; a new one takes the lowest that is free."""
+        """Pods of all jobs with their ranks; a new pod gets the lowest free rank."""
         lacking = {
             job: pods
             for job, pods in jobs.items()
@@ -74,10 +74,10 @@ class _Attempt:
 
 
 class AttemptPods:
-    """Remembers the pods of the present attempt of each job, to see which of them are gone.
+    """Tracks the pods of the current attempt of each job, to find lost ones.
 
-    An operator makes another pod in place of one that was lost; the other ranks then wait for
-    somebody who will never talk to them.
+    An operator replaces a lost pod by a new one; the other ranks then wait in vain, since the new
+    pod does not join their process group.
     """
 
     def __init__(self, words: FinalPodStates) -> None:
@@ -85,12 +85,12 @@ class AttemptPods:
         self._attempts: dict[str, _Attempt] = {}
 
     def lost(self, job: str, number: int, pods: Iterable[PodState]) -> Mapping[int, PodState]:
-        """By rank, pods of the attempt that are there no more, as they were last.
+        """Last states of the pods of the attempt that no longer exist, by rank.
 
         Args:
             job: uid of the job.
-            number: of the attempt.
-            pods: all that the job has now.
+            number: number of the attempt.
+            pods: all current pods of the job.
 
         """
         attempt = self._attempts.get(job)
@@ -107,7 +107,7 @@ class AttemptPods:
         }
 
     def forget(self, job: str) -> None:
-        """The job has no attempt at present."""
+        """Forget a job that has no current attempt."""
         self._attempts.pop(job, None)
 
     def keep(self, jobs: Iterable[str]) -> None:

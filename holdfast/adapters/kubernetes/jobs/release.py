@@ -1,4 +1,4 @@
-"""Undoing what was done to a job that nobody restarts any more."""
+"""Release of a job whose auto-resume was disabled."""
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json
@@ -11,20 +11,20 @@ from holdfast.model.jobs import JobRecord
 
 
 def awaits_restart(state: JobState, record: JobRecord | None) -> bool:
-    """Whether a job waits for its next attempt because of us."""
+    """Whether a job is suspended by the controller until its next attempt."""
     return record is not None and record.phase in SUSPENDED_PHASES and state.ending is None
 
 
 def release_job(
     api: Api, workloads: Workloads, kind: JobKind, state: JobState, record: JobRecord | None
 ) -> Json:
-    """Remove the record of a job, and resume it if it is suspended because of us.
+    """Remove the record of a job, and resume the job if the controller suspended it.
 
     Returns:
-        the job object as it is then.
+        the patched job object.
 
     Raises:
-        BackendError: it could not be done; the job has its record still.
+        BackendError: the patch failed; the job still has its record.
 
     """
     if state.queue is not None:
@@ -35,7 +35,7 @@ def release_job(
 
 
 def _give_to_queue(workloads: Workloads, state: JobState, record: JobRecord | None) -> None:
-    """Have a job admitted that we kept out of its queue."""
+    """Let Kueue admit a job that the controller kept out of its queue."""
     if awaits_restart(state, record):
         workloads.release(state)
     elif record is not None and is_restart(record) and state.ending is None:

@@ -1,4 +1,4 @@
-"""What people ask for with the annotations of a job: pure."""
+"""Requests in the annotations of a job: pure."""
 
 import re
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ from holdfast.model.names import (
 )
 
 MAX_RETRIES: Final = 1
-"""Where a job does not say; HyperPod's command line writes this."""
+"""Default for jobs without the annotation; HyperPod's command line writes this value."""
 
 MAX_APP_RETRIES: Final = 3
-"""Where a job does not say; that of a run on one machine, too."""
+"""Default for jobs without the annotation; also that of runs on one machine."""
 
 _MOST: Final = 1000
-"""More restarts than that are a slip of the pen."""
+"""Largest accepted number of restarts; more is taken for a typo."""
 
 _LONGEST_PATH: Final = 256
 _TIMEOUTS: Final = (timedelta(seconds=1), timedelta(days=7))
-"""The shortest and the longest."""
+"""Shortest and longest accepted timeout."""
 
 _CONFIG_MAP: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _SWITCH: Final = {"true": True, "false": False}
@@ -42,27 +42,27 @@ _SWITCH: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequests:
-    """What a job asks for, what is remembered about it, and what of that cannot be used."""
+    """Requests of a job, its record, and the values that are invalid."""
 
     auto_resume: bool = False
     max_retries: int = MAX_RETRIES
     max_app_retries: int = MAX_APP_RETRIES
     record: JobRecord | None = None
     is_damaged: bool = False
-    """There is a record that cannot be read, so nothing is to be done with the job."""
+    """The record cannot be parsed, so the controller leaves the job alone."""
 
     log_rules: tuple[LogRule, ...] = ()
     log_rules_from: str = ""
-    """Name of the ConfigMap that has the rules instead; empty if there is none."""
+    """Name of the ConfigMap with the log rules; empty if there is none."""
 
     heartbeat: Heartbeat | None = None
-    """By which file it shows that it gets on; None for by none."""
+    """Heartbeat file of the ranks; None if the job has none."""
 
     rejected: tuple[Rejection, ...] = ()
 
 
 def requests_of(state: JobState, labels: Labels) -> JobRequests:
-    """Read the annotations of a job. Never raises: what cannot be read is rejected."""
+    """Parse the annotations of a job. Never raises: invalid values are in ``rejected``."""
     rejected: list[Rejection] = []
     is_on = _SWITCH.get("false" if state.auto_resume is None else state.auto_resume.strip().lower())
     if is_on is None:
@@ -133,7 +133,7 @@ def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
 
 
 def _timeout(key: str, text: str | None, rejected: list[Rejection]) -> timedelta | None:
-    """None if it is not given, and if it cannot be used."""
+    """Timeout from an annotation; None if it is absent or invalid."""
     if text is None:
         return None
     shortest, longest = _TIMEOUTS
@@ -148,7 +148,7 @@ def _timeout(key: str, text: str | None, rejected: list[Rejection]) -> timedelta
 
 
 def _belonging(state: JobState) -> str | None:
-    """Where the annotation would have to be instead, if another object starts and stops the job."""
+    """Object that the annotation belongs to instead, if that object starts and stops the job."""
     owner = state.controller
     return f"on {owner.kind} {owner.name}, to which it belongs" if owner is not None else None
 

@@ -1,4 +1,4 @@
-"""The nodes as they were last read, and their only writer."""
+"""Cache of nodes, and their only writer."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -27,38 +27,38 @@ from holdfast.model.nodes import NodeView, Phase
 NODES: Final = "/api/v1/nodes"
 
 STALE: Final = timedelta(minutes=3)
-"""The API server says something every minute; nobody is judged by a copy older than this."""
+"""Maximum age of the cache; the API server sends an event or a bookmark every minute."""
 
 _LOOK_AGAIN_S: Final = 5.0
 """For so long a node that the selector does not let through is taken to be what it was."""
 
 _TRIES: Final = 5
-"""A node whose object changes more often than that while it is written is left for later."""
+"""Attempts to patch a node before it is left for the next round."""
 
 
 @dataclass(slots=True)
 class CachedNode:
-    """One node, and what was made of it."""
+    """A cached node with its parsed annotations."""
 
     state: NodeState
     parsed: ParsedAnnotations
     first_seen: datetime
     is_managed: bool
     has_drifted: bool
-    """Its marks are not those of its record."""
+    """Its labels, taints or annotations differ from its record."""
 
     is_condition_outdated: bool
-    """Its condition does not say whether its agent is silent."""
+    """Its condition ``AgentSilent`` differs from its record."""
 
     needs_no_correction: bool
-    """Nothing about it may ever have to be put right as long as it stays as it is."""
+    """Drift correction can skip the node until it changes."""
 
     view: NodeView | None = None
-    """The last one, as long as it may be used again."""
+    """View of the last snapshot, while it may be reused."""
 
 
 class NodeCache:
-    """All nodes that the selector lets through. Reading costs no calls."""
+    """Cache of all nodes that the selector matches. Reading costs no API calls."""
 
     def __init__(
         self, api: Api, conventions: Conventions, selector: str, changed: Callable[[], None]
@@ -77,18 +77,18 @@ class NodeCache:
 
     @property
     def reflector(self) -> Reflector[NodeState]:
-        """What keeps the copies up to date; its owner starts and stops it."""
+        """Reflector that fills the cache; its owner starts and stops it."""
         return self._reflector
 
     def read(self, now: datetime, retired: Iterable[str]) -> Mapping[str, CachedNode]:
-        """All nodes by name; only those that have changed are read anew.
+        """All nodes by name; only changed ones are parsed again.
 
         Args:
             now: the present time.
-            retired: uids of nodes to be left out.
+            retired: uids of nodes to exclude.
 
         Raises:
-            BackendError: the copies are too old.
+            BackendError: the cache is stale.
 
         """
         self._check()

@@ -1,4 +1,4 @@
-"""What has to be put right without a decision, before each round of who leads."""
+"""Drift correction before each round of the leader: needs no decision."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,16 +21,16 @@ from holdfast.model.nodes import Phase
 from holdfast.ports.events import EventSink
 
 _AGAIN_S: Final = 5.0
-"""The same thing is put right no more often, so that there is no fight with who puts it wrong."""
+"""Minimum time between two corrections of the same object, to avoid a fight with another writer."""
 
 _AT_ONCE: Final = 100
-"""Nodes put right before one round; the others come before the next."""
+"""Nodes corrected before one round; the others follow before the next."""
 
 
 class DriftCorrection:
-    """Puts marks right that others changed, matches replacements, clears away what is over.
+    """Corrects labels, taints and conditions, matches replacements, deletes what is obsolete.
 
-    What fails is told, and tried again later; a round is made all the same.
+    Failures are reported as events and retried later; they do not stop the round.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DriftCorrection:
         self._groupless: set[str] = set()
 
     def run(self, cached_nodes: Mapping[str, CachedNode], memory: Memory, now: datetime) -> None:
-        """Put right what is found wrong.
+        """Correct all drift.
 
         Args:
             cached_nodes: all nodes, retired ones left out.
@@ -134,7 +134,7 @@ class DriftCorrection:
             self._memory.forget_retired(node)
 
     def _reject(self, cached_nodes: Mapping[str, CachedNode], memory: Memory) -> None:
-        """Tell of what cannot be used, once while it is there."""
+        """Report each invalid value once, until it is removed."""
         found = {
             (name, one) for name, cached in cached_nodes.items() for one in cached.parsed.rejected
         }
@@ -158,7 +158,7 @@ class DriftCorrection:
 
 
 def _stays(cached: CachedNode) -> bool:
-    """Whether a node is not being replaced (any more), by its own record."""
+    """Whether the record of a node has no replacement in progress."""
     return cached.parsed.record is not None and cached.parsed.record.phase is not Phase.REPLACING
 
 
