@@ -20,7 +20,7 @@ class DryRun:
         self._cluster = cluster
         self._policy = policy
         self._clock = clock
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._peer_pools: frozenset[Pool] = frozenset()
 
     def news(self) -> Iterator[str]:
@@ -34,8 +34,8 @@ class DryRun:
         plan = decide(view, self._policy, self._clock.now())
         self._peer_pools = plan.peer_pools
         lines = list(_lines(view, plan))
-        yield from (line for line in lines if line not in self._told)
-        self._told = frozenset(lines)
+        yield from (line for line in lines if line not in self._reported)
+        self._reported = frozenset(lines)
 
 
 def _lines(view: ClusterView, plan: Plan) -> Iterator[str]:

@@ -71,23 +71,23 @@ class ProviderCalls:
     def find(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
         """See ``KubernetesApi.find``."""
         path = kind.path(name, namespace)
-        return self._told("get", kind, lambda api: api.get(path))
+        return self._reported("get", kind, lambda api: api.get(path))
 
     def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
         """See ``KubernetesApi.list``."""
         path = kind.path(namespace=namespace)
-        return self._told("list", kind, lambda api: [*api.list(path)]) or []
+        return self._reported("list", kind, lambda api: [*api.list(path)]) or []
 
     def patch(self, kind: Kind, name: str, namespace: str, body: Json) -> None:
         """See ``KubernetesApi.patch``."""
         path = kind.path(name, namespace)
-        self._told("patch", kind, lambda api: api.patch(path, dict(body)))
+        self._reported("patch", kind, lambda api: api.patch(path, dict(body)))
 
     def delete(self, kind: Kind, name: str) -> None:
         """See ``KubernetesApi.delete``."""
-        self._told("delete", kind, lambda api: api.delete(kind.path(name)))
+        self._reported("delete", kind, lambda api: api.delete(kind.path(name)))
 
-    def _told(self, verb: str, kind: Kind, call: Callable[[Api], _T]) -> _T | None:
+    def _reported(self, verb: str, kind: Kind, call: Callable[[Api], _T]) -> _T | None:
         """The answer to a call, None if there is no such object.
 
         Raises:

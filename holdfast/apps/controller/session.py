@@ -158,14 +158,14 @@ class _Troubles:
     def __init__(self, platform: Platform, say: Say) -> None:
         self._platform = platform
         self._say = say
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def is_ready(self) -> bool:
         """Whether the platform can be read."""
         now = frozenset(self._platform.troubles())
-        for trouble in sorted(now - self._told):
+        for trouble in sorted(now - self._reported):
             self._say(f"{trouble}; trying again")
-        self._told = now
+        self._reported = now
         return self._platform.is_ready()
 
 

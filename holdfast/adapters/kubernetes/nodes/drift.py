@@ -47,7 +47,7 @@ class DriftCorrection:
         self._conventions = conventions
         self._events = events
         self._done_at: dict[str, float] = {}
-        self._told: set[tuple[str, Rejection]] = set()
+        self._reported: set[tuple[str, Rejection]] = set()
         self._groupless: set[str] = set()
 
     def run(self, cached_nodes: Mapping[str, CachedNode], memory: Memory, now: datetime) -> None:
@@ -67,7 +67,7 @@ class DriftCorrection:
         ]:
             del leaving[name]
             self._try(f"forgetting that {name} left", partial(self._memory.forget_leaving, name))
-        self._tell_groupless(cached_nodes)
+        self._report_groupless(cached_nodes)
         cached_nodes = {
             name: cached for name, cached in cached_nodes.items() if not cached.needs_no_correction
         }
@@ -79,7 +79,7 @@ class DriftCorrection:
             if cached.has_drifted and cached.is_managed
         ]
         for name in astray[:_AT_ONCE]:
-            self._try(f"putting right the marks of {name}", partial(self._mend, name, now))
+            self._try(f"putting right the marks of {name}", partial(self._correct, name, now))
         wrong = [name for name, cached in cached_nodes.items() if cached.is_condition_outdated]
         for name in wrong[:_AT_ONCE]:
             what = f"setting the condition {Condition.AGENT_SILENT} of {name}"
@@ -94,7 +94,7 @@ class DriftCorrection:
         }
         self._try("ending checks", partial(self._checks.end_others, waited_for))
 
-    def _tell_groupless(self, cached_nodes: Mapping[str, CachedNode]) -> None:
+    def _report_groupless(self, cached_nodes: Mapping[str, CachedNode]) -> None:
         """Report which nodes belong to no group, once for each node."""
         found = {
             name
@@ -105,7 +105,7 @@ class DriftCorrection:
             self._events.emit(NodesWithoutGroup(nodes=tuple(sorted(found))))
         self._groupless = found
 
-    def _mend(self, node: str, now: datetime) -> None:
+    def _correct(self, node: str, now: datetime) -> None:
         def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
             if parsed.record is None:
                 return None
@@ -139,11 +139,11 @@ class DriftCorrection:
             (name, one) for name, cached in cached_nodes.items() for one in cached.parsed.rejected
         }
         found |= {("", one) for one in memory.rejected}
-        for name, one in sorted(found - self._told, key=lambda item: (item[0], item[1].key)):
+        for name, one in sorted(found - self._reported, key=lambda item: (item[0], item[1].key)):
             self._events.emit(
                 InputRejected(node=name, key=one.key, value=one.value, expected=one.expected)
             )
-        self._told = found
+        self._reported = found
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         if what in self._done_at:
