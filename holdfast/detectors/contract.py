@@ -1,4 +1,4 @@
-"""What a detector is."""
+"""The interface of detectors: readings of a node in, findings out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,69 +11,70 @@ from holdfast.model.health import Finding
 KERNEL_LOG: Final = "kernel_log"
 
 LOGS: Final = "logs"
-"""A sample that comes when a log can be read no more, or again: its ``error`` says which."""
+"""Name of the sample that is taken when a log becomes unreadable or readable again; its ``error``
+names the log."""
 
 
 class Profile(StrEnum):
-    """Whose opinion of a fault counts where vendors disagree."""
+    """Vendor whose rating of a fault applies where vendors disagree."""
 
     HYPERPOD = "hyperpod"
-    """As Amazon SageMaker HyperPod repairs nodes; NVIDIA's word where it is silent."""
+    """Amazon SageMaker HyperPod's rating; NVIDIA's where HyperPod has none."""
 
     NVIDIA = "nvidia"
-    """The immediate action of NVIDIA's catalogue."""
+    """The immediate action in NVIDIA's XID catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One record of a kernel log, its prefix already taken off."""
+    """One record of a kernel log, without its prefix."""
 
     message: str
-    """The kernel's own words; a record of several lines keeps its newlines."""
+    """Text that the kernel wrote; a record of several lines keeps its newlines."""
 
     observed_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The present reading of one source of state.
+    """The latest reading of one source of state.
 
-    Counters of a device say nothing by themselves: they live longer than a boot, and only their
-    change is news. What is missing says nothing either, unless it was there before.
+    Counters of a device outlive a boot, so only their change is evidence. A missing value is
+    evidence only if it was present before.
     """
 
     name: str
-    """Of the source, e.g. ``nvidia-smi``."""
+    """Name of the source, e.g. ``nvidia-smi``."""
 
     taken_at: datetime
     text: str = ""
-    """What a command wrote."""
+    """Output of a command."""
 
     values: Mapping[str, str] = field(default_factory=dict)
-    """Small files and numbers, without blanks at their ends, by name."""
+    """Contents of small files, and numbers, by name; without blanks at both ends."""
 
     error: str = ""
-    """Why the source could not be read; empty if it was."""
+    """Why reading the source failed; empty on success."""
 
     before: Mapping[str, str] = field(default_factory=dict)
-    """The ``values`` of the last reading that succeeded, in this boot; empty at first."""
+    """``values`` of the previous successful reading in this boot; empty at first."""
 
     seen: frozenset[str] = frozenset()
-    """The names of all ``values`` that were read in this boot, the present ones among them."""
+    """Names of all ``values`` that were read in this boot, including the current ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """What was read from a node since the last round. Each detector looks at what it declared."""
+    """All readings of a node since the previous round."""
 
     kernel_log: tuple[LogLine, ...] = ()
-    """In the order of the log. Lines with none of the detectors' ``keywords`` are left out."""
+    """In log order. Lines without any of the detectors' ``keywords`` are left out."""
 
     samples: Mapping[str, Sample] = field(default_factory=dict)
-    """By name, those that were taken since the last round."""
+    """Samples that were taken since the previous round, by name."""
 
     def has_news(self, names: frozenset[str]) -> bool:
-        """Whether there is anything under one of ``names``, as ``Detector.reads`` has them."""
+        """Whether there is a new reading of ``names``, as in ``Detector.reads``."""
         return (bool(self.kernel_log) and KERNEL_LOG in names) or not names.isdisjoint(self.samples)
 
 
@@ -83,25 +84,25 @@ class Detector:
 
     name: str
     reads: frozenset[str]
-    """``kernel_log``, or the names of samples; it is called when one of them has news."""
+    """``kernel_log`` or names of samples; the detector runs for each new reading."""
 
     detect: Callable[[Readings], list[Finding]] = field(repr=False)
 
     keywords: tuple[str, ...] = ()
-    """A line of the kernel log that holds none of these words cannot concern it."""
+    """Texts of which every kernel message that the detector matches contains at least one."""
 
     reasons: frozenset[str] = frozenset()
-    """Those of the findings that it may make."""
+    """Reasons of all findings that it can return."""
 
     codes: Mapping[int, str] = field(default_factory=dict, repr=False)
-    """What the codes of its findings mean, in a few words; empty where they have none."""
+    """Short meanings of the codes of its findings; empty if they have none."""
 
     every: timedelta = timedelta(minutes=1)
-    """How often its samples are to be taken. Of several detectors the shortest time counts."""
+    """Sampling interval. Of several detectors of one source the shortest applies."""
 
     is_opt_in: bool = False
-    """Whether it runs only where it is asked for: what it reads disturbs jobs."""
+    """Whether it runs only where it is enabled, because its reading disturbs jobs."""
 
     settles: frozenset[str] = frozenset()
-    """Families of which it says all there is each time it is called, so that what it does not
-    find is over; save where it finds that a source could not be read (``SourceFailed``)."""
+    """Families of which each call returns all current findings: a fault of these that it does not
+    return has ended, unless it returns ``SourceFailed``."""

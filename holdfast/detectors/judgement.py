@@ -1,4 +1,4 @@
-"""What one reading of a state means: shared by the agent and by those who judge captured files."""
+"""Evaluates one reading of a state, for the agent and for ``holdfast scan``."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -13,51 +13,51 @@ from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
 LONGEST_MESSAGE: Final = 1000
-"""Characters of evidence that a finding carries."""
+"""Maximum length of the evidence in a finding, in characters."""
 
 Kind = Callable[[str, str], bool]
 
 _DIGITS: Final = 25
-"""Longer ones are no counter: 2**64 has 20."""
+"""Maximum digits of a counter; 2**64 has 20."""
 
 
 class HealthState(StrEnum):
-    """What can be said of the node."""
+    """Health of a node by one reading."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
     UNKNOWN = "unknown"
-    """It cannot be decided: nothing was measured, or the end is missing, or the tool failed."""
+    """Undecidable: nothing was measured, the output is truncated, or the tool failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What one reading means."""
+    """Evaluation of one reading."""
 
     findings: tuple[Finding, ...] = ()
     undecided: str = ""
-    """Why not everything could be judged; empty if it was."""
+    """Why the reading was incomplete; empty if it was complete."""
 
     @property
     def verdict(self) -> HealthState:
-        """Unhealthy by what was found; healthy only if nothing stayed undecided."""
+        """Unhealthy if a finding is a fault; healthy only if the reading was complete."""
         if any(is_fault(finding) for finding in self.findings):
             return HealthState.UNHEALTHY
         return HealthState.UNKNOWN if self.undecided else HealthState.HEALTHY
 
 
 def is_fault(finding: Finding) -> bool:
-    """Whether the node is not fit for work while this holds."""
+    """Whether the node must not run jobs while this finding holds."""
     return finding.severity is Severity.FATAL or finding.remedy is not Remedy.NONE
 
 
 def whole(findings: Iterable[Finding]) -> Judgement:
-    """The judgement of a reading that told everything."""
+    """The evaluation of a complete reading."""
     return Judgement(findings=tuple(findings))
 
 
 def undecided(why: str, findings: Iterable[Finding] = ()) -> Judgement:
-    """The judgement of a reading that did not tell enough."""
+    """The evaluation of an incomplete reading."""
     return Judgement(findings=tuple(findings), undecided=why)
 
 
@@ -69,12 +69,12 @@ def state_detector(
     settles: Collection[str],
     every: timedelta,
 ) -> Detector:
-    """A detector of what holds now.
+    """Build a detector of one source of state.
 
     Args:
-        name: of the detector.
-        judge: judges a sample that was read.
-        reads: the name of the sample.
+        name: name of the detector.
+        judge: evaluates a sample that was read successfully.
+        reads: name of the sample.
         settles: see ``Detector.settles``.
         every: see ``Detector.every``.
 
@@ -101,52 +101,52 @@ def _detect(name: str, judge: Callable[[Sample], Judgement], readings: Readings)
 
 
 def source_failed(name: str, why: str, now: datetime) -> Finding:
-    """Tells people that a source is blind. It is a notice: blindness is no reason for a repair."""
+    """The notice that a source cannot be read, which is no reason for a repair."""
     return Finding(
         family=_unread(name),
         condition=Condition.SOFTWARE,
         reason=Reason.SOURCE_FAILED,
         severity=Severity.WARNING,
         remedy=Remedy.NONE,
-        message=f"cannot judge {name}: {why}"[:LONGEST_MESSAGE],
+        message=f"cannot evaluate {name}: {why}"[:LONGEST_MESSAGE],
         observed_at=now,
         device=name,
     )
 
 
 def counter(text: str | None) -> int | None:
-    """A whole number that is not negative; None for anything else."""
+    """Parse a whole number that is not negative; None for any other text."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
         return None
     return int(text)
 
 
 def rise(sample: Sample, name: str) -> int:
-    """By how much a counter has grown since the reading before.
+    """Increase of a counter since the previous reading.
 
-    0 if it is not known then or now, and if it became smaller: then it began anew.
+    0 if one of both is unknown, or if it decreased: then it was reset.
     """
     now, before = counter(sample.values.get(name)), counter(sample.before.get(name))
     return 0 if now is None or before is None else max(0, now - before)
 
 
 def gone(sample: Sample, names: Collection[str]) -> list[str]:
-    """Those of ``names`` that were there in this boot and are missing twice in a row.
+    """Those of ``names`` that were present in this boot and are missing in two readings in a row.
 
-    Once may be a driver that is being loaded anew.
+    Missing once may be a driver reload.
     """
     absent = [name for name in names if name in sample.seen and name not in sample.values]
     return sorted(name for name in absent if name not in sample.before)
 
 
 def shortage(sample: Sample, expected: int | None, kind: Kind, *, at_once: bool) -> int:
-    """By how many devices fewer than ``expected`` there are.
+    """Number of devices that are missing from ``expected``.
 
     Args:
-        sample: what was read.
-        expected: how many there should be; None if that is not known.
-        kind: tells by its name and text whether a value stands for one device.
-        at_once: whether the reading before need not have shown it, too.
+        sample: the reading.
+        expected: how many there should be; None if unknown.
+        kind: whether a value, by its name and text, stands for one device.
+        at_once: whether one reading is enough; otherwise the previous one must show it as well.
 
     """
     if expected is None or not (sample.before or at_once):

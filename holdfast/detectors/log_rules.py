@@ -1,6 +1,6 @@
-"""Detectors of the kernel log that are tables: one row for each thing that the kernel may say.
+"""Table-driven detectors of the kernel log: one rule for each kind of message.
 
-A detector of this kind is a tuple of rows and a ``build``. For another message, add a row.
+Such a detector is a tuple of rules and a ``build``. To detect another message, add a rule.
 """
 
 import re
@@ -23,27 +23,27 @@ LONGEST_DEVICE: Final = 64
 """Characters of a device's name that are kept; names of the kernel have 15 to 31."""
 
 SOON: Final = timedelta(minutes=10)
-"""Within which a message that proves nothing by itself must come again."""
+"""Window within which a message that proves nothing by itself must repeat."""
 
 _ONCE: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRule:
-    """What a message of the kernel means for the node."""
+    """One kind of kernel message, and the finding that it leads to."""
 
     keyword: str
-    """A word that every such message holds; it spares the others the ``pattern``."""
+    """Text that every such message contains; other messages are not matched."""
 
     pattern: str
-    """Regular expression for the beginning of the message.
+    """Regular expression that matches from the start of the message.
 
-    Its group ``pci``, ``neuron`` (a number) or ``device`` (any name) says what is affected, and
+    Its group ``pci``, ``neuron`` (a number) or ``device`` (any name) is the affected device, and
     ``code`` is the number in the family.
     """
 
     example: str
-    """Such a message, as the kernel writes it."""
+    """A matching message, as the kernel writes it."""
 
     condition: Condition
     reason: str
@@ -55,13 +55,13 @@ class LogRule:
     min_count: int = 1
     window: timedelta = _ONCE
     source: str
-    """Who says so: of the message and of what to do."""
+    """Source of the message and of the remedy."""
 
 
 def notice(
     condition: Condition, reason: Reason, keyword: str, pattern: str, example: str, source: str
 ) -> LogRule:
-    """A warning that repairs nothing."""
+    """A rule that only warns."""
     return LogRule(
         keyword=keyword,
         pattern=pattern,
@@ -84,7 +84,7 @@ def reboot(
     urgency: Urgency = Urgency.DEFERRED,
     min_count: int = 1,
 ) -> LogRule:
-    """A fault that needs a reboot, if seen ``min_count`` times within ``SOON``."""
+    """A rule whose remedy is a reboot, after ``min_count`` messages within ``SOON``."""
     return LogRule(
         keyword=keyword,
         pattern=pattern,
@@ -106,7 +106,7 @@ def log_detector(
     rules: tuple[LogRule, ...],
     codes: Mapping[int, str] = MappingProxyType({}),
 ) -> Detector:
-    """A detector that judges by ``rules``; of several that fit a message the first counts."""
+    """The detector of ``rules``; of several that match a message the first applies."""
     return Detector(
         name=name,
         reads=frozenset({"kernel_log"}),
@@ -121,7 +121,7 @@ _Runs = tuple[tuple[str, tuple[LogRule, ...]], ...]
 
 
 def _runs(rules: tuple[LogRule, ...]) -> _Runs:
-    """Neighbors of one mark together, so that their mark is searched for once."""
+    """Neighboring rules with equal keywords grouped, so that each keyword is searched once."""
     return tuple(
         (keyword, tuple(run)) for keyword, run in groupby(rules, key=lambda rule: rule.keyword)
     )

@@ -1,4 +1,4 @@
-"""Whether the logs themselves can be read."""
+"""Detector of logs that cannot be read."""
 
 from datetime import timedelta
 
@@ -7,10 +7,10 @@ from holdfast.detectors.judgement import Judgement, state_detector, whole
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """The detector, which is the same for all profiles."""
     return state_detector("log-sources", _judge, reads=LOGS, settles=(), every=timedelta(0))
 
 
 def _judge(_sample: Sample) -> Judgement:
-    """A sample without an error says that all logs are read."""
+    """Without an error, all logs are readable."""
     return whole(())

@@ -1,4 +1,4 @@
-"""Every detector there is, one row each."""
+"""The table of all built-in detectors."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -79,9 +79,9 @@ def detectors(
     xid_overrides: Mapping[int, Remedy] = MappingProxyType({}),
     equipment: Equipment = UNKNOWN_EQUIPMENT,
 ) -> tuple[Detector, ...]:
-    """All detectors of a node with ``equipment``.
+    """All detectors of a node with ``equipment``, with the ratings of ``profile``.
 
-    They judge as ``profile`` does, save for the XIDs with a remedy of their own.
+    ``xid_overrides`` gives single XIDs another remedy.
     """
     built = {build: build(profile) for build in ROWS}
     built[gpu_xid.build] = gpu_xid.build(profile, xid_overrides, equipment.driver)
@@ -92,18 +92,18 @@ def detectors(
 
 
 def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
-    """The words of which a line of the kernel log must hold one to concern any detector."""
+    """Keywords of all detectors: a kernel message without any of them is skipped."""
     return frozenset(keyword for detector in detectors for keyword in detector.keywords)
 
 
 def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
-    """What an agent with ``detectors`` may say, also of themselves."""
+    """Reasons that an agent with ``detectors`` can report, including ``DetectorFailed``."""
     published = (reason for detector in detectors for reason in detector.reasons)
     return frozenset({Reason.DETECTOR_FAILED, *published})
 
 
 def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
-    """Which samples the detectors read, and how often each is to be taken."""
+    """Samples that the detectors read, with their intervals."""
     wanted: dict[str, timedelta] = {}
     for detector in detectors:
         for name in sorted(detector.reads - {KERNEL_LOG, LOGS}):

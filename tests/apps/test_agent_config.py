@@ -528,7 +528,7 @@ def test_once_without_the_kernels_log_is_no_word_of_health(
     agent.configure(top='source = "journald"')
 
     assert main(["--config", str(agent.file), "--once"]) == 2
-    assert "holdfast agent: cannot judge logs: " in capsys.readouterr().err
+    assert "holdfast agent: cannot evaluate logs: " in capsys.readouterr().err
 
 
 def test_once_says_that_it_leaves_syslog_files_alone(
@@ -557,7 +557,7 @@ def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
 
     assert main(["--config", str(agent.file), "--once"]) == 0
     reported = capsys.readouterr()
-    assert reported.err == "holdfast agent: cannot judge memory: meminfo has no MemAvailable\n"
+    assert reported.err == "holdfast agent: cannot evaluate memory: meminfo has no MemAvailable\n"
     assert "no fault" in reported.out
 
 

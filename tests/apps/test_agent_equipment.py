@@ -192,4 +192,4 @@ def test_an_agent_tells_that_it_cannot_see_what_it_expects(tmp_path: Path) -> No
 
     [blind] = [one for one in report.notices if one.device == "nvidia-smi"]
     assert blind.reason == Reason.SOURCE_FAILED
-    assert blind.message.startswith("cannot judge nvidia-smi: cannot start nvidia-smi: No such")
+    assert blind.message.startswith("cannot evaluate nvidia-smi: cannot start nvidia-smi: No such")

@@ -1,7 +1,7 @@
-"""Samples of the state of a machine, taken in the background.
+"""Samples the state of a machine in the background.
 
-Each source is read in a thread of its own: one that hangs, in a command or in the kernel, holds up
-nothing else. As long as it hangs it is not read again.
+Each source is read in its own thread, so that one that hangs, in a command or in the kernel, does
+not delay the others. A source that hangs is not read again until it returns.
 """
 
 import os
@@ -18,12 +18,12 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 TIMEOUT: Final = timedelta(seconds=45)
-"""Longer than a command may usually take."""
+"""Default timeout of a source; longer than the timeout of most commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a source gave; see ``Sample``."""
+    """Result of reading a source; see ``Sample``."""
 
     text: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
@@ -31,30 +31,30 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One source and when to read it."""
+    """A source and its schedule."""
 
     read: Callable[[], Reading]
     """Raises ``BackendError`` or ``OSError`` if the source cannot be read."""
 
     every: timedelta
     timeout: timedelta = TIMEOUT
-    """After so long the source counts as hanging."""
+    """After this long a reading counts as hung."""
 
     close: Callable[[], None] = lambda: None
-    """Lets go of what the source holds open."""
+    """Closes what the source keeps open."""
 
 
 @dataclass(slots=True)
 class _Schedule:
-    """How it goes with one source."""
+    """State of the readings of one source."""
 
     plan: Plan
     due_at: float = 0.0
-    """By the monotonic clock."""
+    """Monotonic time of the next reading, in seconds."""
 
     running_since: float | None = None
     thread: threading.Thread | None = None
-    """The last one that read it."""
+    """Thread of the latest reading."""
 
     is_overdue: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class _Schedule:
 
 
 Memory = Mapping[str, Mapping[str, object]]
-"""By source: ``before`` and ``seen`` of its last sample, in types that JSON knows."""
+"""``before`` and ``seen`` of the last sample of each source, in JSON types."""
 
 
 class Sampler:
-    """Takes samples whenever they are due."""
+    """Takes samples of all sources when they are due."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class Sampler:
         *,
         clock: Clock,
     ) -> None:
-        """Begin at once.
+        """Start sampling.
 
         Args:
-            plans: the sources by name.
-            memory: what an agent of this boot remembered, empty if there was none.
-            clock: tells when samples are taken.
+            plans: sources by name.
+            memory: ``memory`` of the previous agent in this boot; empty if there was none.
+            clock: for the times of samples.
 
         """
         self._clock = clock
@@ -96,17 +96,17 @@ class Sampler:
             schedule.before, schedule.seen = _recalled(memory.get(name))
 
     def fileno(self) -> int:
-        """Readable when a sample is there."""
+        """File descriptor that is readable when a sample is ready."""
         return self._wake
 
     @property
     def has_all(self) -> bool:
-        """Whether each source has given its first sample, or was waited for in vain."""
+        """Whether each source has returned its first sample or timed out."""
         return all(schedule.has_reported for schedule in self._schedules.values())
 
     @property
     def memory(self) -> Memory:
-        """What the next agent of this boot has to know."""
+        """State for the next agent in this boot."""
         return {
             name: {"before": dict(schedule.before), "seen": sorted(schedule.seen)}
             for name, schedule in self._schedules.items()
@@ -114,7 +114,7 @@ class Sampler:
         }
 
     def take(self) -> dict[str, Sample]:
-        """The samples that came since the last call. Begins to take what is due; never waits."""
+        """Samples since the previous call. Starts the readings that are due; never blocks."""
         samples = self._finished()
         now = time.monotonic()
         for name, schedule in self._schedules.items():
@@ -123,12 +123,12 @@ class Sampler:
                     self._begin(name, schedule, now)
             elif not schedule.is_overdue and now - schedule.running_since > schedule.timeout_s:
                 schedule.is_overdue = schedule.has_reported = True
-                why = f"it has not answered for {schedule.timeout_s:g} s and is waited for"
+                why = f"no result after {schedule.timeout_s:g} s; still waiting"
                 samples.setdefault(name, self._sample(name, schedule, why))
         return samples
 
     def close(self) -> None:
-        """Take no more samples. What still hangs is left to end with the process."""
+        """Stop sampling. Hung readings end with the process."""
         for schedule in self._schedules.values():
             schedule.plan.close()
             if schedule.running_since is None and schedule.thread is not None:
@@ -145,7 +145,7 @@ class Sampler:
         reader.start()
 
     def _read(self, name: str, plan: Plan) -> None:
-        result: Reading | str = "it failed in a way that was not foreseen"
+        result: Reading | str = "unexpected error in the reader"
         try:
             result = plan.read()
         except OSError as error:

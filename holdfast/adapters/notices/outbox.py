@@ -1,4 +1,4 @@
-"""A queue before something that may be slow, or away."""
+"""Bounded queue in front of a receiver that may be slow or unavailable."""
 
 import threading
 import time
@@ -9,30 +9,30 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 CAPACITY: Final = 10_000
-"""Notices that wait; the oldest are dropped beyond that. An event is about 1 KiB."""
+"""Maximum queue length; the oldest notices are dropped beyond it. An event is about 1 KiB."""
 
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _FLUSH_S: Final = 3.0
-"""How long ``stop`` waits for what is left."""
+"""How long ``stop`` waits for the queue to drain."""
 
 
 class TryAgain(Exception):
-    """It was not delivered, and may be later."""
+    """Delivery failed and can be retried."""
 
     def __init__(self, why: str, after_s: float = 0.0, left: Sequence[int] | None = None) -> None:
         super().__init__(why)
         self.after_s = after_s
         self.left = left
-        """Numbers of what was not delivered; None for all of it."""
+        """Indexes of the undelivered items; None for all."""
 
 
 class Refused(Exception):
-    """It was not delivered, and never will be."""
+    """The receiver rejected the item permanently."""
 
 
 def singly(deliver: Callable[[T], None]) -> Callable[[Sequence[T]], None]:
-    """What delivers one, for an ``Outbox`` that gives one at a time."""
+    """Adapt a function that delivers one item to the interface of ``Outbox``."""
 
     def delivered(items: Sequence[T]) -> None:
         for item in items:
@@ -42,7 +42,7 @@ def singly(deliver: Callable[[T], None]) -> Callable[[Sequence[T]], None]:
 
 
 class Outbox(Generic[T]):
-    """Delivers from a thread of its own, in order, from ``start`` to ``stop``."""
+    """Delivers items in order, in its own thread, from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Outbox(Generic[T]):
         """Prepare.
 
         Args:
-            name: of what is delivered to, for people.
+            name: name of the receiver, for messages.
             deliver: raises ``TryAgain`` or ``Refused`` if it cannot.
-            failed: called, from the thread, with what failed and why.
-            largest: how many are delivered at once at most.
+            failed: called from the thread with what failed and why.
+            largest: maximum batch size.
 
         """
         self._name = name
@@ -76,7 +76,7 @@ class Outbox(Generic[T]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Deliver what waits, if that can be done in a moment, tell what could not be, and end."""
+        """Drain the queue for at most ``_FLUSH_S``, report what is left, and end the thread."""
         with self._changed:
             self._give_up_at = time.monotonic() + _FLUSH_S
             self._changed.notify()
@@ -84,10 +84,10 @@ class Outbox(Generic[T]):
         with self._changed:
             left = len(self._waiting) + self._dropped
         if left:
-            self._failed(f"telling {self._name}", f"{left} notices were never delivered")
+            self._failed(f"telling {self._name}", f"{left} notices were not delivered")
 
     def put(self, item: T) -> None:
-        """Deliver something, in its turn; returns at once."""
+        """Enqueue an item; returns at once."""
         with self._changed:
             self._waiting.append(item)
             if len(self._waiting) > CAPACITY:
@@ -114,7 +114,7 @@ class Outbox(Generic[T]):
                 self._report_dropped()
 
     def _next(self) -> list[T]:
-        """What is to be delivered next; waits for it. Nothing when it is time to end."""
+        """The next batch; blocks until there is one. Empty at the end."""
         with self._changed:
             while not self._waiting:
                 if self._give_up_at is not None:
@@ -132,7 +132,7 @@ class Outbox(Generic[T]):
             self._dropped += len(items) - len(kept)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait before the next try; False if there is to be none."""
+        """Wait before the next attempt; False if there is none because the queue was stopped."""
         until = time.monotonic() + seconds
         with self._changed:
             while (left := until - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Orders: each to who carries it out, once, and none to someone who cannot be reached."""
+"""Routes orders to providers, deduplicates them by token, and backs off."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -9,25 +9,25 @@ from holdfast.model.nodes import NodeView
 from holdfast.ports.clock import Clock
 
 _REMEMBERED: Final = 4096
-"""Orders; far more than the engine repeats at any time."""
+"""Maximum number of remembered orders; far more than the engine repeats at any time."""
 
 Repair = Callable[[NodeView, str], None]
 """Orders a repair of a node, under a token; raises as the methods of ``NodeProvider``."""
 
 
 class OwnerAway(RetryLater):
-    """Just now no order gets through to the owner of the machines, this one as little as others.
+    """The owner of the machines accepts no orders at the moment: throttled, down or hanging.
 
-    Throttling and dead or hanging endpoints are of this kind. Without it, every node in repair
-    would wait for the same timeout, one after the other, and no other node be looked after.
+    All orders to it back off. Otherwise each node in repair would wait for the same timeout, one
+    after the other, and delay the repair of all other nodes.
     """
 
 
 class Orders:
-    """A ``NodeProvider`` that reboots by one means and replaces by another.
+    """A ``NodeProvider`` with separate providers for reboots and replacements.
 
-    Orders that were accepted are remembered as long as this object lives. Beyond that, the means
-    themselves take a repetition well.
+    Accepted orders are remembered while this object lives. Beyond that, the providers themselves
+    handle a repeated order.
     """
 
     def __init__(self, *, reboot: Repair, replace: Repair, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class Orders:
 
 
 class _Lane:
-    """Leads to one owner of machines."""
+    """Orders to one owner of machines."""
 
     def __init__(self, repair: Repair, clock: Clock) -> None:
         self._repair = repair
@@ -54,7 +54,7 @@ class _Lane:
         self._why_away = ""
 
     def give(self, node: NodeView, token: str) -> None:
-        """Give an order, unless it was given before or there is nobody to take it."""
+        """Submit an order unless it was accepted before; raise while the owner is away."""
         if token in self._accepted:
             return
         now = self._clock.now()

@@ -1,6 +1,6 @@
-"""Who reboots and replaces machines: the table ``provider`` of a configuration.
+"""Settings of the providers that reboot and replace machines: the table ``provider``.
 
-Loads nothing of any provider, so that a mistake is told without its SDK.
+Imports no provider, so that a configuration can be validated without its SDK.
 """
 
 import re
@@ -20,42 +20,42 @@ CLUSTER: Final = re.compile(
 """SageMaker's ``ClusterNameOrArn``."""
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
-"""A word in braces; other braces, as those of JSON, mean nothing."""
+"""A placeholder: a name in braces. Other braces, such as those of JSON, are literal."""
 
 PLACEHOLDERS: Final = ("action", "node", "provider_id", "token", "reason")
-"""What an argument of a command may hold in braces."""
+"""Names of placeholders in arguments of commands."""
 
 
 class ProviderName(StrEnum):
-    """The providers there are."""
+    """Names of providers."""
 
     NONE = "none"
-    """Carries out nothing: every order is refused with what to do by hand."""
+    """Refuses every order, with a message that says what to do manually."""
 
     EC2 = "ec2"
-    """Reboots an instance, or terminates it; whatever launched it replaces it."""
+    """Reboots or terminates an EC2 instance; whatever launched it must launch a replacement."""
 
     EC2_AUTOSCALING = "ec2-autoscaling"
-    """Reboots an instance, or has its Auto Scaling group replace it."""
+    """Reboots an EC2 instance, or has its Auto Scaling group replace it."""
 
     SAGEMAKER = "sagemaker"
-    """Has SageMaker HyperPod reboot or replace a node of a cluster."""
+    """Calls SageMaker HyperPod to reboot or replace a cluster node."""
 
     KARPENTER = "karpenter"
     """Deletes the node's NodeClaim, so that Karpenter provisions another; cannot reboot."""
 
     CLUSTER_API = "cluster-api"
-    """Has a MachineHealthCheck of Cluster API remediate the node's Machine; cannot reboot."""
+    """Marks the node's Machine for a Cluster API MachineHealthCheck; cannot reboot."""
 
     WEBHOOK = "webhook"
     """Posts each order, signed, to a URL."""
 
     SLURM_POWER = "slurm-power"
-    """Has Slurm's power saving switch the node off and on: SuspendProgram, then ResumeProgram,
-    which are to give it another machine; cannot reboot."""
+    """Powers the node down and up by Slurm power saving: SuspendProgram, then ResumeProgram, which
+    must provide another machine; cannot reboot."""
 
     SLURM_REBOOT = "slurm-reboot"
-    """Has Slurm run its RebootProgram; cannot replace."""
+    """Reboots with ``scontrol reboot`` (RebootProgram); cannot replace."""
 
     COMMAND = "command"
     """Runs a command for each order."""
@@ -65,34 +65,33 @@ class ProviderName(StrEnum):
 
     @property
     def can_reboot(self) -> bool:
-        """Whether it carries out reboots as well as replacements."""
+        """Whether it supports reboots."""
         return self not in (self.NONE, self.KARPENTER, self.CLUSTER_API, self.SLURM_POWER)
 
     @property
     def can_replace(self) -> bool:
-        """Whether it carries out replacements."""
+        """Whether it supports replacements."""
         return self not in (self.NONE, self.SLURM_REBOOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    """How ``ec2``, ``ec2-autoscaling`` and ``sagemaker`` reach AWS.
+    """AWS connection of ``ec2``, ``ec2-autoscaling`` and ``sagemaker``.
 
-    Credentials are found as boto3 finds them: in the environment, in a profile, from a web identity
-    or from the instance.
+    Credentials come from boto3's chain: environment, profile, web identity or instance profile.
     """
 
     region: str | None = None
-    """That of the environment or of the profile if left out."""
+    """AWS region; that of the environment or of the profile if omitted."""
 
     endpoint_url: str | None = None
-    """Another address than that of AWS, such as a VPC endpoint."""
+    """Endpoint URL other than the public one, such as a VPC endpoint."""
 
     connect_timeout: timedelta = timedelta(seconds=3)
-    """For one of two tries. Short, as all nodes wait while an order is given."""
+    """Connect timeout of each of two attempts. Short, because all nodes wait for an order."""
 
     read_timeout: timedelta = timedelta(seconds=10)
-    """For one of two tries. AWS answers these calls within a second or two."""
+    """Read timeout of each of two attempts. AWS responds within one or two seconds."""
 
     def __post_init__(self) -> None:
         _refuse(
@@ -102,28 +101,30 @@ class AwsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SageMakerSettings:
-    """The HyperPod cluster of ``sagemaker``."""
+    """HyperPod cluster of ``sagemaker``."""
 
     cluster: str
-    """Its name or ARN."""
+    """Name or ARN of the cluster."""
 
     def __post_init__(self) -> None:
         if CLUSTER.fullmatch(self.cluster) is None:
-            raise ValueError(f"cluster: {self.cluster!r} is no name or ARN of a HyperPod cluster")
+            raise ValueError(
+                f"cluster: {self.cluster!r} is not the name or ARN of a HyperPod cluster"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterApiSettings:
-    """The management cluster of ``cluster-api``."""
+    """Management cluster of ``cluster-api``."""
 
     kubeconfig: Path | None = None
-    """Of the cluster that holds the Machines; the nodes' own cluster if left out."""
+    """Kubeconfig of the cluster that has the Machines; the nodes' own cluster if omitted."""
 
     context: str | None = None
-    """The kubeconfig's current context if left out."""
+    """Context in the kubeconfig; the current one if omitted."""
 
     version: str = "v1beta1"
-    """The version of ``cluster.x-k8s.io`` that it serves."""
+    """Version of the API group ``cluster.x-k8s.io``."""
 
     def __post_init__(self) -> None:
         if self.context and self.kubeconfig is None:
@@ -132,22 +133,22 @@ class ClusterApiSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookSettings:
-    """Where ``webhook`` posts orders."""
+    """Receiver of the orders of ``webhook``."""
 
     url: str
-    """An ``https`` address; ``http`` only where it does not leave this machine."""
+    """``https`` URL; ``http`` only for a loopback address."""
 
     secret_file: Path | None = None
-    """Holds the key of the signatures. Read for each order, so that it can be changed."""
+    """File with the signing key. Read for each order, so it can be rotated."""
 
     secret_env: str = "HOLDFAST_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
-    """The environment variable with the key, where there is no ``secret_file``."""
+    """Environment variable with the signing key, if there is no ``secret_file``."""
 
     ca_file: Path | None = None
-    """PEM certificates to trust instead of the system's."""
+    """PEM certificates to trust instead of those of the system."""
 
     timeout: timedelta = timedelta(seconds=10)
-    """For each wait for the receiver. It is to take an order, not to carry it out."""
+    """Timeout of each request. The receiver must accept the order, not complete it."""
 
     def __post_init__(self) -> None:
         _refuse(*_too_short(self, "timeout"), *_unfit_url(self.url))
@@ -155,10 +156,10 @@ class WebhookSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """What ``command`` runs, without a shell.
+    """Programs of ``command``, started without a shell.
 
-    Arguments may hold ``{action}``, ``{node}``, ``{provider_id}``, ``{token}`` and ``{reason}``;
-    the same are in the environment as ``HOLDFAST_ACTION`` and so on.
+    Arguments may contain ``{action}``, ``{node}``, ``{provider_id}``, ``{token}`` and ``{reason}``;
+    the environment has the same as ``HOLDFAST_ACTION`` and so on.
     """
 
     reboot: tuple[str, ...] = ()
@@ -168,7 +169,7 @@ class CommandSettings:
     """The program and its arguments."""
 
     timeout: timedelta = timedelta(seconds=60)
-    """How long it may take before it is killed. It is to order, not to wait for the machine."""
+    """Time after which the program is killed. It submits the order and returns."""
 
     def __post_init__(self) -> None:
         unknown = sorted(
@@ -199,13 +200,13 @@ class PluginSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
-    """Who carries out repairs, and what the chosen ones have to know."""
+    """Providers of repairs, and the settings of the chosen ones."""
 
     replace: ProviderName = ProviderName.NONE
-    """Who replaces machines."""
+    """Provider of replacements."""
 
     reboot: ProviderName | None = None
-    """Who reboots machines; the one that replaces them if left out and if it can."""
+    """Provider of reboots; that of ``replace`` if omitted and if it can reboot."""
 
     aws: AwsSettings = field(default_factory=AwsSettings)
     sagemaker: SageMakerSettings | None = None
@@ -219,7 +220,7 @@ class ProviderConfig:
 
     @property
     def rebooter(self) -> ProviderName:
-        """Who reboots machines."""
+        """Provider of reboots."""
         if self.reboot is not None:
             return self.reboot
         return self.replace if self.replace.can_reboot else ProviderName.NONE

@@ -1,4 +1,4 @@
-"""Every provider, loaded when it is chosen."""
+"""The table of providers; each module is loaded when its provider is chosen."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,14 +14,14 @@ from holdfast.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Where a provider is found: ``build`` in ``module`` makes it of the configuration."""
+    """Location of a provider: ``build`` in ``module`` builds it from the configuration."""
 
     module: str
     extra: str = ""
-    """The extra of this package that brings what the module imports."""
+    """Extra of this package with the dependencies of the module."""
 
     needs_cluster: bool = False
-    """Whether ``build`` also takes the way to Kubernetes clusters."""
+    """Whether ``build`` takes ``open_cluster``; then it repairs only nodes of Kubernetes."""
 
     needs_slurm: bool = False
     """Whether it repairs only nodes of Slurm."""
@@ -44,15 +44,15 @@ ROWS: Final = {
 def build_provider(
     config: ProviderConfig, clock: Clock, open_cluster: OpenCluster | None = None
 ) -> Orders:
-    """The ``NodeProvider`` of a configuration.
+    """Build the ``NodeProvider`` of a configuration.
 
     Args:
         config: the table ``provider``.
-        clock: for pauses.
-        open_cluster: the way to Kubernetes clusters; None where the nodes are in none.
+        clock: for backoff.
+        open_cluster: opens Kubernetes clusters; None if the nodes are not in one.
 
     Raises:
-        ConfigError: a package is not installed, or a provider cannot use its settings.
+        ConfigError: a package is not installed, or the settings of a provider are invalid.
 
     """
     names = {config.replace, config.rebooter} - {ProviderName.NONE}

@@ -1,4 +1,4 @@
-"""The line between the controller and the world: where calls fail and the controller dies."""
+"""Counts the calls from the controller to the simulated world, and injects failures and kills."""
 
 from datetime import datetime
 from types import TracebackType
@@ -9,17 +9,17 @@ from holdfast.model.errors import BackendError
 
 
 class ControllerKilled(BaseException):
-    """The controller process ended just here. Nothing of ours may catch it but the simulation."""
+    """The controller process was killed at this call. Only the simulation catches it."""
 
 
 class Timepiece(Protocol):
-    """Whoever knows the present time."""
+    """Holds the simulated time."""
 
     now: datetime
 
 
 class CallGate:
-    """Counts the calls to all ports, and lets the planned ones fail or be the last."""
+    """Counts calls to all ports; fails or kills the controller at the planned ones."""
 
     def __init__(
         self, time: Timepiece, mishaps: Mishaps, outages: tuple[tuple[datetime, datetime], ...]
@@ -37,26 +37,26 @@ class CallGate:
         self._outages = outages
 
     def reading(self) -> "Call":
-        """A call that changes nothing."""
+        """Context of a call that only reads."""
         return Call(self)
 
     def writing(self) -> "Call":
-        """A call that changes something, and may fail."""
+        """Context of a call that writes and may fail."""
         self.changes += 1
         return Call(self)
 
     def safe(self) -> "Call":
-        """A call whose contract knows no ``BackendError``."""
+        """Context of a call that writes and by its contract raises no ``BackendError``."""
         self.changes += 1
         return Call(self, can_fail=False)
 
     def midway(self) -> None:
-        """A point within a call where it may end half done."""
+        """A point inside a call where it may fail half done."""
         with Call(self):
             pass
 
     def enter(self, number: int, *, can_fail: bool) -> None:
-        """Begin a call: it may end before it has any effect."""
+        """Start a call, which may fail before it has any effect."""
         if self._kills.get(number) is False:
             raise ControllerKilled
         if not can_fail:
@@ -66,7 +66,7 @@ class CallGate:
             self._fail(number)
 
     def leave(self, number: int, *, can_fail: bool) -> None:
-        """End a call that has taken effect: its answer may be lost."""
+        """End a call that took effect; its response may be lost."""
         if self._kills.get(number) is True:
             raise ControllerKilled
         if can_fail and self._failures.get(number) is True:

@@ -1,4 +1,4 @@
-"""One report to many readers."""
+"""Publishes each report of the agent to several observers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,23 +11,22 @@ from holdfast.ports.report import ReportSink
 
 
 class ReportObserver(Protocol):
-    """Takes part in the word of an agent. It never raises and never keeps the agent waiting."""
+    """Receives the reports of an agent. It never raises and never blocks."""
 
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         """``report`` takes the place of ``before``, which an earlier agent may have published."""
         ...
 
     def beat(self) -> None:
-        """The agent lives."""
+        """Record a heartbeat of the agent."""
         ...
 
 
 class FanOut:
-    """A ``ReportSink`` that adds the conditions to each report and shows it to observers, too.
+    """A ``ReportSink`` that adds the conditions to each report and passes it to observers as well.
 
-    The observers come first: whoever has seen a report published can rely on its log lines. What
-    they were shown is not shown again, neither when publishing fails and is tried again nor, once
-    published, by an agent that starts later.
+    Observers run first: the log lines of a published report exist. They see each report once, also
+    when publishing is retried and, once published, when another agent starts.
     """
 
     def __init__(
@@ -40,9 +39,9 @@ class FanOut:
         """Publish to ``sink``, which alone is read again after a restart.
 
         Args:
-            sink: keeps the report.
-            observers: are shown it.
-            is_void: says of a fault in the last report that it counts no longer.
+            sink: stores the report.
+            observers: receive each report.
+            is_void: whether a fault in the last report is to be discarded.
 
         """
         self._sink = sink
@@ -51,7 +50,7 @@ class FanOut:
         self._shown = sink.last()
 
     def last(self) -> NodeReport | None:
-        """See ``ReportSink.last``; without what counts no longer."""
+        """See ``ReportSink.last``; without discarded faults."""
         report = self._sink.last()
         if report is None:
             return None

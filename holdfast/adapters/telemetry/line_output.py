@@ -1,4 +1,4 @@
-"""Lines to a file or to standard output, without ever waiting for it."""
+"""Writes lines to a file or to standard output without blocking."""
 
 import os
 import select
@@ -10,24 +10,23 @@ from typing import Final
 from holdfast.model.errors import ConfigError
 
 KEPT_BYTES: Final = 1024 * 1024
-"""Of lines that cannot be written; beyond that the oldest are dropped."""
+"""Buffer size for lines that cannot be written; the oldest are dropped beyond it."""
 
 _PIECE: Final = 4096  # PIPE_BUF: as much as a pipe takes at once when it says that it is ready
 
 
 class LineOutput:
-    """Where log lines go.
+    """Output of log lines.
 
-    A file is appended to; when it is renamed or removed, as tools for rotation do, a new one is
-    made. A reader that does not read, and a disk that is full, keep nobody waiting: lines are kept
-    and tried again with ``flush``.
+    A file is appended to; after it was renamed or removed, as by log rotation, a new one is
+    created. If a pipe is full or the disk is full, lines are buffered and ``flush`` retries them.
     """
 
     def __init__(self, path: Path | None, log: Callable[[str], None]) -> None:
         """Write to the file ``path``, or to standard output without one.
 
         Args:
-            path: is made if need be, its directory is not.
+            path: created if missing; its directory is not.
             log: takes a message for a person, when writing fails for the first time and when
                 lines are lost.
 
@@ -36,7 +35,7 @@ class LineOutput:
 
         """
         self.lost = 0
-        """Lines that were dropped."""
+        """Number of dropped lines."""
 
         self._path = path
         self._log = log
@@ -50,7 +49,7 @@ class LineOutput:
             raise ConfigError(f"cannot write the log to {self._name}: {error.strerror}") from error
 
     def write(self, lines: Iterable[str]) -> None:
-        """Write lines, or keep them for later."""
+        """Write lines, or buffer them."""
         for line in lines:
             data = f"{line}\n".encode()
             self._pending.append(data)
@@ -58,7 +57,7 @@ class LineOutput:
         self.flush()
 
     def flush(self) -> None:
-        """Try what could not be written before."""
+        """Retry the buffered lines."""
         if not self._pending:
             return
         try:
@@ -66,12 +65,12 @@ class LineOutput:
         except OSError as error:
             why = error.strerror or str(error)
         if why and not self._has_failed:
-            self._log(f"cannot write the log to {self._name}: {why}; trying again")
+            self._log(f"cannot write the log to {self._name}: {why}; retrying")
         self._has_failed = bool(why)
         self._drop_oldest()
 
     def close(self) -> None:
-        """Let go of the file; standard output stays open."""
+        """Close the file; standard output stays open."""
         if self._fd is not None and self._path is not None:
             os.close(self._fd)
         self._fd = None
@@ -96,11 +95,11 @@ class LineOutput:
             return True
 
     def _drain(self) -> str:
-        """Write all that can be written at once. Returns why something is left, or nothing."""
+        """Write without blocking. Returns why lines are left; empty if none are."""
         fd = self._open()
         while self._pending:
             if not select.select([], [fd], [], 0)[1]:
-                return "nobody reads it"
+                return "the pipe is full"
             first = self._pending[0]
             written = os.write(fd, first[:_PIECE])
             self._size -= written
@@ -118,5 +117,5 @@ class LineOutput:
             self._size -= len(dropped)
             lost += 1
         if lost:
-            self._log(f"{lost} log lines were lost, because {self._name} cannot be written")
+            self._log(f"{lost} log lines dropped: {self._name} cannot be written")
         self.lost += lost

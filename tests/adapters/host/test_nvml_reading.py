@@ -133,7 +133,7 @@ def test_nvidia_smi_is_asked_where_there_is_one(stub: Stub) -> None:
     tool.chmod(0o755)
 
     assert [one.message for one in stub.found("faulty")] == [
-        "cannot judge nvidia-smi: No devices were found"
+        "cannot evaluate nvidia-smi: No devices were found"
     ]
 
 

@@ -252,7 +252,7 @@ def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_told_twi
     assert "turned faulty" in messages[0]
     assert "retries are spent" in messages[1]
     assert f"({CLOCK.now():%Y-%m-%d %H:%M} UTC)" in messages[0]
-    assert failures[-1].endswith("by json: 2 notices were never delivered")
+    assert failures[-1].endswith("by json: 2 notices were not delivered")
 
 
 # bad input

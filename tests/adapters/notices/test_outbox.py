@@ -67,7 +67,7 @@ def test_stopping_waits_for_nobody_who_is_away() -> None:
     box.stop()
 
     assert not box._thread.is_alive()
-    assert failures == ["away", "2 notices were never delivered"]
+    assert failures == ["away", "2 notices were not delivered"]
 
 
 def test_batches_are_as_large_as_they_may_be_and_what_was_left_comes_first() -> None:

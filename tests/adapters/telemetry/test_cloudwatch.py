@@ -209,7 +209,7 @@ def test_a_dry_run_counts_what_would_be_shipped_and_ships_nothing(
 
     for _ in range(2):
         assert run(aws.argv(log, "--dry-run")) == 0
-        assert capsys.readouterr().out == f"would ship 2 lines to {GROUP}, {STREAM}\n"
+        assert capsys.readouterr().out == f"would export 2 lines to {GROUP}, {STREAM}\n"
 
     assert aws.logs.describe_log_groups()["logGroups"] == []
     assert run(aws.argv(log, "--once")) == 0
@@ -362,7 +362,7 @@ def test_a_try_that_fails_is_made_again_after_pauses_that_double_up_to_a_minute(
 
     assert insist(attempt) == "done"
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert capsys.readouterr().err.count("CloudWatch is away; trying again in 60 s") == 2
+    assert capsys.readouterr().err.count("CloudWatch is away; retrying in 60 s") == 2
 
 
 def eventually(is_true: Callable[[], object]) -> None:

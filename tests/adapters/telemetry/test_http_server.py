@@ -93,7 +93,7 @@ def test_a_big_page_arrives_though_its_reader_pauses(server: HttpServer) -> None
 def test_silent_clients_hold_up_nobody_and_are_hung_up_on(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(http_server, "TIMEOUT_S", 0.3)
     with ExitStack() as stack:
         silent = [stack.enter_context(connect(server)) for _ in range(CLIENTS - 1)]
         silent[0].sendall(b"GET /pa")

@@ -85,7 +85,7 @@ def test_a_reader_that_does_not_read_keeps_nobody_waiting_and_misses_nothing(
 
     assert (data + drain(reader)).decode().splitlines() == lines
     assert len(said) == 1
-    assert "nobody reads it; trying again" in said[0]
+    assert "the pipe is full; retrying" in said[0]
 
 
 def test_what_is_kept_is_bounded_and_only_whole_lines_are_lost(
@@ -108,7 +108,7 @@ def test_what_is_kept_is_bounded_and_only_whole_lines_are_lost(
     assert arrived[-1] == lines[-1]
     assert output.lost == len(lines) - len(arrived)
     assert KEPT_BYTES * 0.9 < len(data) < KEPT_BYTES * 1.2
-    assert "1 log lines were lost" in said[1]
+    assert "1 log lines dropped" in said[1]
 
 
 def test_a_full_disk_is_told_once_and_tried_again(tmp_path: Path, said: Said) -> None:
@@ -124,7 +124,7 @@ def test_a_full_disk_is_told_once_and_tried_again(tmp_path: Path, said: Said) ->
 
     assert path.read_text(encoding="utf-8") == "a\nb\n"
     assert said == [
-        f"cannot write the log to {path}: No space left on device; trying again",
+        f"cannot write the log to {path}: No space left on device; retrying",
     ]
 
 
