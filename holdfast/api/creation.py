@@ -15,7 +15,7 @@ from holdfast.api.problems import (
 )
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.tags import checked_tags
-from holdfast.api.wishes import changed_group, node_count, objections, refuse, wanted_group
+from holdfast.api.wanted_groups import changed_group, node_count, objections, refuse, wanted_group
 from holdfast.decisions.cluster_members import Telling
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup

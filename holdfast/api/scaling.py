@@ -9,7 +9,7 @@ from holdfast.api.call import Call
 from holdfast.api.creation import changed, within_limit
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
-from holdfast.api.wishes import refuse
+from holdfast.api.wanted_groups import refuse
 from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
 from holdfast.model.clusters import Member, WantedCluster, WantedGroup
 from holdfast.model.names import BatchResponse

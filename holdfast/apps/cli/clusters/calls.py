@@ -16,7 +16,7 @@ from botocore.session import Session
 from holdfast.api.identity import Key, Role
 from holdfast.api.problems import ApiProblem
 from holdfast.api.sagemaker_model import SageMakerModel
-from holdfast.api.wishes import objections, refuse
+from holdfast.api.wanted_groups import objections, refuse
 from holdfast.apps.api.config import DEFAULT_URL, ApiConfig
 from holdfast.apps.views.nodes import no_such
 from holdfast.kit.config import load_config
