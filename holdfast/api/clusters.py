@@ -82,7 +82,7 @@ class Cluster(Protocol):
         """What became of that, oldest first."""
         ...
 
-    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+    def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
         """Record what a person wants for a node; why that is in vain, or nothing.
 
         Args:

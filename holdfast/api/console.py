@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from holdfast.api.console_live import Live
 from holdfast.api.console_sessions import LIFETIME, Session, Sessions, TooManyTries, WrongToken
-from holdfast.api.console_source import Act, InVain, Json, NothingThere, Source, Wish
+from holdfast.api.console_source import Act, Json, NotAccepted, RepairRequest, Source, UnknownObject
 from holdfast.api.identity import Role
 from holdfast.kit.serial import from_plain
 from holdfast.model.errors import HoldfastError
@@ -43,7 +43,7 @@ _HEADERS: Final = {
     "cache-control": "no-store",
 }
 
-_STATUS: Final = {WrongToken: 401, NothingThere: 404, InVain: 409, TooManyTries: 429}
+_STATUS: Final = {WrongToken: 401, UnknownObject: 404, NotAccepted: 409, TooManyTries: 429}
 """Of answers to what is refused; anything else could not be read or written just now."""
 
 _View = Callable[[Request, Session], Awaitable[Response]]
@@ -78,7 +78,7 @@ class Console:
             Route("/console/node", self._for_all(self._node)),
             Route("/console/job", self._for_all(self._job)),
             Route("/console/goodput", self._for_all(self._goodput)),
-            Route("/console/wishes", self._for_all(self._ask), methods=["POST"]),
+            Route("/console/repairs", self._for_all(self._ask), methods=["POST"]),
         ]
 
     def _for_all(self, view: _View) -> Callable[[Request], Awaitable[Response]]:
@@ -158,8 +158,8 @@ class Console:
                 f"{session.key.person} is not authorized to change nodes: the key "
                 f"has the role {session.key.role}",
             )
-        wish = _wish(await _body(request))
-        message = await run_in_threadpool(self._source.ask, wish, session.key.person)
+        repair = _repair_request(await _body(request))
+        message = await run_in_threadpool(self._source.submit, repair, session.key.person)
         return _json({"message": message}, status=202)
 
 
@@ -215,16 +215,16 @@ async def _body(request: Request) -> dict[str, Any]:
     return content
 
 
-def _wish(content: dict[str, Any]) -> Wish:
+def _repair_request(content: dict[str, Any]) -> RepairRequest:
     try:
-        wish = from_plain(Wish, content)
+        repair = from_plain(RepairRequest, content)
     except ValueError:
         raise _Refused(
             400, f"expected act (one of {', '.join(Act)}), fleet, node, why, when_idle"
         ) from None
-    if not wish.node and wish.act is not Act.RESET_BREAKER:
+    if not repair.node and repair.act is not Act.RESET_BREAKER:
         raise _Refused(400, "node: expected the name of a node")
-    return wish
+    return repair
 
 
 def _json(content: Json, status: int = 200) -> JSONResponse:

@@ -13,11 +13,11 @@ Tables = Mapping[str, Mapping[str, Json]]
 """``table -> key -> row``: all that pages show of the whole, ready for JSON."""
 
 
-class NothingThere(HoldfastError):
+class UnknownObject(HoldfastError):
     """There is no node or job of that name, or not any more."""
 
 
-class InVain(HoldfastError):
+class NotAccepted(HoldfastError):
     """What a person asked for cannot be taken up; the message says why."""
 
 
@@ -34,7 +34,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RepairRequest:
     """What a person asks for."""
 
     act: Act
@@ -83,7 +83,7 @@ class Source(Protocol):
         """How the time of all jobs was spent, up to now."""
         ...
 
-    def ask(self, wish: Wish, person: str) -> str:
+    def submit(self, repair: RepairRequest, person: str) -> str:
         """Record a wish in the name of a person; what is told to them.
 
         Raises:

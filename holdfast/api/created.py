@@ -21,10 +21,10 @@ class ClusterSupervisor(Protocol):
         """All incidents of a cluster that are remembered."""
         ...
 
-    def ask(
+    def submit(
         self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
     ) -> str:
-        """See ``Cluster.ask``."""
+        """See ``Cluster.submit``."""
         ...
 
 
@@ -78,11 +78,11 @@ class CreatedCluster:
         found = self.supervisor.incidents(self.name)
         return [one for one in found if one.detected_at >= self.created_at]
 
-    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
-        """See ``Cluster.ask``."""
+    def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+        """See ``Cluster.submit``."""
         if not node:
             return "the node has no machine yet"
-        return self.supervisor.ask(self.name, node, verb, person, checks)
+        return self.supervisor.submit(self.name, node, verb, person, checks)
 
 
 class CreatedClusters:

@@ -85,7 +85,7 @@ def delete_cluster(call: Call) -> Json:
             return Change(cluster=cluster, members=held.members, answer={})
         telling = Telling(cluster, call.now)
         telling.cluster("Cluster {c} deletion started successfully")
-        going = tuple(_going(one) for one in cluster.groups)
+        going = tuple(_deleting(one) for one in cluster.groups)
         return Change(
             cluster=replace(cluster, status=ClusterStatus.DELETING, since=call.now, groups=going),
             members=held.members,
@@ -160,7 +160,7 @@ def within_limit(call: Call) -> Fits:
     return fits
 
 
-def _going(group: WantedGroup) -> WantedGroup:
+def _deleting(group: WantedGroup) -> WantedGroup:
     return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
 
 
@@ -182,11 +182,11 @@ def _updated(call: Call, held: StoredCluster) -> Change:
     groups = []
     for one in cluster.groups:
         if one.name in goes:
-            groups.append(_going(one))
+            groups.append(_deleting(one))
         elif one.name in requested:
             groups.append(changed_group(one, requested.pop(one.name)))
         else:
-            groups.append(_looked_after(one, repairs=repairs))
+            groups.append(_with_recovery(one, repairs=repairs))
     after = replace(
         cluster,
         status=ClusterStatus.UPDATING,
@@ -205,7 +205,7 @@ def _updated(call: Call, held: StoredCluster) -> Change:
     )
 
 
-def _looked_after(group: WantedGroup, *, repairs: bool) -> WantedGroup:
+def _with_recovery(group: WantedGroup, *, repairs: bool) -> WantedGroup:
     if group.made_of.repairs == repairs:
         return group
     return replace(group, made_of=replace(group.made_of, repairs=repairs), stage=GroupStage.NEW)

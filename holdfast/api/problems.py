@@ -84,7 +84,7 @@ class BadSignature(ApiProblem):
     code = "InvalidSignatureException"
 
 
-class UsedBefore(ApiProblem):
+class ReplayedSignature(ApiProblem):
     """The signature has changed something already.
 
     Clients that ask for the same within a second sign the same; all of AWS's come again by

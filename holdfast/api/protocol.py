@@ -20,7 +20,7 @@ from holdfast.api.problems import (
     UnknownOperation,
 )
 from holdfast.api.sagemaker_model import SageMakerModel
-from holdfast.api.signature import Remembered, SignedRequest, UsedWords, used_up, verified
+from holdfast.api.signature import Remembered, SignedRequest, UsedSignatures, mark_used, verified
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
@@ -32,7 +32,7 @@ _SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """An HTTP response."""
 
     status: int
@@ -57,9 +57,9 @@ class Protocol:
         self._clock = clock
         self._maker = maker
         self._model = SageMakerModel()
-        self._used: UsedWords = maker.records if maker is not None else Remembered()
+        self._used: UsedSignatures = maker.records if maker is not None else Remembered()
 
-    def answer(self, request: SignedRequest) -> Answer:
+    def answer(self, request: SignedRequest) -> ApiResponse:
         """Answer a request."""
         try:
             return _answer(200, self._carried_out(request))
@@ -82,7 +82,7 @@ class Protocol:
         wanted = self._model.read(name, _payload(request.body))
         operation, key = OPERATIONS[name], self._keys.owner(signature.key_id)
         permit(key, name, changes=operation.changes)
-        once = used_up(signature, self._used, now) if operation.changes else nullcontext()
+        once = mark_used(signature, self._used, now) if operation.changes else nullcontext()
         with once, self._clusters() as clusters:
             call = Call(
                 request=wanted,
@@ -95,13 +95,13 @@ class Protocol:
             return self._model.write(name, operation.answer(call))
 
 
-def refusal(problem: ApiProblem) -> Answer:
+def refusal(problem: ApiProblem) -> ApiResponse:
     """The answer to a call that is refused."""
     return _answer(problem.status, {"__type": problem.code, "message": str(problem)})
 
 
-def _answer(status: int, content: dict[str, Any]) -> Answer:
-    return Answer(
+def _answer(status: int, content: dict[str, Any]) -> ApiResponse:
+    return ApiResponse(
         status=status,
         headers={"content-type": CONTENT_TYPE, "x-amzn-requestid": str(uuid.uuid4())},
         body=json.dumps(content).encode(),

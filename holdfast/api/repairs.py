@@ -35,7 +35,7 @@ def start_health_check(call: Call) -> Json:
         for one in _members(nodes, wanted):
             chosen[one.name] |= set(wanted["DeepHealthChecks"])
     in_vain = [
-        cluster.ask(
+        cluster.submit(
             name, Verb.DEEP_CHECK, call.key.person, [kind for kind in DeepCheck if kind in kinds]
         )
         for name, kinds in chosen.items()
@@ -88,7 +88,7 @@ def _each(
             refused.append((given, _why("InstanceIdNotFound", f"{given} is not in the cluster")))
             continue
         try:
-            in_vain = cluster.ask(name, verb, call.key.person)
+            in_vain = cluster.submit(name, verb, call.key.person)
         except BackendError as error:
             refused.append((given, _why("InternalServerError", str(error))))
             continue

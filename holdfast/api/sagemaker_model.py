@@ -76,9 +76,11 @@ class SageMakerModel:
             )
         return dict(self._read(shape, request))
 
-    def strays(self, operation: str, request: Any) -> Iterator[tuple[str, str, Sequence[str]]]:
+    def unknown_members(
+        self, operation: str, request: Any
+    ) -> Iterator[tuple[str, str, Sequence[str]]]:
         """Members that the model does not have: where they are, their names, and those it has."""
-        yield from self._strays(self._shape_of(operation, "input"), request, "")
+        yield from self._unknown_members(self._shape_of(operation, "input"), request, "")
 
     def write(self, operation: str, response: Json) -> Json:
         """A response as it goes over the wire: times become seconds, what is None is left out.
@@ -134,7 +136,7 @@ class SageMakerModel:
         for name in given:
             yield from self._problems(self._shape(members[name]), value[name], _joined(path, name))
 
-    def _strays(
+    def _unknown_members(
         self, shape: Mapping[str, Any], value: Any, path: str
     ) -> Iterator[tuple[str, str, Sequence[str]]]:
         if shape["type"] == "structure" and isinstance(value, dict):
@@ -142,13 +144,13 @@ class SageMakerModel:
             for name, item in value.items():
                 if name in members:
                     member = self._shape(members[name])
-                    yield from self._strays(member, item, _joined(path, name))
+                    yield from self._unknown_members(member, item, _joined(path, name))
                 else:
                     yield path, name, list(members)
         elif shape["type"] == "list" and isinstance(value, list):
             member = self._shape(shape["member"])
             for number, item in enumerate(value, 1):
-                yield from self._strays(member, item, f"{path}.{number}.member")
+                yield from self._unknown_members(member, item, f"{path}.{number}.member")
 
     def _read(self, shape: Mapping[str, Any], value: Any) -> Any:
         match shape["type"]:
@@ -171,8 +173,8 @@ class SageMakerModel:
             case "structure":
                 members = shape.get("members", {})
                 kept = {name: item for name, item in value.items() if item is not None}
-                if strays := kept.keys() - members.keys():
-                    raise ValueError(f"{path} has no {sorted(strays)}")
+                if unknown_members := kept.keys() - members.keys():
+                    raise ValueError(f"{path} has no {sorted(unknown_members)}")
                 if lacking := set(shape.get("required", ())) - kept.keys():
                     raise ValueError(f"{path} lacks {sorted(lacking)}")
                 return {

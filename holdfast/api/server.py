@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from holdfast.api.problems import BODY_LIMIT, ApiProblem, InternalFailure, TooLarge, TooSlow
-from holdfast.api.protocol import Answer, Protocol, refusal
+from holdfast.api.protocol import ApiResponse, Protocol, refusal
 from holdfast.api.signature import SignedRequest
 
 TIMEOUT_S: Final = 10.0
@@ -75,5 +75,5 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: ApiResponse) -> Response:
     return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))

@@ -14,8 +14,8 @@ from holdfast.api.problems import (
     BadSignature,
     IncompleteSignature,
     MissingToken,
+    ReplayedSignature,
     UnknownKey,
-    UsedBefore,
 )
 from holdfast.model.errors import BackendError
 
@@ -171,11 +171,11 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class UsedWords(Protocol):
+class UsedSignatures(Protocol):
     """See ``ClusterRecords``. Every method may raise ``BackendError``."""
 
     def use_once(self, word: str, at: datetime, since: datetime) -> bool:
-        """Note that a word is used now; whether it was never used before."""
+        """Record that a signature is used; returns whether it was not used before."""
         ...
 
     def give_back(self, word: str) -> None:
@@ -184,18 +184,18 @@ class UsedWords(Protocol):
 
 
 @contextmanager
-def used_up(signature: Signature, words: UsedWords, now: datetime) -> Iterator[None]:
+def mark_used(signature: Signature, words: UsedSignatures, now: datetime) -> Iterator[None]:
     """Change something with a signature that is taken by nobody else, then or later.
 
     If nothing comes of it because a backend is away it is good once more: whoever comes again
     within a second signs the same.
 
     Raises:
-        UsedBefore: it was.
+        ReplayedSignature: it was used before.
 
     """
     if not words.use_once(signature.text, now, now - 2 * WINDOW):
-        raise UsedBefore("The signature was already used; sign the request again")
+        raise ReplayedSignature("The signature was already used; sign the request again")
     try:
         yield
     except BackendError:
@@ -211,7 +211,7 @@ class Remembered:
         self._lock = threading.Lock()
 
     def use_once(self, word: str, at: datetime, since: datetime) -> bool:
-        """See ``UsedWords.use_once``."""
+        """See ``UsedSignatures.use_once``."""
         with self._lock:
             self._used = {one: then for one, then in self._used.items() if then >= since}
             is_new = word not in self._used
@@ -219,6 +219,6 @@ class Remembered:
         return is_new
 
     def give_back(self, word: str) -> None:
-        """See ``UsedWords.give_back``."""
+        """See ``UsedSignatures.give_back``."""
         with self._lock:
             self._used.pop(word, None)

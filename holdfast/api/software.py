@@ -37,8 +37,8 @@ def _begun(call: Call, held: StoredCluster) -> Change:
     if any("ImageReleaseVersion" in one for one in requested):
         raise ValidationException("InstanceGroups: ImageReleaseVersion is not supported")
     names = {one["InstanceGroupName"] for one in requested} or {one.name for one in cluster.groups}
-    if strays := names - {one.name for one in cluster.groups}:
-        raise ResourceNotFound(f"Instance group {min(strays)} not found")
+    if unknown_members := names - {one.name for one in cluster.groups}:
+        raise ResourceNotFound(f"Instance group {min(unknown_members)} not found")
     telling = Telling(cluster, call.now)
     groups = []
     for one in cluster.groups:

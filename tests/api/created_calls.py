@@ -86,7 +86,7 @@ class FakeNodes:
     def incidents(self, cluster):
         return tuple(self.past)
 
-    def ask(self, cluster, node, verb, person, checks=()):
+    def submit(self, cluster, node, verb, person, checks=()):
         self.requested.append((node, verb))
         return ""
 

@@ -397,9 +397,9 @@ def test_a_cluster_that_is_away_is_told_so_that_clients_come_again(api, lab) -> 
 
 def test_a_repair_that_cannot_be_recorded_fails_for_that_node(api, lab) -> None:
     class Forgetful(ShownCluster):
-        def ask(self, node, verb, person, checks=()):
+        def submit(self, node, verb, person, checks=()):
             self.is_away = True
-            return super().ask(node, verb, person)
+            return super().submit(node, verb, person)
 
     forgetful = Forgetful("forgetful", NOW)
     node = forgetful.add("n", NOW)

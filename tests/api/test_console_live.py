@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.api.console_live import KEPT, Live, difference
-from holdfast.api.console_source import Json, Tables, Wish
+from holdfast.api.console_source import Json, RepairRequest, Tables
 from holdfast.model.errors import BackendError
 from holdfast.testing.fakes import FakeClock
 
@@ -47,7 +47,7 @@ class MadeSource:
     def goodput(self) -> Json:
         return {}
 
-    def ask(self, wish: Wish, person: str) -> str:
+    def submit(self, repair: RepairRequest, person: str) -> str:
         return ""
 
 

@@ -44,15 +44,15 @@ def test_members_that_the_model_does_not_have_are_found_wherever_they_are() -> N
     group = {"InstanceGroupName": "a", "LifeCycleConfig": {"OnCreat": "x"}, "instanceCount": 1}
     request = {"ClusterName": "a", "InstanceGroups": [{}, group, 5], "Tag": [{"x": 1}]}
 
-    found = [(path, name) for path, name, _ in SERVICE.strays("CreateCluster", request)]
+    found = [(path, name) for path, name, _ in SERVICE.unknown_members("CreateCluster", request)]
 
     assert found == [
         ("instanceGroups.2.member.lifeCycleConfig", "OnCreat"),
         ("instanceGroups.2.member", "instanceCount"),
         ("", "Tag"),
     ]
-    assert list(SERVICE.strays("CreateCluster", [])) == []
-    [(_, _, known)] = SERVICE.strays("DeleteCluster", {"x": 1})
+    assert list(SERVICE.unknown_members("CreateCluster", [])) == []
+    [(_, _, known)] = SERVICE.unknown_members("DeleteCluster", {"x": 1})
     assert known == ["ClusterName"]
 
 

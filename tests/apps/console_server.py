@@ -29,7 +29,7 @@ name = "bob"
 
 
 @dataclass(frozen=True)
-class Told:
+class JobEvent:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -55,7 +55,7 @@ class Visitor:
         *,
         raw: bytes | None = None,
         **headers: str | None,
-    ) -> Told:
+    ) -> JobEvent:
         """A request as our own page makes it; a header of None is left out."""
         own: dict[str, str | None] = {
             "origin": self.served.url,
@@ -70,7 +70,7 @@ class Visitor:
             connection.request(method, path, body, given)
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
-            return Told(answer.status, found, answer.read())
+            return JobEvent(answer.status, found, answer.read())
 
     def log_in(self, person: str) -> "Visitor":
         reported = self.call("POST", "/console/session", {"token": TOKENS[person]})

@@ -28,7 +28,7 @@ class NoKeeper:
     def incidents(self, cluster):
         return ()
 
-    def ask(self, *_):
+    def submit(self, *_):
         return "nobody looks after it"
 
 

@@ -547,7 +547,7 @@ def test_with_strict_one_unknown_result_fails_among_good_ones(node) -> None:
     assert node.check("--strict", "--skip", "dcgm")[0] == 0
 
 
-class Told:
+class JobEvent:
     """Keeps what a watcher is told."""
 
     def __init__(self) -> None:
@@ -568,7 +568,7 @@ def test_the_time_that_is_left_is_that_of_what_is_to_come(node) -> None:
         names=["cpu", "memory", "disk"],
         stress_time=timedelta(seconds=5),
     )
-    reported = Told()
+    reported = JobEvent()
 
     check_node(remediation, reported, SystemClock())
 

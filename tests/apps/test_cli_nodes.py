@@ -336,8 +336,8 @@ def test_each_node_is_asked_for_once_however_often_it_is_named(runs) -> None:
 
     requested = runs.call("nodes", "check", "-y", "0", node(1), machine(1), node(3), "-o", "json")
 
-    assert [wish["node"] for wish in requested.json] == [node(1), node(3)]
-    assert {wish["request_id"] for wish in requested.json} == {
+    assert [outcome["node"] for outcome in requested.json] == [node(1), node(3)]
+    assert {outcome["request_id"] for outcome in requested.json} == {
         request.id for request in store.requests().values()
     }
 

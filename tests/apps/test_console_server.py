@@ -195,16 +195,16 @@ def test_who_has_logged_out_is_out(console) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/console/wishes"), ("DELETE", "/console/session")]
+    ("method", "path"), [("POST", "/console/repairs"), ("DELETE", "/console/session")]
 )
 def test_a_request_that_no_page_of_the_session_made_is_refused(
     console, ada, headers, method, path
 ) -> None:
     name = f"csrf-{next(numbers)}"
     store = console.runs.add(name, nodes=(1,), ranks=(1,))
-    wish = {"act": "reboot", "fleet": name, "node": node(1)}
+    repair = {"act": "reboot", "fleet": name, "node": node(1)}
 
-    reported = ada.call(method, path, wish, **headers)
+    reported = ada.call(method, path, repair, **headers)
 
     assert reported.status == 403
     assert store.requests() == {}
@@ -215,7 +215,7 @@ def test_who_may_only_look_asks_for_nothing(console, bob) -> None:
     store = console.runs.add("look", nodes=(1,), ranks=(1,))
 
     reported = bob.call(
-        "POST", "/console/wishes", {"act": "reboot", "fleet": "look", "node": node(1)}
+        "POST", "/console/repairs", {"act": "reboot", "fleet": "look", "node": node(1)}
     )
 
     assert reported.status == 403
@@ -233,7 +233,7 @@ def test_what_is_asked_for_is_recorded_in_the_name_of_who_asked(
 
     reported = ada.call(
         "POST",
-        "/console/wishes",
+        "/console/repairs",
         {"act": verb, "fleet": run, "node": node(2), "when_idle": when_idle, "why": "a test"},
     )
 
@@ -247,13 +247,13 @@ def test_what_is_asked_for_is_recorded_in_the_name_of_who_asked(
 
 def test_a_node_is_held_and_let_go_in_the_name_of_who_did_it(console, ada) -> None:
     store = console.runs.add("held", nodes=(1, 2), ranks=(1,))
-    wish = {"fleet": "held", "node": node(1)}
+    repair = {"fleet": "held", "node": node(1)}
 
-    ada.call("POST", "/console/wishes", {**wish, "act": "hold", "why": "vendor comes"})
+    ada.call("POST", "/console/repairs", {**repair, "act": "hold", "why": "vendor comes"})
     with_reason = store.holds()
-    ada.call("POST", "/console/wishes", {**wish, "act": "unhold"})
+    ada.call("POST", "/console/repairs", {**repair, "act": "unhold"})
     after = store.holds()
-    ada.call("POST", "/console/wishes", {**wish, "act": "hold"})
+    ada.call("POST", "/console/repairs", {**repair, "act": "hold"})
 
     assert with_reason == {node(1): "vendor comes (ada)"}
     assert after == {}
@@ -266,8 +266,8 @@ def test_what_cannot_begin_now_is_answered_with_what_it_waits_for(console, ada) 
     store.put_breaker(Breaker(tripped_at=NOW, reason="too many"))
 
     def answer(act: str, number: int) -> str:
-        wish = {"act": act, "fleet": "waits", "node": node(number)}
-        message: str = ada.call("POST", "/console/wishes", wish).json["message"]
+        repair = {"act": act, "fleet": "waits", "node": node(number)}
+        message: str = ada.call("POST", "/console/repairs", repair).json["message"]
         return message
 
     assert answer("replace", 1).endswith(
@@ -282,7 +282,7 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
     store.put_breaker(Breaker(tripped_at=NOW, reason="too many"))
     fleet = seen(ada, lambda tables: "stopped" in tables["fleets"])["fleets"]["stopped"]
 
-    reported = ada.call("POST", "/console/wishes", {"act": "reset-breaker", "fleet": "stopped"})
+    reported = ada.call("POST", "/console/repairs", {"act": "reset-breaker", "fleet": "stopped"})
 
     assert fleet["stopped_for"] == "too many"
     assert reported.status == 202
@@ -291,7 +291,7 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "status", "said"),
+    ("repair", "status", "said"),
     [
         ({"act": "reboot", "fleet": "wrong", "node": "n9"}, 404, "node n9 no longer exists"),
         ({"act": "reboot", "fleet": "none", "node": node(1)}, 404, "no run 'none'"),
@@ -307,13 +307,13 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_a_reason(
-    console, ada, wish, status, said
+    console, ada, repair, status, said
 ) -> None:
     if "wrong" not in {one.name for one in console.runs.home.glob("runs/*")}:
         console.runs.add("wrong", nodes=(1,), ranks=(1,))
         console.runs.add("over", nodes=(1,), ranks=(1,), is_active=False)
 
-    reported = ada.call("POST", "/console/wishes", wish)
+    reported = ada.call("POST", "/console/repairs", repair)
 
     assert (reported.status, said in reported.json["message"]) == (status, True), reported.body
 
@@ -323,7 +323,7 @@ def test_what_cannot_be_asked_for_is_refused_with_a_reason(
     [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b"x" * 10_001, 413)],
 )
 def test_a_body_that_is_no_wish_is_refused(ada, raw, status) -> None:
-    assert ada.call("POST", "/console/wishes", raw=raw).status == status
+    assert ada.call("POST", "/console/repairs", raw=raw).status == status
 
 
 def test_a_snapshot_has_nodes_jobs_and_incidents(console, ada) -> None:

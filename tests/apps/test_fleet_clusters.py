@@ -40,7 +40,7 @@ class FakeFleet:
             a_status(3, "cpu"),
         ]
 
-    def ask(self, node: str, request: Request) -> str:
+    def submit(self, node: str, request: Request) -> str:
         self.requested.append((node, request))
         return "" if node == "n1" else "somebody else asked before"
 
@@ -98,9 +98,9 @@ def test_only_the_nodes_that_are_there_can_be_had(clusters, count, name, is_good
 def test_nothing_is_made_or_taken_away(clusters) -> None:
     clusters.ensure(GPU)
     clusters.scale(GPU.key, 2)
-    with pytest.raises(ProviderError, match="3 nodes are wanted"):
+    with pytest.raises(ProviderError, match="3 nodes are requested"):
         clusters.scale(GPU.key, 3)
-    with pytest.raises(ProviderError, match="cannot be taken away"):
+    with pytest.raises(ProviderError, match="cannot be removed"):
         clusters.remove(GPU.key, [clusters.machines(GPU.key)[0].id])
 
 

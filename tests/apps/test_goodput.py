@@ -78,7 +78,7 @@ def test_all_time_is_told_apart() -> None:
         "productive": 175, "redone": 25, "starting": 18, "waiting": 20, "stopping": 2,
     }  # fmt: skip
     assert found.share == pytest.approx(175 / 240)
-    assert found.tells_steps
+    assert found.reports_steps
 
 
 def test_a_failure_costs_the_time_until_all_ranks_run_again_and_what_is_done_again() -> None:
@@ -124,7 +124,7 @@ def test_without_steps_nothing_is_said_of_work_that_was_done_again() -> None:
 
     assert found is not None
     assert found.redone == NONE
-    assert not found.tells_steps
+    assert not found.reports_steps
 
 
 def test_no_more_is_done_again_than_was_done() -> None:

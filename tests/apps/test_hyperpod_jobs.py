@@ -93,16 +93,20 @@ def shown(capsys, *argv: str):
 
 
 def test_the_file_of_hyperpods_examples_is_read(tmp_path) -> None:
-    wish = JobRequest(**read_config(a_file(tmp_path)))
+    request = JobRequest(**read_config(a_file(tmp_path)))
 
-    assert (wish.name, wish.nodes, wish.tasks_per_node) == ("mnist", 2, 8)
-    assert wish.script_args == ("--epochs", "3", "--amp", "--lr", "0.1")
-    assert (wish.auto_resume, wish.max_retry) == (True, 3)
-    assert (wish.queue, wish.labels) == ("team-a", {"team": "a"})
-    assert wish.environment == {"NCCL_DEBUG": "INFO", "DEBUG": "true"}
-    assert wish.volumes == (HostVolume(name="local", host_path="/opt", mount_path="/mnt"),)
-    assert wish.claims == (Claim(name="fsx", mount_path="/fsx"),)
-    assert (wish.namespace, wish.pull_policy, wish.weights) == ("kubeflow", "Always", (50,))
+    assert (request.name, request.nodes, request.tasks_per_node) == ("mnist", 2, 8)
+    assert request.script_args == ("--epochs", "3", "--amp", "--lr", "0.1")
+    assert (request.auto_resume, request.max_retry) == (True, 3)
+    assert (request.queue, request.labels) == ("team-a", {"team": "a"})
+    assert request.environment == {"NCCL_DEBUG": "INFO", "DEBUG": "true"}
+    assert request.volumes == (HostVolume(name="local", host_path="/opt", mount_path="/mnt"),)
+    assert request.claims == (Claim(name="fsx", mount_path="/fsx"),)
+    assert (request.namespace, request.pull_policy, request.weights) == (
+        "kubeflow",
+        "Always",
+        (50,),
+    )
 
 
 @pytest.mark.parametrize(

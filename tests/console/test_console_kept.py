@@ -137,7 +137,7 @@ def test_long_names_stay_within_the_page(visit, wide) -> None:
     found["fleet"] = beyond(page)
 
     assert found == {"jobs": [], "incidents": [], "fleet": []}
-    expect(page.locator(".urgent")).to_contain_text("held: vendor")
+    expect(page.locator(".urgent")).to_contain_text("repairs paused: vendor")
 
 
 def beyond(page: Page) -> list[str]:

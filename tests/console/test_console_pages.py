@@ -305,14 +305,16 @@ def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, ve
 
 def test_a_node_is_held_and_let_go(fleet, visit) -> None:
     page = visit("ada", f"node/llm/{node(11)}")
-    requested = dialog(page, "Hold")
+    requested = dialog(page, "Pause repairs")
     requested.get_by_label("Why").fill("I am at it")
-    requested.get_by_role("button", name="Hold").click()
+    requested.get_by_role("button", name="Pause repairs").click()
     expect(page.locator("main")).to_contain_text("I am at it (ada)")
     assert fleet.holds()[node(11)] == "I am at it (ada)"
 
-    dialog(page, "Stop holding").get_by_role("button", name="Stop holding").click()
-    expect(page.locator(".actions").get_by_role("button", name="Hold", exact=True)).to_be_visible()
+    dialog(page, "Resume repairs").get_by_role("button", name="Resume repairs").click()
+    expect(
+        page.locator(".actions").get_by_role("button", name="Pause repairs", exact=True)
+    ).to_be_visible()
     assert node(11) not in fleet.holds()
 
 
@@ -322,7 +324,7 @@ def test_repairs_that_were_stopped_begin_again(fleet, visit) -> None:
     fleet.put_breaker(Breaker(tripped_at=ago(1), reason="too many at once"))
 
     page.locator(".alarm").get_by_role("button").click()
-    page.get_by_role("dialog").get_by_role("button", name="Let repairs begin").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume repairs").click()
 
     expect(page.locator(".alarm")).to_have_count(0)
     assert fleet.breaker().tripped_at is None
@@ -343,7 +345,7 @@ def test_who_is_out_meanwhile_logs_in_again(fleet, visit) -> None:
 def test_a_node_that_is_not_there_is_told(fleet, visit) -> None:
     page = visit("ada", "node/llm/nobody")
 
-    expect(page.get_by_role("heading", name="This node is gone")).to_be_visible()
+    expect(page.get_by_role("heading", name="Node not found")).to_be_visible()
     expect(page.locator(".actions button")).to_have_count(0)
 
 
@@ -365,7 +367,7 @@ def test_a_job_is_shown_with_its_attempts_and_what_they_lost(fleet, visit) -> No
 
 def test_goodput_adds_up_on_the_page(console, fleet, visit) -> None:
     page = visit("ada", "goodput")
-    expect(page.get_by_role("heading", name="What was lost, by cause")).to_be_visible()
+    expect(page.get_by_role("heading", name="Lost time by cause")).to_be_visible()
     reported = console.visitor("ada").call("GET", "/console/goodput").json
     share = reported["jobs"][0]["share"] if len(reported["jobs"]) == 1 else None
     figure = page.locator(".figure strong").inner_text()
@@ -502,7 +504,7 @@ def test_nothing_to_show_is_said_with_what_to_do(tmp_path, visit) -> None:
         for path, text in (
             ("jobs", "There was no run yet"),
             ("incidents", "There was no incident"),
-            ("goodput", "No job has begun yet"),
+            ("goodput", "No job has started yet"),
         ):
             page.goto(f"{empty.served.url}/#/{path}")
             expect(page.locator("main")).to_contain_text(text)

@@ -72,8 +72,8 @@ class ShownCluster:
         self._answer()
         return ()
 
-    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
-        """See ``Cluster.ask``."""
+    def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+        """See ``Cluster.submit``."""
         self._answer()
         if node not in self.in_vain:
             self.checks[node] = tuple(checks)

@@ -9,7 +9,7 @@ from controlled import installed  # noqa: F401 - a fixture
 from machines import Fleet, a_fleet
 from real_cluster import Cluster, until
 
-from holdfast.api.console_source import Act, NothingThere, Wish
+from holdfast.api.console_source import Act, UnknownObject, Wish
 from holdfast.apps.api.console import ConsoleSource
 from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
@@ -47,6 +47,6 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         assert (past["node"], past["remedy"], "ada" in past["message"]) == ("a", "reboot", True)
         assert [one["id"] for one in source.node(name, "a")["incidents"]] == [past["id"]]
         assert source.goodput() == {"jobs": [], "causes": []}
-        with pytest.raises(NothingThere):
+        with pytest.raises(UnknownObject):
             source.ask(Wish(act=Act.REBOOT, fleet=name, node="c"), "ada")
     assert [order["action"] for order in fleet.orders] == ["reboot"]

@@ -41,7 +41,7 @@ async function call(method, path, content) {
     session = null;
     document.dispatchEvent(new Event("holdfast:out"));
   }
-  throw new Refused(answer.status, told.message ?? `The server answered with ${answer.status}.`);
+  throw new Refused(answer.status, told.message ?? `The server returned HTTP status ${answer.status}.`);
 }
 
 export async function findSession() {
@@ -60,8 +60,8 @@ export async function logOut() {
   document.dispatchEvent(new Event("holdfast:out"));
 }
 
-export function ask(wish) {
-  return call("POST", "/console/wishes", wish);
+export function submitRepair(repair) {
+  return call("POST", "/console/repairs", repair);
 }
 
 /**

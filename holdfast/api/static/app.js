@@ -4,7 +4,7 @@ import { findSession, logOut, whoIsThere } from "./api.js";
 import { h, icon, notice, refill, say } from "./dom.js";
 import { moment, now, tick } from "./format.js";
 import { connect, connectLater, connection, disconnect, forget, listen, table } from "./live.js";
-import { LOOKS } from "./looks.js";
+import { LOOKS } from "./appearance.js";
 import { showLogin } from "./login.js";
 import * as fleet from "./fleet.js";
 import * as goodput from "./goodput.js";
@@ -97,7 +97,7 @@ function paintStatus() {
 function paintOld(why, since) {
   old.hidden = !why;
   if (!why) return;
-  const text = `${since ? `What is shown is from ${moment(since)}. ` : ""}It is tried again and again.`;
+  const text = `${since ? `What is shown is from ${moment(since)}. ` : ""}Retrying until it responds.`;
   if (old.textContent.endsWith(why + text)) return; // a screen reader would say it again
   old.replaceChildren(h("div", {}, h("strong", {}, "The nodes cannot be read"), h("p", {}, why), h("p", {}, text)));
 }
@@ -108,7 +108,7 @@ function paintFrame() {
   refill(
     account,
     status,
-    h("span.person", {}, h("strong", {}, person), h("span", {}, role === "operate" ? "may operate" : "may look")),
+    h("span.person", {}, h("strong", {}, person), h("span", {}, role === "operate" ? "can operate" : "can view")),
     h("span.signs", {}, theme, h("button.quiet.round", { type: "button", "aria-label": "Log out", title: "Log out", onclick: leave }, icon("leave"))),
   );
 }

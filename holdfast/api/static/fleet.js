@@ -2,11 +2,11 @@
 
 import { h, icon, refill } from "./dom.js";
 import { count, number, since } from "./format.js";
-import { ask, mayOperate } from "./api.js";
-import { confirmed } from "./asking.js";
+import { submitRepair, mayOperate } from "./api.js";
+import { confirmDialog } from "./confirm.js";
 import { awaited, connection, listen, note, table } from "./live.js";
 import { described, nodeGrid } from "./grid.js";
-import { LOOKS, badge, isOpen, jobOf, mark, nodeLink, shortName } from "./looks.js";
+import { LOOKS, badge, isOpen, jobOf, mark, nodeLink, shortName } from "./appearance.js";
 import { keyedTable } from "./table.js";
 
 const URGENT = 8; // nodes that are listed above the grid
@@ -36,12 +36,12 @@ export function open(container, { query, setQuery }) {
   const views = h("div.switch", { role: "group", "aria-label": "How nodes are shown" });
   const shown = h("p.shown", { role: "status" });
   const stage = h("div.stage");
-  const marks = h("p.about", {}, "A line below a node: its repairs are held. A dot at its corner: something was asked for.");
+  const marks = h("p.about", {}, "A line below a node: its repairs are paused. A dot at its corner: a request is pending.");
   const grids = new Map();
   const list = nodeTable();
 
   container.append(
-    h("header.head", {}, h("h1", { tabindex: "-1" }, "Fleet"), h("p.about", {}, "Every node that Holdfast looks after, as it is now.")),
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Fleet"), h("p.about", {}, "Current state of all nodes that Holdfast manages.")),
     alarms,
     tiles,
     urgent,
@@ -109,9 +109,9 @@ export function open(container, { query, setQuery }) {
         h(
           "div.alarm",
           { role: "alert" },
-          h("div", {}, h("strong", {}, `All repairs of ${one.name} are stopped, for `, since(one.stopped_at)), h("p", {}, `${one.stopped_for ?? ""}. Look at the nodes before you let repairs begin again.`)),
+          h("div", {}, h("strong", {}, `Circuit breaker open: all repairs of ${one.name} paused for `, since(one.stopped_at)), h("p", {}, `${one.stopped_for ?? ""}. Inspect the nodes before you resume repairs.`)),
           mayOperate() &&
-            h("button", { type: "button", "data-focus": `breaker ${one.name}`, onclick: () => resetBreaker(one.name) }, icon("play"), "Let repairs begin"),
+            h("button", { type: "button", "data-focus": `breaker ${one.name}`, onclick: () => resetBreaker(one.name) }, icon("play"), "Resume repairs"),
         ),
       ),
     );
@@ -188,7 +188,7 @@ export function open(container, { query, setQuery }) {
 
   function paintTable(matching, total) {
     if (!stage.contains(list.element)) stage.replaceChildren(list.element);
-    list.update(matching, total ? "No node is like that. Clear the search or the states above." : "There are no nodes.");
+    list.update(matching, total ? "No node matches. Clear the search or the states above." : "There are no nodes.");
   }
 
   function paintGrids(matching, total) {
@@ -213,7 +213,7 @@ export function open(container, { query, setQuery }) {
       about.textContent = `${count(rows.length, "node")}, ${bad ? `${number(bad)} not healthy` : "all healthy"}`;
       return { element, update: () => grid.update(rows, total) };
     });
-    const next = sections.length ? sections.map((one) => one.element) : [h("p.empty", {}, "No node is like that. Clear the search or the states above.")];
+    const next = sections.length ? sections.map((one) => one.element) : [h("p.empty", {}, "No node matches. Clear the search or the states above.")];
     if (stage.childNodes.length !== next.length || next.some((one, place) => stage.childNodes[place] !== one)) stage.replaceChildren(...next);
     sections.forEach((one) => one.update());
   }
@@ -265,17 +265,17 @@ function emptyFleet() {
     "div.nothing",
     {},
     h("h2", {}, "No nodes yet"),
-    h("p", {}, "Nodes appear here by themselves as soon as Holdfast looks after some."),
+    h("p", {}, "Nodes appear here as soon as Holdfast manages some."),
     h("p", {}, note("jobs").message ?? ""),
   );
 }
 
 function resetBreaker(fleet) {
-  confirmed({
-    title: `Let repairs of ${fleet} begin again?`,
-    text: "They were stopped because too many nodes turned faulty at once. If the nodes are fine and a detector is wrong, they would all be repaired.",
-    yes: "Let repairs begin",
-    act: () => ask({ act: "reset-breaker", fleet }),
+  confirmDialog({
+    title: `Resume repairs of ${fleet}?`,
+    text: "The circuit breaker paused them because too many nodes turned faulty at once. If a detector is wrong, healthy nodes would be repaired.",
+    yes: "Resume repairs",
+    act: () => submitRepair({ act: "reset-breaker", fleet }),
   });
 }
 

@@ -4,7 +4,7 @@ import { read, repeated } from "./api.js";
 import { broken, h, refill } from "./dom.js";
 import { count, dateTime, duration, percent } from "./format.js";
 import { note } from "./live.js";
-import { jobLink } from "./looks.js";
+import { jobLink } from "./appearance.js";
 import { bars, stackedBar } from "./plots.js";
 import { plainTable } from "./table.js";
 
@@ -12,8 +12,8 @@ const AGAIN_MS = 3000;
 
 /** The kinds of time, in the order in which they are drawn. */
 export const PARTS = [
-  ["productive", "Training that lasts"],
-  ["redone", "Training done again"],
+  ["productive", "Productive training"],
+  ["redone", "Repeated training"],
   ["stopping", "Stopping"],
   ["waiting", "Waiting for nodes"],
   ["starting", "Starting"],
@@ -30,8 +30,8 @@ export function partsKey(parts) {
 export const title = "Goodput";
 
 export function open(container) {
-  const body = h("div", {}, h("div.loading", { role: "status" }, "Adding up…"));
-  container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Goodput"), h("p.about", {}, "The share of all job time that went into training that lasts, and what failures cost.")), body);
+  const body = h("div", {}, h("div.loading", { role: "status" }, "Computing…"));
+  container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Goodput"), h("p.about", {}, "Share of all job time spent in productive training, and the cost of failures.")), body);
   let last = null;
   let isClosed = false;
 
@@ -40,13 +40,13 @@ export function open(container) {
       last = await read("goodput");
       if (!isClosed) paint();
     } catch (error) {
-      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, "It cannot be added up"), h("p", { role: "alert" }, error.message)));
+      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, "Goodput cannot be computed"), h("p", { role: "alert" }, error.message)));
     }
   }
 
   function paint() {
     if (!last.jobs.length) {
-      refill(body, h("div.nothing", {}, h("h2", {}, "No job has begun yet"), h("p", {}, note("jobs").message ?? "")));
+      refill(body, h("div.nothing", {}, h("h2", {}, "No job has started yet"), h("p", {}, note("jobs").message ?? "")));
       return;
     }
     refill(body, whole(last), causes(last, body.clientWidth), each(last));
@@ -72,26 +72,26 @@ function whole({ jobs }) {
     {},
     h("h2", {}, "All jobs"),
     h("p.figure", {}, h("strong", {}, percent(share)), ` of ${duration(all)} in ${count(jobs.length, "job")}`),
-    stackedBar(`${percent(share)} of all time went into training that lasts`, partsOf({ parts }), 28),
-    plainTable("How the time of all jobs was spent", ["Time", "Spent", "Share"], PARTS.map(([kind, word]) => [h("span.keyed", {}, h(`i.part-${kind}`), word), duration(parts[kind]), percent(all ? parts[kind] / all : null)]), ["", "number", "number"]),
+    stackedBar(`${percent(share)} of all time was productive training`, partsOf({ parts }), 28),
+    plainTable("Time of all jobs by use", ["Time", "Spent", "Share"], PARTS.map(([kind, word]) => [h("span.keyed", {}, h(`i.part-${kind}`), word), duration(parts[kind]), percent(all ? parts[kind] / all : null)]), ["", "number", "number"]),
     silent > 0 && h("p.about", {}, `In ${count(silent, "job")} it is not known of some failures how many steps were done again; those count as training that lasts.`),
   );
 }
 
 function causes({ causes: found }, wide) {
-  if (!found.length) return h("section.card", {}, h("h2", {}, "What was lost, by cause"), h("p.calm", {}, "Nothing was lost: no attempt of a job has failed."));
+  if (!found.length) return h("section.card", {}, h("h2", {}, "Lost time by cause"), h("p.calm", {}, "No time was lost: no attempt of a job has failed."));
   const all = found.reduce((sum, one) => sum + one.seconds, 0);
   const plotted = found.slice(0, 8).map((one) => ({ name: `${one.reason} (${one.kind})`, value: one.seconds, kind: one.kind === "hardware" ? "redone" : "waiting" }));
   return h(
     "section.card",
     {},
-    h("h2", {}, "What was lost, by cause"),
-    h("p.about", {}, "From each failure until all ranks ran again, and the training that was done again."),
+    h("h2", {}, "Lost time by cause"),
+    h("p.about", {}, "From each failure until all ranks were running again, plus the repeated training."),
     h(
       "div.columns",
       {},
       bars(plotted.map((one) => `${one.name} ${duration(one.value)}`).join(", "), plotted, Math.min(560, Math.max(260, wide - 60))),
-      plainTable("What was lost, by cause", ["Cause", "Whose", "Lost", "Share"], found.map((one) => [h("span", {}, broken(one.reason)), one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
+      plainTable("Lost time by cause", ["Cause", "Whose", "Lost", "Share"], found.map((one) => [h("span", {}, broken(one.reason)), one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
     ),
   );
 }

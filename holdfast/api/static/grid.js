@@ -1,7 +1,7 @@
 // The nodes of one group on a canvas: a shape and a color for each.
 
 import { h } from "./dom.js";
-import { LOOKS, badge, nodeLink, shortName } from "./looks.js";
+import { LOOKS, badge, nodeLink, shortName } from "./appearance.js";
 
 const GAP = 3;
 
@@ -225,8 +225,8 @@ export function described(row) {
   const job = row.job ? `${row.rank === undefined ? "" : `rank ${row.rank} of `}${row.job}` : "";
   return [
     row.reason && (row.remedy && row.remedy !== "none" ? `${row.reason}: ${row.remedy}` : row.reason),
-    row.asked && `${row.asked} was asked for`,
-    row.held && `held: ${row.held}`,
+    row.asked && `${row.asked} requested`,
+    row.held && `repairs paused: ${row.held}`,
     job,
     row.type,
   ].filter(Boolean);

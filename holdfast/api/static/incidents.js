@@ -3,7 +3,7 @@
 import { broken, h, icon, refill } from "./dom.js";
 import { between, count, duration, moment, number, now, since, zoned } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
-import { incidentBadge, incidentLink, isOpen, jobLink, nodeLink, shortName } from "./looks.js";
+import { incidentBadge, incidentLink, isOpen, jobLink, nodeLink, shortName } from "./appearance.js";
 import { stackedBar } from "./plots.js";
 import { keyedTable, plainTable } from "./table.js";
 
@@ -49,7 +49,7 @@ export function open(container, { query, setQuery }) {
   const list = keyedTable({
     caption: "Incidents",
     key: (row) => `${row.fleet} ${row.id}`,
-    empty: "There was no incident.",
+    empty: "No incidents yet.",
     columns: [
       { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, broken(row.reason)), text: (row) => row.reason },
       { title: "Node", cell: (row) => shortName(row.node) },
@@ -62,7 +62,7 @@ export function open(container, { query, setQuery }) {
     ],
   });
   container.append(
-    h("header.head", {}, h("h1", { tabindex: "-1" }, "Incidents"), h("p.about", {}, "The course of each fault, from its detection to the release of its node.")),
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Incidents"), h("p.about", {}, "Timeline of each fault, from its detection to the release of its node.")),
     h("section.card", {}, h("div.bar", {}, choice, h("div.tools", {}, search)), shown, list.element),
   );
 
@@ -87,7 +87,7 @@ export function open(container, { query, setQuery }) {
     const some = rows.length === all.length ? count(rows.length, "incident") : `${number(rows.length)} of ${count(all.length, "incident")}`;
     const older = known > all.length ? `, the newest of ${number(known)}; holdfast incidents list shows all` : "";
     shown.textContent = connection().isFilled ? some + older : "";
-    const none = all.length ? "No incident is like that." : "There was no incident. Faults of nodes appear here as they are found.";
+    const none = all.length ? "No incident matches." : "No incidents yet. Faults of nodes appear here when they are detected.";
     list.update(rows, connection().isFilled ? none : awaited("incidents"));
   }
 
@@ -115,7 +115,7 @@ function openOne(container, { parts: [fleet, id] }) {
   function paint() {
     const row = table("incidents").get(`${fleet} ${id}`) ?? [...table("incidents").values()].find((one) => one.id === id);
     if (!row) {
-      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "There is no such incident"), h("p", {}, "Or it is older than those that are shown here."), h("a", { href: "#/incidents" }, "To the incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
+      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "Incident not found"), h("p", {}, "It may be older than the incidents shown here."), h("a", { href: "#/incidents" }, "To the incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
       return;
     }
     const text = JSON.stringify([row, linked(row), isOpen(row) && Math.floor(now() / AGAIN_MS)]);
@@ -123,7 +123,7 @@ function openOne(container, { parts: [fleet, id] }) {
     painted = text;
     heading.replaceChildren(...broken(row.reason));
     refill(state, incidentBadge(row));
-    refill(body, facts(row), course(row), jobs(row));
+    refill(body, facts(row), timeline(row), jobs(row));
   }
 
   paint();
@@ -142,17 +142,17 @@ function facts(row) {
   const told = [
     ["Node", name(row.node)],
     ["Machine", row.provider_id],
-    ["Taken over by", row.successor && name(row.successor)],
+    ["Replaced by", row.successor && name(row.successor)],
     ["Remedy", row.remedy],
     ["Detected", zoned(row.detected_at)],
-    ["Took", row.state === "unfinished" ? "nobody looks after it any more" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
+    ["Took", row.state === "unfinished" ? "no longer managed" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
     ["Evidence", row.message && h("code", {}, row.message)],
     ["Fleet", row.fleet],
   ].filter(([, value]) => value);
   return h("section.card", {}, h("dl.facts", {}, told.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
 }
 
-function course(row) {
+function timeline(row) {
   const found = phases(row);
   const points = POINTS.filter(([field]) => row[field]);
   const last = points.at(-1)[0];
@@ -192,7 +192,7 @@ function jobs(row) {
   return h(
     "section.card",
     {},
-    h("h2", {}, "Jobs that it touched"),
-    rows.length ? plainTable("Jobs", ["Job", "Attempt", "Step", "Stopped", "Resumed", "Down for"], rows, ["", "", "number"]) : h("p.empty", {}, "It touched no job."),
+    h("h2", {}, "Affected jobs"),
+    rows.length ? plainTable("Jobs", ["Job", "Attempt", "Step", "Stopped", "Resumed", "Down for"], rows, ["", "", "number"]) : h("p.empty", {}, "No job was affected."),
   );
 }

@@ -4,7 +4,7 @@ import { read, repeated } from "./api.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, moment, number, percent, since, zoned } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
-import { incidentLink, jobBadge, jobLink, nodeLink, shortName } from "./looks.js";
+import { incidentLink, jobBadge, jobLink, nodeLink, shortName } from "./appearance.js";
 import { PARTS, partsKey, partsOf } from "./goodput.js";
 import { stackedBar, timeline } from "./plots.js";
 import { keyedTable, plainTable } from "./table.js";
@@ -17,7 +17,7 @@ export function open(container) {
   const list = keyedTable({
     caption: "Jobs",
     key: (row) => row.name,
-    empty: "There was no job yet.",
+    empty: "No jobs yet.",
     columns: [
       { title: "Job", cell: (row) => h("a", { href: jobLink(row.name) }, row.name), text: (row) => row.name },
       { title: "Phase", cell: (row) => jobBadge(row.phase), text: (row) => row.phase },
@@ -30,12 +30,12 @@ export function open(container) {
     ],
   });
   container.append(
-    h("header.head", {}, h("h1", { tabindex: "-1" }, "Jobs"), h("p.about", {}, "What is trained, the newest first. A job that fails for its hardware goes on by itself.")),
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Jobs"), h("p.about", {}, "All jobs, newest first. A job that fails because of its hardware resumes automatically.")),
     h("section.card", {}, list.element),
   );
   const paint = () => {
     const rows = [...table("jobs").values()].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
-    list.update(rows, connection().isFilled ? note("jobs").message || "There was no job yet." : awaited("jobs"));
+    list.update(rows, connection().isFilled ? note("jobs").message || "No jobs yet." : awaited("jobs"));
   };
   paint();
   return listen((changed) => {
@@ -64,7 +64,7 @@ function openOne(container, { parts: [name] }) {
       last = await read("job", { name });
       if (!isClosed) paint();
     } catch (error) {
-      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "There is no such job" : "The job cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/jobs" }, "To the jobs")));
+      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Job not found" : "The job cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/jobs" }, "To the jobs")));
     }
   }
 
@@ -114,12 +114,12 @@ function spent(job) {
   return h(
     "section.card",
     {},
-    h("h2", {}, "How its time was spent"),
-    h("p.figure", {}, h("strong", {}, percent(found.share)), " in training that lasts"),
-    stackedBar(`Of its time, ${percent(found.share)} went into training that lasts`, partsOf(found)),
+    h("h2", {}, "Time by use"),
+    h("p.figure", {}, h("strong", {}, percent(found.share)), " in productive training"),
+    stackedBar(`${percent(found.share)} of its time was productive training`, partsOf(found)),
     partsKey(found.parts),
-    h("p", {}, found.losses.length ? `${count(found.losses.length, "failure")} cost ${duration(lost)} in all.` : "No failure has cost it anything."),
-    !found.tells_steps && h("p.about", {}, "Of some failures it is not known how many steps were done again; those count as training that lasts."),
+    h("p", {}, found.losses.length ? `${count(found.losses.length, "failure")} cost ${duration(lost)} in total.` : "No failure has cost it anything."),
+    !found.tells_steps && h("p.about", {}, "For some failures the number of repeated steps is unknown; they count as productive training."),
   );
 }
 
@@ -131,7 +131,7 @@ function ranks(job) {
     "section.card",
     {},
     h("h2", {}, "Ranks"),
-    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail"], rows, ["number"]) : h("p.empty", {}, "No rank has a node now."),
+    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail"], rows, ["number"]) : h("p.empty", {}, "No rank has a node."),
   );
 }
 
@@ -150,8 +150,8 @@ function line(stay) {
     name: `#${stay.attempt}`,
     parts: [
       { name: "Starting", from: begun, to: running, kind: "starting" },
-      { name: "Training that lasts", from: running, to: lasted, kind: "productive" },
-      { name: "Training done again", from: lasted, to: failed, kind: "redone" },
+      { name: "Productive training", from: running, to: lasted, kind: "productive" },
+      { name: "Repeated training", from: lasted, to: failed, kind: "redone" },
       { name: "Stopping", from: failed, to: ended, kind: "stopping" },
     ].filter((part) => part.to > part.from),
     ended,
@@ -159,7 +159,7 @@ function line(stay) {
 }
 
 function attempts(job, wide) {
-  if (!job.attempts.length) return h("section.card", {}, h("h2", {}, "Attempts"), h("p.empty", {}, "The job has not begun yet."));
+  if (!job.attempts.length) return h("section.card", {}, h("h2", {}, "Attempts"), h("p.empty", {}, "The job has not started yet."));
   const { stays } = job.goodput.jobs[0];
   const lines = stays.map(line);
   const from = time(stays[0].begun_at);
@@ -167,7 +167,7 @@ function attempts(job, wide) {
   const rows = [...job.attempts].reverse().map((one) => [
     `#${one.attempt}`,
     moment(one.started_at),
-    one.stopped_at ? duration((time(one.stopped_at) - time(one.started_at)) / 1000) : "goes on",
+    one.stopped_at ? duration((time(one.stopped_at) - time(one.started_at)) / 1000) : "active",
     one.first_step === null ? "–" : `${number(one.first_step)} to ${number(one.last_step ?? one.first_step)}`,
     one.lost_steps === null ? "–" : number(one.lost_steps),
     one.kind ? h("div.cause", {}, h("span", {}, `${one.kind}: `, broken(one.reason)), one.evidence && h("code", {}, one.evidence)) : one.stopped_at ? "done" : "–",
@@ -178,7 +178,7 @@ function attempts(job, wide) {
     "section.card",
     {},
     h("h2", {}, "Attempts"),
-    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Attempts on a time line" }, timeline(`${count(lines.length, "attempt")} from ${moment(from)} to ${moment(to)}; the table below tells each`, lines, from, to, Math.max(300, wide))),
+    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Attempts on a time line" }, timeline(`${count(lines.length, "attempt")} from ${moment(from)} to ${moment(to)}; the table below lists each`, lines, from, to, Math.max(300, wide))),
     h("ul.key", {}, PARTS.filter(([kind]) => kind !== "waiting").map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), word))),
     plainTable("Attempts", ["Attempt", "Begun", "Lasted", "Steps", "Lost steps", "Cause", "Node", "Incident"], rows, ["", "", "number", "number", "number"]),
   );
@@ -186,5 +186,5 @@ function attempts(job, wide) {
 
 function told(job) {
   const rows = [...job.told].reverse().slice(0, 200).map((one) => [dateTime(one.at), one.message]);
-  return h("section.card", {}, h("h2", {}, "What happened"), rows.length ? plainTable("What happened, the newest first", ["When", "What"], rows, ["moment"]) : h("p.empty", {}, "Nothing was told of it here."));
+  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["When", "What"], rows, ["moment"]) : h("p.empty", {}, "No events."));
 }

@@ -19,10 +19,10 @@ export function showLogin(door, entered) {
     {},
     h("img", { src: "/console/static/mark.svg", alt: "", width: 44, height: 44 }),
     h("h1", {}, "Holdfast"),
-    h("p.about", {}, "Training that goes on when hardware fails."),
+    h("p.about", {}, "Keeps training jobs running through hardware failure."),
     h("label", { for: "token" }, "Token"),
     token,
-    h("p.about", { id: "token-about" }, "It stands beside your key in api.toml; ", h("code", {}, "holdfast api --new-key"), " makes one."),
+    h("p.about", { id: "token-about" }, "Use the token of your key in api.toml; ", h("code", {}, "holdfast api --new-key"), " creates one."),
     wrong,
     go,
   );

@@ -1,11 +1,11 @@
 // The page of one node.
 
-import { ask, mayOperate, read, repeated } from "./api.js";
-import { confirmed } from "./asking.js";
+import { submitRepair, mayOperate, read, repeated } from "./api.js";
+import { confirmDialog } from "./confirm.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, measure, number, since } from "./format.js";
 import { listen, table } from "./live.js";
-import { LOOKS, badge, incidentBadge, incidentLink, jobOf, mark, nodeLink, shortName } from "./looks.js";
+import { LOOKS, badge, incidentBadge, incidentLink, jobOf, mark, nodeLink, shortName } from "./appearance.js";
 import { measurePlot } from "./plots.js";
 import { plainTable } from "./table.js";
 
@@ -13,13 +13,13 @@ const AGAIN_MS = 5000; // heartbeats are no change that is told
 
 export const title = "Node";
 
-const WISHES = {
-  reboot: { word: "Reboot", sign: "reboot", isGrave: true, idle: true, about: "The node is drained and rebooted within the budget." },
-  replace: { word: "Replace", sign: "replace", isGrave: true, idle: true, about: "The node is drained, and another, clean machine takes its place within the budget." },
-  "deep-check": { word: "Deep check", sign: "check", idle: true, afterJobs: true, about: "The node takes no jobs during the check, which respects the budget. If it does not pass, it is replaced." },
-  hold: { word: "Hold", sign: "hold", why: true, about: "No repair of the node begins. Faults are found and marked as before." },
-  unhold: { word: "Stop holding", sign: "play", about: "Repairs of the node may begin again." },
-  release: { word: "Release", sign: "release", isGrave: true, about: "What was found on the node is forgotten, and it is given to jobs again." },
+const REPAIRS = {
+  reboot: { word: "Reboot", sign: "reboot", isGrave: true, idle: true, about: "The node is drained and rebooted, within the unavailable-node budget." },
+  replace: { word: "Replace", sign: "replace", isGrave: true, idle: true, about: "The node is drained and replaced by another machine, within the unavailable-node budget." },
+  "deep-check": { word: "Deep check", sign: "check", idle: true, afterJobs: true, about: "The node accepts no jobs during the check, which respects the unavailable-node budget. If it fails, it is replaced." },
+  hold: { word: "Pause repairs", sign: "hold", why: true, about: "No repair of the node starts. Faults are still detected and marked." },
+  unhold: { word: "Resume repairs", sign: "play", about: "Repairs of the node can start again." },
+  release: { word: "Release", sign: "release", isGrave: true, about: "Clears the faults of the node, and makes it schedulable." },
 };
 
 export function open(container, { parts: [fleet, name] }) {
@@ -44,7 +44,7 @@ export function open(container, { parts: [fleet, name] }) {
         buttons.replaceChildren();
         state.replaceChildren();
         offered = last = painted = "";
-        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "This node is gone" : "The node cannot be read"), h("p", { role: "alert" }, error.message), error.status === 404 && traces(fleet, name), h("p", {}, h("a", { href: "#/fleet" }, "To the fleet"))));
+        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Node not found" : "The node cannot be read"), h("p", { role: "alert" }, error.message), error.status === 404 && traces(fleet, name), h("p", {}, h("a", { href: "#/fleet" }, "To the fleet"))));
       }
       return;
     }
@@ -56,43 +56,43 @@ export function open(container, { parts: [fleet, name] }) {
   }
 
   function paint(node) {
-    refill(state, badge(node.row.look), node.held && h("span.badge.tint-joining", {}, "Held"));
+    refill(state, badge(node.row.look), node.held && h("span.badge.tint-joining", {}, "Repairs paused"));
     paintButtons(node);
-    refill(body, h("div", {}, course(node), facts(node), findings(node)), h("div", {}, checks(node), history(node)));
+    refill(body, h("div", {}, repairProgress(node), facts(node), findings(node)), h("div", {}, checks(node), history(node)));
   }
 
   function paintButtons(node) {
-    const wishes = mayOperate() && node.is_active ? ["reboot", "replace", "deep-check", node.held ? "unhold" : "hold", "release"] : [];
-    if (offered === wishes.join()) return;
-    offered = wishes.join();
+    const offers = mayOperate() && node.is_active ? ["reboot", "replace", "deep-check", node.held ? "unhold" : "hold", "release"] : [];
+    if (offered === offers.join()) return;
+    offered = offers.join();
     refill(
       buttons,
-      wishes.map((act) => {
-        const { word, sign } = WISHES[act];
-        return h("button.quiet", { type: "button", "data-focus": act, onclick: () => wish(act) }, icon(sign), word);
+      offers.map((act) => {
+        const { word, sign } = REPAIRS[act];
+        return h("button.quiet", { type: "button", "data-focus": act, onclick: () => openRepairDialog(act) }, icon(sign), word);
       }),
     );
   }
 
-  function wish(act) {
-    const { word, about, isGrave, idle, afterJobs, why } = WISHES[act];
+  function openRepairDialog(act) {
+    const { word, about, isGrave, idle, afterJobs, why } = REPAIRS[act];
     const node = JSON.parse(last);
-    const stops = afterJobs ? "is stopped only if you clear the box" : "is stopped and resumes from its last checkpoint";
+    const stops = afterJobs ? "is stopped only if you clear the checkbox" : "is stopped and resumes from its last checkpoint";
     const job = node.row.job && idle ? ` The job ${node.row.job} on it ${stops}.` : "";
     const whenIdle = h("input", { type: "checkbox", id: "when-idle", checked: Boolean(afterJobs) });
     const reason = h("input", { type: "text", id: "why", maxlength: 200, autocomplete: "off" });
-    confirmed({
+    confirmDialog({
       title: `${word} ${shortName(name)}?`,
       text: about + job,
       yes: word,
       isGrave,
       fields: [
         idle && h("label.choice", { for: "when-idle" }, whenIdle, "Wait until no job runs on it"),
-        why && h("label", { for: "why" }, "Why, for the others (may be empty)"),
+        why && h("label", { for: "why" }, "Reason to show to other operators (optional)"),
         why && reason,
       ].filter(Boolean),
       act: async () => {
-        const told = await ask({ act, fleet, node: name, when_idle: whenIdle.checked, why: reason.value.trim() });
+        const told = await submitRepair({ act, fleet, node: name, when_idle: whenIdle.checked, why: reason.value.trim() });
         loads.again();
         return told;
       },
@@ -116,7 +116,7 @@ function traces(fleet, name) {
   if (!past) return null;
   const { successor } = past;
   return [
-    successor && h("p", {}, h("a", { href: nodeLink(fleet, successor) }, `To ${shortName(successor)}, which took over`)),
+    successor && h("p", {}, h("a", { href: nodeLink(fleet, successor) }, `To ${shortName(successor)}, its replacement`)),
     h("p", {}, h("a", { href: incidentLink(fleet, past.id) }, "To its last incident")),
   ];
 }
@@ -125,26 +125,26 @@ function card(name, ...children) {
   return h("section.card", {}, h("h2", {}, name), children);
 }
 
-const COURSE = ["quarantined", "draining", "repairing", "checking", "released"];
+const STEPS = ["quarantined", "draining", "repairing", "checking", "released"];
 
-function course(node) {
-  if (!node.course && !node.request) return null;
+function repairProgress(node) {
+  if (!node.remediation && !node.request) return null;
   const at = { quarantined: 0, draining: 1, rebooting: 2, replacing: 2, joining: 2, checking: 3 }[node.phase] ?? -1;
-  const { reason, remedy, incident_id: incident } = node.course ?? {};
+  const { reason, remedy, incident_id: incident } = node.remediation ?? {};
   const wanted = node.request;
   return card(
-    node.course ? "The repair that goes on" : "What was asked for",
-    node.course && h("p", {}, h("strong", {}, reason), remedy === "none" ? "" : `: ${remedy}, ${node.course.urgency === "deferred" ? "when no job runs on it" : "at once"}`),
-    node.course && h("ol.course", {}, COURSE.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
-    node.course && h("p", {}, h("a", { href: incidentLink(node.run, incident) }, "Its incident")),
+    node.remediation ? "Current repair" : "Pending request",
+    node.remediation && h("p", {}, h("strong", {}, reason), remedy === "none" ? "" : `: ${remedy}, ${node.remediation.urgency === "deferred" ? "when no job runs on it" : "at once"}`),
+    node.remediation && h("ol.course", {}, STEPS.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
+    node.remediation && h("p", {}, h("a", { href: incidentLink(node.run, incident) }, "Its incident")),
     (wanted || at === 0) && waits(node),
-    wanted && h("p", {}, `${wanted.verb} was asked for by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago"), node.row.waits && `; it ${node.row.waits}`),
+    wanted && h("p", {}, `${wanted.verb} requested by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago"), node.row.waits && `; it ${node.row.waits}`),
   );
 }
 
 /** What keeps a repair from its beginning; null if nothing does. */
 function waits(node) {
-  const why = node.held ? `the node is held: ${node.held}` : isStopped(node.run) ? "all repairs are stopped" : "";
+  const why = node.held ? `repairs on the node are paused: ${node.held}` : isStopped(node.run) ? "the circuit breaker has paused all repairs" : "";
   return why && h("p", {}, h("strong", {}, "It waits"), `, because ${why}`);
 }
 
@@ -164,7 +164,7 @@ function facts(node) {
     ["Group", node.group],
     ["Fleet", node.run],
     ["Power", node.powered_on === null ? "" : node.powered_on ? "on" : "off"],
-    ["Agent heard", node.heartbeat_at ? since(node.heartbeat_at, " ago") : "not in this boot"],
+    ["Last heartbeat", node.heartbeat_at ? since(node.heartbeat_at, " ago") : "not in this boot"],
     ["Boot", node.boot_id],
     ["Health label", node.health_status],
     ["Deep check label", node.deep_check_status],
@@ -182,7 +182,7 @@ function findings(node) {
     "Conditions",
     conditions.length
       ? plainTable("Conditions that are true", ["Condition", "Reason"], conditions.map((names) => names.map((one) => h("span", {}, broken(one)))))
-      : h("p.calm", {}, mark("healthy"), "No condition is true: nothing is wrong with it."),
+      : h("p.calm", {}, mark("healthy"), "No condition is true."),
     faults.length > 0 && [h("h3", {}, "Faults"), h("ul.found", {}, faults)],
     notices.length > 0 && [h("h3", {}, "Notices"), h("ul.found", {}, notices)],
   );
@@ -248,7 +248,7 @@ function history(node) {
     duration((Date.parse(one.closed_at) - Date.parse(one.opened_at)) / 1000),
   ]);
   return [
-    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Took"], incidents, ["", "", "", "moment", "number"]) : h("p.empty", {}, "It has had no incident.")),
-    past.length > 0 && card("Earlier repairs of this machine", plainTable("Earlier repairs", ["Reason", "Remedy", "Begun", "Took"], past, ["", "", "moment", "number"])),
+    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Took"], incidents, ["", "", "", "moment", "number"]) : h("p.empty", {}, "No incidents.")),
+    past.length > 0 && card("Previous repairs of this machine", plainTable("Previous repairs", ["Reason", "Remedy", "Begun", "Took"], past, ["", "", "moment", "number"])),
   ];
 }

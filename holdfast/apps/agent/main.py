@@ -51,14 +51,14 @@ def main(argv: list[str]) -> int:
             die_with_parent(options.die_with_parent or os.getppid())
         if options.check_config:
             added_detectors(load(options))
-            _say("the configuration is valid")
+            _report("configuration is valid")
         elif options.once:
             return _look(options)
         else:
             _watch(options)
     except ConfigError as error:
         for problem in error.problems:
-            _say(problem)
+            _report(problem)
         return ExitCode.BAD_INPUT
     return ExitCode.OK
 
@@ -90,19 +90,19 @@ def load(options: argparse.Namespace) -> AgentConfig:
 def _look(options: argparse.Namespace) -> int:
     config = load(options)
     if config.source is KernelSource.FILES or "log_file" in options:
-        _say(
+        _report(
             "log files are skipped, because they also contain earlier boots; evaluate them with: "
             "holdfast scan kernel-log"
         )
     try:
         report = probe(config)
     except BackendError as error:
-        _say(str(error))
+        _report(str(error))
         return ExitCode.BAD_INPUT
     sys.stdout.write(_TEXTS[getattr(options, "output", "text")](report))
     unread = [notice for notice in report.notices if notice.reason == Reason.SOURCE_FAILED]
     for notice in unread:
-        _say(notice.message)
+        _report(notice.message)
     if report.faults:
         return ExitCode.FAILED
     is_deaf = any(notice.device == LOGS for notice in unread)
@@ -127,7 +127,7 @@ _TEXTS: Final = {"text": _as_text, "json": _as_json}
 def _watch(options: argparse.Namespace) -> None:
     with _signals() as signals:
         config = load(options)
-        session = AgentSession(config, added_detectors(config), _say)
+        session = AgentSession(config, added_detectors(config), _report)
         try:
             while signal.SIGHUP in _run(session, signals):
                 session = _reloaded(session, options)
@@ -141,14 +141,14 @@ def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSessio
         config = load(options)
         added = added_detectors(config)
         session.close()
-        renewed = AgentSession(config, added, _say)
+        renewed = AgentSession(config, added, _report)
     except ConfigError as error:
         for problem in error.problems:
-            _say(problem)
-        _say("the previous configuration stays in effect")
+            _report(problem)
+        _report("the previous configuration stays in effect")
         session.close()
-        return AgentSession(session.config, session.added, _say)
-    _say("configuration reloaded")
+        return AgentSession(session.config, session.added, _report)
+    _report("configuration reloaded")
     return renewed
 
 
@@ -168,7 +168,7 @@ def _run(session: AgentSession, signals: int) -> set[int]:
             watched = [signals]  # news would wake us at once, again and again
             if str(error) != reported:
                 reported = str(error)
-                _say(f"{reported}; retrying every {heartbeat.total_seconds():g} s")
+                _report(f"{reported}; retrying every {heartbeat.total_seconds():g} s")
         ready, _, _ = select.select(watched, [], [], _pause_s(wake_at - clock.now(), session))
     caught = set(os.read(signals, select.PIPE_BUF))
     return caught - {signal.SIGHUP} or caught
@@ -197,7 +197,7 @@ def _signals() -> Iterator[int]:
         os.close(writer)
 
 
-def _say(message: str) -> None:
+def _report(message: str) -> None:
     sys.stderr.write(f"holdfast agent: {message}\n")
     sys.stderr.flush()
 

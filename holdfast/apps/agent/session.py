@@ -37,19 +37,19 @@ _KUBERNETES: Final = "holdfast.adapters.kubernetes.nodes.report"
 
 _SLURM: Final = "holdfast.adapters.slurm.nodes.report"
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class AgentSession:
     """One agent at work, from its start to its end or to a change of its configuration."""
 
-    def __init__(self, config: AgentConfig, added: tuple[Detector, ...], say: Say) -> None:
+    def __init__(self, config: AgentConfig, added: tuple[Detector, ...], report: Report) -> None:
         """Open all that ``config`` names.
 
         Args:
             config: what to do.
             added: see ``added_detectors``.
-            say: takes messages for a person.
+            report: prints a message.
 
         Raises:
             ConfigError: something of it cannot be used.
@@ -77,7 +77,7 @@ class AgentSession:
                 host=CountedHost(self.host, metrics),
                 sink=FanOut(
                     files,
-                    _observers(config, metrics, opened, say),
+                    _observers(config, metrics, opened, report),
                     is_void=partial(is_void, config, added),
                 ),
                 detectors=watchers,
@@ -167,16 +167,16 @@ def read_boot_id(config: AgentConfig) -> str:
 
 
 def _observers(
-    config: AgentConfig, metrics: AgentMetrics, opened: ExitStack, say: Say
+    config: AgentConfig, metrics: AgentMetrics, opened: ExitStack, report: Report
 ) -> list[ReportObserver]:
     observers: list[ReportObserver] = []
     targets = ([None] if config.log.stdout else []) + ([config.log.file] if config.log.file else [])
     for target in targets:
-        output = LineOutput(target, say)
+        output = LineOutput(target, report)
         opened.callback(output.close)
         observers.append(JsonLog(output))
     if config.telemetry.listen is not None:
-        endpoint = _endpoint(config.telemetry.listen, metrics, say)
+        endpoint = _endpoint(config.telemetry.listen, metrics, report)
         opened.callback(endpoint.close)
         observers += [metrics, endpoint]
     if config.kubernetes is not None:
@@ -185,7 +185,7 @@ def _observers(
             node_name(config),
             timeout=HEALTHZ_TIMEOUT,
             clock=SystemClock(),
-            log=say,
+            log=report,
         )
         opened.callback(reporter.close)
         observers.append(reporter)
@@ -195,16 +195,16 @@ def _observers(
             node_name(config),
             root=config.root,
             timeout_s=HEALTHZ_TIMEOUT.total_seconds(),
-            say=say,
+            report=report,
         )
         opened.callback(shared.close)
         observers.append(shared)
     return observers
 
 
-def _endpoint(address: ListenAddress, metrics: AgentMetrics, say: Say) -> MetricsEndpoint:
+def _endpoint(address: ListenAddress, metrics: AgentMetrics, report: Report) -> MetricsEndpoint:
     endpoint = MetricsEndpoint(address.host, address.port, metrics, timeout=HEALTHZ_TIMEOUT)
-    say(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
+    report(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
     return endpoint
 
 

@@ -101,11 +101,11 @@ class AdoptedCluster:
         """See ``Cluster.cluster_events``: its incidents tell all."""
         return ()
 
-    def ask(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
-        """See ``Cluster.ask``."""
+    def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
+        """See ``Cluster.submit``."""
         if not self._fleet.is_active:
             return f"{self._name} is not active"
-        return self._fleet.ask(node, request_of(verb, person, checks))
+        return self._fleet.submit(node, request_of(verb, person, checks))
 
 
 def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:

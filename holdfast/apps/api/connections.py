@@ -27,8 +27,8 @@ class ImpatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Wait for no head while a request is answered."""
         super().data_received(data)
-        is_answering = self.cycle is not None and not self.cycle.response_complete
-        if is_answering:
+        has_open_response = self.cycle is not None and not self.cycle.response_complete
+        if has_open_response:
             self._rest()
         elif self._giving_up is None:
             self._wait()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.api.console_source import Act, InVain, Json, NothingThere, Tables, Wish
+from holdfast.api.console_source import Act, Json, NotAccepted, RepairRequest, Tables, UnknownObject
 from holdfast.apps.api.console_rows import (
     fleet_row,
     goodput_story,
@@ -129,9 +129,9 @@ class ConsoleSource:
         now = self._clock.now()
         return goodput_story([one for one in (goodput(job, now) for job in jobs) if one])
 
-    def ask(self, wish: Wish, person: str) -> str:
-        """See ``Source.ask``."""
-        return self._in_thread(lambda: self._ask(wish, person))
+    def submit(self, repair: RepairRequest, person: str) -> str:
+        """See ``Source.submit``."""
+        return self._in_thread(lambda: self._ask(repair, person))
 
     def _in_thread(self, work: Callable[[], T]) -> T:
         return self._thread.submit(work).result()
@@ -208,7 +208,7 @@ class ConsoleSource:
             if past.node == name and past.successor
         ]
         gone = f"; it was replaced by {successors[-1]}" if successors else ""
-        raise NothingThere(f"there is no node {name} any more{gone}")
+        raise UnknownObject(f"there is no node {name} any more{gone}")
 
     def _job(self, name: str) -> Json:
         for job in self._fresh().jobs:
@@ -221,7 +221,7 @@ class ConsoleSource:
                     "told": [one.plain() for one in story.reported],
                     "goodput": goodput_story([found]) if found is not None else None,
                 }
-        raise NothingThere(f"there is no job {name}")
+        raise UnknownObject(f"there is no job {name}")
 
     def _described(self, name: str) -> JobStory:
         try:
@@ -230,47 +230,49 @@ class ConsoleSource:
             with open_jobs(self._where) as jobs:
                 return jobs.describe(name)
         except NotFound as gone:
-            raise NothingThere(str(gone)) from gone
+            raise UnknownObject(str(gone)) from gone
 
-    def _ask(self, wish: Wish, person: str) -> str:
+    def _ask(self, repair: RepairRequest, person: str) -> str:
         if self._where.place is not Place.LOCAL:
-            return self._ask_of(self._open()[0], wish, person)
-        if self._where.run not in (None, wish.fleet):
-            raise NothingThere(f"run {wish.fleet} is not served by this console")
+            return self._ask_of(self._open()[0], repair, person)
+        if self._where.run not in (None, repair.fleet):
+            raise UnknownObject(f"run {repair.fleet} is not served by this console")
         try:
-            with open_runs(default_home(), wish.fleet) as known:
-                return self._ask_of(known[0], wish, person)
+            with open_runs(default_home(), repair.fleet) as known:
+                return self._ask_of(known[0], repair, person)
         except NotFound as gone:
-            raise NothingThere(str(gone)) from gone
+            raise UnknownObject(str(gone)) from gone
 
-    def _ask_of(self, fleet: Fleet, wish: Wish, person: str) -> str:
+    def _ask_of(self, fleet: Fleet, repair: RepairRequest, person: str) -> str:
         if not fleet.is_active:
-            raise InVain(f"{fleet.name} is not active")
-        if wish.act is Act.RESET_BREAKER:
+            raise NotAccepted(f"{fleet.name} is not active")
+        if repair.act is Act.RESET_BREAKER:
             fleet.close_breaker(self._clock.now())
             return f"Repairs of {fleet.name} resumed"
-        node = next((one for one in fleet.nodes() if one.name == wish.node), None)
+        node = next((one for one in fleet.nodes() if one.name == repair.node), None)
         if node is None:
-            raise NothingThere(f"node {wish.node} no longer exists")
-        if wish.act is Act.HOLD:
-            fleet.hold(wish.node, f"{wish.why} ({person})" if wish.why else f"paused by {person}")
-            return f"{wish.node}: repairs are paused"
-        if wish.act is Act.UNHOLD:
-            fleet.hold(wish.node, "")
-            return f"{wish.node}: repairs are resumed"
+            raise UnknownObject(f"node {repair.node} no longer exists")
+        if repair.act is Act.HOLD:
+            fleet.hold(
+                repair.node, f"{repair.why} ({person})" if repair.why else f"paused by {person}"
+            )
+            return f"{repair.node}: repairs are paused"
+        if repair.act is Act.UNHOLD:
+            fleet.hold(repair.node, "")
+            return f"{repair.node}: repairs are resumed"
         request = Request(
             id=str(uuid.uuid4()),
-            verb=_VERBS[wish.act],
+            verb=_VERBS[repair.act],
             requested_at=self._clock.now(),
             requested_by=person,
-            urgency=Urgency.DEFERRED if wish.when_idle else Urgency.IMMEDIATE,
-            why=wish.why,
+            urgency=Urgency.DEFERRED if repair.when_idle else Urgency.IMMEDIATE,
+            why=repair.why,
         )
-        in_vain = fleet.ask(wish.node, request)
+        in_vain = fleet.submit(repair.node, request)
         if in_vain:
-            raise InVain(in_vain)
+            raise NotAccepted(in_vain)
         waits = "" if request.verb is Verb.RELEASE else _waits_for(node, request, fleet.breaker())
-        return f"{request.verb.capitalize()} of {wish.node} is requested{waits}"
+        return f"{request.verb.capitalize()} of {repair.node} is requested{waits}"
 
 
 def _seen_fleet(fleet: Fleet) -> SeenFleet:

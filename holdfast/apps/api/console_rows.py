@@ -14,7 +14,7 @@ from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker, Phase
 
 
-class NodeLook(StrEnum):
+class NodeAppearance(StrEnum):
     """How a node is drawn."""
 
     HEALTHY = "healthy"
@@ -32,13 +32,13 @@ class NodeLook(StrEnum):
 
 
 _LOOKS: Final = {
-    Phase.SCHEDULABLE: NodeLook.HEALTHY,
-    Phase.QUARANTINED: NodeLook.FAULTY,
-    Phase.DRAINING: NodeLook.FAULTY,
-    Phase.CHECKING: NodeLook.CHECKING,
-    Phase.JOINING: NodeLook.JOINING,
-    Phase.REBOOTING: NodeLook.REBOOTING,
-    Phase.REPLACING: NodeLook.REPLACING,
+    Phase.SCHEDULABLE: NodeAppearance.HEALTHY,
+    Phase.QUARANTINED: NodeAppearance.FAULTY,
+    Phase.DRAINING: NodeAppearance.FAULTY,
+    Phase.CHECKING: NodeAppearance.CHECKING,
+    Phase.JOINING: NodeAppearance.JOINING,
+    Phase.REBOOTING: NodeAppearance.REBOOTING,
+    Phase.REPLACING: NodeAppearance.REPLACING,
 }
 
 
@@ -56,8 +56,8 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
 
     """
     look, remediation = _LOOKS[node.phase], node.remediation
-    if look is NodeLook.HEALTHY and (node.closed or node.conditions):
-        look = NodeLook.CLOSED if node.closed else NodeLook.WARNING
+    if look is NodeAppearance.HEALTHY and (node.closed or node.conditions):
+        look = NodeAppearance.CLOSED if node.closed else NodeAppearance.WARNING
     return _told(
         name=node.name,
         fleet=node.run,
@@ -131,7 +131,7 @@ def goodput_story(found: Sequence[Goodput]) -> Json:
             "begun_at": to_plain(one.begun_at),
             "ended_at": to_plain(one.ended_at),
             "share": one.share,
-            "tells_steps": one.tells_steps,
+            "tells_steps": one.reports_steps,
             "parts": {name: _seconds(getattr(one, name)) for name in parts},
             "stays": [_stay(stay) for stay in one.stays],
             "losses": [{**to_plain(loss), "whole": _seconds(loss.whole)} for loss in one.losses],

@@ -92,13 +92,13 @@ class FleetClusters:
 
     def renew(self, cluster: str, node: str) -> bool:
         """See ``ClusterNodes.renew``."""
-        return not self.ask(cluster, node, Verb.REPLACE, "UpdateClusterSoftware")
+        return not self.submit(cluster, node, Verb.REPLACE, "UpdateClusterSoftware")
 
     def incidents(self, cluster: str) -> Sequence[Incident]:  # noqa: ARG002 - one fleet has all
         """See ``ClusterSupervisor.incidents``."""
         return self._fleet.incidents()
 
-    def ask(
+    def submit(
         self,
         cluster: str,  # noqa: ARG002 - as above
         node: str,
@@ -106,8 +106,8 @@ class FleetClusters:
         person: str,
         checks: Sequence[DeepCheck] = (),
     ) -> str:
-        """See ``ClusterSupervisor.ask``."""
-        return self._fleet.ask(node, request_of(verb, person, checks))
+        """See ``ClusterSupervisor.submit``."""
+        return self._fleet.submit(node, request_of(verb, person, checks))
 
     def _note(self, nodes: Sequence[NodeStatus]) -> None:
         """Since when a machine is there that took the place of another under the same name.

@@ -88,7 +88,7 @@ class LocalClusters:
                 return False
             is_requested = known.request is not None and known.request.verb is Verb.REPLACE
             if not is_requested and known.phase not in (Phase.DRAINING, Phase.REPLACING):
-                run.ask(node, request_of(Verb.REPLACE, "UpdateClusterSoftware"))
+                run.submit(node, request_of(Verb.REPLACE, "UpdateClusterSoftware"))
         return True
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
@@ -96,14 +96,14 @@ class LocalClusters:
         with self._opened(cluster) as run:
             return run.incidents() if run is not None else ()
 
-    def ask(
+    def submit(
         self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
     ) -> str:
-        """See ``ClusterSupervisor.ask``."""
+        """See ``ClusterSupervisor.submit``."""
         with self._opened(cluster) as run:
             if run is None or not run.is_active:
                 return f"no process manages the cluster {cluster} at the moment; retry later"
-            return run.ask(node, request_of(verb, person, checks))
+            return run.submit(node, request_of(verb, person, checks))
 
     @contextlib.contextmanager
     def _opened(self, cluster: str) -> Iterator[KnownRun | None]:

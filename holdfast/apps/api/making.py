@@ -92,7 +92,7 @@ class Making:
 
 
 def making_of(
-    config: ApiConfig, where: Where, shown: Opener, opened: ExitStack, say: Callable[[str], None]
+    config: ApiConfig, where: Where, shown: Opener, opened: ExitStack, report: Callable[[str], None]
 ) -> tuple[Opener, Maker]:
     """What the API needs to create clusters beside those that it shows.
 
@@ -101,7 +101,7 @@ def making_of(
         where: whose nodes it shows.
         shown: opens the clusters that are there already.
         opened: closes what stays open.
-        say: is told of what fails.
+        report: prints a message.
 
     Raises:
         ConfigError: the database or the cluster cannot be found.
@@ -120,7 +120,7 @@ def making_of(
         nodes=ground.nodes,
         alarms=_alarms(config),
         clock=SystemClock(),
-        tell=say,
+        tell=report,
     )
     making = Making(ClusterReconciler(ports, ClusterPolicy(), ground.pace))
     making.start()

@@ -22,10 +22,10 @@ from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-def run_api(config: ApiConfig, where: Where, say: Say) -> None:
+def run_api(config: ApiConfig, where: Where, report: Report) -> None:
     """Serve until a signal asks to end.
 
     Raises:
@@ -34,12 +34,12 @@ def run_api(config: ApiConfig, where: Where, say: Say) -> None:
     """
 
     def failed(error: Exception) -> None:
-        say(f"a bug: {''.join(traceback.format_exception(error))}")
+        report(f"a bug: {''.join(traceback.format_exception(error))}")
 
     with ExitStack() as opened:
         listener = opened.enter_context(listening(config.listen))
         shown = clusters_of(where, config.name, opened)
-        clusters, maker = making_of(config, where, shown, opened, say)
+        clusters, maker = making_of(config, where, shown, opened, report)
         protocol = Protocol(
             Keyring(config.keys),
             Place(region=config.region, account=config.account),
@@ -61,8 +61,8 @@ def run_api(config: ApiConfig, where: Where, say: Say) -> None:
         host, port = listener.getsockname()[:2]
         url = f"http://{ListenAddress(host, port)}"
         call = f"aws --endpoint-url {url} --region {config.region} sagemaker list-clusters"
-        say(f"serving on {url}; try: {call}")
-        say(f"console: {url}/")
+        report(f"serving on {url}; try: {call}")
+        report(f"console: {url}/")
         server = uvicorn.Server(settings)
         live.is_ending = lambda: server.should_exit
         server.run(sockets=[listener])

@@ -34,8 +34,8 @@ class RepairableFleet(Protocol):
         """See ``Fleet.incidents``."""
         ...
 
-    def ask(self, node: str, request: Request) -> str:
-        """See ``Fleet.ask``."""
+    def submit(self, node: str, request: Request) -> str:
+        """See ``Fleet.submit``."""
         ...
 
 
@@ -82,9 +82,9 @@ class SharedFleet:
         """See ``Fleet.incidents``."""
         return self._in_thread(self._fleet.incidents)
 
-    def ask(self, node: str, request: Request) -> str:
-        """See ``Fleet.ask``."""
-        return self._in_thread(lambda: self._fleet.ask(node, request))
+    def submit(self, node: str, request: Request) -> str:
+        """See ``Fleet.submit``."""
+        return self._in_thread(lambda: self._fleet.submit(node, request))
 
     def _open(self, where: Where) -> Fleet:
         [fleet] = self._opened.enter_context(open_fleets(where))

@@ -28,7 +28,7 @@ _FAMILY: Final = "check"
 _LOOK_S: Final = 0.1
 
 
-def check_around_job(
+def check_for_job(
     config: CheckConfig,
     names: Iterable[str],
     *,

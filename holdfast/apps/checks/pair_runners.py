@@ -54,7 +54,7 @@ class Wanted:
     """Asked while a test runs: whether it is to be broken off."""
 
 
-class _SaysNothing(BackendError):
+class _NoResult(BackendError):
     """There is no result."""
 
 
@@ -94,7 +94,7 @@ class Launcher:
                     is_over=self._wanted.is_over,
                 )
                 parts += _parts_of(result)
-        except (_SaysNothing, NotStarted) as error:
+        except (_NoResult, NotStarted) as error:
             return PairResponse(passed=None, why=str(error))
         except BackendError as error:
             return PairResponse(passed=False, why=str(error))
@@ -141,7 +141,7 @@ class Launcher:
         try:
             return slurm_address(node)
         except BackendError as error:
-            raise _SaysNothing(str(error)) from error
+            raise _NoResult(str(error)) from error
 
 
 class Served:
@@ -236,17 +236,15 @@ def _parts_of(result: Result) -> tuple[PartResult, ...]:
     start = result.stdout.find("{")
     if start < 0:
         lines = (result.stderr or result.stdout).strip().splitlines()
-        raise _SaysNothing(lines[-1][:300] if lines else f"it exited with {result.status}")
+        raise _NoResult(lines[-1][:300] if lines else f"it exited with {result.status}")
     try:
         return _read(json.loads(result.stdout[start:])).parts
     except ValueError as error:
-        raise _SaysNothing(f"its result cannot be read: {error}") from error
+        raise _NoResult(f"its result cannot be read: {error}") from error
 
 
 def _read(document: Any) -> NodeCheck:
     try:
         return from_plain(NodeCheck, document)
     except ValueError as error:
-        raise _SaysNothing(
-            f"its result is of another version and cannot be read: {error}"
-        ) from error
+        raise _NoResult(f"its result is of another version and cannot be read: {error}") from error

@@ -76,7 +76,7 @@ def api(
         )
     config = load_config(config_file, ApiConfig)
     if config_file.stat().st_mode & stat.S_IROTH:
-        _say(
+        _report(
             f"{config_file} contains keys and is readable by all users; run: chmod 600 "
             f"{config_file}"
         )
@@ -91,7 +91,7 @@ def _serve(config: ApiConfig, where: Where) -> None:
         raise ConfigError(
             f"{missing.name} is not installed, and the API requires it: pip install 'holdfast[api]'"
         ) from missing
-    session.run_api(config, where, _say)
+    session.run_api(config, where, _report)
 
 
 def _new_key(role: Role, name: str) -> Key:
@@ -117,5 +117,5 @@ def _print_key(key: Key) -> None:
         click.echo(f"name = {name}")
 
 
-def _say(message: str) -> None:
+def _report(message: str) -> None:
     click.echo(f"holdfast api: {message}", err=True)

@@ -76,9 +76,9 @@ def controller(
     config = load_config(config_file, ControllerConfig) if config_file else ControllerConfig()
     config = _overridden(config, kubeconfig, context, options)
     if dry_run:
-        tell_plan(config, _say, click.echo, once=once)
+        tell_plan(config, _report, click.echo, once=once)
     else:
-        run_controller(config, _say)
+        run_controller(config, _report)
     return ExitCode.OK
 
 
@@ -106,5 +106,5 @@ def _recovery_mode(text: str) -> RecoveryMode:
     return modes[text.lower()]
 
 
-def _say(message: str) -> None:
+def _report(message: str) -> None:
     click.echo(f"holdfast controller: {message}", err=True)

@@ -12,7 +12,7 @@ from holdfast.apps.cli.output import Output, format_table, output_option, print_
 from holdfast.apps.demo.demo import DemoSettings, DemoStopped, play
 from holdfast.apps.demo.outcome import Outcome, timeline
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.run.nonblocking_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.apps.run.screen import PlainScreen
 
 _EPILOG = """\b
@@ -72,7 +72,7 @@ def demo(
     try:
         outcome = play(
             settings,
-            screen=lambda: PlainScreen(PatientOutput(stream), datetime.now(UTC)),
+            screen=lambda: PlainScreen(NonblockingOutput(stream), datetime.now(UTC)),
             reported=lambda line: click.echo(line, file=stream),
         )
     except DemoStopped as stopped:

@@ -200,12 +200,12 @@ def _run_on(
 ) -> tuple[Summary, int | None]:
     """The same on a cluster that is there; its nodes are shown by other commands."""
     show = Show.JSON if output == Output.JSON else Show.PLAIN
-    with handed_over(cluster, settings, _say) as job, opened(show) as screen:
+    with handed_over(cluster, settings, _report) as job, opened(show) as screen:
         job.follow(screen, RankLogs(job.files, settings.nodes, follow))
         return job.summary(), job.stopped_by
 
 
-def _say(message: str) -> None:
+def _report(message: str) -> None:
     click.echo(f"holdfast: {message}", err=True)
 
 

@@ -38,7 +38,7 @@ class Leader:
                 f"the newest checkpoint in {self._options.checkpoint_dir} is of step {step}, "
                 f"beyond --steps {self._options.steps}; choose another directory or raise --steps"
             )
-        _say(
+        _print_line(
             f"attempt {self._environment.attempt}: "
             + (f"resumed at step {step}" if newest else "started at step 0")
             + f" of {self._options.steps}, world size {self._environment.world_size}"
@@ -50,7 +50,7 @@ class Leader:
         """Save when it is time, then report progress."""
         if done % self._options.checkpoint_every == 0 or done == self._options.steps:
             self._directory.save(Checkpoint(done, replica.state()))
-            _say(f"step {done} of {self._options.steps}: loss {loss:.3f}, checkpoint saved")
+            _print_line(f"step {done} of {self._options.steps}: loss {loss:.3f}, checkpoint saved")
         self._report(done)
 
     def finish(self, replica: Replica) -> None:
@@ -63,7 +63,7 @@ class Leader:
         write_durably(
             self._options.checkpoint_dir / "final.json", json.dumps(final).encode() + b"\n"
         )
-        _say(
+        _print_line(
             f"finished {final['steps']} steps: held-out loss {final['loss']:.3f}, "
             f"weights {final['sha256']}"
         )
@@ -125,7 +125,7 @@ def _resume(replica: Replica, leader: Leader | None) -> int:
     return step
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -55,17 +55,17 @@ class HyperPodJobs:
         """Let go of the connections."""
         self._api.close()
 
-    def preview(self, wish: JobRequest) -> Json:
+    def preview(self, request: JobRequest) -> Json:
         """See ``HyperPodCluster.preview``."""
-        return manifest_of(wish, self.namespace)
+        return manifest_of(request, self.namespace)
 
-    def submit(self, wish: JobRequest) -> str:
+    def submit(self, request: JobRequest) -> str:
         """See ``HyperPodCluster.submit``."""
         try:
-            self._api.create(self._folder(), self.preview(wish))
+            self._api.create(self._folder(), self.preview(request))
         except AlreadyExists:
             raise ConfigError(
-                f"job_name: there is a job {wish.name} in {self.namespace} already; cancel it, or "
+                f"job_name: {request.name} exists already in {self.namespace}; cancel it, or "
                 "choose another name"
             ) from None
         except NotFound as error:

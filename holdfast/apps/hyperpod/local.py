@@ -64,30 +64,30 @@ class LocalCluster:
     defaults: ClassVar[Mapping[str, str]] = {"image": "none", "instance_type": NAME}
     """See ``HyperPodCluster.defaults``."""
 
-    def preview(self, wish: JobRequest) -> Json:
+    def preview(self, request: JobRequest) -> Json:
         """See ``HyperPodCluster.preview``."""
-        command = ["holdfast", *_arguments(wish)]
-        return {"command": shlex.join(command), "environment": dict(wish.environment)}
+        command = ["holdfast", *_arguments(request)]
+        return {"command": shlex.join(command), "environment": dict(request.environment)}
 
-    def submit(self, wish: JobRequest) -> str:
+    def submit(self, request: JobRequest) -> str:
         """See ``HyperPodCluster.submit``: returns when the job is there."""
-        run = RunDir(self.home / "runs" / wish.name)
+        run = RunDir(self.home / "runs" / request.name)
         if is_held(run):
             raise ConfigError(
-                f"job_name: {wish.name} is already running; cancel it, or choose another name"
+                f"job_name: {request.name} is already running; cancel it, or choose another name"
             )
-        is_file = shlex.split(wish.command)[-1:] not in (["-m"], ["-c"])
-        if is_file and not Path(wish.entry_script).is_file():
+        is_file = shlex.split(request.command)[-1:] not in (["-m"], ["-c"])
+        if is_file and not Path(request.entry_script).is_file():
             raise ConfigError(
-                f"entry_script: there is no {wish.entry_script} in {Path.cwd()}; give its path "
+                f"entry_script: there is no {request.entry_script} in {Path.cwd()}; give its path "
                 "from the current directory or its absolute path"
             )
-        log = self.home / "hyperpod" / f"{wish.name}.log"
+        log = self.home / "hyperpod" / f"{request.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
-        pid = _spawned([sys.executable, "-m", "holdfast", *_arguments(wish)], wish, log)
+        pid = _spawned([sys.executable, "-m", "holdfast", *_arguments(request)], request, log)
         deadline = time.monotonic() + _START_S
-        while not self._is_there(wish.name):
+        while not self._exists(request.name):
             ended, status = os.waitpid(pid, os.WNOHANG)
             code = os.waitstatus_to_exitcode(status)
             if ended and code == 0:
@@ -95,7 +95,7 @@ class LocalCluster:
             if ended or time.monotonic() > deadline:
                 why = f"ended with {code}" if ended else f"did not start within {_START_S} s"
                 reported = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
-                raise BackendError(f"{wish.name}: holdfast run {why}: {reported or log}")
+                raise BackendError(f"{request.name}: holdfast run {why}: {reported or log}")
             time.sleep(_PAUSE_S)
         return f"started on this machine; log: {log}"
 
@@ -215,7 +215,7 @@ class LocalCluster:
     def _one(self, name: str) -> JobStatus:
         return LocalJobs(self.home).describe(name).status
 
-    def _is_there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         with open_runs(self.home) as known:
             return any(run.name == name for run in known)
 
@@ -226,19 +226,20 @@ class LocalCluster:
         return names.index(pod)
 
 
-def _arguments(wish: JobRequest) -> list[str]:
+def _arguments(request: JobRequest) -> list[str]:
     """Of ``holdfast run``. Without auto-resume, a fault of a node is the end of the job."""
-    retries = (1 if wish.max_retry is None else wish.max_retry) if wish.auto_resume else 0
-    app_retries = _APP_RETRIES if wish.restart_policy in (ON_FAILURE, "Always") else 0
+    retries = (1 if request.max_retry is None else request.max_retry) if request.auto_resume else 0
+    app_retries = _APP_RETRIES if request.restart_policy in (ON_FAILURE, "Always") else 0
     return [
-        "run", "--name", wish.name, "--resume", "--nodes", str(wish.nodes),
-        "--nproc-per-node", str(wish.tasks_per_node or 1),
+        "run", "--name", request.name, "--resume", "--nodes", str(request.nodes),
+        "--nproc-per-node", str(request.tasks_per_node or 1),
         "--max-retries", str(retries), "--max-app-retries", str(app_retries),
-        "--output", "json", "--", *shlex.split(wish.command), wish.entry_script, *wish.script_args,
+        "--output", "json", "--", *shlex.split(request.command), request.entry_script,
+        *request.script_args,
     ]  # fmt: skip
 
 
-def _spawned(argv: list[str], wish: JobRequest, log: Path) -> int:
+def _spawned(argv: list[str], request: JobRequest, log: Path) -> int:
     """A process in a session of its own, which outlives this one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
@@ -246,7 +247,7 @@ def _spawned(argv: list[str], wish: JobRequest, log: Path) -> int:
         (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o666),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    environment = {**os.environ, **wish.environment}
+    environment = {**os.environ, **request.environment}
     return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True)
 
 

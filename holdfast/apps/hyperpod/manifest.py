@@ -23,30 +23,30 @@ _DEVICES: Final = {
 _WEIGHT: Final = 100
 
 
-def manifest_of(wish: JobRequest, namespace: str) -> Json:
+def manifest_of(request: JobRequest, namespace: str) -> Json:
     """The object to create in a namespace."""
     names = Labels()
     annotations = {}
-    if wish.auto_resume:
-        retries = 1 if wish.max_retry is None else wish.max_retry
+    if request.auto_resume:
+        retries = 1 if request.max_retry is None else request.max_retry
         annotations = {
             names.enable_job_auto_resume: "true",
             names.job_max_retry_count: str(retries),
         }
-    labels = {**wish.labels, **_queue_labels(wish, namespace)}
+    labels = {**request.labels, **_queue_labels(request, namespace)}
     worker = {
-        "replicas": wish.nodes,
-        "restartPolicy": wish.restart_policy,
-        "template": {"metadata": {"labels": labels}, "spec": _pod(wish)},
+        "replicas": request.nodes,
+        "restartPolicy": request.restart_policy,
+        "template": {"metadata": {"labels": labels}, "spec": _pod(request)},
     }
     spec: Json = {"pytorchReplicaSpecs": {"Worker": worker}}
-    if wish.tasks_per_node is not None:
-        spec["nprocPerNode"] = str(wish.tasks_per_node)
+    if request.tasks_per_node is not None:
+        spec["nprocPerNode"] = str(request.tasks_per_node)
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {
-            "name": wish.name,
+            "name": request.name,
             "namespace": namespace,
             "labels": labels,
             "annotations": annotations,
@@ -55,38 +55,38 @@ def manifest_of(wish: JobRequest, namespace: str) -> Json:
     }
 
 
-def _queue_labels(wish: JobRequest, namespace: str) -> dict[str, str]:
-    if wish.scheduler == "None":
+def _queue_labels(request: JobRequest, namespace: str) -> dict[str, str]:
+    if request.scheduler == "None":
         return {}
-    queue = wish.queue
-    if not queue and wish.scheduler == "SageMaker" and namespace.startswith(MANAGED_NAMESPACE):
+    queue = request.queue
+    if not queue and request.scheduler == "SageMaker" and namespace.startswith(MANAGED_NAMESPACE):
         queue = f"{namespace}-localqueue"
-    given = {_QUEUE: queue, _PRIORITY: wish.priority}
+    given = {_QUEUE: queue, _PRIORITY: request.priority}
     return {key: value for key, value in given.items() if value}
 
 
-def _pod(wish: JobRequest) -> Json:
+def _pod(request: JobRequest) -> Json:
     container: Json = {
         "name": CONTAINER,
-        "image": wish.image,
-        "imagePullPolicy": wish.pull_policy,
-        "command": [*wish.command.split(), wish.entry_script, *wish.script_args],
-        "env": [{"name": name, "value": value} for name, value in wish.environment.items()],
-        "resources": _resources(wish.instance_type),
+        "image": request.image,
+        "imagePullPolicy": request.pull_policy,
+        "command": [*request.command.split(), request.entry_script, *request.script_args],
+        "env": [{"name": name, "value": value} for name, value in request.environment.items()],
+        "resources": _resources(request.instance_type),
     }
-    pod: Json = {"affinity": {"nodeAffinity": _affinity(wish)}, "containers": [container]}
-    if wish.service_account:
-        pod["serviceAccountName"] = wish.service_account
-    if wish.priority_class:
-        pod["priorityClassName"] = wish.priority_class
-    mounts = {one.name: one.mount_path for one in wish.volumes}
-    mounts |= {one.name: one.mount_path for one in wish.claims}
+    pod: Json = {"affinity": {"nodeAffinity": _affinity(request)}, "containers": [container]}
+    if request.service_account:
+        pod["serviceAccountName"] = request.service_account
+    if request.priority_class:
+        pod["priorityClassName"] = request.priority_class
+    mounts = {one.name: one.mount_path for one in request.volumes}
+    mounts |= {one.name: one.mount_path for one in request.claims}
     if mounts:
         pod["volumes"] = [
-            *({"name": one.name, "hostPath": {"path": one.host_path}} for one in wish.volumes),
+            *({"name": one.name, "hostPath": {"path": one.host_path}} for one in request.volumes),
             *(
                 {"name": one.name, "persistentVolumeClaim": {"claimName": one.name}}
-                for one in wish.claims
+                for one in request.claims
             ),
         ]
         container["volumeMounts"] = [
@@ -105,19 +105,19 @@ def _resources(instance_type: str) -> Json:
     return {"limits": devices, "requests": devices}
 
 
-def _affinity(wish: JobRequest) -> Json:
+def _affinity(request: JobRequest) -> Json:
     names = Labels()
-    kind = wish.instance_type.removeprefix("ml.")
+    kind = request.instance_type.removeprefix("ml.")
     healthy: Mapping[str, Iterable[str]] = {names.node_health_status: (HealthStatus.SCHEDULABLE,)}
     passed: Mapping[str, Iterable[str]] = {
         names.deep_health_check_status: (DeepCheckStatus.PASSED,)
     }
     required = {
-        **(wish.required or healthy),
-        _INSTANCE_TYPE: dict.fromkeys((wish.instance_type, kind, f"ml.{kind}")),
+        **(request.required or healthy),
+        _INSTANCE_TYPE: dict.fromkeys((request.instance_type, kind, f"ml.{kind}")),
     }
-    preferred = wish.preferred or ({} if wish.required else passed)
-    weights = wish.weights or (_WEIGHT,) * len(preferred)
+    preferred = request.preferred or ({} if request.required else passed)
+    weights = request.weights or (_WEIGHT,) * len(preferred)
     affinity: Json = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": _expressions(required)}]

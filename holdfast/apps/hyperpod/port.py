@@ -33,11 +33,11 @@ class HyperPodCluster(Protocol):
         """Fields of a ``JobRequest`` that a person need not give here."""
         ...
 
-    def preview(self, wish: JobRequest) -> Json:
+    def preview(self, request: JobRequest) -> Json:
         """What ``submit`` would create."""
         ...
 
-    def submit(self, wish: JobRequest) -> str:
+    def submit(self, request: JobRequest) -> str:
         """Start a job; tells where it went.
 
         Raises:

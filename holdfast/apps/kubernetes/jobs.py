@@ -22,11 +22,11 @@ from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.views.jobs import (
+    JobEvent,
     JobStatus,
     JobStory,
     NotOurs,
     RankStatus,
-    Told,
     attempts_of,
     find_name,
 )
@@ -194,7 +194,7 @@ class KubernetesJobList:
                 ranks += [_rank(one)] if state.owns(one) else []
         return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
 
-    def _told(self, state: JobState) -> tuple[Told, ...]:
+    def _told(self, state: JobState) -> tuple[JobEvent, ...]:
         path = f"{_CORE}/namespaces/{state.namespace}/events"
         found = self._api.list(path, {"fieldSelector": f"involvedObject.uid={state.uid}"})
         written = sorted(found, key=_written)  # their times are in whole seconds
@@ -272,7 +272,7 @@ def _rank(pod: PodState) -> RankStatus:
     )
 
 
-def reported(event: Json) -> Told:
+def reported(event: Json) -> JobEvent:
     """A Kubernetes Event; ``event`` is the object as the API server gives it."""
     series = event.get("series") or {}
     times = (
@@ -284,7 +284,7 @@ def reported(event: Json) -> Told:
     count = series.get("count") or event.get("count") or 1
     reason, message = event.get("reason") or "", event.get("message") or ""
     again = f" (x{count})" if count > 1 else ""
-    return Told(
+    return JobEvent(
         at=next(filter(None, map(parse_time, times)), EPOCH),
         event=reason,
         message=f"{reason}: {message}{again}",

@@ -108,8 +108,8 @@ class KubernetesFleet:
         """See ``Fleet.incidents``."""
         return self._incidents.list_incidents()
 
-    def ask(self, node: str, request: Request) -> str:
-        """See ``Fleet.ask``."""
+    def submit(self, node: str, request: Request) -> str:
+        """See ``Fleet.submit``."""
         ask(self._api, node, request)
         return ""
 
@@ -134,8 +134,8 @@ class KubernetesFleet:
         """See ``Fleet.pause_s``: a repair takes minutes."""
         return 1.0
 
-    def shown_ranks(self) -> str:
-        """See ``Fleet.shown_ranks``."""
+    def describe_ranks(self) -> str:
+        """See ``Fleet.describe_ranks``."""
         return "nodes of a cluster go by their names"
 
     def _status(

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.apps.run.nonblocking_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.apps.run.screen import Moment
 from holdfast.decisions.lifecycle import health_status
 from holdfast.engine.wording import sentence
@@ -33,7 +33,7 @@ _COLORS: Final = {Phase.SCHEDULABLE: "green", Phase.QUARANTINED: "red", Phase.DR
 class LiveScreen:
     """Nodes with their health, the job, the last events and the last lines of its ranks."""
 
-    def __init__(self, out: PatientOutput, started_at: datetime) -> None:
+    def __init__(self, out: NonblockingOutput, started_at: datetime) -> None:
         self._out = out
         self._started_at = started_at
         self._events: deque[Text] = deque(maxlen=_EVENTS)

@@ -12,7 +12,7 @@ _MOST: Final = 100_000
 """Texts that may wait at all."""
 
 
-class PatientOutput(io.TextIOBase):
+class NonblockingOutput(io.TextIOBase):
     """Writes to a stream from a thread of its own.
 
     A terminal that is stopped, a connection that stalls and a pager that shows one page would

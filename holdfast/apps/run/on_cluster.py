@@ -38,7 +38,7 @@ from holdfast.apps.run.screen import Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
-from holdfast.apps.views.run_jobs import event_told
+from holdfast.apps.views.run_jobs import emit_recorded
 from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
@@ -64,7 +64,7 @@ class Followed:
     """ID of the job."""
 
     store: ClusterStore
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     """Takes what a person has to know besides."""
 
     events: int = 0
@@ -124,7 +124,7 @@ class Followed:
             self.run.wake.touch()
         if is_held(self.run):
             return len(self.stop_signals) > 1
-        self.say(
+        self.report(
             f"no process manages the cluster {self.run.name}; the job {self.job} is cancelled once "
             "holdfast api is started again"
         )
@@ -134,7 +134,7 @@ class Followed:
         """Report once that nobody manages the cluster."""
         self.unmanaged = 0 if is_held(self.run) else self.unmanaged + 1
         if self.unmanaged == _UNMANAGED_LOOKS:
-            self.say(
+            self.report(
                 f"no process manages the cluster {self.run.name}: holdfast api has ended; the job "
                 f"{self.job} resumes once it is started again; Ctrl-C cancels the job"
             )
@@ -145,7 +145,7 @@ class Followed:
         for entry in self.store.events(self.events):
             self.events += 1
             if entry.get("job", self.job) == self.job:
-                event_told(entry, screen.event)
+                emit_recorded(entry, screen.event)
         for rank, line in logs.lines(record.attempt):
             screen.log(rank, line)
         for rank, line in logs.rest() if record.phase.is_final else ():
@@ -158,7 +158,7 @@ class Followed:
 
 @contextmanager
 def handed_over(
-    cluster: str, settings: RunSettings, say: Callable[[str], None]
+    cluster: str, settings: RunSettings, report: Callable[[str], None]
 ) -> Iterator[Followed]:
     """Submit a job to a cluster.
 
@@ -181,11 +181,13 @@ def handed_over(
             shutil.rmtree(own.path)
             raise _refusal(cluster, settings, error) from error
         run.wake.touch()
-        say(f"job {job} submitted to the cluster {cluster}")
+        report(f"job {job} submitted to the cluster {cluster}")
         if is_creating(settings.home, cluster):
-            say(f"the cluster {cluster} is {ClusterStatus.CREATING}; the job waits for its nodes")
+            report(
+                f"the cluster {cluster} is {ClusterStatus.CREATING}; the job waits for its nodes"
+            )
         deleted = deleted_dir(settings.home, cluster, store.uid() or "")
-        yield Followed(run, deleted, job, store, say, events)
+        yield Followed(run, deleted, job, store, report, events)
 
 
 def job_name(home: Path, cluster: str, command: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.apps.run.nonblocking_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.engine.wording import log_line
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import Event
@@ -51,7 +51,7 @@ class Screen(Protocol):
 class PlainScreen:
     """Lines: for files, pipes and logs."""
 
-    def __init__(self, out: PatientOutput, started_at: datetime) -> None:
+    def __init__(self, out: NonblockingOutput, started_at: datetime) -> None:
         self._out = out
         self._started_at = started_at
 
@@ -83,7 +83,7 @@ class PlainScreen:
 class JsonScreen:
     """One JSON object a line: for programs."""
 
-    def __init__(self, out: PatientOutput) -> None:
+    def __init__(self, out: NonblockingOutput) -> None:
         self._out = out
 
     @property

@@ -20,7 +20,7 @@ from holdfast.apps.run.earlier_jobs import (
     report_unused,
 )
 from holdfast.apps.run.logs import Follow, RankLogs
-from holdfast.apps.run.nonblocking_output import PatientOutput
+from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.apps.run.prepare import archive, check, sweep
 from holdfast.apps.run.screen import JsonScreen, PlainScreen, Screen
 from holdfast.apps.run.session import Session
@@ -84,7 +84,7 @@ def opened(show: Show) -> Iterator[Screen]:
     """The screen of that kind, closed at the end of the block."""
     screen: Screen
     now = SystemClock().now()
-    out = PatientOutput(sys.stdout)
+    out = NonblockingOutput(sys.stdout)
     if show is Show.LIVE:
         module, name = _LIVE
         screen = cast("Screen", getattr(import_module(module), name)(out, now))

@@ -13,11 +13,11 @@ from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.slurm.nodes import open_store
 from holdfast.apps.views.jobs import (
+    JobEvent,
     JobStatus,
     JobStory,
     NotOurs,
     RankStatus,
-    Told,
     attempts_of,
     find_name,
 )
@@ -118,10 +118,10 @@ def _ranks(found: BatchJob) -> Iterator[RankStatus]:
         yield RankStatus(rank=rank, node=node, name=found.id, state=found.state, detail=found.why)
 
 
-def _told(name: str, known: RememberedJob) -> Iterator[Told]:
+def _told(name: str, known: RememberedJob) -> Iterator[JobEvent]:
     """What its owner was told."""
     for note in filter(None, known.notes):
-        yield Told(
+        yield JobEvent(
             at=known.record.started_at or known.record.phase_since,
             event=JobInputRejected.name,
             message=f"{PREFIX}{name.partition(PAST)[0]}: {note}",

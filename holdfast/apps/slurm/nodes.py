@@ -109,8 +109,8 @@ class SlurmFleet:
         """See ``Fleet.incidents``."""
         return self._store.list_incidents()
 
-    def ask(self, node: str, request: Request) -> str:
-        """See ``Fleet.ask``."""
+    def submit(self, node: str, request: Request) -> str:
+        """See ``Fleet.submit``."""
         self._store.ask(node, request)
         return ""
 
@@ -135,8 +135,8 @@ class SlurmFleet:
         """See ``Fleet.pause_s``: a repair takes minutes, and each look asks slurmctld."""
         return 2.0
 
-    def shown_ranks(self) -> str:
-        """See ``Fleet.shown_ranks``."""
+    def describe_ranks(self) -> str:
+        """See ``Fleet.describe_ranks``."""
         return "nodes of a cluster go by their names"
 
 

@@ -78,7 +78,7 @@ class Goodput:
     """Its attempts, oldest first."""
 
     losses: tuple[Loss, ...]
-    tells_steps: bool
+    reports_steps: bool
     """Whether the redone part of each failure is known."""
 
     @property
@@ -123,7 +123,7 @@ def goodput(job: JobStatus, now: datetime) -> Goodput | None:
         waiting=ended_at - begun_at - running - starting - stopping,
         stays=stays,
         losses=losses,
-        tells_steps=all(one.attempt.lost_steps is not None for one in stays if _is_over(one)),
+        reports_steps=all(one.attempt.lost_steps is not None for one in stays if _is_over(one)),
     )
 
 

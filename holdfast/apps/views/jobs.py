@@ -135,7 +135,7 @@ class RankStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class JobEvent:
     """Something that was told of a job."""
 
     at: datetime
@@ -156,7 +156,7 @@ class JobStory:
 
     status: JobStatus
     ranks: tuple[RankStatus, ...] = ()
-    reported: tuple[Told, ...] = ()
+    reported: tuple[JobEvent, ...] = ()
     """Oldest first."""
 
 
@@ -204,7 +204,7 @@ def find_name(text: str, names: Sequence[str]) -> str:
 
     """
     hits = [name for name in names if name == text]
-    hits = hits or [name for name in names if _is_meant(text.split("/"), name.split("/"))]
+    hits = hits or [name for name in names if _matches(text.split("/"), name.split("/"))]
     if len(hits) > 1:
         raise NotFound(f"{text!r} is ambiguous ({', '.join(hits)}); use a longer prefix")
     if not hits:
@@ -212,7 +212,7 @@ def find_name(text: str, names: Sequence[str]) -> str:
     return hits[0]
 
 
-def _is_meant(said: Sequence[str], name: Sequence[str]) -> bool:
+def _matches(said: Sequence[str], name: Sequence[str]) -> bool:
     """``llama``, ``team-a/llama`` and ``pytorchjob/llama`` for ``pytorchjob/team-a/llama``."""
     parts = iter(name)
     return len(said) <= len(name) and said[-1] == name[-1] and all(part in parts for part in said)

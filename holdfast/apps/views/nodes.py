@@ -202,7 +202,7 @@ class Fleet(Protocol):
         """All its incidents, oldest first."""
         ...
 
-    def ask(self, node: str, request: Request) -> str:
+    def submit(self, node: str, request: Request) -> str:
         """Record what a person wants; why it was in vain, or nothing."""
         ...
 
@@ -227,7 +227,7 @@ class Fleet(Protocol):
         """How many seconds to leave between two looks at it."""
         ...
 
-    def shown_ranks(self) -> str:
+    def describe_ranks(self) -> str:
         """Which ranks run now, in the words of a person."""
         ...
 
@@ -284,7 +284,7 @@ def _no_such_node(text: str, fleets: Sequence[Fleet]) -> str:
     if not fleets:
         return NO_RUN
     if text.isdecimal():
-        ranks = "; ".join(f"{fleet.name}: {fleet.shown_ranks()}" for fleet in fleets)
+        ranks = "; ".join(f"{fleet.name}: {fleet.describe_ranks()}" for fleet in fleets)
         return f"rank {text} is not running on any node ({ranks})"
     for fleet in fleets:
         for incident in fleet.incidents():

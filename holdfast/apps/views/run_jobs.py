@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.adapters.local.layout import cluster_dir, run_dir
 from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.apps.run.summary import lost_steps
-from holdfast.apps.views.jobs import Attempt, JobStatus, JobStory, Told, attempts_of
+from holdfast.apps.views.jobs import Attempt, JobEvent, JobStatus, JobStory, attempts_of
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
 from holdfast.engine.wording import sentence
@@ -188,16 +188,16 @@ def _events(job: KnownJob) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def event_told(entry: dict[str, Any], tell: Callable[[datetime, events.Event], None]) -> None:
+def emit_recorded(entry: dict[str, Any], tell: Callable[[datetime, events.Event], None]) -> None:
     """Tell of an event of ``LocalStore.events``; one of another release is left out."""
     kind = _EVENTS.get(entry["event"])
     if kind is not None:
         tell(datetime.fromisoformat(entry["at"]), from_plain(kind, entry))
 
 
-def _told(entry: dict[str, Any]) -> Told:
+def _told(entry: dict[str, Any]) -> JobEvent:
     """One event in the words of a person; one of another release by its name."""
     kind = _EVENTS.get(entry["event"])
     said = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
     at = datetime.fromisoformat(entry["at"])
-    return Told(at=at, event=entry["event"], message=said, details=entry)
+    return JobEvent(at=at, event=entry["event"], message=said, details=entry)

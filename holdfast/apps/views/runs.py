@@ -125,8 +125,8 @@ class KnownRun:
         """See ``Fleet.incidents``."""
         return self.store.list_incidents()
 
-    def ask(self, node: str, request: Request) -> str:
-        """See ``Fleet.ask``."""
+    def submit(self, node: str, request: Request) -> str:
+        """See ``Fleet.submit``."""
         self.store.ask(node, request)
         self.wake()
         return "" if is_held(self.directory) else f"run {self.name} has just ended"
@@ -154,8 +154,8 @@ class KnownRun:
         """See ``Fleet.pause_s``."""
         return 0.1
 
-    def shown_ranks(self) -> str:
-        """See ``Fleet.shown_ranks``."""
+    def describe_ranks(self) -> str:
+        """See ``Fleet.describe_ranks``."""
         if not self.is_active:
             return "the run has ended"
         count = len(self.ranks())

@@ -23,7 +23,7 @@ from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.job import (
     AFTER,
     BEFORE,
-    check_around_job,
+    check_for_job,
     faults_found,
     missing_devices,
     one_at_a_time,
@@ -133,7 +133,7 @@ def prolog(
         check = ("--gpus", gpus, *(("--config", str(config_file)) if config_file else ()))
         return before_job(os.environ[JOB_NODES], state_dir, through or (), check, timeout)
     chosen = None if gpus == "all" else os.environ.get(_GPUS, "")
-    act = partial(_around_job, BEFORE, chosen, config_file, report_dir, lock, timeout)
+    act = partial(_check_for_job, BEFORE, chosen, config_file, report_dir, lock, timeout)
     return _or_pass("prolog", act)
 
 
@@ -150,7 +150,7 @@ def epilog(
 
     Exits with 1 if a device is broken, which drains the node.
     """
-    act = partial(_around_job, AFTER, "", config_file, report_dir, lock, timeout)
+    act = partial(_check_for_job, AFTER, "", config_file, report_dir, lock, timeout)
     return _or_pass("epilog", act)
 
 
@@ -195,12 +195,12 @@ def _or_pass(what: str, act: Callable[[str], bool]) -> int:
         with ending_by_signal():
             is_good = act(node)
     except HoldfastError as error:
-        _say(node, what, f"passed without a result: {error}")
+        _report(node, what, f"passed without a result: {error}")
         return ExitCode.OK
     return ExitCode.OK if is_good else ExitCode.FAILED
 
 
-def _around_job(
+def _check_for_job(
     names: Iterable[str],
     gpus: str | None,
     config_file: Path | None,
@@ -211,12 +211,10 @@ def _around_job(
 ) -> bool:
     config, clock = _load(config_file), SystemClock()
     with one_at_a_time(lock, timeout) as left:
-        parts = check_around_job(
-            config, names, gpus=gpus, limit=left, watcher=_Quiet(), clock=clock
-        )
+        parts = check_for_job(config, names, gpus=gpus, limit=left, watcher=_Quiet(), clock=clock)
     for part in parts:
         if part.outcome is not Outcome.PASSED:
-            _say(node, part.name, f"{part.outcome}: {part.detail}")
+            _report(node, part.name, f"{part.outcome}: {part.detail}")
     faults = faults_found(parts, clock.now())
     if faults and report_dir is not None:
         _tell(report_dir, node, faults, config.root)
@@ -230,7 +228,7 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     target = lay_out(config, Level.QUICK, names=()).target
     faults = fold(Health(), missing_devices(target, now)).faults
     reported = "; ".join(fault.message for fault in faults) or "no device is missing"
-    _say(node, "health", f"no agent is running on this node; {reported}")
+    _report(node, "health", f"no agent is running on this node; {reported}")
     if faults and report_dir is not None:
         _tell(report_dir, node, faults, config.root)
     elif faults:
@@ -245,7 +243,7 @@ def _tell(report_dir: Path, node: str, faults: Iterable[Fault], root: Path) -> N
     try:
         write_verdict(report_dir, node, faults, root=root, now=SystemClock().now())
     except HoldfastError as error:
-        _say(node, "report", str(error))
+        _report(node, "report", str(error))
 
 
 def _load(path: Path | None) -> CheckConfig:
@@ -259,5 +257,5 @@ def _is_fresh(heartbeat: Path) -> bool:
         return False
 
 
-def _say(node: str, what: str, text: str) -> None:
+def _report(node: str, what: str, text: str) -> None:
     click.echo(f"holdfast: {node}: {what}: {text}", err=True)

@@ -44,10 +44,10 @@ def before_job(
         with closing(open_store(state_dir)) as store:
             broken = _look(store, names, through, check, timeout)
             for one in broken:
-                _say(f"{one.node}: {one.reason}: {one.why}")
+                _report(f"{one.node}: {one.reason}: {one.why}")
             _close(HeadProlog(store), broken)
     except (HoldfastError, ValueError) as error:
-        _say(f"passed without a result: {error}")
+        _report(f"passed without a result: {error}")
         return ExitCode.OK
     return ExitCode.FAILED if broken else ExitCode.OK
 
@@ -73,7 +73,7 @@ def _look(
         if isinstance(found, Broken):
             broken.append(found)
         else:
-            _say(f"passed without a result: {found}")
+            _report(f"passed without a result: {found}")
     return broken
 
 
@@ -82,8 +82,8 @@ def _close(head: HeadProlog, broken: Sequence[Broken]) -> None:
         try:
             head.close(one)
         except HoldfastError as error:  # the job is not to begin there all the same
-            _say(str(error))
+            _report(str(error))
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     click.echo(f"holdfast: prolog: {text}", err=True)

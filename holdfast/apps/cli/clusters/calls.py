@@ -154,8 +154,10 @@ def checked_request(source: Path, operation: str) -> dict[str, Any]:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"{source}: not JSON: {error}") from error
-    if strays := [_stray(*one) for one in model.strays(operation, request)]:
-        raise ConfigError(f"{source}: {one}" for one in strays)
+    if unknown_members := [
+        _unknown_member(*one) for one in model.unknown_members(operation, request)
+    ]:
+        raise ConfigError(f"{source}: {one}" for one in unknown_members)
     try:
         refuse(list(objections(model.read(operation, request))))
     except ApiProblem as error:
@@ -163,6 +165,6 @@ def checked_request(source: Path, operation: str) -> dict[str, Any]:
     return dict(request)
 
 
-def _stray(path: str, name: str, known: Sequence[str]) -> str:
+def _unknown_member(path: str, name: str, known: Sequence[str]) -> str:
     where = f"at '{path}', " if path else ""
     return where + no_such("member", name, known)

@@ -127,16 +127,16 @@ def start_job(
     if values.get("auto_resume") is False:
         values.pop("max_retry", None)
     with _cluster(kubeconfig, context, values.get("namespace")) as cluster:
-        wish = _wish({**cluster.defaults, **values})
+        request = _job_request({**cluster.defaults, **values})
         if dry_run:
-            print_json(cluster.preview(wish))
+            print_json(cluster.preview(request))
             return ExitCode.OK
-        where = cluster.submit(wish)
-    click.echo(f"{wish.name}: {where}")
+        where = cluster.submit(request)
+    click.echo(f"{request.name}: {where}")
     return ExitCode.OK
 
 
-def _wish(values: dict[str, Any]) -> JobRequest:
+def _job_request(values: dict[str, Any]) -> JobRequest:
     needed = ("name", "image", "entry_script", "instance_type", "nodes")
     if missing := [key for key in needed if key not in values]:
         options = {"name": "--job-name", "nodes": "--node-count"}

@@ -30,7 +30,7 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.jobs import Attempt, JobStatus, JobStory, RankStatus, Told
+from holdfast.apps.views.jobs import Attempt, JobEvent, JobStatus, JobStory, RankStatus
 from holdfast.apps.views.run_jobs import INTERRUPTED
 from holdfast.engine.wording import recovery
 from holdfast.kit.serial import to_plain
@@ -261,5 +261,5 @@ def _why(attempt: Attempt) -> str:
     return f"{where}{attempt.evidence}{incident}"
 
 
-def _told(one: Told, since: datetime) -> tuple[str, str]:
+def _told(one: JobEvent, since: datetime) -> tuple[str, str]:
     return f"{(one.at - since).total_seconds():.2f}s", one.message

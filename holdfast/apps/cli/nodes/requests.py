@@ -38,7 +38,7 @@ RESET_BREAKER: Final = "holdfast nodes reset-breaker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Outcome:
     """What a person wants for one node, and what became of it."""
 
     node: str
@@ -79,7 +79,7 @@ class _Target:
     """The rank that runs on it now."""
 
 
-def _ask(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: Any) -> int:
+def _request_repair(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: Any) -> int:
     named = (*node, *filter(None, (one.strip() for one in nodes.split(","))))
     if not named:
         raise click.UsageError("name at least one node: as NODE, or with --nodes")
@@ -88,21 +88,21 @@ def _ask(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: Any) -> int
         targets, rejected = _targets(options.node, known)
         if targets and not options.dry_run:
             confirm_or_abort(_question(verb, targets, options), yes=options.yes)
-        wishes = [_wish(verb, target, options) for target in targets]
-        wishes += [
-            Wish(node=node, verb=verb, urgency=options.urgency, is_accepted=False, message=why)
+        outcomes = [_submit(verb, target, options) for target in targets]
+        outcomes += [
+            Outcome(node=node, verb=verb, urgency=options.urgency, is_accepted=False, message=why)
             for node, why in rejected.items()
         ]
-        _print(wishes, options)
+        _print(outcomes, options)
         accepted = [
-            Awaited(target.fleet, target.node, wish.request_id)
-            for target, wish in zip(targets, wishes, strict=False)
-            if wish.is_accepted and wish.request_id
+            Awaited(target.fleet, target.node, outcome.request_id)
+            for target, outcome in zip(targets, outcomes, strict=False)
+            if outcome.is_accepted and outcome.request_id
         ]
         _warn_of_breakers({one.fleet.name: one.fleet for one in accepted}.values(), options.where)
         again = options.where.again()
         is_done = not options.wait or wait_until_done(accepted, options.timeout, again)
-    return _exit_code(wishes, is_done=is_done)
+    return _exit_code(outcomes, is_done=is_done)
 
 
 def _targets(texts: Sequence[str], known: Sequence[Fleet]) -> tuple[list[_Target], dict[str, str]]:
@@ -127,9 +127,9 @@ def _question(verb: Verb, targets: Sequence[_Target], options: _Options) -> str:
     return question
 
 
-def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
+def _submit(verb: Verb, target: _Target, options: _Options) -> Outcome:
     fleet, node = target.fleet, target.node
-    answer = partial(Wish, node=node, run=fleet.name, verb=verb, urgency=options.urgency)
+    answer = partial(Outcome, node=node, run=fleet.name, verb=verb, urgency=options.urgency)
     if not fleet.is_active:
         return answer(is_accepted=False, message=f"run {fleet.name} is not active")
     if options.dry_run:
@@ -143,7 +143,7 @@ def _wish(verb: Verb, target: _Target, options: _Options) -> Wish:
         urgency=options.urgency,
         checks=tuple(map(DeepCheck, options.kinds)),
     )
-    in_vain = fleet.ask(node, request)
+    in_vain = fleet.submit(node, request)
     if in_vain:
         return answer(is_accepted=False, message=in_vain)
     waits = ""
@@ -162,14 +162,14 @@ def _effect(verb: Verb, target: _Target, options: _Options) -> str:
     return f"; {rank} runs there: the job is stopped and resumes from its last checkpoint"
 
 
-def _print(wishes: Sequence[Wish], options: _Options) -> None:
+def _print(outcomes: Sequence[Outcome], options: _Options) -> None:
     if is_document(options.output):
-        print_document(wishes, options.output)
-    for wish in wishes:
-        if not wish.is_accepted:
-            click.echo(f"holdfast: {wish.node}: {wish.message}", err=True)
+        print_document(outcomes, options.output)
+    for outcome in outcomes:
+        if not outcome.is_accepted:
+            click.echo(f"holdfast: {outcome.node}: {outcome.message}", err=True)
         elif not is_document(options.output):
-            click.echo(f"{wish.node}: {wish.message}")
+            click.echo(f"{outcome.node}: {outcome.message}")
 
 
 def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
@@ -184,10 +184,10 @@ def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
             )
 
 
-def _exit_code(wishes: Sequence[Wish], *, is_done: bool) -> ExitCode:
-    if not any(wish.is_accepted for wish in wishes):
+def _exit_code(outcomes: Sequence[Outcome], *, is_done: bool) -> ExitCode:
+    if not any(outcome.is_accepted for outcome in outcomes):
         return ExitCode.FAILED
-    if not all(wish.is_accepted for wish in wishes):
+    if not all(outcome.is_accepted for outcome in outcomes):
         return ExitCode.PARTLY_DONE
     return ExitCode.OK if is_done else ExitCode.FAILED
 
@@ -245,7 +245,7 @@ def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Comman
         ),
         output_option(*RESULTS),
     )
-    callback: Any = partial(_ask, verb)
+    callback: Any = partial(_request_repair, verb)
     for decorate in reversed(decorators):  # as if they stood above it
         callback = decorate(callback)
     return examples(

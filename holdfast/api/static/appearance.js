@@ -7,42 +7,42 @@ import { table } from "./live.js";
 export const LOOKS = {
   faulty: {
     word: "Faulty",
-    about: "quarantined; its repair is due",
+    about: "quarantined; waiting for its repair",
     path: "M3.600 1 8 5.400 12.400 1 15 3.600 10.600 8 15 12.400 12.400 15 8 10.600 3.600 15 1 12.400 5.400 8 1 3.600z",
   },
   warning: {
     word: "Warning",
-    about: "something was found on it, and it still takes work",
+    about: "has findings, and still accepts jobs",
     path: "M8 1.200 15.200 14.500H.8z",
   },
   rebooting: {
     word: "Rebooting",
-    about: "it comes back by itself",
+    about: "rebooting",
     path: "M8 .8a7.200 7.200 0 1 0 0 14.400A7.200 7.200 0 0 0 8 .8zm0 4a3.200 3.200 0 1 1 0 6.400 3.200 3.200 0 0 1 0-6.400z",
   },
   replacing: {
     word: "Replacing",
-    about: "another machine takes over",
+    about: "being replaced by another machine",
     path: "M8 0 16 8 8 16 0 8zM8 4.600 4.600 8 8 11.400 11.400 8z",
   },
   checking: {
     word: "Checking",
-    about: "under a deep health check",
+    about: "running a deep health check",
     path: "M8 .8a7.200 7.200 0 1 1 0 14.400A7.200 7.200 0 0 1 8 .8z",
   },
   joining: {
     word: "Joining",
-    about: "its agent has not called it fit yet",
+    about: "waiting for its agent to report it healthy",
     path: "M6 1.500h4V6h4.500v4H10v4.500H6V10H1.500V6H6z",
   },
   closed: {
     word: "Closed",
-    about: "a person or its scheduler keeps it from jobs",
+    about: "cordoned by a person or by its scheduler",
     path: "M8 .8a7.200 7.200 0 1 0 0 14.400A7.200 7.200 0 0 0 8 .8zM4 6.800h8v2.400H4z",
   },
   healthy: {
     word: "Healthy",
-    about: "it takes work",
+    about: "accepts jobs",
     path: "M3.500 1.500h9a2 2 0 0 1 2 2v9a2 2 0 0 1-2 2h-9a2 2 0 0 1-2-2v-9a2 2 0 0 1 2-2z",
   },
 };

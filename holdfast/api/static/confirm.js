@@ -8,7 +8,7 @@ import { h, notice, say } from "./dom.js";
  * fields: elements shown between the text and the buttons; act() may refuse with an error, which is
  * told in the dialog.
  */
-export function confirmed({ title, text, yes, fields = [], isGrave = false, act }) {
+export function confirmDialog({ title, text, yes, fields = [], isGrave = false, act }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const go = h(`button.${isGrave ? "grave" : "main"}`, { type: "submit" }, yes);
   const form = h(
