@@ -152,7 +152,7 @@ def test_who_has_a_token_comes_in_and_goes_out(fleet, visit) -> None:
     page = visit("")
     page.get_by_label("Token").fill("not a token at all")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_contain_text("nobody's token")
+    expect(page.get_by_role("alert")).to_contain_text("unknown token")
     page.screenshot(path=SHOTS / "login.png")
 
     page.get_by_label("Token").fill(TOKENS["ada"])
@@ -226,7 +226,7 @@ def test_a_state_and_a_word_are_searched_for_and_kept_in_the_address(fleet, visi
     page.reload()
     expect(rows).to_have_count(1)
     page.get_by_label("Search nodes").fill("nothing like it")
-    expect(page.locator(".empty").last).to_contain_text("No node is like that")
+    expect(page.locator(".empty").last).to_contain_text("No node matches")
 
 
 def test_nodes_are_reached_with_the_keyboard_and_the_back_button_returns(fleet, visit) -> None:
@@ -300,7 +300,7 @@ def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, ve
     request = fleet.requests()[node(2)]
     assert (request.verb, request.requested_by) == (verb, "ada")
     assert request.urgency == ("immediate" if verb is Verb.RELEASE else "deferred")
-    expect(page.locator("main")).to_contain_text(f"{verb} was requested by ada")
+    expect(page.locator("main")).to_contain_text(f"{verb} requested by ada")
 
 
 def test_a_node_is_held_and_let_go(fleet, visit) -> None:

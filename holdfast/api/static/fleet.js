@@ -253,7 +253,7 @@ function groupOf(row) {
 }
 
 function searched(row) {
-  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held && `held ${row.held}`, row.asked].join(" ").toLowerCase();
+  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held && `paused ${row.held}`, row.asked].join(" ").toLowerCase();
 }
 
 function tile(name, value, about, look = "") {

@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
             die_with_parent(options.die_with_parent or os.getppid())
         if options.check_config:
             added_detectors(load(options))
-            _report("configuration is valid")
+            _report("the configuration is valid")
         elif options.once:
             return _look(options)
         else:
