@@ -306,7 +306,7 @@ def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, ve
 def test_a_node_is_held_and_let_go(fleet, visit) -> None:
     page = visit("ada", f"node/llm/{node(11)}")
     requested = dialog(page, "Pause repairs")
-    requested.get_by_label("Why").fill("I am at it")
+    requested.get_by_label("Reason").fill("I am at it")
     requested.get_by_role("button", name="Pause repairs").click()
     expect(page.locator("main")).to_contain_text("I am at it (ada)")
     assert fleet.holds()[node(11)] == "I am at it (ada)"
@@ -502,7 +502,7 @@ def test_nothing_to_show_is_said_with_what_to_do(tmp_path, visit) -> None:
         expect(page.get_by_role("heading", name="No nodes yet")).to_be_visible()
         expect(page.locator("main")).to_contain_text("holdfast run -- COMMAND")
         for path, text in (
-            ("jobs", "There was no run yet"),
+            ("jobs", "There are no runs yet"),
             ("incidents", "There was no incident"),
             ("goodput", "No job has started yet"),
         ):
