@@ -503,7 +503,7 @@ def test_nothing_to_show_is_said_with_what_to_do(tmp_path, visit) -> None:
         expect(page.locator("main")).to_contain_text("holdfast run -- COMMAND")
         for path, text in (
             ("jobs", "There are no runs yet"),
-            ("incidents", "There was no incident"),
+            ("incidents", "No incidents yet"),
             ("goodput", "No job has started yet"),
         ):
             page.goto(f"{empty.served.url}/#/{path}")
