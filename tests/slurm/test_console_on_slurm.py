@@ -1,10 +1,10 @@
-"""What the console shows of a cluster of Slurm, and what becomes of a wish."""
+"""What the console shows of a cluster of Slurm, and the effect of a request."""
 
 from contextlib import closing
 
 from slurm_fleet_at_work import Fleet
 
-from holdfast.api.console_source import Act, Wish
+from holdfast.api.console_source import Act, CommentRequest
 from holdfast.apps.api.console import ConsoleSource
 from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
@@ -23,8 +23,8 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         looks = {one["name"]: one["look"] for one in tables["nodes"].values()}
         assert looks == dict.fromkeys(fleet.machines, "healthy")
 
-        source.ask(Wish(act=Act.HOLD, fleet="slurm", node="node3", why="vendor"), "ada")
-        source.ask(Wish(act=Act.REBOOT, fleet="slurm", node="node2"), "ada")
+        source.ask(CommentRequest(act=Act.HOLD, fleet="slurm", node="node3", why="vendor"), "ada")
+        source.ask(CommentRequest(act=Act.REBOOT, fleet="slurm", node="node2"), "ada")
         fleet.until(
             lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
         )

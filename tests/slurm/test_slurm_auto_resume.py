@@ -140,7 +140,7 @@ def test_a_slip_in_plugstack_conf_ends_no_step(cluster: Supervised) -> None:
 
     assert "ran\n" in output
     assert output.count("argument --grace: '1' is not a duration") == 1
-    assert "this step is not resumed" in output
+    assert "this step runs without auto-resume" in output
     assert cluster.slurm.jobs()[job] == "COMPLETED"
 
 
@@ -231,7 +231,7 @@ def test_ranks_that_hang_on_a_node_that_fails_are_ended_and_run_again(
     cluster.update("node2", state="fail", reason=LOST)
 
     output = cluster.ended(job)
-    assert f"is stopped: node2: FAIL ({LOST})" in output
+    assert f"canceled: node2: FAIL ({LOST})" in output
     assert "deferred" not in output
     assert "attempt 1 on node3" in output
     assert "code 0" in output
@@ -274,7 +274,7 @@ def test_bad_nodes_are_exchanged_where_slurm_lets_a_job_do_that_for_sure(
     cluster.update("node2", state="fail", reason=LOST)
 
     output = {what: cluster.ended(job) for what, job in jobs.items()}
-    assert "gets no other nodes: it has GRES (gpu:h100:" in output["gpus"]
+    assert "exchange of nodes failed: it has GRES (gpu:h100:" in output["gpus"]
     assert output["gpus"].count("attempt 1000 on") == 2
     if programs.is_old:
         assert "where there is no slurmdbd" in output["plain"]
@@ -309,11 +309,11 @@ def test_where_nothing_else_helps_the_job_is_requeued_without_a_controller(
 
     for job in jobs.values():
         output = cluster.ended(job)
-        assert "the controller has not requeued job" in output
+        assert "no answer from the controller; requeueing it directly" in output
         assert "attempt 1000 on" in output
         assert "code 0" in output
         assert cluster.restarts(job) == 1
-        assert "ask=requeue:0:" in cluster.comment(job)
+        assert "requeue-request=requeue:0:" in cluster.comment(job)
         assert nodes[job] not in output.split("attempt 1000 on")[1]
 
 
@@ -325,11 +325,11 @@ def test_what_cannot_be_requeued_ends_with_the_code_of_its_step(cluster: Supervi
 
     output = cluster.ended(job)
 
-    assert "cannot be requeued (submit it with sbatch --requeue)" in output
+    assert "; submit it with sbatch --requeue" in output
     assert "code 9" in output
 
 
-def test_a_job_whose_owner_has_taken_the_wish_back_is_resumed_no_more(cluster: Supervised) -> None:
+def test_a_job_whose_owner_disables_auto_resume_is_not_resumed(cluster: Supervised) -> None:
     script = "srun --auto-resume=1 sh -c 'sleep 2; exit 9'; echo code $?"
     job = cluster.submit("-N1", script=script)
     cluster.until_said(job, "process_task_init")
@@ -339,12 +339,12 @@ def test_a_job_whose_owner_has_taken_the_wish_back_is_resumed_no_more(cluster: S
 
     output = cluster.ended(job)
 
-    assert "is not resumed: its Comment says auto-resume=0" in output
+    assert "not resumed: its Comment has auto-resume=0" in output
     assert "code 9" in output
     assert cluster.restarts(job) == 0
 
 
-def test_of_a_step_that_was_ended_by_a_requeue_it_is_not_said_that_it_is_not_resumed(
+def test_a_step_that_a_requeue_ended_is_not_reported_as_not_resumed(
     cluster: Supervised,
 ) -> None:
     script = "SLURM_RESTART_COUNT=1 srun --auto-resume=1 false; echo code $?"  # as if of before

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.slurm.commands.checks import CheckCommands, CheckJob
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, Wanted, wanted_of
-from holdfast.adapters.slurm.nodes.reasons import parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import parse_reason
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
@@ -122,7 +122,7 @@ def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
     checks.look([wanted])
 
-    checks.begin(wanted, [NodeFacts("n1", frozenset(("IDLE", "DRAIN")), parse_annotations(reason))])
+    checks.begin(wanted, [NodeFacts("n1", frozenset(("IDLE", "DRAIN")), parse_reason(reason))])
 
     requested = argv.read_text(encoding="utf-8")
     assert ("state=resume" in requested) is is_ours
@@ -191,7 +191,7 @@ def a_pair(**changes):
 
 
 def closed(name: str, reason: str = "holdfast: checking") -> NodeFacts:
-    return NodeFacts(name, frozenset(("IDLE", "FAIL")), parse_annotations(reason))
+    return NodeFacts(name, frozenset(("IDLE", "FAIL")), parse_reason(reason))
 
 
 def test_a_test_between_two_nodes_is_one_job_that_has_both(answers, tmp_path: Path) -> None:

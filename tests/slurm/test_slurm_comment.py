@@ -8,28 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.slurm.jobs.comment import (
-    MOST,
-    Ask,
+    MAX_RETRY_LIMIT,
+    CommentRequest,
     Key,
-    Mode,
-    Wish,
-    ask_for,
+    RequeueRequest,
     changed,
     noted,
     parse,
+    requeue_request,
     restart_reason,
 )
+from holdfast.decisions.step_restart import RestartMode
 
 
 def test_a_comment_without_our_words_says_nothing() -> None:
     for comment in ("", "nightly run", "a=b project=llama", "{}", '{"x": 1}', "{broken"):
-        assert parse(comment) == Wish()
+        assert parse(comment) == CommentRequest()
 
 
 def test_our_words_are_read_among_those_of_others() -> None:
-    wish = parse("project=llama auto-resume=1  max-retry=3 mode=swap checkpoint=/fsx/c skip_checks")
+    request = parse(
+        "project=llama auto-resume=1  max-retry=3 mode=swap checkpoint=/fsx/c skip_checks"
+    )
 
-    assert wish == Wish(auto_resume=True, max_retry=3, mode=Mode.SWAP, checkpoint="/fsx/c")
+    assert request == CommentRequest(
+        auto_resume=True, max_retry=3, mode=RestartMode.SWAP, checkpoint="/fsx/c"
+    )
 
 
 def test_the_last_of_two_words_counts() -> None:
@@ -37,9 +41,9 @@ def test_the_last_of_two_words_counts() -> None:
 
 
 def test_the_supervisor_may_ask_for_the_requeue() -> None:
-    assert parse("mode=step ask=requeue").asks_requeue(3)
-    assert not parse("mode=step").asks_requeue(0)
-    assert not parse("ask=beer").asks_requeue(0)
+    assert parse("mode=step requeue-request=requeue").requests_requeue(3)
+    assert not parse("mode=step").requests_requeue(0)
+    assert not parse("requeue-request=beer").requests_requeue(0)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +58,10 @@ def test_the_supervisor_may_ask_for_the_requeue() -> None:
     ],
 )
 def test_nvidias_form_is_read(comment: str, resume: bool | None, retries: int | None) -> None:
-    wish = parse(comment)
+    request = parse(comment)
 
-    assert (wish.auto_resume, wish.max_retry) == (resume, retries)
-    assert wish.rejected == ()
+    assert (request.auto_resume, request.max_retry) == (resume, retries)
+    assert request.rejected == ()
 
 
 @pytest.mark.parametrize(
@@ -67,38 +71,41 @@ def test_nvidias_form_is_read(comment: str, resume: bool | None, retries: int | 
         ("auto-resume=", "auto-resume"),
         ("auto-resume=-1", "auto-resume"),
         ("Auto_Resume=1", "Auto_Resume"),
-        (f"max-retry={MOST + 1}", "max-retry"),
+        (f"max-retry={MAX_RETRY_LIMIT + 1}", "max-retry"),
         ("max-retry=³", "max-retry"),
         ("mode=fast", "mode"),
-        ("ask=swap", "ask"),
+        ("requeue-request=swap", "requeue-request"),
         ("checkpoint=relative/path", "checkpoint"),
         ('{"APS": {"auto_resume_mode": "fly"}}', "auto-resume"),
         ('{"holdfast": {"mode": ["x"]}}', "mode"),
     ],
 )
 def test_what_cannot_be_used_is_rejected_and_not_guessed(comment: str, key: str) -> None:
-    wish = parse(comment)
+    request = parse(comment)
 
-    assert [one.key for one in wish.rejected] == [key]
-    assert Wish(rejected=wish.rejected) == wish
+    assert [one.key for one in request.rejected] == [key]
+    assert CommentRequest(rejected=request.rejected) == request
 
 
 def test_a_change_keeps_the_words_of_others() -> None:
     comment = "project=llama  auto-resume=1 mode=step x-mode=step"
 
-    requested = changed(comment, {Key.ASK: "requeue", Key.MODE: None})
+    requested = changed(comment, {Key.REQUEUE_REQUEST: "requeue", Key.MODE: None})
 
-    assert requested == "project=llama  auto-resume=1 x-mode=step ask=requeue"
+    assert requested == "project=llama  auto-resume=1 x-mode=step requeue-request=requeue"
     assert changed("auto-resume=1", {Key.AUTO_RESUME: None}) == ""
 
 
 def test_json_stays_json() -> None:
     comment = '{"APS": {"auto_resume_mode": "requeue"}}'
 
-    requested = changed(comment, {Key.ASK: "requeue"})
+    requested = changed(comment, {Key.REQUEUE_REQUEST: "requeue"})
 
-    assert json.loads(requested) == {**json.loads(comment), "holdfast": {"ask": "requeue"}}
-    assert json.loads(changed(requested, {Key.ASK: None})) == json.loads(comment)
+    assert json.loads(requested) == {
+        **json.loads(comment),
+        "holdfast": {"requeue-request": "requeue"},
+    }
+    assert json.loads(changed(requested, {Key.REQUEUE_REQUEST: None})) == json.loads(comment)
 
 
 def test_a_value_that_cannot_be_read_again_is_not_written() -> None:
@@ -110,12 +117,12 @@ def test_a_value_that_cannot_be_read_again_is_not_written() -> None:
 @given(restarts=st.integers(0, 10**9 - 1), seconds=st.integers(0, 4 * 10**9))
 def test_a_request_for_a_requeue_is_for_one_run(comment: str, restarts: int, seconds: int) -> None:
     since = datetime.fromtimestamp(seconds, UTC)
-    wish = parse(changed(comment, {Key.ASK: ask_for(restarts, since)}))
+    request = parse(changed(comment, {Key.REQUEUE_REQUEST: requeue_request(restarts, since)}))
 
-    assert wish.ask == Ask(restarts=restarts, since=since)
-    assert wish.asks_requeue(restarts)
-    assert not wish.asks_requeue(restarts + 1)
-    assert wish.rejected == ()
+    assert request.requeue == RequeueRequest(restarts=restarts, since=since)
+    assert request.requests_requeue(restarts)
+    assert not request.requests_requeue(restarts + 1)
+    assert request.rejected == ()
 
 
 @given(
@@ -126,10 +133,10 @@ def test_why_a_run_began_is_known_to_that_run_alone(
     comment: str, restarts: int, reason: str, node: str
 ) -> None:
     why = restart_reason(restarts, reason, node)
-    wish = parse(changed(comment, {Key.RESTART_REASON: why}))
+    request = parse(changed(comment, {Key.RESTART_REASON: why}))
 
-    assert wish.restart_reason_of(restarts) == why.split(":")[1]
-    assert wish.restart_reason_of(restarts + 1) == ""
+    assert request.restart_reason_of(restarts) == why.split(":")[1]
+    assert request.restart_reason_of(restarts + 1) == ""
     assert restart_reason(1, "NodeLost", "node7") == "1:NodeLost:node7"
 
 

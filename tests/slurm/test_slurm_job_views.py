@@ -5,22 +5,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.adapters.slurm.jobs.comment import Wish, parse
+from holdfast.adapters.slurm.jobs.comment import CommentRequest, parse
 from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
 from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.adapters.slurm.jobs.views import (
     GIVEN_UP,
     TIMEOUT,
     Case,
+    JobDefaults,
     NodeState,
     Run,
-    Terms,
     gone_view,
     is_wanted,
     job_view,
     run_of,
 )
-from holdfast.adapters.slurm.nodes.reasons import parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import parse_reason
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
@@ -28,9 +28,11 @@ from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobVi
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.testing.builders import NOW, a_remediation
 
-WISH = Wish(auto_resume=True)
+RESUMED = CommentRequest(auto_resume=True)
 STEP = parse("auto-resume=1 mode=step")
-TERMS = Terms(max_retries=4, kill_wait=timedelta(seconds=3), off_after=timedelta(minutes=2))
+DEFAULTS = JobDefaults(
+    max_retries=4, kill_wait=timedelta(seconds=3), off_after=timedelta(minutes=2)
+)
 SLURMD = "boot1/start1"
 SEC = timedelta(seconds=1)
 
@@ -54,7 +56,7 @@ def a_node(
     reason_set: str = "",
 ) -> NodeState:
     flags = frozenset(state or ("IDLE",))
-    facts = NodeFacts("a", flags, parse_annotations(reason), reason_set, slurmd=slurmd)
+    facts = NodeFacts("a", flags, parse_reason(reason), reason_set, slurmd=slurmd)
     return NodeState(
         facts=facts, record=record or NodeRecord(phase=Phase.SCHEDULABLE, phase_since=NOW)
     )
@@ -79,59 +81,66 @@ def view(
     job: BatchJob,
     phase: JobPhase,
     *,
-    wish: Wish = WISH,
+    comment_request: CommentRequest = RESUMED,
     at: timedelta = 60 * SEC,
     **nodes: NodeState,
 ) -> JobView:
     case = Case(
-        job=job, wish=wish, run=Run(record=a_record(phase), restarts=1),
+        job=job, request=comment_request, run=Run(record=a_record(phase), restarts=1),
         machines={"a": SLURMD, "b": SLURMD},
         nodes={"a": a_node(), "b": a_node(), **nodes},
     )  # fmt: skip
-    return job_view(case, TERMS, None, None, NOW + at)
+    return job_view(case, DEFAULTS, None, None, NOW + at)
 
 
 # Which jobs, and in which attempt
 
 
 @pytest.mark.parametrize(
-    ("job", "wish", "setting", "wanted"),
+    ("job", "comment_request", "setting", "wanted"),
     [
-        (a_job(), WISH, RequeueJobs.NONE, True),
-        (a_job(), Wish(), RequeueJobs.NONE, False),
-        (a_job(), Wish(), RequeueJobs.ALL, True),
-        (a_job(can_requeue=False), Wish(), RequeueJobs.ALL, False),
-        (a_job(can_requeue=False), WISH, RequeueJobs.NONE, True),
-        (a_job(), Wish(auto_resume=False), RequeueJobs.ALL, False),
-        (a_job(is_batch=False), WISH, RequeueJobs.ALL, False),
+        (a_job(), RESUMED, RequeueJobs.NONE, True),
+        (a_job(), CommentRequest(), RequeueJobs.NONE, False),
+        (a_job(), CommentRequest(), RequeueJobs.ALL, True),
+        (a_job(can_requeue=False), CommentRequest(), RequeueJobs.ALL, False),
+        (a_job(can_requeue=False), RESUMED, RequeueJobs.NONE, True),
+        (a_job(), CommentRequest(auto_resume=False), RequeueJobs.ALL, False),
+        (a_job(is_batch=False), RESUMED, RequeueJobs.ALL, False),
     ],
 )
-def test_only_batch_jobs_that_want_it_are_resumed(job, wish, setting, wanted) -> None:
-    assert is_wanted(job, wish, setting) is wanted
+def test_only_batch_jobs_that_want_it_are_resumed(job, comment_request, setting, wanted) -> None:
+    assert is_wanted(job, comment_request, setting) is wanted
 
 
 @pytest.mark.parametrize(
-    ("job", "wish", "known", "phase", "attempt", "restarts"),
+    ("job", "comment_request", "known", "phase", "attempt", "restarts"),
     [
         # begun by its owner
-        (a_job(restarts=0), WISH, None, JobPhase.STARTING, 1, 0),
-        (a_job("CONFIGURING", restarts=0), WISH, None, JobPhase.STARTING, 1, 0),
+        (a_job(restarts=0), RESUMED, None, JobPhase.STARTING, 1, 0),
+        (a_job("CONFIGURING", restarts=0), RESUMED, None, JobPhase.STARTING, 1, 0),
         # requeued by Slurm before anybody looked
-        (a_job("PENDING", why="BeginTime"), WISH, None, JobPhase.STARTING, 1, 0),
+        (a_job("PENDING", why="BeginTime"), RESUMED, None, JobPhase.STARTING, 1, 0),
         (a_job("PENDING", why="BeginTime"), STEP, None, JobPhase.STARTING, 1, 0),
         # ours
-        (a_job(), WISH, remembered(JobPhase.RUNNING), JobPhase.RUNNING, 2, 1),
-        (a_job("PENDING", restarts=2), WISH, remembered(JobPhase.WAITING), JobPhase.WAITING, 2, 1),
+        (a_job(), RESUMED, remembered(JobPhase.RUNNING), JobPhase.RUNNING, 2, 1),
+        (
+            a_job("PENDING", restarts=2),
+            RESUMED,
+            remembered(JobPhase.WAITING),
+            JobPhase.WAITING,
+            2,
+            1,
+        ),
         (a_job("PENDING", restarts=2), STEP, remembered(JobPhase.RUNNING), JobPhase.RUNNING, 2, 1),
         (a_job(), STEP, remembered(JobPhase.STARTING), JobPhase.STARTING, 2, 1),
         # started anew by others
-        (a_job(restarts=2), WISH, remembered(JobPhase.RUNNING), JobPhase.STARTING, 3, 2),
-        (a_job(restarts=2), WISH, remembered(JobPhase.WAITING), JobPhase.STARTING, 3, 2),
-        (a_job(restarts=2), WISH, remembered(JobPhase.FAILED), JobPhase.STARTING, 3, 2),
+        (a_job(restarts=2), RESUMED, remembered(JobPhase.RUNNING), JobPhase.STARTING, 3, 2),
+        (a_job(restarts=2), RESUMED, remembered(JobPhase.WAITING), JobPhase.STARTING, 3, 2),
+        (a_job(restarts=2), RESUMED, remembered(JobPhase.FAILED), JobPhase.STARTING, 3, 2),
         # another job of the same number
         (
             a_job(restarts=0),
-            WISH,
+            RESUMED,
             remembered(JobPhase.RUNNING, user="bob"),
             JobPhase.STARTING,
             1,
@@ -140,39 +149,39 @@ def test_only_batch_jobs_that_want_it_are_resumed(job, wish, setting, wanted) ->
     ],
 )
 def test_a_job_is_in_the_attempt_that_it_runs_in(
-    job, wish, known, phase, attempt, restarts
+    job, comment_request, known, phase, attempt, restarts
 ) -> None:
-    run = run_of(job, wish, known, NOW)
+    run = run_of(job, comment_request, known, NOW)
 
     assert run is not None
     assert (run.record.phase, run.record.attempt, run.restarts) == (phase, attempt, restarts)
 
 
 @pytest.mark.parametrize(
-    ("job", "wish", "known"),
+    ("job", "comment_request", "known"),
     [
-        (a_job("PENDING", restarts=0), WISH, None),
-        (a_job("PENDING", why="Resources"), WISH, None),
-        (a_job("COMPLETING"), WISH, None),
-        (a_job("COMPLETED"), WISH, None),
+        (a_job("PENDING", restarts=0), RESUMED, None),
+        (a_job("PENDING", why="Resources"), RESUMED, None),
+        (a_job("COMPLETING"), RESUMED, None),
+        (a_job("COMPLETED"), RESUMED, None),
         (a_job(), STEP, None),
         (a_job(), STEP, remembered(JobPhase.RUNNING)),
-        (a_job(), WISH, remembered(JobPhase.FAILED)),
-        (a_job("FAILED"), WISH, remembered(JobPhase.FAILED)),
-        (a_job("COMPLETED", restarts=2), WISH, remembered(JobPhase.FAILED)),
+        (a_job(), RESUMED, remembered(JobPhase.FAILED)),
+        (a_job("FAILED"), RESUMED, remembered(JobPhase.FAILED)),
+        (a_job("COMPLETED", restarts=2), RESUMED, remembered(JobPhase.FAILED)),
         # requeued by its owner, after it had failed for good
-        (a_job("PENDING", restarts=2, why="BeginTime"), WISH, remembered(JobPhase.FAILED)),
+        (a_job("PENDING", restarts=2, why="BeginTime"), RESUMED, remembered(JobPhase.FAILED)),
     ],
 )
-def test_others_are_left_alone(job, wish, known) -> None:
-    assert run_of(job, wish, known, NOW) is None
+def test_others_are_left_alone(job, comment_request, known) -> None:
+    assert run_of(job, comment_request, known, NOW) is None
 
 
 def test_a_supervisor_that_asks_hands_its_job_over() -> None:
-    asks = parse("auto-resume=1 mode=step ask=requeue")
+    asks = parse("auto-resume=1 mode=step requeue-request=requeue")
 
     assert run_of(a_job(), asks, None, NOW) is not None
-    seen = view(a_job(), JobPhase.RUNNING, wish=asks)
+    seen = view(a_job(), JobPhase.RUNNING, comment_request=asks)
     assert [(one.is_lost, one.is_evicted) for one in seen.ranks] == [(True, False)]
 
 
@@ -206,9 +215,11 @@ def test_a_job_that_runs_has_a_rank_on_each_node() -> None:
         (0, "a", None), (1, "b", None),
     ]  # fmt: skip
     assert (seen.spec.nodes, seen.spec.max_retries, seen.spec.max_app_retries) == (2, 4, 0)
-    assert seen.spec.grace == TERMS.kill_wait + TIMEOUT
+    assert seen.spec.grace == DEFAULTS.kill_wait + TIMEOUT
     assert seen.record.placement == ("a", "b")
-    assert view(a_job(), JobPhase.RUNNING, wish=parse("max-retry=0")).spec.max_retries == 0
+    assert (
+        view(a_job(), JobPhase.RUNNING, comment_request=parse("max-retry=0")).spec.max_retries == 0
+    )
 
 
 def test_nodes_that_nobody_looks_after_do_not_count_unless_they_are_gone() -> None:
@@ -252,12 +263,12 @@ def test_a_requeue_by_others_costs_a_retry_if_a_node_was_lost(state, b, is_lost)
 def test_a_node_that_a_person_takes_down_is_not_lost_and_costs_nothing(state, reason) -> None:
     down = a_node("DOWN", reason=reason, reason_set="ann@2026-11-21T03:59:18")
     job = a_job(state, restarts=1 if state == "RUNNING" else 2, why="NodeDown")
-    requested = parse("auto-resume=1 ask=requeue:1:1763837400")
-    wish = requested if state in ("RUNNING", "PENDING", "COMPLETING") else WISH
+    requested = parse("auto-resume=1 requeue-request=requeue:1:1763837400")
+    comment_request = requested if state in ("RUNNING", "PENDING", "COMPLETING") else RESUMED
 
     if state == "FAILED":
         job = replace(job, state="NODE_FAIL")
-    (rank,) = view(job, JobPhase.RUNNING, wish=wish, b=down).ranks
+    (rank,) = view(job, JobPhase.RUNNING, comment_request=comment_request, b=down).ranks
 
     assert (rank.node, rank.is_lost, rank.is_evicted) == ("b", False, True)
     assert rank.reason.endswith(f"; ann set it to DOWN in Slurm: {reason}")
@@ -266,10 +277,10 @@ def test_a_node_that_a_person_takes_down_is_not_lost_and_costs_nothing(state, re
 @pytest.mark.parametrize("state", ["PENDING", "COMPLETING"])
 def test_a_requeue_that_the_supervisor_made_itself_costs_a_retry(state) -> None:
     """As the controller was away for longer than its timeout."""
-    requested = parse("auto-resume=1 ask=requeue:1:1763837400")
+    requested = parse("auto-resume=1 requeue-request=requeue:1:1763837400")
 
     (rank,) = view(
-        a_job(state, restarts=2), JobPhase.RUNNING, wish=requested, b=a_node("FAIL")
+        a_job(state, restarts=2), JobPhase.RUNNING, comment_request=requested, b=a_node("FAIL")
     ).ranks
 
     assert (rank.node, rank.is_lost, rank.is_evicted) == ("b", True, False)
@@ -277,9 +288,10 @@ def test_a_requeue_that_the_supervisor_made_itself_costs_a_retry(state) -> None:
 
 
 def test_a_request_of_an_earlier_run_is_no_request_of_this_one() -> None:
-    stale = parse("auto-resume=1 ask=requeue:0:1763837400")
+    stale = parse("auto-resume=1 requeue-request=requeue:0:1763837400")
 
-    assert [one.exit_code for one in view(a_job(), JobPhase.RUNNING, wish=stale).ranks] == [
+    seen = view(a_job(), JobPhase.RUNNING, comment_request=stale)
+    assert [one.exit_code for one in seen.ranks] == [
         None, None,
     ]  # fmt: skip
 
@@ -383,7 +395,7 @@ def test_what_slurm_waits_for_on_a_machine_that_booted_anew_will_never_come() ->
 
 def test_what_slurmctld_forgot_is_given_time_to_end() -> None:
     forgotten, requeued = a_job("PENDING", restarts=1), a_job("PENDING", restarts=2)
-    over = TERMS.kill_wait + GIVEN_UP
+    over = DEFAULTS.kill_wait + GIVEN_UP
 
     assert [name for name, _ in where(forgotten, over - SEC)] == ["a", "b"]
     assert where(forgotten, over) == []

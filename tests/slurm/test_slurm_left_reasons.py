@@ -28,7 +28,7 @@ def watch(tmp_path: Path, monkeypatch) -> NodeWatch:
 def author(watch: NodeWatch, folder: Path, state: str, reason: str, *, alone: bool = False):
     line = f"NodeName=n1 State={state} Reason={reason} [bob@2026-11-21T04:27:53]\n"
     (folder / "said").write_text(line, encoding="utf-8")
-    return (watch.read_one("n1") if alone else watch.read()["n1"]).word.author
+    return (watch.read_one("n1") if alone else watch.read()["n1"]).reason.author
 
 
 @pytest.mark.parametrize("left", ["cabling", "Action:Replace", "holdfast: checking"])

@@ -59,14 +59,14 @@ def test_each_node_is_shown_with_what_would_be_done(version: str, form: str, cap
     assert [one["state"] for one in nodes.values()] == [
         "MIXED+FAIL", "IDLE+DRAIN", "DOWN", "DOWN+NOT_RESPONDING", "IDLE+POWERED_DOWN", "IDLE",
     ]  # fmt: skip
-    assert nodes["node1"]["seen"] == "root asks for: replace"
+    assert nodes["node1"]["seen"] == "root requests: replace"
     assert nodes["node1"]["steps"] == [
         f"fail it with the reason '{REPLACE} {Reason.REQUESTED_REPLACE} (deferred)'"
     ]
     assert "its jobs run on" in nodes["node1"]["waits"]
     assert nodes["node2"]["reason"] == "cabling [bob] State=IDLE"
     assert "left alone" in nodes["node2"]["seen"]
-    assert "Action:Replace counts to the letter only" in nodes["node3"]["seen"]
+    assert "did you mean Action:Replace?" in nodes["node3"]["seen"]
     assert nodes["node4"]["steps"] == [
         f"fail it with the reason '{REPLACE} {Reason.NODE_SILENT}'",
         "order its replacement",
@@ -119,7 +119,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
     nodes, _ = planned(tmp_path, capsys, lines)
 
     assert nodes["n1"]["steps"] == []
-    assert nodes["n1"]["seen"].startswith("Holdfast keeps it from jobs")
+    assert nodes["n1"]["seen"].startswith("Holdfast has closed it")
     assert nodes["n2"]["seen"] == "open to jobs"
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.nodes.reasons import Author, our_reason, parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import Author, our_reason, parse_reason
 from holdfast.model.health import Remedy
 from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import Phase
@@ -20,14 +20,14 @@ from holdfast.testing.builders import a_record, a_remediation
         ("Action:Reboot after the fan was loud", Verb.REBOOT),
     ],
 )
-def test_the_leading_token_asks(text: str, verb: Verb) -> None:
-    word = parse_annotations(text)
+def test_the_first_token_is_the_request(text: str, verb: Verb) -> None:
+    reason = parse_reason(text)
 
-    assert (word.author, word.verb, word.meant) == (Author.REQUEST, verb, "")
+    assert (reason.author, reason.verb, reason.suggestion) == (Author.REQUEST, verb, "")
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "suggestion"),
     [
         ("action:replace", SlurmReason.REPLACE),
         ("Action: Reboot", SlurmReason.REBOOT),
@@ -40,14 +40,14 @@ def test_the_leading_token_asks(text: str, verb: Verb) -> None:
         ("NHC: check_hw failed", ""),
     ],
 )
-def test_what_is_nearly_a_request_is_known_and_asks_for_nothing(text: str, meant: str) -> None:
-    word = parse_annotations(text)
+def test_text_close_to_a_request_is_suggested_and_not_acted_on(text: str, suggestion: str) -> None:
+    reason = parse_reason(text)
 
-    assert (word.author, word.verb, word.meant) == (Author.OTHER, None, meant)
+    assert (reason.author, reason.verb, reason.suggestion) == (Author.OTHER, None, suggestion)
 
 
 @pytest.mark.parametrize(
-    ("text", "asks"),
+    ("text", "is_similar"),
     [
         ("Action:Destroy", True),
         ("action: drain it", True),
@@ -57,8 +57,11 @@ def test_what_is_nearly_a_request_is_known_and_asks_for_nothing(text: str, meant
         ("cabling", False),
     ],
 )
-def test_an_action_that_nobody_knows_is_told_from_a_note(text: str, asks: bool) -> None:
-    assert (parse_annotations(text).author, parse_annotations(text).asks) == (Author.OTHER, asks)
+def test_an_unknown_action_is_distinguished_from_a_note(text: str, is_similar: bool) -> None:
+    assert (parse_reason(text).author, parse_reason(text).resembles_request) == (
+        Author.OTHER,
+        is_similar,
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,27 +75,27 @@ def test_an_action_that_nobody_knows_is_told_from_a_note(text: str, asks: bool) 
         "Epilog error",
     ],
 )
-def test_slurms_own_reasons_are_nobodys_hold(text: str) -> None:
-    assert parse_annotations(text).author is Author.SLURM
+def test_slurms_own_reasons_are_recognised(text: str) -> None:
+    assert parse_reason(text).author is Author.SLURM
 
 
 @pytest.mark.parametrize("text", ["", " ", "none"])
-def test_no_reason_is_nobodys(text: str) -> None:
-    assert parse_annotations(text).author is Author.NOBODY
+def test_an_empty_reason_has_no_author(text: str) -> None:
+    assert parse_reason(text).author is Author.NOBODY
 
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.SCHEDULABLE}))
 @pytest.mark.parametrize("remedy", Remedy)
 @pytest.mark.parametrize("added", ["", " : Not responding", " : reboot issued : reboot complete"])
-def test_our_own_reason_is_known_as_ours_whatever_slurm_adds(
+def test_our_reason_is_recognised_whatever_slurm_appends(
     phase: Phase, remedy: Remedy, added: str
 ) -> None:
     record = a_record(phase, remediation=a_remediation(remedy=remedy))
 
-    assert parse_annotations(our_reason(record) + added).author is Author.HOLDFAST
+    assert parse_reason(our_reason(record) + added).author is Author.HOLDFAST
 
 
-def test_our_reason_begins_with_what_is_done() -> None:
+def test_our_reason_begins_with_the_repair() -> None:
     replacing = a_record(Phase.REPLACING, remediation=a_remediation(remedy=Remedy.REPLACE))
     rebooting = a_record(Phase.DRAINING, remediation=a_remediation(remedy=Remedy.REBOOT))
     back = a_record(Phase.JOINING, remediation=a_remediation(remedy=Remedy.REPLACE))
@@ -107,12 +110,12 @@ def test_our_reason_begins_with_what_is_done() -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_somebodys_word(text: str) -> None:
-    word = parse_annotations(text)
+def test_any_text_is_somebodys_reason(text: str) -> None:
+    reason = parse_reason(text)
 
-    assert (word.verb is not None) == (word.author is Author.REQUEST)
-    assert word.text in text
-    assert word.text or word.author is Author.NOBODY
+    assert (reason.verb is not None) == (reason.author is Author.REQUEST)
+    assert reason.text in text
+    assert reason.text or reason.author is Author.NOBODY
 
 
 @pytest.mark.parametrize(
@@ -125,6 +128,6 @@ def test_any_text_is_somebodys_word(text: str) -> None:
     ],
 )
 def test_what_slurm_drains_a_node_for_and_only_a_reboot_mends_asks_for_one(text) -> None:
-    word = parse_annotations(text)
+    reason = parse_reason(text)
 
-    assert (word.author, word.verb) == (Author.REQUEST, Verb.REBOOT)
+    assert (reason.author, reason.verb) == (Author.REQUEST, Verb.REBOOT)

@@ -131,10 +131,10 @@ def test_what_is_nearly_a_request_is_told_and_left_alone(fleet: Fleet) -> None:
     for node, said in nearly.items():
         fleet.update(node, state="fail", reason=said)
 
-    fleet.until(lambda: controller.log.count("to the letter") == len(nearly))
+    fleet.until(lambda: controller.log.count("spelled exactly") == len(nearly))
     stays(lambda: {node: fleet.reason(node) for node in nearly} == nearly, 1.0)
     assert {fleet.phase(node) for node in nearly} == {"schedulable"}
-    assert controller.log.count("to the letter") == len(nearly)
+    assert controller.log.count("spelled exactly") == len(nearly)
 
 
 def test_what_somebody_else_has_drained_is_neither_repaired_nor_opened(fleet: Fleet) -> None:

@@ -84,9 +84,9 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     stepwise = wide.slurm.submit(
         "-N1", GPUS, "--comment=auto-resume=1 mode=step", script="srun sleep 600"
     )
-    wish = ("--comment=auto-resume=1", GPUS)
-    array = wide.slurm.submit(*wish, "--array=1-2", script="srun sleep 600")
-    parts = ("-N1", *wish, ":", "-N1", GPUS, "--wrap", "srun --het-group=0,1 sleep 600")
+    request = ("--comment=auto-resume=1", GPUS)
+    array = wide.slurm.submit(*request, "--array=1-2", script="srun sleep 600")
+    parts = ("-N1", *request, ":", "-N1", GPUS, "--wrap", "srun --het-group=0,1 sleep 600")
     het = wide.slurm.run("sbatch", "--parsable", *parts).strip()
     names = (stepwise, f"{array}_1", f"{array}_2", f"{het}+0", f"{het}+1")
     wide.until(lambda: all(runs(wide, name) for name in names))
@@ -115,10 +115,10 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     wide.until(lambda: runs(wide, f"{het}+0", restarts=1) and runs(wide, f"{het}+1", restarts=1))
     assert runs(wide, f"{array}_2", restarts=0)
     assert runs(wide, stepwise) == supervised, "its supervisor has not asked"
-    asks = "comment=auto-resume=1 mode=step ask=requeue"
+    asks = "comment=auto-resume=1 mode=step requeue-request=requeue"
     wide.scontrol("update", f"jobid={stepwise}", asks)
     wide.until(lambda: runs(wide, stepwise, restarts=1) not in ("", supervised))
-    assert "ask=" not in wide.slurm.run("squeue", "-h", "-j", stepwise, "-o", "%k")
+    assert "requeue-request=" not in wide.slurm.run("squeue", "-h", "-j", stepwise, "-o", "%k")
     wide.until(lambda: wide.phase(bad["dcgm-ecc"]) == "quarantined")
     for job in jobs.values():
         job.let_end()
@@ -152,8 +152,10 @@ def trainings(wide: Fleet) -> tuple[dict[str, Training], Training]:
         "gres": Training(wide, GPUS, "--no-requeue", holds=True),
         "crash-with-fault": Training(wide, GPUS, holds=True),
         "xid-reboot": Training(wide, GPUS, ranks=1, holds=True),
-        "no-retries": Training(wide, GPUS, ranks=1, wish="auto-resume=1 max-retry=0", holds=True),
-        "bystander": Training(wide, GPUS, ranks=1, wish="auto-resume=0", holds=True),
+        "no-retries": Training(
+            wide, GPUS, ranks=1, request="auto-resume=1 max-retry=0", holds=True
+        ),
+        "bystander": Training(wide, GPUS, ranks=1, request="auto-resume=0", holds=True),
     }
     killed = Training(wide, GPUS, holds=True)
     killed.until_step(5)

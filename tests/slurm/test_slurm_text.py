@@ -33,7 +33,7 @@ def test_a_node_is_read() -> None:
     node = only(line("MIXED+FAIL", " Reason=Action:Replace [root@2026-11-21T01:38:11]"))
 
     assert (node.name, node.state) == ("node1", {"MIXED", "FAIL"})
-    assert (node.word.text, node.word.author) == ("Action:Replace", Author.REQUEST)
+    assert (node.reason.text, node.reason.author) == ("Action:Replace", Author.REQUEST)
     assert node.reason_set == "root@2026-11-21T01:38:11"
     assert node.slurmd == "2026-11-20T21:10:29/2026-11-21T01:37:29"
 
@@ -43,14 +43,14 @@ def test_what_a_reason_says_is_no_field() -> None:
     node = only(line("IDLE+DRAIN", f" Reason={said} [bob@2026-11-21T01:38:11]"))
 
     assert node.state == {"IDLE", "DRAIN"}
-    assert node.word.text == said
+    assert node.reason.text == said
 
 
 @pytest.mark.parametrize("after", ["", " Comment=x Extra=y", " InstanceId=i-1 InstanceType=p5"])
 def test_fields_of_later_versions_may_follow_the_reason(after: str) -> None:
     node = only(line("DOWN", f" Reason=cabling [bob@2026-11-21T01:38:11]{after}"))
 
-    assert node.word.text == "cabling"
+    assert node.reason.text == "cabling"
     assert node.instance_id == ("i-1" if "i-1" in after else "")
 
 

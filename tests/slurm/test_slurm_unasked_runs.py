@@ -9,7 +9,7 @@ from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
 from holdfast.adapters.slurm.jobs.views import NodeState
-from holdfast.adapters.slurm.nodes.reasons import parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import parse_reason
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.model.jobs import Failure, FailureKind
@@ -32,7 +32,7 @@ class Nodes:
         self.state = {name: frozenset(("IDLE",)) for name in ("a", "b")}
 
     def node_state(self, name: str) -> NodeState:
-        facts = NodeFacts(name, self.state[name], parse_annotations(""), slurmd="boot1/start1")
+        facts = NodeFacts(name, self.state[name], parse_reason(""), slurmd="boot1/start1")
         record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=NOW)
         return NodeState(facts=facts, record=record)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.slurm.nodes.check_results import faults_of
-from holdfast.adapters.slurm.nodes.reasons import our_reason, parse_annotations
-from holdfast.adapters.slurm.nodes.reports import Heard
+from holdfast.adapters.slurm.nodes.reasons import our_reason, parse_reason
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport
 from holdfast.adapters.slurm.nodes.state import Memory, Remembered
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.nodes.views import (
@@ -37,12 +37,12 @@ AWAY = [Phase.REBOOTING, Phase.REPLACING]
 
 def facts(state: str = "IDLE", reason: str = "", **changes) -> NodeFacts:
     values = {"reason_set": "bob@2026-11-21T01:38:11", "slurmd": "boot-1", **changes}
-    return NodeFacts("n1", frozenset(state.split("+")), parse_annotations(reason), **values)
+    return NodeFacts("n1", frozenset(state.split("+")), parse_reason(reason), **values)
 
 
-def heard(machine: str = "m1", at=NOW) -> Heard:
+def heard(machine: str = "m1", at=NOW) -> ReceivedReport:
     report = NodeReport(node="n1", boot_id="b1", sequence=1, reported_at=NOW)
-    return Heard(report=report, machine=machine, at=at)
+    return ReceivedReport(report=report, machine=machine, at=at)
 
 
 def record_in(phase: Phase, **remediation):
@@ -387,7 +387,7 @@ def test_a_machine_whose_agent_alone_is_back_is_lost_for_slurm(
 def test_a_verdict_holds_for_one_machine_in_one_boot(machine, boot, counts) -> None:
     fault = a_fault()
     said = NodeReport(node="n1.check", boot_id=boot, sequence=0, reported_at=NOW, faults=(fault,))
-    verdict = Heard(report=said, machine=machine)
+    verdict = ReceivedReport(report=said, machine=machine)
 
     assert faults_of(verdict, heard()) == ((fault,) if counts else ())
     assert faults_of(None, heard()) == faults_of(verdict, None) == ()

@@ -26,7 +26,7 @@ class Training:
         *options: str,
         ranks: int = 2,
         steps: int = 100,
-        wish: str = "auto-resume=1",
+        request: str = "auto-resume=1",
         holds: bool = False,
     ) -> None:
         """Submit it.
@@ -36,14 +36,14 @@ class Training:
             options: more options of sbatch.
             ranks: how many nodes it needs.
             steps: after how many it has completed.
-            wish: its comment.
+            request: its Comment.
             holds: whether it does not complete before ``let_end``.
 
         """
         self.fleet = fleet
         self.steps = steps
         self.ranks = ranks
-        self.is_watched = wish != "auto-resume=0"
+        self.is_watched = request != "auto-resume=0"
         self.folder = fleet.folder / f"training-{time.monotonic_ns()}"
         self.folder.mkdir()
         if holds:
@@ -51,7 +51,7 @@ class Training:
         command = "export TRAINING_RUN=$(date +%s%N)\n"
         command += f"srun --kill-on-bad-exit=1 {sys.executable} {_PROGRAM} {self.folder} {steps}"
         self.id = fleet.slurm.submit(
-            f"-N{ranks}", f"--comment={wish} checkpoint={self.folder}", "--open-mode=append",
+            f"-N{ranks}", f"--comment={request} checkpoint={self.folder}", "--open-mode=append",
             *options, script=command,
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.slurm.jobs.comment import MOST
+from holdfast.adapters.slurm.jobs.comment import MAX_RETRY_LIMIT
 
 STATE_DIR: Final = Path("/var/lib/holdfast")
 """Where the controller keeps its state if nothing else is said."""
@@ -97,8 +97,10 @@ class SlurmSettings:
                 raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")
         if self.off_after < timedelta(0):
             raise ValueError(f"off_after must not be negative, got {self.off_after}")
-        if not 0 <= self.max_retries <= MOST:
-            raise ValueError(f"max_retries must be from 0 to {MOST}, got {self.max_retries}")
+        if not 0 <= self.max_retries <= MAX_RETRY_LIMIT:
+            raise ValueError(
+                f"max_retries must be from 0 to {MAX_RETRY_LIMIT}, got {self.max_retries}"
+            )
         for partition, count in self.spares.items():
             if count < 1:
                 raise ValueError(f"spares of {partition} must be 1 or more, got {count}")

@@ -76,7 +76,7 @@ def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: dat
             NodePlan(
                 node=name,
                 state=_state(one),
-                reason=one.word.text,
+                reason=one.reason.text,
                 seen=_seen(one),
                 steps=tuple(steps[name]),
                 waits=waits.get(name, ""),
@@ -89,7 +89,7 @@ def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: dat
 
 def _is_ours(facts: NodeFacts) -> bool:
     """Whether its repair is under way."""
-    return facts.is_closed and facts.word.author is Author.HOLDFAST
+    return facts.is_closed and facts.reason.author is Author.HOLDFAST
 
 
 def _view(facts: NodeFacts, policy: RemediationPolicy, now: datetime) -> NodeView:
@@ -107,19 +107,19 @@ def _state(facts: NodeFacts) -> str:
 
 
 def _seen(facts: NodeFacts) -> str:
-    who, word = facts.reason_set.partition("@")[0] or "somebody", facts.word
+    who, reason = facts.reason_set.partition("@")[0] or "somebody", facts.reason
     if facts.is_asleep:
-        return "power saving has switched it off, or switches it"
+        return "power saving has powered it off, or changes its power state"
     if not facts.is_closed:
         return "open to jobs" if facts.has_heartbeat else "it does not answer"
-    meant = f"; {word.meant} counts to the letter only" if word.meant else ""
+    suggestion = f"; did you mean {reason.suggestion}?" if reason.suggestion else ""
     return {
         Author.NOBODY: "closed without a reason",
         Author.SLURM: "Slurm has closed it",
-        Author.HOLDFAST: "Holdfast keeps it from jobs; its controller knows what comes next",
-        Author.REQUEST: f"{who} asks for: {word.verb}",
-        Author.OTHER: f"{who} has closed it, so it is left alone{meant}",
-    }[word.author]
+        Author.HOLDFAST: "Holdfast has closed it; its controller handles it",
+        Author.REQUEST: f"{who} requests: {reason.verb}",
+        Author.OTHER: f"{who} has closed it, so it is left alone{suggestion}",
+    }[reason.author]
 
 
 def _step(

@@ -161,7 +161,7 @@ def _name(pid: int) -> str:
     return ""
 
 
-def say(text: str) -> None:
+def write_message(text: str) -> None:
     """Write a message into the output of the job."""
     write_line(f"holdfast: {text}")
 

@@ -1,7 +1,7 @@
-"""``holdfast slurm supervise -- srun ...``: one step of a job, again after a fault of a node.
+"""``holdfast slurm supervise -- srun ...``: runs one step of a job, and restarts it after faults.
 
-Runs in the job, as its owner, in place of srun: with its input, its output and its exit code. It
-imports the standard library alone, as every step waits for it.
+Runs in the job, as its owner, in place of srun: with its input, its output and its exit code.
+Imports the standard library only, because every step waits for it to start.
 """
 
 import argparse
@@ -13,35 +13,36 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
-from holdfast.adapters.slurm.jobs.supervision import Limits
-from holdfast.apps.slurm.step import COMMAND, MAX_RETRIES, SupervisedStep
+from holdfast.adapters.slurm.jobs.step_monitor import MAX_RETRIES
+from holdfast.apps.slurm.step import COMMAND, SupervisedStep
+from holdfast.decisions.step_restart import RestartTimeouts
 from holdfast.kit.units import parse_duration
 
 _DESCRIPTION: Final = (
-    "Run a step of a job, and run it again after a fault of a node. It takes the place of srun, "
-    "with its input, its output and its exit code; srun --auto-resume=1 calls it by itself."
+    "Run a step of a job, and restart it after a fault of a node. Replaces srun, with its input, "
+    "output and exit code; srun --auto-resume=1 starts it."
 )
 
 SUPERVISED: Final = "HOLDFAST_SUPERVISED"
-"""The job whose srun has a supervisor: the SPANK plugin starts no other."""
+"""Number of the job whose srun has a supervisor: the SPANK plugin starts no second one."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the step. Returns how srun ended, as a shell counts it."""
+    """Run the step. Returns the exit code of srun, as a shell has it."""
     options = _options(argv)
     job = os.environ.get("SLURM_JOB_ID", "")
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if options.wish is not None:
-        return _keep(job, wish=options.wish)
+    if options.auto_resume is not None:
+        return _set_auto_resume(job, options.auto_resume)
     if not command:
-        command_line_parser().error("which srun? Put its command line after --")
+        command_line_parser().error("missing command line of srun; write it after --")
     if not job.isdecimal() or os.environ.get(SUPERVISED) == job:
         os.execvp(command[0], command)  # noqa: S606 - an argument list
     step = SupervisedStep(
         job=job,
         srun=command,
         environment={**os.environ, SUPERVISED: job},
-        limits=Limits(
+        timeouts=RestartTimeouts(
             grace=options.grace,
             fence=options.fence,
             swap=options.swap_timeout,
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         poll=options.poll,
         max_retries=options.max_retries,
     )
-    return _ended_alike(step.run())
+    return _end_as_srun(step.run())
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -58,22 +59,22 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
         return command_line_parser().parse_args(list(argv))
     except SystemExit as error:
         srun = list(argv)[list(argv).index("--") + 1 :] if "--" in argv else []
-        if error.code and srun:  # a slip in plugstack.conf would end every job that is supervised
-            sys.stderr.write("holdfast: without these options, this step is not resumed\n")
+        if error.code and srun:  # an error in plugstack.conf would end every supervised job
+            sys.stderr.write("holdfast: invalid options; this step runs without auto-resume\n")
             sys.stderr.flush()
             environment = {**os.environ, SUPERVISED: os.environ.get("SLURM_JOB_ID", "")}
             os.execvpe(srun[0], srun, environment)  # noqa: S606 - an argument list
         raise
 
 
-def _keep(job: str, *, wish: str) -> int:
-    """Write the wish into the comment of the job."""
-    OwnJob(job, COMMAND).set_wish(wish)
+def _set_auto_resume(job: str, value: str) -> int:
+    """Write auto-resume into the Comment of the job."""
+    OwnJob(job, COMMAND).set_auto_resume(value)
     return 0
 
 
-def _ended_alike(status: int) -> int:
-    """Our exit code; or the signal that ended srun ends us."""
+def _end_as_srun(status: int) -> int:
+    """Return the exit code of srun; or end by the signal that ended srun."""
     if status >= 0:
         return status
     signal.signal(-status, signal.SIG_DFL)
@@ -83,15 +84,18 @@ def _ended_alike(status: int) -> int:
 
 
 def command_line_parser() -> argparse.ArgumentParser:
-    """The options of the process."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="holdfast slurm supervise", description=_DESCRIPTION)
-    limits = Limits()
+    timeouts = RestartTimeouts()
     times: Mapping[str, tuple[timedelta, str]] = {
-        "--grace": (limits.grace, "wait so long for a fault of a node to be known"),
-        "--fence": (limits.fence, "run nothing anew before, while a node does not answer"),
-        "--swap-timeout": (limits.swap, "wait so long for the same nodes to be back"),
-        "--requeue-timeout": (limits.requeue, "let the controller requeue the job until then"),
-        "--poll": (timedelta(seconds=2), "look at the nodes so often, in the modes step and swap"),
+        "--grace": (timeouts.grace, "time to wait for a fault of a node to be reported"),
+        "--fence": (timeouts.fence, "time before a relaunch while a node does not answer"),
+        "--swap-timeout": (timeouts.swap, "time to wait for the same nodes to come back"),
+        "--requeue-timeout": (
+            timeouts.requeue,
+            "time to wait for the controller to requeue the job",
+        ),
+        "--poll": (timedelta(seconds=2), "interval of checks of the nodes, except in mode requeue"),
     }
     for name, (default, text) in times.items():
         parser.add_argument(name, type=_duration, default=default, metavar="TIME", help=text)
@@ -99,7 +103,12 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--max-retries", type=int, default=MAX_RETRIES, metavar="N",
         help="maximum restarts of a job without max-retry (the controller's slurm.max_retries)",
     )  # fmt: skip
-    parser.add_argument("--wish", choices=("0", "1"), help="write it to the job's Comment only")
+    parser.add_argument(
+        "--set-auto-resume",
+        dest="auto_resume",
+        choices=("0", "1"),
+        help="write auto-resume to the Comment of the job and exit",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- srun ...")
     return parser
 

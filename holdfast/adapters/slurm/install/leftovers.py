@@ -35,8 +35,8 @@ def restoring_commands(slurm: JobCommands) -> Iterator[str]:
 
     """
     for name, node in sorted(slurm.nodes().items()):
-        if node.word.author is Author.HOLDFAST:
-            yield f"scontrol update nodename={name} state=resume    # {node.word.text}"
+        if node.reason.author is Author.HOLDFAST:
+            yield f"scontrol update nodename={name} state=resume    # {node.reason.text}"
     for name in sorted(slurm.reservations()):
         if name.startswith(_RESERVATIONS):
             yield f"scontrol delete reservationname={name}"

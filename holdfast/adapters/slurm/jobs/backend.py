@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
-from holdfast.adapters.slurm.jobs.comment import Wish, parse
+from holdfast.adapters.slurm.jobs.comment import CommentRequest, parse
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
 from holdfast.adapters.slurm.jobs.text import COMPLETING, WAITING, BatchJob
@@ -16,8 +16,8 @@ from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
 from holdfast.adapters.slurm.jobs.views import (
     PREFIX,
     Case,
+    JobDefaults,
     Run,
-    Terms,
     gone_view,
     is_supervised,
     is_wanted,
@@ -114,17 +114,19 @@ class SlurmJobs:
         now = self._around.clock.now()
         self._config = self._config or self._slurm.settings()
         found = self._watch.read()
-        wishes = {name: parse(job.comment) for name, job in found.items() if job.is_batch}
-        wishes = {name: one for name, one in wishes.items() if self._is_wanted(found[name], one)}
-        self._ours = frozenset(wishes)
+        requests = {name: parse(job.comment) for name, job in found.items() if job.is_batch}
+        requests = {
+            name: one for name, one in requests.items() if self._is_wanted(found[name], one)
+        }
+        self._ours = frozenset(requests)
         if self._around.may_act():
             self._drift.put_away_reused(found)
         self._unasked.look(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
-            name for name, wish in wishes.items() if is_supervised(found[name], wish)
+            name for name, request in requests.items() if is_supervised(found[name], request)
         )
-        self._cases = dict(self._looked_after(found, wishes, now))
+        self._cases = dict(self._looked_after(found, requests, now))
         if self._around.may_act():
             self._reservations.look()
             self._drift.run(found, self._cases, self._ours, self._config)
@@ -164,7 +166,7 @@ class SlurmJobs:
             notes=before.notes if before is not None else (),
         )
         self._store.put_job(name, remembered)
-        self._cases[name] = self._case(case.job, case.wish, run, remembered)
+        self._cases[name] = self._case(case.job, case.request, run, remembered)
 
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``: keep nodes for it, and let it start in two seconds."""
@@ -197,32 +199,36 @@ class SlurmJobs:
         self._look_soon()
 
     def _looked_after(
-        self, found: Mapping[str, BatchJob], wishes: Mapping[str, Wish], now: datetime
+        self, found: Mapping[str, BatchJob], requests: Mapping[str, CommentRequest], now: datetime
     ) -> Iterator[tuple[str, Case]]:
         memory = self._store.read()
-        for name, wish in wishes.items():
+        for name, request in requests.items():
             if name in memory.unreadable_jobs:
                 continue
             remembered = memory.jobs.get(name)
             unasked = None if remembered else self._unasked.record(found[name], now)
-            run = run_of(found[name], wish, remembered, now, unasked)
+            run = run_of(found[name], request, remembered, now, unasked)
             if run is not None:
-                yield name, self._case(found[name], wish, run, remembered)
+                yield name, self._case(found[name], request, run, remembered)
 
-    def _is_wanted(self, job: BatchJob, wish: Wish) -> bool:
-        return is_wanted(job, wish, self._settings.requeue_jobs)
+    def _is_wanted(self, job: BatchJob, request: CommentRequest) -> bool:
+        return is_wanted(job, request, self._settings.requeue_jobs)
 
-    def _case(self, job: BatchJob, wish: Wish, run: Run, remembered: RememberedJob | None) -> Case:
+    def _case(
+        self, job: BatchJob, request: CommentRequest, run: Run, remembered: RememberedJob | None
+    ) -> Case:
         is_same = remembered is not None and remembered.restarts == run.restarts
         machines = remembered.machines if remembered is not None and is_same else {}
         names = {*machines, *run.record.placement, *job.nodes}
         nodes = {name: self._around.nodes.node_state(name) for name in names}
-        return Case(job=job, wish=wish, run=run, machines=machines, nodes=nodes)
+        return Case(job=job, request=request, run=run, machines=machines, nodes=nodes)
 
     def _view(self, case: Case, now: datetime) -> JobView:
         is_waiting = case.run.record.phase is JobPhase.WAITING
         rooms = self._rooms(case) if is_waiting else None
-        return job_view(case, self._terms(), rooms, self._watch.step(case.wish.checkpoint), now)
+        return job_view(
+            case, self._defaults(), rooms, self._watch.step(case.request.checkpoint), now
+        )
 
     def _rooms(self, case: Case) -> Mapping[str, bool]:
         """Its own nodes, the spare ones and the idle ones; see ``job_view``."""
@@ -231,10 +237,10 @@ class SlurmJobs:
         names = dict.fromkeys((*mine, *self._reservations.free(job.partition)))
         return {name: self._around.nodes.node_state(name).is_good for name in names}
 
-    def _terms(self) -> Terms:
+    def _defaults(self) -> JobDefaults:
         said = self._config.get("KillWait", "").split()
         is_reported = bool(said) and said[0].isdecimal()
-        return Terms(
+        return JobDefaults(
             max_retries=self._settings.max_retries,
             kill_wait=timedelta(seconds=int(said[0])) if is_reported else _KILL_WAIT,
             off_after=self._settings.off_after,
@@ -259,5 +265,5 @@ class SlurmJobs:
         is_quiet = all(case.run.record.phase is JobPhase.RUNNING for case in self._cases.values())
         idle = self._settings.poll if self._ours or self._is_busy else None
         self._watch.pace(idle if is_quiet and not self._reservations.jobs else BUSY)
-        folders = (case.wish.checkpoint for case in self._cases.values())
+        folders = (case.request.checkpoint for case in self._cases.values())
         self._watch.follow(folder for folder in folders if folder)

@@ -1,6 +1,6 @@
-"""What a job asks for in its Comment: ``auto-resume=1 max-retry=3 mode=step``. Pure.
+"""Reads and writes requests in the Comment of a job: ``auto-resume=1 max-retry=3 mode=step``. Pure.
 
-Words of other programs are left as they are. NVIDIA Mission Control's form is read, too:
+Text of other programs is kept. NVIDIA Mission Control's form is supported, too:
 ``{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": 1}}``.
 """
 
@@ -12,72 +12,58 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-MOST: Final = 1000
-"""More restarts than that are a slip of the pen."""
+from holdfast.decisions.step_restart import RestartMode
+
+MAX_RETRY_LIMIT: Final = 1000
+"""Largest valid ``max-retry``; more is assumed to be a typing error."""
 
 _OURS: Final = "holdfast"
-"""In a comment that is JSON, our words are the members of this object."""
+"""Member of a JSON Comment that holds our keys."""
 
 _NVIDIAS: Final = "APS"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _BLANK: Final = re.compile(r"\s")
-_ASK: Final = re.compile(r"requeue(?::([0-9]{1,9}):([0-9]{1,11}))?")
+_REQUEUE_REQUEST: Final = re.compile(r"requeue(?::([0-9]{1,9}):([0-9]{1,11}))?")
 _RESTART_REASON: Final = re.compile(r"[0-9]{1,9}:\w{1,100}:[^\s:=\[\]]{0,100}")
 _NO_WORD: Final = re.compile(r"\W")
 _NO_NODE: Final = re.compile(r"[\s:=\[\]]")
 _NOTE: Final = re.compile(r"\s*\[holdfast: [^\[\]]*\]")
-"""What the controller says to the owner, between words."""
+"""Note of the controller for the owner, in a plain Comment."""
 
 _NOTE_KEY: Final = "note"
-"""The same where the comment is JSON."""
+"""Key of that note in a JSON Comment."""
 
 
 _PLAIN: Final = str.maketrans({"[": "(", "]": ")", "=": ":", '"': "'"})
-"""What would end a note, or begin a word of somebody's."""
+"""Characters that would end a note, or begin a key of another program."""
 
 
 class Key(StrEnum):
-    """Our words."""
+    """Keys in the Comment of a job."""
 
     AUTO_RESUME = "auto-resume"
-    """1 to be resumed after a fault of a node, 0 not to be."""
+    """1 to resume the job after a fault of a node, 0 not to."""
 
     MAX_RETRY = "max-retry"
-    """How often a fault of a node may cost the job a restart."""
+    """Maximum number of restarts after faults of nodes."""
 
     MODE = "mode"
-    ASK = "ask"
-    """Set by the supervisor alone, which cannot resume the step by itself: ``requeue``, or
-    ``requeue:1:1763837400`` with the count of requeues before the run that is over, and the time at
-    which its step ended, in seconds of the epoch."""
+    REQUEUE_REQUEST = "requeue-request"
+    """Set by the supervisor only, when it cannot restart the step itself: ``requeue``, or
+    ``requeue:1:1763837400`` with the number of requeues before the run that has ended, and the time
+    at which its step ended, in seconds of the epoch."""
 
     RESTART_REASON = "restart-reason"
-    """Set by the controller alone: ``1:NodeLost:node7``, the count of requeues with which the
-    present run began, why the run before was stopped, and the node at fault."""
+    """Set by the controller only: ``1:NodeLost:node7``, the number of requeues when the current run
+    began, why the run before was stopped, and the faulty node."""
 
     CHECKPOINT = "checkpoint"
-    """The directory of the job's checkpoints, in Megatron's layout."""
-
-
-class Mode(StrEnum):
-    """How a job is resumed."""
-
-    REQUEUE = "requeue"
-    """By the controller: the whole job again, on good nodes."""
-
-    STEP = "step"
-    """By the supervisor in the job: its step again, on the good nodes that it has."""
-
-    SWAP = "swap"
-    """By the supervisor in the job: its step again, when the same nodes are back."""
-
-    RESIZE = "resize"
-    """By the supervisor in the job: its step again, the bad nodes exchanged for idle ones."""
+    """Directory of the job's checkpoints, in Megatron's layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """Something of ours that cannot be used, and is treated as if it were not there."""
+    """An invalid key or value, which is ignored."""
 
     key: str
     value: str
@@ -85,54 +71,54 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class RequeueRequest:
     """A supervisor's request for a requeue."""
 
     restarts: int | None = None
-    """The count of requeues before the run that is over; None if that is not said."""
+    """Number of requeues before the run that has ended; None if not given."""
 
     since: datetime | None = None
-    """When the step ended; None if that is not said."""
+    """Time when the step ended; None if not given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a comment says."""
+class CommentRequest:
+    """Requests in a Comment."""
 
     auto_resume: bool | None = None
-    """None if it says nothing about that."""
+    """None if not given."""
 
     max_retry: int | None = None
-    mode: Mode = Mode.REQUEUE
-    ask: Ask | None = None
+    mode: RestartMode = RestartMode.REQUEUE
+    requeue: RequeueRequest | None = None
     checkpoint: str = ""
     restart_reason: str = ""
-    """The value of that word; see ``restart_reason_of``."""
+    """Value of ``Key.RESTART_REASON``; see ``restart_reason_of``."""
 
     rejected: tuple[Rejected, ...] = ()
 
-    def asks_requeue(self, restarts: int) -> bool:
-        """Whether the supervisor of the run with that count of requeues asks for another."""
-        return self.ask is not None and self.ask.restarts in (None, restarts)
+    def requests_requeue(self, restarts: int) -> bool:
+        """Whether the supervisor of the run with that number of requeues requests another."""
+        return self.requeue is not None and self.requeue.restarts in (None, restarts)
 
     def restart_reason_of(self, restarts: int) -> str:
-        """Why the run before the one with that count of requeues was stopped; empty if unknown."""
+        """Return why the run before that number of requeues was stopped; empty if unknown."""
         count, _, rest = self.restart_reason.partition(":")
         return rest.partition(":")[0] if count == str(restarts) else ""
 
 
 _EXPECTED: Final = {
     Key.AUTO_RESUME: "1 or 0",
-    Key.MAX_RETRY: f"a whole number from 0 to {MOST}",
-    Key.MODE: ", ".join(Mode),
-    Key.ASK: "requeue, or requeue:RESTARTS:SECONDS",
+    Key.MAX_RETRY: f"a whole number from 0 to {MAX_RETRY_LIMIT}",
+    Key.MODE: ", ".join(RestartMode),
+    Key.REQUEUE_REQUEST: "requeue, or requeue:RESTARTS:SECONDS",
     Key.RESTART_REASON: "RESTARTS:REASON:NODE",
     Key.CHECKPOINT: "the absolute path of a directory, without blanks",
 }
 
 
-def parse(comment: str) -> Wish:
-    """Read a comment. Never raises: what cannot be used is rejected."""
+def parse(comment: str) -> CommentRequest:
+    """Return the requests in a Comment. Never raises: invalid keys and values are rejected."""
     values: dict[Key, str] = {}
     rejected: list[Rejected] = []
     for word, value in _words(comment):
@@ -140,18 +126,20 @@ def parse(comment: str) -> Wish:
         if key is None:
             continue
         if word != key:
-            said = f"{key}={value}"
-            rejected.append(Rejected(key=word, value=value, expected=f"{said}, to the letter"))
+            expected = f"{key}={value}, spelled exactly"
+            rejected.append(Rejected(key=word, value=value, expected=expected))
         elif _is_usable(key, value):
             values[key] = value
         else:
             rejected.append(Rejected(key=key, value=value, expected=_EXPECTED[key]))
     resume, retries = values.get(Key.AUTO_RESUME), values.get(Key.MAX_RETRY)
-    return Wish(
+    return CommentRequest(
         auto_resume=None if resume is None else int(resume) > 0,
         max_retry=None if retries is None else int(retries),
-        mode=Mode(values.get(Key.MODE, Mode.REQUEUE)),
-        ask=_ask(values[Key.ASK]) if Key.ASK in values else None,
+        mode=RestartMode(values.get(Key.MODE, RestartMode.REQUEUE)),
+        requeue=_requeue_request(values[Key.REQUEUE_REQUEST])
+        if Key.REQUEUE_REQUEST in values
+        else None,
         checkpoint=values.get(Key.CHECKPOINT, ""),
         restart_reason=values.get(Key.RESTART_REASON, ""),
         rejected=tuple(rejected),
@@ -159,10 +147,10 @@ def parse(comment: str) -> Wish:
 
 
 def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
-    """A comment with other values for some of our words; those with None are taken out.
+    """Return a Comment with other values for some keys; those with None are removed.
 
     Raises:
-        ValueError: a value cannot be used.
+        ValueError: a value is invalid.
 
     """
     for key, value in changes.items():
@@ -182,7 +170,7 @@ def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
 
 
 def noted(comment: str, note: str) -> str:
-    """A comment with another note for the owner of the job; empty takes it out."""
+    """Return a Comment with another note for the owner of the job; empty removes it."""
     plain = "".join(one if one.isprintable() else " " for one in note.translate(_PLAIN))
     said = " ".join(plain.split())
     text, rest = _split(comment)
@@ -197,31 +185,31 @@ def noted(comment: str, note: str) -> str:
     return " ".join(filter(None, (json.dumps(whole), rest.strip())))
 
 
-def ask_for(restarts: int, since: datetime) -> str:
-    """The value of ``Key.ASK`` of a run that has begun after so many requeues."""
-    return f"{Mode.REQUEUE}:{restarts}:{since.timestamp():.0f}"
+def requeue_request(restarts: int, since: datetime) -> str:
+    """Return the value of ``Key.REQUEUE_REQUEST`` of a run that began after so many requeues."""
+    return f"{RestartMode.REQUEUE}:{restarts}:{since.timestamp():.0f}"
 
 
 def restart_reason(restarts: int, reason: str, node: str) -> str:
-    """The value of ``Key.RESTART_REASON`` of a run that begins after so many requeues."""
+    """Return the value of ``Key.RESTART_REASON`` of a run that begins after so many requeues."""
     return f"{restarts}:{_NO_WORD.sub('_', reason)[:100] or '_'}:{_NO_NODE.sub('', node)[:100]}"
 
 
-def _ask(value: str) -> Ask:
-    found = _ASK.fullmatch(value)
+def _requeue_request(value: str) -> RequeueRequest:
+    found = _REQUEUE_REQUEST.fullmatch(value)
     if found is None or found[1] is None:
-        return Ask()
-    return Ask(restarts=int(found[1]), since=datetime.fromtimestamp(int(found[2]), UTC))
+        return RequeueRequest()
+    return RequeueRequest(restarts=int(found[1]), since=datetime.fromtimestamp(int(found[2]), UTC))
 
 
 def _is_usable(key: Key, value: str) -> bool:
     match key:
         case Key.AUTO_RESUME | Key.MAX_RETRY:
-            return _COUNT.fullmatch(value) is not None and int(value) <= MOST
+            return _COUNT.fullmatch(value) is not None and int(value) <= MAX_RETRY_LIMIT
         case Key.MODE:
-            return value in list(Mode)
-        case Key.ASK:
-            return _ASK.fullmatch(value) is not None
+            return value in list(RestartMode)
+        case Key.REQUEUE_REQUEST:
+            return _REQUEUE_REQUEST.fullmatch(value) is not None
         case Key.RESTART_REASON:
             return _RESTART_REASON.fullmatch(value) is not None
         case Key.CHECKPOINT:
@@ -229,13 +217,13 @@ def _is_usable(key: Key, value: str) -> bool:
 
 
 def _key(word: str) -> Key | None:
-    """Which of our words this is, or is nearly."""
+    """Return the key that a word is, or nearly is."""
     letters = word.lower().replace("_", "-")
     return next((key for key in Key if key == letters), None)
 
 
 def _words(comment: str) -> Iterator[tuple[str, str]]:
-    """All that may be ours, in the order in which later words win."""
+    """Yield all pairs that may be ours; later ones win."""
     text, rest = _split(_NOTE.sub(" ", comment))
     if text is not None:
         yield from _nvidias(text.get(_NVIDIAS))
@@ -253,13 +241,13 @@ def _nvidias(said: object) -> Iterator[tuple[str, str]]:
         return
     if "auto_resume_mode" in said:
         mode = str(said["auto_resume_mode"])
-        yield Key.AUTO_RESUME, {Mode.REQUEUE: "1", "none": "0"}.get(mode.lower(), mode)
+        yield Key.AUTO_RESUME, {RestartMode.REQUEUE: "1", "none": "0"}.get(mode.lower(), mode)
     if "max_requeue_times" in said:
         yield Key.MAX_RETRY, str(said["max_requeue_times"])
 
 
 def _split(comment: str) -> tuple[dict[str, object] | None, str]:
-    """The JSON object that a comment begins with, if it does, and the words after it."""
+    """Split a Comment into its leading JSON object, if any, and the rest."""
     text = comment.strip()
     if not text.startswith("{"):
         return None, comment

@@ -74,7 +74,7 @@ class JobHolds:
         failure = case.run.record.failure
         if failure is not None:
             why = restart_reason(job.restarts, failure.reason, failure.node)
-            said = changed(job.comment, {Key.RESTART_REASON: why, Key.ASK: None})
+            said = changed(job.comment, {Key.RESTART_REASON: why, Key.REQUEUE_REQUEST: None})
             changes.append(f"comment={said}")
         self._slurm.update_job(job.id, SOON, *changes)
 
@@ -99,8 +99,8 @@ class JobHolds:
         if job.eligible_at is not None and job.eligible_at > self._clock.now() + HOLD / 2:
             return
         changes = [f"starttime=now+{HOLD.total_seconds():.0f}"]
-        if case.wish.ask is not None:
-            changes.append(f"comment={changed(job.comment, {Key.ASK: None})}")
+        if case.request.requeue is not None:
+            changes.append(f"comment={changed(job.comment, {Key.REQUEUE_REQUEST: None})}")
         self._slurm.update_job(job.id, *changes)
 
     def _reserve(self, case: Case) -> str:

@@ -1,4 +1,4 @@
-"""What the owner of a job may ask of Slurm, and have done to the job, without any privilege."""
+"""Slurm commands on a job that its owner may run, without any privilege."""
 
 import re
 import secrets
@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.comment import Key, ask_for, changed, parse
+from holdfast.adapters.slurm.jobs.comment import Key, changed, parse, requeue_request
 from holdfast.adapters.slurm.jobs.text import BatchJob, jobs_format, parse_batch_jobs
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
@@ -23,27 +23,27 @@ _IS_OVER: Final = ("already completing or completed", "Invalid job id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of a job that srun launched."""
+    """A step of a job that was launched with srun."""
 
     id: str
-    """As ``scancel`` takes it: ``7.0``, or ``7+1.0`` in a heterogeneous job."""
+    """ID for ``scancel``: ``7.0``, or ``7+1.0`` in a heterogeneous job."""
 
     nodes: tuple[str, ...]
     host: str
     pid: int
-    """Of its srun, on that host."""
+    """Process ID of its srun on ``host``."""
 
     @property
     def number(self) -> str:
-        """Its number in the job."""
+        """Number of the step in the job."""
         return self.id.rpartition(".")[2]
 
 
 def parse_steps(text: str) -> list[Step]:
-    """The steps in the answer of ``scontrol -o show step JOB``; not its script, nor its daemon.
+    """Return the steps that ``scontrol -o show step JOB`` printed, without batch and extern.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: the output is not as expected.
 
     """
     steps = []
@@ -52,7 +52,7 @@ def parse_steps(text: str) -> list[Step]:
             continue
         found = _STEP.match(line)
         if found is None:
-            raise ValueError(f"scontrol said {line[:100]!r}")
+            raise ValueError(f"unexpected output of scontrol: {line[:100]!r}")
         if found["id"].rpartition(".")[2].isdecimal():
             step = Step(
                 id=found["id"],
@@ -65,13 +65,13 @@ def parse_steps(text: str) -> list[Step]:
 
 
 class OwnJob(JobCommands):
-    """One job. Every method raises ``BackendError`` if slurmctld cannot be asked."""
+    """One job. Every method raises ``BackendError`` if slurmctld does not answer."""
 
     def __init__(self, job: str, timeout: timedelta) -> None:
-        """Use the cluster of the surroundings.
+        """Use the cluster that the environment names.
 
         Args:
-            job: its number, as in ``SLURM_JOB_ID``.
+            job: number of the job, as in ``SLURM_JOB_ID``.
             timeout: of one command.
 
         """
@@ -79,10 +79,10 @@ class OwnJob(JobCommands):
         self._environment.pop("SLURM_TIME_FORMAT", None)  # times are compared by their text
         self._job = job
         self._id = job
-        """As ``scontrol`` takes it. What has the number of an array is one task of it for us."""
+        """ID for ``scontrol``. A job with the number of an array is one task of it here."""
 
     def read(self) -> BatchJob:
-        """The job as it is now."""
+        """Return the current state of the job."""
         mark = f"={secrets.token_hex(16)}"
         text = self._call("squeue", "-h", "-t", "all", "-j", self._job, "-O", jobs_format(mark))
         try:
@@ -95,15 +95,15 @@ class OwnJob(JobCommands):
         self._id = own.id
         return own
 
-    def set_wish(self, wish: str) -> BatchJob:
-        """Let its comment say whether it is to be resumed, ``1`` or ``0``. Returns the job."""
+    def set_auto_resume(self, value: str) -> BatchJob:
+        """Set auto-resume in its Comment to ``1`` or ``0``. Returns the job as it was read."""
         job = self.read()
-        if parse(job.comment).auto_resume is not (wish == "1"):
-            self._comment(job, {Key.AUTO_RESUME: wish})
+        if parse(job.comment).auto_resume is not (value == "1"):
+            self._comment(job, {Key.AUTO_RESUME: value})
         return job
 
     def steps(self) -> list[Step]:
-        """Its steps that have not ended."""
+        """Return the steps that have not ended."""
         argv = ("scontrol", "-o", "show", "step", self._id)
         done = run(argv, timeout=self._timeout, environment=self._environment)
         if done.status and done.errors.strip():
@@ -114,20 +114,20 @@ class OwnJob(JobCommands):
             raise BackendError(f"the steps of job {self._job} cannot be read: {error}") from error
 
     def cancel_step(self, step: str) -> None:
-        """End a step; one that has ended stays as it is."""
+        """Cancel a step; no effect on one that has ended."""
         self._try(("scancel", step), _IS_OVER)
 
-    def ask_requeue(self, restarts: int, since: datetime) -> None:
-        """Request a requeue from the controller, unless that is done.
+    def request_requeue(self, restarts: int, since: datetime) -> None:
+        """Request a requeue from the controller, unless it is requested already.
 
         Args:
-            restarts: the count of requeues with which the present run began.
+            restarts: number of requeues when the current run began.
             since: when its step ended.
 
         """
         job = self.read()
-        if not parse(job.comment).asks_requeue(restarts):
-            self._comment(job, {Key.ASK: ask_for(restarts, since)})
+        if not parse(job.comment).requests_requeue(restarts):
+            self._comment(job, {Key.REQUEUE_REQUEST: requeue_request(restarts, since)})
 
     def _comment(self, job: BatchJob, changes: Mapping[Key, str | None]) -> None:
         self.update_job(job.id, f"comment={changed(job.comment, changes)}")

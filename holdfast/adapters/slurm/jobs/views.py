@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.jobs.comment import Mode, Wish
+from holdfast.adapters.slurm.jobs.comment import CommentRequest
 from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
 from holdfast.adapters.slurm.jobs.text import (
     COMPLETING,
@@ -19,6 +19,7 @@ from holdfast.adapters.slurm.nodes.reasons import Author
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
+from holdfast.decisions.step_restart import RestartMode
 from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
 from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, Phase
@@ -91,7 +92,7 @@ class NodeState:
             return record.remediation.condition == Condition.REQUESTED
         if facts is None or "DOWN" not in facts.state or not facts.has_heartbeat:
             return False
-        return facts.word.author in (Author.OTHER, Author.REQUEST)
+        return facts.reason.author in (Author.OTHER, Author.REQUEST)
 
     @property
     def counts(self) -> bool:
@@ -104,7 +105,7 @@ class Case:
     """All that is known of one job that is looked after."""
 
     job: BatchJob
-    wish: Wish
+    request: CommentRequest
     run: Run
     machines: Mapping[str, str]
     """See ``RememberedJob.machines``."""
@@ -124,31 +125,35 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What holds for all jobs of a cluster."""
+class JobDefaults:
+    """Values for all jobs of a cluster."""
 
     max_retries: int
     kill_wait: timedelta
     off_after: timedelta
 
 
-def is_wanted(job: BatchJob, wish: Wish, requeue_jobs: RequeueJobs) -> bool:
+def is_wanted(job: BatchJob, request: CommentRequest, requeue_jobs: RequeueJobs) -> bool:
     """Whether a job is to be resumed after a fault."""
     if not job.is_batch:
         return False
-    if wish.auto_resume is not None:
-        return wish.auto_resume
+    if request.auto_resume is not None:
+        return request.auto_resume
     return requeue_jobs is RequeueJobs.ALL and job.can_requeue
 
 
-def is_supervised(job: BatchJob, wish: Wish) -> bool:
+def is_supervised(job: BatchJob, request: CommentRequest) -> bool:
     """Whether a job is its supervisor's to resume, as long as that does not ask."""
-    return job.has_nodes and wish.mode is not Mode.REQUEUE and not wish.asks_requeue(job.restarts)
+    return (
+        job.has_nodes
+        and request.mode is not RestartMode.REQUEUE
+        and not request.requests_requeue(job.restarts)
+    )
 
 
 def run_of(
     job: BatchJob,
-    wish: Wish,
+    request: CommentRequest,
     remembered: RememberedJob | None,
     now: datetime,
     unasked: JobRecord | None = None,
@@ -160,7 +165,7 @@ def run_of(
     ``unasked`` is what is known of its runs before it asked to be resumed.
     """
     if remembered is None or is_reused(job, remembered):
-        return _first_run(job, wish, unasked, now)
+        return _first_run(job, request, unasked, now)
     before, is_anew = remembered.record, job.restarts > remembered.restarts
     if before.phase.is_final:
         fresh = JobRecord(
@@ -169,36 +174,40 @@ def run_of(
             attempt=before.attempt,
             attempts=before.attempts,
         )
-        return _begun_run(job, wish, fresh, now) if is_anew else None
+        return _begun_run(job, request, fresh, now) if is_anew else None
     if is_anew and _has_begun(job):
         return Run(record=_begun(before, job, now), restarts=job.restarts)
-    if before.phase is JobPhase.RUNNING and is_supervised(job, wish):
+    if before.phase is JobPhase.RUNNING and is_supervised(job, request):
         return None
     return Run(record=before, restarts=remembered.restarts)
 
 
 def job_view(
-    case: Case, terms: Terms, rooms: Mapping[str, bool] | None, step: int | None, now: datetime
+    case: Case,
+    defaults: JobDefaults,
+    rooms: Mapping[str, bool] | None,
+    step: int | None,
+    now: datetime,
 ) -> JobView:
     """A job as the core sees it.
 
     Args:
         case: what is known of it.
-        terms: what holds for all jobs.
+        defaults: for all jobs of the cluster.
         rooms: nodes that it could get, and whether Slurm places jobs there now; None unless it
             waits.
         step: see ``JobView``.
         now: the present time.
 
     """
-    job, wish, record = case.job, case.wish, case.run.record
+    job, request, record = case.job, case.request, case.run.record
     spec = JobSpec(
         name=f"{PREFIX}{job.id}",
         nodes=len(job.nodes) if job.is_at_work else job.wants,
-        max_retries=terms.max_retries if wish.max_retry is None else wish.max_retry,
+        max_retries=defaults.max_retries if request.max_retry is None else request.max_retry,
         max_app_retries=0,  # what fails by itself has failed, as everywhere on Slurm
         needs_progress=True,
-        grace=terms.kill_wait + TIMEOUT if job.has_nodes else GIVEN_UP,
+        grace=defaults.kill_wait + TIMEOUT if job.has_nodes else GIVEN_UP,
         placing=Placing.SCHEDULER,
     )
     if case.is_held:
@@ -206,7 +215,7 @@ def job_view(
         return JobView(
             spec=spec,
             record=record,
-            ranks=held_ranks(case, terms, now),
+            ranks=held_ranks(case, defaults, now),
             ending=_ending(job),
             rooms=None if rooms is None else dict.fromkeys(rooms, 1),
             away=frozenset(name for name, is_good in (rooms or {}).items() if not is_good),
@@ -233,7 +242,7 @@ def gone_view(job: str, record: JobRecord) -> JobView:
     )
 
 
-def held_ranks(case: Case, terms: Terms, now: datetime) -> tuple[RankView, ...]:
+def held_ranks(case: Case, defaults: JobDefaults, now: datetime) -> tuple[RankView, ...]:
     """Where processes of the attempt that is stopped are, or may be.
 
     A node that is cut off runs on. And where slurmctld has forgotten in a crash that the job ran,
@@ -242,11 +251,11 @@ def held_ranks(case: Case, terms: Terms, now: datetime) -> tuple[RankView, ...]:
     job, failure = case.job, case.run.record.failure
     names = [*job.nodes] if job.has_nodes else []
     is_forgotten = job.state in WAITING and job.restarts <= case.run.restarts
-    ends_at = failure.at + terms.kill_wait + GIVEN_UP if failure is not None else now
+    ends_at = failure.at + defaults.kill_wait + GIVEN_UP if failure is not None else now
     off = set()
     for name, machine in case.machines.items():
         node = case.nodes[name]
-        if is_off(node, machine, terms.off_after, now):
+        if is_off(node, machine, defaults.off_after, now):
             off.add(name)
         elif name not in names and (may_run(node, machine) or (is_forgotten and now < ends_at)):
             names.append(name)
@@ -294,17 +303,21 @@ def may_run(node: NodeState, machine: str) -> bool:
     return not is_other_slurmd(facts.slurmd, machine)
 
 
-def _first_run(job: BatchJob, wish: Wish, unasked: JobRecord | None, now: datetime) -> Run | None:
+def _first_run(
+    job: BatchJob, request: CommentRequest, unasked: JobRecord | None, now: datetime
+) -> Run | None:
     before = unasked or JobRecord(phase=JobPhase.WAITING, phase_since=now)
     if job.state in WAITING and job.restarts > 0 and job.why == _BEGIN_TIME:
         if unasked is not None:
             return Run(record=unasked, restarts=job.restarts)
         return Run(record=_begun(before, job, now), restarts=job.restarts - 1)  # Slurm requeued it
-    return _begun_run(job, wish, before, now)
+    return _begun_run(job, request, before, now)
 
 
-def _begun_run(job: BatchJob, wish: Wish, before: JobRecord, now: datetime) -> Run | None:
-    if _has_begun(job) and not is_supervised(job, wish):
+def _begun_run(
+    job: BatchJob, request: CommentRequest, before: JobRecord, now: datetime
+) -> Run | None:
+    if _has_begun(job) and not is_supervised(job, request):
         return Run(record=_begun(before, job, now), restarts=job.restarts)
     return None
 
@@ -333,7 +346,7 @@ def _ranks(case: Case) -> Iterable[RankView]:
     """One rank for each node of an attempt; none while it is not known what becomes of it."""
     job, run = case.job, case.run
     if job.is_at_work:
-        if case.wish.asks_requeue(job.restarts):
+        if case.request.requests_requeue(job.restarts):
             yield _lost(case, "its supervisor requests a requeue")
         else:
             yield from (RankView(rank=rank, node=name) for rank, name in enumerate(job.nodes))
@@ -363,7 +376,7 @@ def _lost(case: Case, why: str) -> RankView:
     names, machines = case.names, case.machines
     lost = next((name for name in names if is_lost(case.nodes[name], machines.get(name, ""))), None)
     bad = lost or next((name for name in names if case.nodes[name].is_closed), None)
-    ask = case.wish.ask if case.wish.asks_requeue(case.run.restarts) else None
+    ask = case.request.requeue if case.request.requests_requeue(case.run.restarts) else None
     is_put_back = case.job.state in (*WAITING, COMPLETING)
     is_requested = bad is not None and lost is None and case.nodes[bad].is_requested
     has_lost = not is_requested and (lost is not None or ask is not None or not is_put_back)

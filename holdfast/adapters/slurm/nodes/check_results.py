@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.adapters.slurm.nodes.report import machine_id
-from holdfast.adapters.slurm.nodes.reports import Heard
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
@@ -52,7 +52,7 @@ def write_verdict(
         raise BackendError(f"cannot tell the controller: {error}") from error
 
 
-def faults_of(verdict: Heard | None, heard: Heard | None) -> tuple[Fault, ...]:
+def faults_of(verdict: ReceivedReport | None, heard: ReceivedReport | None) -> tuple[Fault, ...]:
     """What a verdict says of the machine that is heard now; none if it is of another, or boot."""
     if verdict is None or heard is None:
         return ()

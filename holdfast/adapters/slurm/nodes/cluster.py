@@ -16,7 +16,7 @@ from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
 from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, DriftCorrection
 from holdfast.adapters.slurm.nodes.preparation import Preparation
 from holdfast.adapters.slurm.nodes.reasons import our_reason
-from holdfast.adapters.slurm.nodes.reports import Heard, Reports
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport, Reports
 from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
 from holdfast.adapters.slurm.nodes.text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.nodes.views import (
@@ -363,7 +363,7 @@ class SlurmCluster:
         if is_new:
             self._around.changed()
 
-    def _heard(self) -> Mapping[str, Heard]:
+    def _heard(self) -> Mapping[str, ReceivedReport]:
         with self._looking:
             with suppress(BackendError):  # the thread tells of it; what was heard before holds
                 self._reports.look(self._around.clock.now())

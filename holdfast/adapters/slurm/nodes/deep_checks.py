@@ -207,7 +207,7 @@ class DeepChecks:
 
         A node that somebody else has closed meanwhile is left to them; its check waits.
         """
-        if any(one.is_closed and one.word.author in _STRANGERS for one in facts):
+        if any(one.is_closed and one.reason.author in _STRANGERS for one in facts):
             return
         name = wanted.name
         job = self._jobs.get(name)

@@ -157,22 +157,26 @@ def _unreached(known: Known) -> CallFailed:
 def _mistakes(
     facts: Mapping[str, NodeFacts], known: Mapping[str, Known], damaged: Mapping[str, str]
 ) -> Iterator[InputRejected]:
-    words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, to the letter"
+    words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, spelled exactly"
     for node in facts.values():
-        is_request = bool(node.word.meant) or node.word.asks
-        if node.word.author is Author.OTHER and is_request and node.is_closed:
-            meant = f"; if {node.word.meant} is meant, set it again" if node.word.meant else ""
+        is_request = bool(node.reason.suggestion) or node.reason.resembles_request
+        if node.reason.author is Author.OTHER and is_request and node.is_closed:
+            meant = (
+                f"; if {node.reason.suggestion} is meant, set it again"
+                if node.reason.suggestion
+                else ""
+            )
             yield InputRejected(
                 node=node.name,
                 key="reason",
-                value=node.word.text[:_SHOWN_CHARS],
+                value=node.reason.text[:_SHOWN_CHARS],
                 expected=f"{words}{meant}",
             )
-        elif node.word.verb is not None and node.name not in known:
+        elif node.reason.verb is not None and node.name not in known:
             yield InputRejected(
                 node=node.name,
                 key="reason",
-                value=node.word.text[:_SHOWN_CHARS],
+                value=node.reason.text[:_SHOWN_CHARS],
                 expected="an agent that reports from the node; start holdfast agent there first",
             )
     for name, what in damaged.items():

@@ -1,4 +1,4 @@
-"""The reason of a node: what people ask for with it, and what we say with it. Pure."""
+"""Parses and formats the reason of a node in Slurm. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.requests import Verb
 
 DEFERRED: Final = "(deferred)"
-"""Ends a reason of ours where the jobs on the node run on until they end."""
+"""Suffix of our reason if the repair waits for the jobs on the node to end."""
 
 _VERBS: Final = {SlurmReason.REBOOT: Verb.REBOOT, SlurmReason.REPLACE: Verb.REPLACE}
-_ASKS: Final = re.compile(r"\W*action\s*:", re.IGNORECASE)
+_REQUEST: Final = re.compile(r"\W*action\s*:", re.IGNORECASE)
 _NOT_LETTERS: Final = re.compile(r"[^a-z]+")
 
 RESUME_TIMEOUT: Final = "ResumeTimeout reached"
-"""What slurmctld says of a node that did not register in time after it was powered up."""
+"""Reason that slurmctld sets for a node that did not register in time after power-up."""
 
 _SLURMS_OWN: Final = (
     "Not responding",
@@ -34,62 +34,64 @@ _SLURMS_OWN: Final = (
     "Prolog error",
     "Epilog error",
 )
-"""How reasons begin that slurmctld gives by itself, for what a repair may change."""
+"""Prefixes of reasons that slurmctld sets itself, for states that a repair may change."""
 
 _REBOOT_HELPS: Final = ("Kill task failed", "Duplicate jobid", "batch job complete failure")
-"""The same where it drains a node for good: processes that do not end, or that nobody knows of.
-Without us, such nodes wait for a person."""
+"""Prefixes of reasons with which slurmctld drains a node permanently: processes that do not end or
+are unknown. Without Holdfast, such nodes wait for a person."""
 
 
 class Author(StrEnum):
-    """Whose word a reason is."""
+    """Who set a reason."""
 
     NOBODY = "nobody"
     SLURM = "slurm"
     HOLDFAST = "holdfast"
     REQUEST = "request"
-    """A person's, or slurmctld's, and a request to us."""
+    """A person or slurmctld; the reason is a request to Holdfast."""
 
     OTHER = "other"
-    """A person's or another program's."""
+    """A person or another program."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """A reason, read. Slurm may have added to it, as in ``Action:Replace : Not responding``."""
+class ParsedReason:
+    """A parsed reason. Slurm may append to it, as in ``Action:Replace : Not responding``."""
 
     text: str
     author: Author
     verb: Verb | None = None
-    meant: str = ""
-    """What may have been meant by words that are nearly those of a request."""
+    suggestion: str = ""
+    """Request that was probably intended, if the text is close to one."""
 
-    asks: bool = False
-    """Whether it begins as a request does, of whatever kind."""
+    resembles_request: bool = False
+    """Whether it begins with ``Action:`` in any spelling."""
 
 
-def parse_annotations(text: str) -> Word:
-    """Read a reason: its leading token counts, to the letter."""
+def parse_reason(text: str) -> ParsedReason:
+    """Parse a reason: its first token counts, spelled exactly."""
     text = text.strip().removeprefix(":").strip()  # Slurm adds to a reason that is blank, too
     if not text or text == "none":
-        return Word("", Author.NOBODY)
+        return ParsedReason("", Author.NOBODY)
     token, _, rest = text.partition(" ")
     if text.startswith(SlurmReason.OURS) or (token in _VERBS and rest.startswith(SlurmReason.OURS)):
-        return Word(text, Author.HOLDFAST)
+        return ParsedReason(text, Author.HOLDFAST)
     if token in _VERBS:
-        return Word(text, Author.REQUEST, verb=_VERBS[SlurmReason(token)])
+        return ParsedReason(text, Author.REQUEST, verb=_VERBS[SlurmReason(token)])
     if text.startswith(_REBOOT_HELPS):
-        return Word(text, Author.REQUEST, verb=Verb.REBOOT)
+        return ParsedReason(text, Author.REQUEST, verb=Verb.REBOOT)
     if text.startswith(_SLURMS_OWN):
-        return Word(text, Author.SLURM)
+        return ParsedReason(text, Author.SLURM)
     letters = _NOT_LETTERS.sub("", text.lower())
-    meant = (one for one in _VERBS if letters.startswith(_NOT_LETTERS.sub("", one.lower())))
-    asks = _ASKS.match(text) is not None
-    return Word(text, Author.OTHER, meant=next(meant, ""), asks=asks)
+    suggestions = (one for one in _VERBS if letters.startswith(_NOT_LETTERS.sub("", one.lower())))
+    resembles_request = _REQUEST.match(text) is not None
+    return ParsedReason(
+        text, Author.OTHER, suggestion=next(suggestions, ""), resembles_request=resembles_request
+    )
 
 
 def our_reason(record: NodeRecord) -> str:
-    """What we say of a node that is kept from jobs, with what is done about it in front."""
+    """Return our reason for a node that is closed to jobs, with the repair in front."""
     remediation = record.remediation
     if remediation is None or record.phase in (Phase.JOINING, Phase.CHECKING):
         after = "" if remediation is None else f" after {remediation.reason}"

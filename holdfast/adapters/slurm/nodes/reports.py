@@ -20,7 +20,7 @@ _LARGEST: Final = 4 * 1024 * 1024  # bytes; a report with every fault there is h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ReceivedReport:
     """What an agent says, and when it was last heard."""
 
     report: NodeReport
@@ -36,7 +36,7 @@ class Heard:
 class _File:
     mark: tuple[int, int, int]
     content: bytes
-    heard: Heard | None
+    heard: ReceivedReport | None
     """None if it cannot be read."""
 
 
@@ -72,7 +72,7 @@ class Reports:
             for name, file in found.items()
         )
 
-    def heard(self) -> Mapping[str, Heard]:
+    def heard(self) -> Mapping[str, ReceivedReport]:
         """What the last look found, by the name of the node."""
         return {name: file.heard for name, file in self._files.items() if file.heard is not None}
 
@@ -112,11 +112,11 @@ def _first(mtime: float, now: datetime) -> datetime | None:
     return min(now, now - age) if abs(age) < _FRESH else None
 
 
-def _at(heard: Heard, at: datetime | None) -> Heard:
-    return Heard(report=heard.report, machine=heard.machine, at=at)
+def _at(heard: ReceivedReport, at: datetime | None) -> ReceivedReport:
+    return ReceivedReport(report=heard.report, machine=heard.machine, at=at)
 
 
-def _read(name: str, content: bytes, at: datetime | None) -> Heard | None:
+def _read(name: str, content: bytes, at: datetime | None) -> ReceivedReport | None:
     try:
         plain = json.loads(content)
         machine = plain["machine"]
@@ -124,4 +124,4 @@ def _read(name: str, content: bytes, at: datetime | None) -> Heard | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     is_sound = isinstance(machine, str) and "#" not in machine and report.node == name
-    return Heard(report=report, machine=machine, at=at) if is_sound else None
+    return ReceivedReport(report=report, machine=machine, at=at) if is_sound else None

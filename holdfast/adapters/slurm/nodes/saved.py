@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.adapters.slurm.nodes.reasons import parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import parse_reason
 from holdfast.adapters.slurm.nodes.text import NodeFacts, parse_nodes
 
 _HOW: Final = "save them with: scontrol show node, or with --json"
@@ -31,7 +31,7 @@ def parse_saved(text: str) -> dict[str, NodeFacts]:
     nodes: dict[str, NodeFacts] = {}
     for place, node in found:
         if node.name in nodes:
-            raise ValueError(f"{place}: node {node.name} is there twice")
+            raise ValueError(f"{place}: node {node.name} is duplicated")
         nodes[node.name] = node
     if not nodes:
         raise ValueError(f"there is no node in it; {_HOW}")
@@ -90,7 +90,7 @@ def _node(place: str, node: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(
         name,
         _state(place, node),
-        parse_annotations(reason),
+        parse_reason(reason),
         f"{who}@{when}" if reason else "",
         f"{boot}/{slurmd}",
         _text(place, node, "instance_id"),

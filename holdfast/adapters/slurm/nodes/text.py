@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
-from holdfast.adapters.slurm.nodes.reasons import RESUME_TIMEOUT, Word, parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import RESUME_TIMEOUT, ParsedReason, parse_reason
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """The same text in every version since 22.05."""
@@ -41,8 +41,8 @@ class NodeFacts:
     state: frozenset[str]
     """The state and its flags, such as ``MIXED`` and ``FAIL``."""
 
-    word: Word
-    """What its reason says."""
+    reason: ParsedReason
+    """Parsed reason of the node."""
 
     reason_set: str = ""
     """Who set the reason, and when."""
@@ -68,13 +68,13 @@ class NodeFacts:
         if not self.is_closed:
             return ""
         who = self.reason_set.partition("@")[0] or "Slurm"
-        why = f": {self.word.text}" if self.word.text else ""
+        why = f": {self.reason.text}" if self.reason.text else ""
         return f"{who} set it to {'+'.join(sorted(self.state & CLOSED))} in Slurm{why}"
 
     @property
     def start_error(self) -> str:
         """Why Slurm has given up on its start, in Slurm's words; empty if it has not."""
-        if self.has_heartbeat or RESUME_TIMEOUT not in self.word.text:
+        if self.has_heartbeat or RESUME_TIMEOUT not in self.reason.text:
             return ""
         return f"Slurm says: {RESUME_TIMEOUT}"
 
@@ -179,5 +179,5 @@ def _flags(state: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def _word(reason: str) -> Word:
-    return parse_annotations(reason)
+def _word(reason: str) -> ParsedReason:
+    return parse_reason(reason)

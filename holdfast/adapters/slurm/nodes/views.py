@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.adapters.slurm.nodes.boots import is_other_slurmd
 from holdfast.adapters.slurm.nodes.check_results import faults_of, verdict_name
 from holdfast.adapters.slurm.nodes.reasons import Author, our_reason
-from holdfast.adapters.slurm.nodes.reports import Heard
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport
 from holdfast.adapters.slurm.nodes.state import Memory, Remembered
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.model.health import Remedy, Urgency
@@ -40,9 +40,9 @@ class Known:
     facts: NodeFacts | None
     """None while Slurm does not know it."""
 
-    heard: Heard | None
+    heard: ReceivedReport | None
     remembered: Remembered | None
-    verdict: Heard | None = None
+    verdict: ReceivedReport | None = None
     """What a check found on the node that was no job of ours."""
 
     @property
@@ -66,11 +66,11 @@ def record_of(known: Known, first_seen: datetime) -> NodeRecord:
 
 def request_of(facts: NodeFacts | None, requested_at: datetime) -> Request | None:
     """What a person asks for with state and reason of a node."""
-    if facts is None or facts.word.verb is None or not facts.is_closed:
+    if facts is None or facts.reason.verb is None or not facts.is_closed:
         return None
     return Request(
-        id=_digest(facts.name, facts.word.verb, facts.reason_set),
-        verb=facts.word.verb,
+        id=_digest(facts.name, facts.reason.verb, facts.reason_set),
+        verb=facts.reason.verb,
         requested_at=requested_at,
         requested_by=facts.reason_set.partition("@")[0],
         urgency=Urgency.IMMEDIATE if "DOWN" in facts.state else Urgency.DEFERRED,
@@ -82,8 +82,8 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
     if hold or facts is None:
         return hold
     who = facts.reason_set.partition("@")[0] or "somebody"
-    if facts.is_closed and facts.word.author is Author.OTHER:
-        return f"{who} has closed it in Slurm: {facts.word.text}"
+    if facts.is_closed and facts.reason.author is Author.OTHER:
+        return f"{who} has closed it in Slurm: {facts.reason.text}"
     if facts.state & _MAINTENANCE:
         return "it is reserved for maintenance in Slurm"
     return ""
@@ -184,12 +184,12 @@ def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
     """
     if record.phase is Phase.SCHEDULABLE:
         return None
-    if facts.is_closed and facts.word.author is Author.OTHER:
+    if facts.is_closed and facts.reason.author is Author.OTHER:
         return None
     if "FAIL" in facts.state and facts.start_error:
         return None  # people find Slurm's own words in sinfo -R
     wanted = our_reason(record)
-    is_said = facts.word.text == wanted or facts.word.text.startswith(f"{wanted} :")
+    is_said = facts.reason.text == wanted or facts.reason.text.startswith(f"{wanted} :")
     return None if "FAIL" in facts.state and is_said else wanted
 
 
@@ -211,7 +211,7 @@ def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_close
     if _is_down_for_boot(facts) and now - record.phase_since < _SETTLES:
         return True
     ours = (Author.HOLDFAST, *((Author.NOBODY, Author.SLURM) if was_closed else ()))
-    return facts.word.author in ours
+    return facts.reason.author in ours
 
 
 def _is_down_for_boot(facts: NodeFacts) -> bool:
@@ -220,7 +220,7 @@ def _is_down_for_boot(facts: NodeFacts) -> bool:
     24.11 says so only where there was no reason before, and our release leaves a blank one. Nobody
     else can take a node down without a reason.
     """
-    text = facts.word.text
+    text = facts.reason.text
     return text.startswith(_REBOOTED) or (not text and "DOWN" in facts.state)
 
 
@@ -265,7 +265,7 @@ def _is_back(known: Known) -> bool:
 
 
 def known_nodes(
-    facts: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory: Memory
+    facts: Mapping[str, NodeFacts], heard: Mapping[str, ReceivedReport], memory: Memory
 ) -> dict[str, Known]:
     """All nodes that are ours to look after, by name: each has an agent that lives, or a record.
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.adapters.slurm.nodes.reasons import parse_annotations
+from holdfast.adapters.slurm.nodes.reasons import parse_reason
 from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
@@ -113,13 +113,13 @@ class NodeWatch:
         Since 24.11 the reason of a node that is given to jobs again stays where it is, without a
         meaning; of one that then goes down by itself it says ``old reason : Not responding``.
         """
-        text = one.word.text
+        text = one.reason.text
         if text and not one.is_closed:
             self._left[one.name] = text
             return one
         left = self._left.get(one.name)
         if left is not None and text.startswith(f"{left} :"):
-            return replace(one, word=parse_annotations(text[len(left) :]))
+            return replace(one, reason=parse_reason(text[len(left) :]))
         self._left.pop(one.name, None)
         return one
 
@@ -138,21 +138,21 @@ class FolderWatch:
     """Waits for news in files, from ``start`` to ``stop``."""
 
     def __init__(
-        self, reports: Path, wishes: Path, look: Callable[[], None], changed: Callable[[], None]
+        self, reports: Path, requests: Path, look: Callable[[], None], changed: Callable[[], None]
     ) -> None:
         """Prepare; the calls come from a thread.
 
         Args:
             reports: a directory.
-            wishes: a file that others write to.
+            requests: a file that others write to.
             look: called when there may be news among the reports, and every second.
-            changed: called when somebody has written to ``wishes``.
+            changed: called when somebody has written to ``requests``.
 
         """
         self._look = look
-        self._wishes = wishes
+        self._requests = requests
         self._changed = changed
-        self._watch = FileWatch([reports / "any", wishes])
+        self._watch = FileWatch([reports / "any", requests])
         self._end, self._ended = os.pipe()
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
@@ -182,7 +182,7 @@ class FolderWatch:
 
     def _written(self) -> tuple[int, int]:
         try:
-            status = self._wishes.stat()
+            status = self._requests.stat()
         except OSError:
             return (0, 0)
         return (status.st_mtime_ns, status.st_size)

@@ -6,7 +6,7 @@
  *
  * With --auto-resume=1, given to srun or to the sbatch or salloc around it, srun is replaced by
  * "holdfast slurm supervise [--grace=10s ...] -- srun ...", before anything was launched; that keeps
- * the wish in the Comment of the job, for the controller. A batch job has it kept there when its
+ * auto-resume in the Comment of the job, for the controller. A batch job has it kept there when its
  * script begins. Ranks have AUTO_RESUME, Prolog and Epilog have SPANK_AUTO_RESUME. Whatever cannot
  * be done is told, and the job runs as if there were no plugin.
  *
@@ -28,10 +28,10 @@ SPANK_PLUGIN(holdfast_auto_resume, 1)
 #define SUPERVISED "HOLDFAST_SUPERVISED"	/* the job whose srun has a supervisor already */
 #define PATH_LENGTH 4096
 
-static char wish[2] = "";		/* "0" or "1"; empty if nothing was asked for */
+static char auto_resume[2] = "";		/* "0" or "1"; empty if the option was not given */
 static const char *supervisor = NULL;	/* Slurm keeps the arguments of plugins */
 
-static int take_wish(int val, const char *argument, int remote)
+static int take_auto_resume(int val, const char *argument, int remote)
 {
 	(void) val;
 	(void) remote;
@@ -40,7 +40,7 @@ static int take_wish(int val, const char *argument, int remote)
 			    argument ? argument : "");
 		return -1;
 	}
-	wish[0] = argument[0];
+	auto_resume[0] = argument[0];
 	return 0;
 }
 
@@ -50,7 +50,7 @@ static struct spank_option option = {
 	.usage = "resume the job after a fault of a node",
 	.has_arg = 1,
 	.val = 0,
-	.cb = take_wish,
+	.cb = take_auto_resume,
 };
 
 int slurm_spank_init(spank_t spank, int count, char **arguments)
@@ -148,10 +148,10 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
 	spank_context_t context = spank_context();
 	const char *job = getenv("SLURM_JOB_ID"), *supervised = getenv(SUPERVISED);
 
-	if (!wish[0] || (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR))
+	if (!auto_resume[0] || (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR))
 		return 0;
-	spank_job_control_setenv(spank, "AUTO_RESUME", wish, 1);
-	if (context == S_CTX_ALLOCATOR || wish[0] != '1')
+	spank_job_control_setenv(spank, "AUTO_RESUME", auto_resume, 1);
+	if (context == S_CTX_ALLOCATOR || auto_resume[0] != '1')
 		return 0;
 	if (!job)
 		slurm_info("holdfast: --auto-resume has no effect on srun alone: use it in a job of"
@@ -169,21 +169,21 @@ int slurm_spank_user_init(spank_t spank, int count, char **arguments)
 	(void) arguments;
 	spank_get_item(spank, S_JOB_STEPID, &step);
 	/* not in a script or a shell: there, AUTO_RESUME is a usual name for the option itself */
-	if (wish[0] && step != SLURM_BATCH_SCRIPT && step != SLURM_INTERACTIVE_STEP)
-		spank_setenv(spank, "AUTO_RESUME", wish, 1);
+	if (auto_resume[0] && step != SLURM_BATCH_SCRIPT && step != SLURM_INTERACTIVE_STEP)
+		spank_setenv(spank, "AUTO_RESUME", auto_resume, 1);
 	return 0;
 }
 
-/* In the process that becomes the script, as its user: keeps the wish, and is not waited for. */
+/* In the process that becomes the script, as its user: keeps auto-resume, and is not waited for. */
 int slurm_spank_task_init(spank_t spank, int count, char **arguments)
 {
 	uint32_t job = 0, step = 0;
-	char value[PATH_LENGTH], number[16], option_text[sizeof("--wish=1")];
+	char value[PATH_LENGTH], number[16], option_text[sizeof("--set-auto-resume=1")];
 	pid_t child;
 
 	(void) count;
 	(void) arguments;
-	if (!wish[0] || !supervisor || spank_get_item(spank, S_JOB_STEPID, &step) ||
+	if (!auto_resume[0] || !supervisor || spank_get_item(spank, S_JOB_STEPID, &step) ||
 	    step != SLURM_BATCH_SCRIPT || spank_get_item(spank, S_JOB_ID, &job))
 		return 0;
 	child = fork();
@@ -198,7 +198,7 @@ int slurm_spank_task_init(spank_t spank, int count, char **arguments)
 			setenv("SLURM_CONF", value, 1);
 		snprintf(number, sizeof(number), "%u", job);
 		setenv("SLURM_JOB_ID", number, 1);
-		snprintf(option_text, sizeof(option_text), "--wish=%s", wish);
+		snprintf(option_text, sizeof(option_text), "--set-auto-resume=%s", auto_resume);
 		execl(supervisor, supervisor, "slurm", "supervise", option_text, (char *) NULL);
 		fprintf(stderr, "holdfast: cannot run %s: %s\n", supervisor, strerror(errno));
 	}

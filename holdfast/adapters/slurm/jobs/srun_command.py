@@ -1,0 +1,41 @@
+"""Command lines of srun: which name their nodes, and how a step is launched on others. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+_MANY: Final = ":"
+"""Separates the parts of a heterogeneous step on the command line of srun."""
+
+
+def is_bound(srun: Sequence[str]) -> bool:
+    """Whether a command line of srun names its nodes, or has several parts.
+
+    Only possible options of srun are checked, not those of the program. An option without a value
+    right before the program hides where the options end; then the answer may be a false True.
+    """
+    before = "-"
+    for word in srun[1:]:
+        if not word.startswith("-") and (not before.startswith("-") or "=" in before):
+            break
+        if word == "--":
+            break
+        if word.startswith(("-w", "--nodelist", "-F", "--nodefile")):
+            return True
+        before = word
+    return _MANY in srun
+
+
+def relaunch_command(
+    srun: Sequence[str], nodes: Sequence[str], *, bound: bool, overlap: bool
+) -> list[str]:
+    """Return the command line for the same step on other nodes.
+
+    Args:
+        srun: the original command line.
+        nodes: nodes to launch on.
+        bound: whether the command line names its nodes itself.
+        overlap: whether a dead step still holds CPUs of the nodes, as its end was not reported.
+
+    """
+    place = [] if bound else [f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}"]
+    return [srun[0], *place, *(["--overlap"] if overlap else []), *srun[1:]]
