@@ -18,9 +18,9 @@ from typing import Final
 
 from bench import needs
 from bench.figure import Figure
+from holdfast.adapters.slurm.commands.node_text import parse_nodes
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import Memory, Remembered
-from holdfast.adapters.slurm.nodes.text import parse_nodes
 from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide

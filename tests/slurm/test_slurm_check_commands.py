@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.slurm.commands.checks import CheckCommands, CheckJob
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import parse_reason
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, Wanted, wanted_of
-from holdfast.adapters.slurm.nodes.reasons import parse_reason
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import CheckResult, Pairing, Phase

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.jobs.comment import (
+from holdfast.adapters.slurm.commands.comment import (
     MAX_RETRY_LIMIT,
     CommentRequest,
     Key,

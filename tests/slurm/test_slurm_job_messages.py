@@ -3,8 +3,8 @@
 import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 
+from holdfast.adapters.slurm.commands.comment import parse
 from holdfast.adapters.slurm.jobs.advice import stop_message
-from holdfast.adapters.slurm.jobs.comment import parse
 from holdfast.model.jobs import Failure, FailureKind
 from holdfast.model.names import Reason
 from holdfast.testing.builders import NOW, a_job

@@ -13,7 +13,8 @@ from slurm_fleet_at_work import on_both_versions, stays
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
-from holdfast.adapters.slurm.jobs.views import HOLD, NodeState
+from holdfast.adapters.slurm.jobs.views import HOLD
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.jobs.advice import advice
-from holdfast.adapters.slurm.jobs.text import (
+from holdfast.adapters.slurm.commands.job_text import (
     jobs_format,
     parse_batch_jobs,
     parse_reservations,
 )
+from holdfast.adapters.slurm.jobs.advice import advice
 
 MARK = "=mark"
 # As squeue 22.05 and 24.11 tell it.

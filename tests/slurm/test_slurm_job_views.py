@@ -5,24 +5,24 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.adapters.slurm.jobs.comment import CommentRequest, parse
+from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
+from holdfast.adapters.slurm.commands.job_text import BatchJob
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import parse_reason
 from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
-from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.adapters.slurm.jobs.views import (
     GIVEN_UP,
     TIMEOUT,
     Case,
     JobDefaults,
-    NodeState,
     Run,
     gone_view,
     is_wanted,
     job_view,
     run_of,
 )
-from holdfast.adapters.slurm.nodes.reasons import parse_reason
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase

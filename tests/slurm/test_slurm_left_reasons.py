@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.nodes.watch import NodeWatch
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.adapters.slurm.commands.node_text import parse_nodes
 from holdfast.adapters.slurm.nodes.saved import parse_saved
-from holdfast.adapters.slurm.nodes.text import parse_nodes
 from holdfast.apps.main import run
 from holdfast.model.names import Reason, SlurmReason
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.nodes.reasons import Author, our_reason, parse_reason
+from holdfast.adapters.slurm.commands.reasons import Author, our_reason, parse_reason
 from holdfast.model.health import Remedy
 from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import Phase

@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.adapters.slurm.commands.job_text import jobs_format, parse_batch_jobs
 from holdfast.adapters.slurm.jobs.resizing import refusal
-from holdfast.adapters.slurm.jobs.text import jobs_format, parse_batch_jobs
 
 ALLOWS = "bf_interval=1,permit_job_expansion"
 NEW = {"SLURM_VERSION": "24.11.5", "SchedulerParameters": ALLOWS,

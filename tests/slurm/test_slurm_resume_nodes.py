@@ -6,7 +6,7 @@ from final_states import FinalStates
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 from training_at_work import Training
 
-from holdfast.adapters.slurm.jobs.text import NOT_LAUNCHED
+from holdfast.adapters.slurm.commands.job_text import NOT_LAUNCHED
 from holdfast.model.names import Reason
 
 REFUSES = """

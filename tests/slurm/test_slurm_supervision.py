@@ -2,6 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from holdfast.adapters.slurm.commands.node_text import NodeFacts, parse_nodes
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, attempt_number, restarts_in
 from holdfast.adapters.slurm.jobs.own_job import parse_steps
 from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
@@ -9,7 +10,6 @@ from holdfast.adapters.slurm.jobs.step_faults import (
     faults_after_end,
     faults_while_running,
 )
-from holdfast.adapters.slurm.nodes.text import NodeFacts, parse_nodes
 
 NAMES = ("node1", "node2", "node3", "node4")
 LOST = "Action:Replace holdfast: NvidiaGpuXidErrorPendingReplacement"

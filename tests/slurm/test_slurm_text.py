@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.slurm.nodes.reasons import Author
-from holdfast.adapters.slurm.nodes.text import JobFacts, parse_jobs, parse_nodes
+from holdfast.adapters.slurm.commands.node_text import JobFacts, parse_jobs, parse_nodes
+from holdfast.adapters.slurm.commands.reasons import Author
 
 # Slurm 22.05.8
 OLD = (

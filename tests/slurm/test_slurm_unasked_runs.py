@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 
-from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.commands.job_text import BatchJob
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import parse_reason
 from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
-from holdfast.adapters.slurm.jobs.views import NodeState
-from holdfast.adapters.slurm.nodes.reasons import parse_reason
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.model.jobs import Failure, FailureKind
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeRecord, Phase

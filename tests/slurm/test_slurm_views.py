@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import our_reason, parse_reason
 from holdfast.adapters.slurm.nodes.check_results import faults_of
-from holdfast.adapters.slurm.nodes.reasons import our_reason, parse_reason
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport
 from holdfast.adapters.slurm.nodes.state import Memory, Remembered
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.slurm.jobs.comment import MAX_RETRY_LIMIT
+from holdfast.adapters.slurm.commands.comment import MAX_RETRY_LIMIT
 
 STATE_DIR: Final = Path("/var/lib/holdfast")
 """Where the controller keeps its state if nothing else is said."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.commands.node_text import SHOW_NODES
 from holdfast.adapters.slurm.install.cluster_facts import AgentFacts, ClusterFacts
 from holdfast.adapters.slurm.install.plan import PLUGIN
 from holdfast.adapters.slurm.nodes.leadership import FILE as LOCK
 from holdfast.adapters.slurm.nodes.reports import Reports
-from holdfast.adapters.slurm.nodes.text import SHOW_NODES
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError

@@ -5,9 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import latest_step
+from holdfast.adapters.slurm.commands.comment import parse
+from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.comment import parse
-from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.adapters.slurm.jobs.views import PAST, PREFIX
 from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings

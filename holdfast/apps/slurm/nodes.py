@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.commands.node_text import JobFacts
 from holdfast.adapters.slurm.jobs.views import PREFIX
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
-from holdfast.adapters.slurm.nodes.text import JobFacts
 from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view, record_of
 from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
 from holdfast.apps.clock import SystemClock

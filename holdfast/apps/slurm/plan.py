@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.nodes.reasons import Author, our_reason
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import Author, our_reason
 from holdfast.adapters.slurm.nodes.state import Memory
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.nodes.views import Known, node_view
 from holdfast.decisions.lifecycle import accepted, after
 from holdfast.decisions.policy import RemediationPolicy

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from holdfast.adapters.slurm.nodes.text import (
+from holdfast.adapters.slurm.commands.node_text import (
     JOBS_FORMAT,
     SHOW_NODES,
     JobFacts,

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.commands.hostlist import expand
-from holdfast.adapters.slurm.jobs.text import (
+from holdfast.adapters.slurm.commands.job_text import (
     BatchJob,
     Reservation,
     jobs_format,

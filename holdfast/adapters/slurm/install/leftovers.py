@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.adapters.slurm.commands.checks import PREFIX
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.nodes.reservations import JOB, NEXT, SPARE
 
 _SCRIPTS: Final = ("Prolog", "PrologSlurmctld", "Epilog", "HealthCheckProgram")

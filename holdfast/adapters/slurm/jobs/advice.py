@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from holdfast.adapters.slurm.jobs.comment import Rejected
-from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.commands.comment import Rejected
+from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.decisions.job_resume import is_exhausted
 from holdfast.model.jobs import Failure, FailureKind, JobView
 

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
+from holdfast.adapters.slurm.commands.job_text import COMPLETING, WAITING, BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
-from holdfast.adapters.slurm.jobs.comment import CommentRequest, parse
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
-from holdfast.adapters.slurm.jobs.text import COMPLETING, WAITING, BatchJob
 from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
 from holdfast.adapters.slurm.jobs.views import (
     PREFIX,

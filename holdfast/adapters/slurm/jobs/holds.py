@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from holdfast.adapters.slurm.commands.comment import Key, changed, restart_reason
+from holdfast.adapters.slurm.commands.job_text import COMPLETING, NOT_LAUNCHED, WAITING, BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.comment import Key, changed, restart_reason
-from holdfast.adapters.slurm.jobs.text import COMPLETING, NOT_LAUNCHED, WAITING, BatchJob
 from holdfast.adapters.slurm.jobs.views import HOLD, PREFIX, Case
 from holdfast.adapters.slurm.nodes.reservations import Reservations
 from holdfast.engine.repeats import Repeats

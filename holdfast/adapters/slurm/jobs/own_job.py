@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.slurm.commands.comment import Key, changed, parse, requeue_request
 from holdfast.adapters.slurm.commands.hostlist import expand
+from holdfast.adapters.slurm.commands.job_text import BatchJob, jobs_format, parse_batch_jobs
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.comment import Key, changed, parse, requeue_request
-from holdfast.adapters.slurm.jobs.text import BatchJob, jobs_format, parse_batch_jobs
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
 

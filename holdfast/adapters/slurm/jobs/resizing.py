@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
+from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.jobs.text import BatchJob
+from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 
 _CLOCKS: Final = timedelta(minutes=1)

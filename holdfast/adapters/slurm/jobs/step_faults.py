@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import DEFERRED, Author
 from holdfast.adapters.slurm.nodes.boots import is_other_boot, is_other_slurmd
-from holdfast.adapters.slurm.nodes.reasons import DEFERRED, Author
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 
 _BAD: Final = frozenset(("FAIL", "DOWN", "INVALID_REG"))
 

@@ -8,8 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
+from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.jobs.attempts import restarts_in
-from holdfast.adapters.slurm.jobs.comment import CommentRequest, parse
 from holdfast.adapters.slurm.jobs.own_job import OwnJob, Step
 from holdfast.adapters.slurm.jobs.resizing import Resizing
 from holdfast.adapters.slurm.jobs.step_faults import (
@@ -18,7 +19,6 @@ from holdfast.adapters.slurm.jobs.step_faults import (
     is_unreachable,
     is_usable,
 )
-from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.decisions.step_restart import EndedStep, RestartDecision, RestartMode
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobSpec

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from holdfast.adapters.slurm.jobs.text import BatchJob
-from holdfast.adapters.slurm.jobs.views import NodeState, is_lost
+from holdfast.adapters.slurm.commands.job_text import BatchJob
+from holdfast.adapters.slurm.jobs.views import is_lost
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.decisions.job_failures import lost_with
 from holdfast.decisions.job_lifecycle import displaced
 from holdfast.model.jobs import Failure, JobPhase, JobRecord

@@ -5,24 +5,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.jobs.comment import CommentRequest
-from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
-from holdfast.adapters.slurm.jobs.text import (
+from holdfast.adapters.slurm.commands.comment import CommentRequest
+from holdfast.adapters.slurm.commands.job_text import (
     COMPLETING,
     FAILED,
     NODE_FAIL,
     WAITING,
     BatchJob,
 )
+from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
 from holdfast.adapters.slurm.nodes.boots import is_other_boot, is_other_slurmd
-from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
-from holdfast.model.names import Condition
-from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.model.nodes import Phase
 
 PREFIX: Final = "job/"
 """What the names of jobs begin with."""
@@ -58,46 +56,6 @@ class Run:
     record: JobRecord
     restarts: int
     """``BatchJob.restarts`` of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
-    """What matters to a job about one node."""
-
-    facts: NodeFacts | None
-    """None if Slurm does not know it."""
-
-    record: NodeRecord | None
-    """None if nobody looks after it."""
-
-    @property
-    def is_good(self) -> bool:
-        """Whether jobs may be placed there, for all that Slurm knows."""
-        facts, record = self.facts, self.record
-        if facts is None or facts.is_closed:
-            return False
-        is_in_service = record is None or record.phase is Phase.SCHEDULABLE
-        return facts.has_heartbeat or (facts.wakes and is_in_service)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether Slurm keeps it from jobs."""
-        return self.facts is not None and self.facts.is_closed
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether a person wants it repaired, or has taken it down though its slurmd answers."""
-        facts, record = self.facts, self.record
-        if record is not None and record.remediation is not None:
-            return record.remediation.condition == Condition.REQUESTED
-        if facts is None or "DOWN" not in facts.state or not facts.has_heartbeat:
-            return False
-        return facts.reason.author in (Author.OTHER, Author.REQUEST)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it matters to a job how the node is: it is looked after, or gone."""
-        return self.record is not None or self.facts is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

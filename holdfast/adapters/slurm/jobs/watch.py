@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.text import BatchJob
 from holdfast.model.errors import BackendError
 
 BUSY: Final = timedelta(milliseconds=250)

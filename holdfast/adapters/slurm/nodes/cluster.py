@@ -10,15 +10,15 @@ from functools import partial
 from typing import Final
 
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.adapters.slurm.jobs.views import NodeState
+from holdfast.adapters.slurm.commands.node_text import JobFacts, NodeFacts
+from holdfast.adapters.slurm.commands.reasons import our_reason
 from holdfast.adapters.slurm.nodes.check_results import verdict_name
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
 from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, DriftCorrection
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.preparation import Preparation
-from holdfast.adapters.slurm.nodes.reasons import our_reason
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, Reports
 from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
-from holdfast.adapters.slurm.nodes.text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.commands.checks import PREFIX, CheckCommands, CheckJob
-from holdfast.adapters.slurm.nodes.reasons import Author
-from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.model.deep_checks import (

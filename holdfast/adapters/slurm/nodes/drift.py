@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.slurm.nodes.reasons import Author
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.nodes.state import SlurmStore
-from holdfast.adapters.slurm.nodes.text import NodeFacts
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,

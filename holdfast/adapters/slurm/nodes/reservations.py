@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from holdfast.adapters.slurm.commands.job_text import BatchJob, Reservation, joined
 from holdfast.adapters.slurm.commands.jobs import JobCommands
-from holdfast.adapters.slurm.jobs.text import BatchJob, Reservation, joined
-from holdfast.adapters.slurm.jobs.views import NodeState
+from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.model.errors import BackendError
 
 JOB: Final = "HOLDFAST_"

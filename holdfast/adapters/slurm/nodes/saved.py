@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.adapters.slurm.nodes.reasons import parse_reason
-from holdfast.adapters.slurm.nodes.text import NodeFacts, parse_nodes
+from holdfast.adapters.slurm.commands.node_text import NodeFacts, parse_nodes
+from holdfast.adapters.slurm.commands.reasons import parse_reason
 
 _HOW: Final = "save them with: scontrol show node, or with --json"
 _BEGIN: Final = "NodeName="

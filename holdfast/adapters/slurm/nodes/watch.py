@@ -11,8 +11,8 @@ from typing import Final
 
 from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.adapters.slurm.nodes.reasons import parse_reason
-from holdfast.adapters.slurm.nodes.text import NodeFacts
+from holdfast.adapters.slurm.commands.node_text import NodeFacts
+from holdfast.adapters.slurm.commands.reasons import parse_reason
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
-from holdfast.adapters.slurm.nodes.reasons import RESUME_TIMEOUT, ParsedReason, parse_reason
+from holdfast.adapters.slurm.commands.reasons import RESUME_TIMEOUT, ParsedReason, parse_reason
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """The same text in every version since 22.05."""
