@@ -81,7 +81,7 @@ def a_cluster(name: str = "lab", **changes) -> WantedCluster:
         "status": ClusterStatus.CREATING,
         "since": NOW,
         "groups": (WantedGroup(made_of=made_of, target=2),),
-        "asked": {"VpcConfig": {"Subnets": ["s"]}},
+        "requested": {"VpcConfig": {"Subnets": ["s"]}},
     }
     return WantedCluster(**{**values, **changes})
 
