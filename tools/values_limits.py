@@ -162,6 +162,7 @@ PAIRS: Final[Mapping[str, Schema]] = {
         "allOf": [
             _when(_chosen(ProviderName.WEBHOOK), {"required": ["webhook"]}),
             _when(_chosen(ProviderName.SAGEMAKER), {"required": ["sagemaker"]}),
+            _when(_chosen(ProviderName.PLUGIN), {"required": ["plugin"]}),
             _when(
                 _is("replace", ProviderName.COMMAND.value),
                 _within("command.replace", {"minItems": 1}),

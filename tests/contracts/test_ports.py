@@ -21,9 +21,9 @@ from holdfast.testing.contracts import (
     DurableClusterContract,
     IncidentContract,
     JobContract,
-    ProviderContract,
 )
 from holdfast.testing.fakes import Calls, FakeClock, FakeCluster, FakeIncidents
+from holdfast.testing.provider_contracts import ProviderContract
 
 
 class FakeHarness:

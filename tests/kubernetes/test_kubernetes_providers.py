@@ -19,8 +19,8 @@ from holdfast.apps.controller.on_kubernetes import connect
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import ClusterView, NodeView, Pool
 from holdfast.testing.builders import a_node
-from holdfast.testing.contracts import DurableReplaceContract, ReplaceContract
 from holdfast.testing.fakes import FakeClock
+from holdfast.testing.provider_contracts import DurableReplaceContract, ReplaceContract
 from tests.engines.api_connection import Refused
 from tests.engines.control_plane import ControlPlane
 

@@ -25,12 +25,12 @@ from holdfast.adapters.providers.settings import (
 from holdfast.adapters.providers.table import ROWS, build_provider
 from holdfast.model.nodes import ClusterView, Pool
 from holdfast.testing.builders import a_node
-from holdfast.testing.contracts import (
+from holdfast.testing.fakes import FakeClock
+from holdfast.testing.provider_contracts import (
     DurableRebootContract,
     DurableReplaceContract,
     ProviderContract,
 )
-from holdfast.testing.fakes import FakeClock
 
 
 class Platform:
