@@ -41,7 +41,7 @@ def _within_budget(
     out = sum(is_out_of_service(node.record) for node in members) if drains else 0
     room = max(0, allowed - out)
     drains.sort(key=_most_urgent_first)
-    why = f"{out + min(room, len(drains))} of {allowed} allowed nodes are out of service"
+    why = f"unavailable-node budget used ({out + min(room, len(drains))} of {allowed})"
     return (
         [drain for _, drain in drains[:room]],
         [Deferred(node=node.name, why=why) for node, _ in drains[room:]],
@@ -57,7 +57,7 @@ def _within_check_limit(
     held = []
     for action in sorted(actions, key=lambda action: action.node):
         if isinstance(action, StartCheck) and running >= allowed:
-            why = f"{running} of {allowed} allowed nodes are under a deep health check"
+            why = f"limit of concurrent deep health checks reached ({running} of {allowed})"
             held.append(Deferred(node=action.node, why=why))
         else:
             running += isinstance(action, StartCheck)

@@ -95,7 +95,7 @@ def _decide_waiting(
     if placement is not None:
         return StartAttempt(job=job.spec.name, placement=placement)
     needed = f"{counted(job.spec.nodes, 'node')} {'is' if job.spec.nodes == 1 else 'are'} needed"
-    shortage = f"{needed}, {len(candidates)} of {len(nodes)} can take work"
+    shortage = f"{needed}, {len(candidates)} of {len(nodes)} are available"
     deadline = _wait_deadline(job, policy)
     if now < deadline:
         return Wait(until=deadline, why=f"waiting for nodes: {shortage}")
@@ -117,7 +117,7 @@ def _await_room(
     autoscaler adds nodes.
     """
     if job.ranks or not job.is_stop_seen:
-        return Wait(until=None, why="ranks of the attempt before are still there")
+        return Wait(until=None, why="ranks of the previous attempt have not terminated")
     needed = job.spec.nodes
     at_hand, in_the_end = room(job, nodes, policy.nodes, now)
     deadline = _wait_deadline(job, policy)
@@ -133,7 +133,7 @@ def _decide_running(
     is_launched = len(job.ranks) == job.spec.nodes
     is_scheduled = job.spec.placing is Placing.SCHEDULER
     if is_launched and all(rank.exit_code == 0 for rank in job.ranks):
-        return _finish(job, JobPhase.SUCCEEDED, "all ranks ended with exit code 0")
+        return _finish(job, JobPhase.SUCCEEDED, "all ranks exited with code 0")
     if job.cancel_requested:
         return StopAttempt(job=job.spec.name, failure=None)
     failure = hardware_failure(job, nodes, policy.nodes, now)
@@ -209,8 +209,8 @@ def _kill_pause(job: JobView) -> timedelta:
 
 def _lingering(alive: Sequence[RankView]) -> str:
     if not alive:
-        return "its platform does not answer to the stop"
-    return f"its processes on {', '.join(dict.fromkeys(rank.node for rank in alive))} do not end"
+        return "stop request timed out"
+    return f"ranks on {', '.join(dict.fromkeys(rank.node for rank in alive))} did not terminate"
 
 
 def _verdict(
@@ -252,8 +252,7 @@ def is_exhausted(job: JobView, failure: Failure) -> str:
 def _spent(allowed: int, kind: str) -> str:
     if not allowed:
         return f"no {kind} retries allowed"
-    retries = counted(allowed, f"{kind} retry", f"{kind} retries")
-    return f"{retries} {'is' if allowed == 1 else 'are'} spent"
+    return f"{kind} retries exhausted ({allowed} of {allowed})"
 
 
 def failures_at_step(job: JobView, failure: Failure) -> int:
@@ -284,5 +283,5 @@ def _finish(job: JobView, outcome: JobPhase, reason: str) -> Finish:
 
 def _fail(job: JobView, failure: Failure, why: str) -> Finish:
     where = f" on {failure.node}" if failure.node else ""
-    reason = f"{why}; last: {failure.reason}{where}: {failure.evidence}"
+    reason = f"{why}; last failure: {failure.reason}{where}: {failure.evidence}"
     return Finish(job=job.spec.name, outcome=JobPhase.FAILED, reason=reason, failure=failure)

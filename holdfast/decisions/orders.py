@@ -50,7 +50,7 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
         if deadline is not None and now < deadline:
             return Wait(until=deadline)
     if policy.node_recovery is RecoveryMode.NONE:
-        return Wait(until=None, why=f"it did not come back from its reboot; {HELD_BY_MODE}")
+        return Wait(until=None, why=f"the node did not rejoin after its reboot; {HELD_BY_MODE}")
     return replacement(node, remediation.reason, policy, now)
 
 

@@ -69,7 +69,7 @@ def _note(node: str, made: Sequence[Made], found: Localization) -> str:
     if not any(test.passed is False for _, test in made):
         return ""
     if found.has_common_cause:
-        return f"{_failures(made)}, as most nodes did: look at what all share{_last_word(made)}"
+        return f"{_failures(made)}, as most nodes did: inspect what they share{_last_word(made)}"
     if found.nodes[node] <= CLEARED and not _failed_again(made):
         return ""
     return f"{_failures(made)}, and which end or link is to blame is not known{_last_word(made)}"

@@ -104,7 +104,7 @@ def _exit_text(rank: RankView) -> str:
     if rank.is_lost:
         return f"node rank {rank.rank} was lost with its node{cause}"
     if rank.is_evicted:
-        return f"node rank {rank.rank} was made to leave its node{cause}"
+        return f"node rank {rank.rank} was evicted from its node{cause}"
     if code < 0:
-        return f"node rank {rank.rank} was ended by signal {-code}{cause}"
-    return f"node rank {rank.rank} ended with exit code {code}{cause}"
+        return f"node rank {rank.rank} was killed by signal {-code}{cause}"
+    return f"node rank {rank.rank} exited with code {code}{cause}"

@@ -64,7 +64,7 @@ from holdfast.model.names import Condition
 from holdfast.model.nodes import ClusterView, NodeView, Pairing, Phase, Remediation
 from holdfast.model.requests import Verb
 
-_HELD_BY_BREAKER: Final = "the breaker is open"
+_HELD_BY_BREAKER: Final = "circuit breaker open"
 _NOTHING: Final = Wait(until=None)
 
 
@@ -143,7 +143,7 @@ def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> st
     if not isinstance(choice, Drain | Reboot | Replace):
         return ""
     if node.held:
-        return f"a person holds it: {node.held}"
+        return f"held by an operator: {node.held}"
     return _HELD_BY_BREAKER if is_open else ""
 
 
@@ -259,9 +259,9 @@ def _begin_repair(
     if policy.node_recovery is RecoveryMode.NONE and remediation.condition != Condition.REQUESTED:
         return Wait(until=None, why=HELD_BY_MODE)
     if is_agent_silent(remediation) and not _gets_check(node, policy):
-        return Wait(until=None, why="its agent is silent; look at the agent's pod or service")
+        return Wait(until=None, why="Holdfast agent silent; inspect its pod or service")
     if remediation.urgency is Urgency.DEFERRED and node.running_jobs:
-        return Wait(until=None, why="its jobs run on; the repair begins when they end")
+        return Wait(until=None, why="its jobs are still running; the repair starts when they end")
     return Drain(node=node.name)
 
 

@@ -95,7 +95,7 @@ def named_jobs(jobs: Sequence[str]) -> str:
 def _own_reason(node: NodeView, request: Request) -> str:
     """What of the node itself keeps its check from beginning; empty if nothing does."""
     if node.held:
-        return f"a person holds it: {node.held}"
+        return f"the end of its hold: {node.held}"
     if node.is_idle or request.urgency is Urgency.IMMEDIATE:
         return ""
     return named_jobs(node.running_jobs)
@@ -105,10 +105,10 @@ def _no_room(away: int, checking: int, policy: RemediationPolicy, size: int) -> 
     """Which limit keeps another check from beginning; empty if none does."""
     allowed = policy.max_unavailable.of(size)
     if away >= allowed:
-        return f"room in the budget: {away} of {allowed} allowed nodes are out of service"
+        return f"the unavailable-node budget: {away} of {allowed} nodes out of service"
     allowed = policy.max_checking.of(size)
     if checking >= allowed:
-        return f"{checking} of {allowed} allowed nodes, which are under a check"
+        return f"other deep health checks: {checking} of {allowed} running"
     return ""
 
 

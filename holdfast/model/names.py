@@ -522,7 +522,7 @@ class Reason(StrEnum):
     RANK_EXITED = "RankExited"
     """A process of a job ended with an error."""
     RANK_EVICTED = "RankEvicted"
-    """A process of a job was made to leave its node."""
+    """A process of a job was evicted from its node."""
     NODE_REMOVED = "NodeRemoved"
     """A node of a job is removed on request."""
     MANAGER_STOPPED = "ManagerStopped"

@@ -63,7 +63,7 @@ def test_what_fails_everywhere_is_blamed_on_nobody(tmp_path, capfd) -> None:
     argv = command(tmp_path, "sys.exit(1)")
 
     assert run(["check", "pairs", "--nodes", NODES, *argv]) == 1
-    assert "look at what all share" in capfd.readouterr().out
+    assert "inspect what they share" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("nodes", ["", "a", "a,a", "a,b,a", ","])

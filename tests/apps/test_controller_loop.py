@@ -147,8 +147,8 @@ def test_events_and_repairs_are_counted_and_passed_on() -> None:
     events = [
         RepairOrdered(node="a", remedy="reboot", reason="x"),
         RepairPostponed(node="a", remedy="replace", error="no", retry_after=second),
-        RepairDeferred(node="a", why="the breaker is open"),
-        RepairDeferred(node="b", why="the breaker is open"),
+        RepairDeferred(node="a", why="circuit breaker open"),
+        RepairDeferred(node="b", why="circuit breaker open"),
     ]
     for event in events:
         metrics.emit(event)
@@ -217,7 +217,7 @@ def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
     served = pages(metrics, away, tuple)
 
     assert served["/healthz"]().status == 200
-    assert served["/readyz"]() == Page("the cluster was not read yet: nobody answers\n", 503)
+    assert served["/readyz"]() == Page("the cluster has not been read yet: nobody answers\n", 503)
     assert pages(metrics, a_platform(), tuple)["/readyz"]().status == 200
 
 

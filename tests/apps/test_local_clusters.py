@@ -208,7 +208,7 @@ def test_a_cluster_outlives_the_server_and_a_reboot_runs_no_script(home, scripts
         )
         until(lambda: cluster.status() == "InService")
         described = cluster.calls.describe_cluster(ClusterName="ml-cluster")
-        assert "it ended with exit code 3" in described["FailureMessage"]
+        assert "exited with code 3" in described["FailureMessage"]
         until(lambda: cluster.is_running(2))
         assert cluster.nodes() == before
         served.process.terminate()

@@ -124,7 +124,7 @@ def test_the_very_round_that_trips_it_begins_no_repair() -> None:
 
     assert plan.trip is not None
     assert {type(action) for action in plan.actions} == {Quarantine}
-    assert [(item.node, item.why) for item in plan.deferred] == [("node-9", "the breaker is open")]
+    assert [(item.node, item.why) for item in plan.deferred] == [("node-9", "circuit breaker open")]
 
 
 REFUSED = a_remediation(ordered_at=None, machine="i-1#boot-1", repairs=1)
@@ -152,7 +152,7 @@ def test_an_open_one_holds_every_order_and_every_drain(node) -> None:
 
     assert isinstance(closed.actions[0], Drain | Reboot | Replace)
     assert opened.actions == ()
-    assert [item.why for item in opened.deferred] == ["the breaker is open"]
+    assert [item.why for item in opened.deferred] == ["circuit breaker open"]
 
 
 def test_an_open_one_still_marks_and_still_lets_nodes_come_back() -> None:

@@ -65,7 +65,7 @@ def test_who_is_held_back_says_why() -> None:
     _, deferred = drained(waiting(1), waiting(2), quota=Quota(count=1))
 
     assert [(item.node, item.why) for item in deferred] == [
-        ("waiting-2", "1 of 1 allowed nodes are out of service")
+        ("waiting-2", "unavailable-node budget used (1 of 1)")
     ]
 
 

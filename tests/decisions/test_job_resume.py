@@ -85,7 +85,7 @@ def test_a_job_never_starts_on_a_node_that_is_not_schedulable(phase) -> None:
 
     assert decided(job, nodes) == Wait(
         until=NOW + POLICY.job.wait_for_nodes,
-        why="waiting for nodes: 2 nodes are needed, 1 of 2 can take work",
+        why="waiting for nodes: 2 nodes are needed, 1 of 2 are available",
     )
 
 
@@ -96,7 +96,7 @@ def test_a_job_that_waits_too_long_for_nodes_fails_and_says_so() -> None:
     assert decided(job, {}) == Finish(
         job="job-1",
         outcome=JobPhase.FAILED,
-        reason="no healthy nodes within 2h: 2 nodes are needed, 0 of 0 can take work",
+        reason="no healthy nodes within 2h: 2 nodes are needed, 0 of 0 are available",
     )
 
 
@@ -129,9 +129,7 @@ def test_a_job_whose_ranks_and_nodes_are_well_is_left_alone() -> None:
 
 
 def test_a_job_has_succeeded_when_all_ranks_have() -> None:
-    finish = Finish(
-        job="job-1", outcome=JobPhase.SUCCEEDED, reason="all ranks ended with exit code 0"
-    )
+    finish = Finish(job="job-1", outcome=JobPhase.SUCCEEDED, reason="all ranks exited with code 0")
 
     assert decided(a_job(ranks=ended(0, 0))) == finish
     assert isinstance(decided(a_job(ranks=ended(0, None))), Wait)
@@ -312,13 +310,13 @@ def test_the_rank_that_ended_first_gives_the_reason() -> None:
         "node-2",
         7,
     )
-    assert failure.evidence == "node rank 1 was ended by signal 11"
+    assert failure.evidence == "node rank 1 was killed by signal 11"
 
 
 def test_an_exit_code_is_told() -> None:
     failure = stopped_for(TWO, a_job(ranks=ended(None, 3)))
 
-    assert failure.evidence == "node rank 1 ended with exit code 3"
+    assert failure.evidence == "node rank 1 exited with code 3"
 
 
 def test_hardware_explains_a_crash_better_than_the_crash_itself() -> None:
@@ -445,7 +443,7 @@ def test_what_outlives_sigkill_is_killed_again_and_ever_more_rarely(kills, pause
     job = stopping(None, None, record={"kills": kills})
 
     assert decided(job, now=NOW + pause - TICK) == Wait(
-        until=NOW + pause, why="its processes on node-1, node-2 do not end"
+        until=NOW + pause, why="ranks on node-1, node-2 did not terminate"
     )
     assert decided(job, now=NOW + pause) == KillAttempt(job="job-1")
 
@@ -532,8 +530,14 @@ def test_requests_spend_no_budget() -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (HARDWARE, "10 hardware retries are spent; last: Cause on node-1: it broke"),
-        (APPLICATION, "3 application retries are spent; last: Cause on node-1: it broke"),
+        (
+            HARDWARE,
+            "hardware retries exhausted (10 of 10); last failure: Cause on node-1: it broke",
+        ),
+        (
+            APPLICATION,
+            "application retries exhausted (3 of 3); last failure: Cause on node-1: it broke",
+        ),
     ],
 )
 def test_a_job_that_failed_says_why(kind, reason) -> None:
@@ -614,7 +618,9 @@ def test_a_job_that_makes_no_progress_is_stopped_whatever_its_budget() -> None:
 
     assert isinstance(choice, Finish)
     assert choice.outcome is JobPhase.FAILED
-    assert choice.reason.startswith("no progress: 3 failures in a row at step 100; last: Cause")
+    assert choice.reason.startswith(
+        "no progress: 3 failures in a row at step 100; last failure: Cause"
+    )
 
 
 @pytest.mark.parametrize(

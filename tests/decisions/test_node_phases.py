@@ -186,7 +186,9 @@ def test_a_deferred_repair_waits_for_the_jobs_of_its_node() -> None:
     )
     idle = a_node(Phase.QUARANTINED, faults=(fault,), record={"remediation": remediation})
 
-    assert decided(busy) == Wait(until=None, why="its jobs run on; the repair begins when they end")
+    assert decided(busy) == Wait(
+        until=None, why="its jobs are still running; the repair starts when they end"
+    )
     assert decided(idle) == Drain(node="node-1")
 
 
@@ -423,7 +425,7 @@ def test_in_mode_none_a_vain_reboot_is_not_followed_by_a_replacement(remediation
 
     assert choice == Wait(
         until=None,
-        why="it did not come back from its reboot; node recovery is set to None",
+        why="the node did not rejoin after its reboot; node recovery is set to None",
     )
 
 

@@ -351,7 +351,7 @@ def test_nobody_is_accused_if_most_nodes_fail_whatever_is_believed_of_some() -> 
     reported = details(planned(*nodes))
 
     assert reported.keys() == set(names)
-    assert all("as most nodes did: look at what all share" in reported[node] for node in names)
+    assert all("as most nodes did: inspect what they share" in reported[node] for node in names)
 
 
 def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:

@@ -94,7 +94,7 @@ def test_a_rank_that_noticed_the_end_of_another_one_is_not_the_first() -> None:
     found = failure(rank(0, -TICK, reason=PEER), rank(1, ZERO, reason="ValueError: no"), rank(2))
 
     assert found.node == "node-2"
-    assert found.evidence == "node rank 1 ended with exit code 1 (ValueError: no)"
+    assert found.evidence == "node rank 1 exited with code 1 (ValueError: no)"
     assert failure(rank(0, ZERO, reason=PEER), rank(1), rank(2)).is_alone is False
 
 

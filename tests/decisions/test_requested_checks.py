@@ -60,7 +60,7 @@ def test_idle_nodes_are_taken_first_and_no_more_than_the_budget_allows() -> None
 
     assert taken(plan) == ["n-2"]
     assert waits(plan)["n-1"] == "job train"
-    assert waits(plan)["n-3"].endswith("1 of 1 allowed nodes are out of service")
+    assert waits(plan)["n-3"].endswith("the unavailable-node budget: 1 of 1 nodes out of service")
 
 
 def test_who_asked_first_has_their_turn_first() -> None:
@@ -83,7 +83,7 @@ def test_no_more_nodes_are_taken_than_may_be_under_a_check() -> None:
     plan = planned(checking, idle("n-2"), policy=policy)
 
     assert taken(plan) == []
-    assert "under a check" in waits(plan)["n-2"]
+    assert "other deep health checks" in waits(plan)["n-2"]
 
 
 def test_a_repair_that_is_due_has_its_place_in_the_budget_before_a_check() -> None:

@@ -183,7 +183,7 @@ def test_an_evicted_rank_costs_no_retry_and_restarts_the_job() -> None:
     failure = choice.failure
     assert failure is not None
     assert (failure.kind, failure.reason) == (FailureKind.REQUESTED, Reason.RANK_EVICTED)
-    assert failure.evidence == "node rank 0 was made to leave its node (Preempted)"
+    assert failure.evidence == "node rank 0 was evicted from its node (Preempted)"
 
 
 def test_a_rank_that_was_lost_with_its_node_costs_a_retry_whatever_became_of_the_others() -> None:
@@ -264,7 +264,7 @@ def test_nothing_is_retried_before_the_stop_was_seen() -> None:
     assert isinstance(decided(stopping(), now=later), Retry)
     lingers = decided(stopping(is_stop_seen=False, kills=1), now=NOW)
     assert isinstance(lingers, Wait)
-    assert lingers.why == "its platform does not answer to the stop"
+    assert lingers.why == "stop request timed out"
 
 
 @given(

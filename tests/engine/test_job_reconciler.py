@@ -228,7 +228,7 @@ def test_what_does_not_die_is_told() -> None:
     world.step(rounds=2)
 
     assert [event.why for event in world.events.reported] == [
-        "its processes on node-1, node-2 do not end"
+        "ranks on node-1, node-2 did not terminate"
     ]
 
 
@@ -386,8 +386,8 @@ def test_why_a_job_waits_is_told_once_and_again_if_it_changes() -> None:
     world.step(rounds=2)
 
     assert [event.why for event in world.events.reported] == [
-        "waiting for nodes: 3 nodes are needed, 2 of 2 can take work",
-        "waiting for nodes: 3 nodes are needed, 1 of 2 can take work",
+        "waiting for nodes: 3 nodes are needed, 2 of 2 are available",
+        "waiting for nodes: 3 nodes are needed, 1 of 2 are available",
     ]
 
 

@@ -623,8 +623,8 @@ def test_why_a_repair_is_held_back_is_told_once_and_again_if_it_changes() -> Non
     world.cluster.breaker = replace(world.cluster.breaker, tripped_at=NOW)
     world.step(rounds=2)
     assert [event.why for event in world.events.reported] == [
-        "0 of 0 allowed nodes are out of service",
-        "the breaker is open",
+        "unavailable-node budget used (0 of 0)",
+        "circuit breaker open",
     ]
 
 

@@ -50,7 +50,7 @@ def test_another_error_and_another_subject_are_news_but_other_numbers_are_not() 
 def test_a_node_that_waits_again_is_news_and_one_that_still_waits_is_not() -> None:
     events = FakeEvents()
     repeats = Repeats(events)
-    waits = RepairDeferred(node="n-1", why="1 of 1 allowed nodes are out of service")
+    waits = RepairDeferred(node="n-1", why="unavailable-node budget used (1 of 1)")
 
     repeats.emit(waits, NOW)
     repeats.keep_nodes({"n-1"})

@@ -76,7 +76,7 @@ def test_a_check_that_ends_badly_has_failed_and_says_how(one) -> None:
     check = one.seen("node-1", lambda view: view.check).check
 
     assert not check.passed
-    assert check.detail == "it ended with exit code 3"
+    assert check.detail == "exited with code 3"
 
 
 def reported(one) -> list[str]:

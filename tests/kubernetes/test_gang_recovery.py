@@ -50,7 +50,9 @@ def test_an_indexed_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: 
     until(lambda: job.phase == "failed")
     assert job.pods == {}
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("1 application retry is spent; last: RankExited on")
+    assert failed["message"].startswith(
+        "application retries exhausted (1 of 1); last failure: RankExited on"
+    )
     assert job.record["attempts"][0]["failure"]["evidence"].endswith("with exit code 3")
 
 
@@ -89,7 +91,9 @@ def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
     until(lambda: job.phase == "failed")
     until(lambda: job.pods == {})
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("no application retries allowed; last: RankExited on")
+    assert failed["message"].startswith(
+        "no application retries allowed; last failure: RankExited on"
+    )
     assert job.job["status"]["terminalState"] == "Failed"
 
 
@@ -128,7 +132,9 @@ def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> 
     until(lambda: job.phase == "failed")
     assert job.pods == {}
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("1 application retry is spent; last: RankExited on")
+    assert failed["message"].startswith(
+        "application retries exhausted (1 of 1); last failure: RankExited on"
+    )
 
 
 def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Fleet) -> None:
@@ -181,7 +187,9 @@ def test_a_train_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fle
     until(lambda: job.phase == "failed")
     until(lambda: job.pods == {})
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("no application retries allowed; last: RankExited on")
+    assert failed["message"].startswith(
+        "no application retries allowed; last failure: RankExited on"
+    )
 
 
 @pytest.mark.usefixtures("trainer")

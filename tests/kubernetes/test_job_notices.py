@@ -55,12 +55,12 @@ TOLD = [
         AttemptStopped(
             kind=FailureKind.APPLICATION,
             reason="RankExited",
-            **{**STOPPED, "evidence": "node rank 3 ended with exit code 1"},
+            **{**STOPPED, "evidence": "node rank 3 exited with code 1"},
         ),
         (
             "Warning",
             "ApplicationFailure",
-            f"{LLAMA}: attempt 2 stopped: RankExited on gpu-7: node rank 3 ended with exit code 1",
+            f"{LLAMA}: attempt 2 stopped: RankExited on gpu-7: node rank 3 exited with code 1",
         ),
     ),
     (
@@ -107,11 +107,13 @@ TOLD = [
         ),
     ),
     (
-        JobFinished(job=LLAMA, outcome=JobPhase.FAILED, reason="2 hardware retries are spent"),
+        JobFinished(
+            job=LLAMA, outcome=JobPhase.FAILED, reason="hardware retries exhausted (2 of 2)"
+        ),
         (
             "Warning",
             "RestartsSpent",
-            f"{LLAMA} failed: 2 hardware retries are spent; it is not restarted any more",
+            f"{LLAMA} failed: hardware retries exhausted (2 of 2); it is not restarted any more",
         ),
     ),
     (

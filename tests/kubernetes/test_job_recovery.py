@@ -158,7 +158,7 @@ def test_a_failed_container_restarts_the_whole_job_at_the_expense_of_the_applica
     assert before.isdisjoint(pod["metadata"]["uid"] for pod in job.pods.values())
     assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 1)
     evidence = job.record["attempts"][0]["failure"]["evidence"]
-    assert evidence == "node rank 1 was ended by signal 9 (OOMKilled)"
+    assert evidence == "node rank 1 was killed by signal 9 (OOMKilled)"
     until(lambda: "ApplicationFailure" in [reason for reason, _ in job.events])
     assert fleet.orders == []
 
@@ -182,7 +182,9 @@ def test_a_job_whose_restarts_are_spent_has_failed_and_says_why(
     until(lambda: job.phase == "failed")
     assert job.pods == {}
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("3 application retries are spent; last: RankExited on")
+    assert failed["message"].startswith(
+        "application retries exhausted (3 of 3); last failure: RankExited on"
+    )
     until(lambda: "RestartsSpent" in [reason for reason, _ in job.events])
 
 

@@ -59,7 +59,9 @@ def test_a_ray_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
     until(lambda: job.state == "Failed")
     until(lambda: job.phase == "failed")
     until(lambda: job.pods == {})
-    assert job.job["status"]["message"].startswith("no application retries allowed; last: Rank")
+    assert job.job["status"]["message"].startswith(
+        "no application retries allowed; last failure: Rank"
+    )
 
 
 def test_a_ray_job_that_its_operator_starts_anew_is_in_another_attempt(
@@ -99,4 +101,6 @@ def test_a_ray_cluster_whose_restarts_are_spent_stays_down_and_says_why(fleet: F
     until(lambda: job.pods == {})
     stays(lambda: job.is_suspended and "Failed" in job.conditions, 0.5)
     (failed,) = [one for one in job.job["status"]["conditions"] if one["type"] == "Failed"]
-    assert failed["message"].startswith("no application retries allowed; last: RankExited on")
+    assert failed["message"].startswith(
+        "no application retries allowed; last failure: RankExited on"
+    )

@@ -115,8 +115,8 @@ def test_a_script_runs_once_for_a_machine(machine, scripts) -> None:
 @pytest.mark.parametrize(
     ("text", "entry", "says"),
     [
-        ("exit 3\n", "on_create.sh", "it ended with exit code 3"),
-        ("kill -9 $$\n", "on_create.sh", "it ended with exit code -9"),
+        ("exit 3\n", "on_create.sh", "exited with code 3"),
+        ("kill -9 $$\n", "on_create.sh", "exited with code -9"),
         ("exit 0\n", "other.sh", "there is no such file"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_killed_rank_is_a_failure_of_the_application_and_no_incident(training)
 
     record = training.record()
     assert (record.hardware_retries, record.app_retries) == (0, 1)
-    assert record.failure.evidence == "node rank 1 was ended by signal 9"
+    assert record.failure.evidence == "node rank 1 was killed by signal 9"
     assert incidents(training) == ()
     assert len(training.left_over()) == ALL_PROCESSES  # what the killed rank had started is gone
 

@@ -70,7 +70,7 @@ def test_the_reason_of_a_crash_is_the_exception_of_the_rank_that_failed_first(ru
     )
 
     assert ended.returncode == 1
-    reason = "node rank 1 ended with exit code 1 (ValueError: shard 3 is [31mdamaged)"
+    reason = "node rank 1 exited with code 1 (ValueError: shard 3 is [31mdamaged)"
     assert run.record().reason.endswith(reason)
     assert reason in run.holdfast("jobs", "describe", run.name).stdout.replace("\n", " ")
     assert run.record().failure.is_alone is not False
@@ -121,8 +121,8 @@ def test_an_application_that_keeps_failing_spends_its_own_budget_and_ends_with_t
     ended = run.run("--max-app-retries", "1", "--", sys.executable, "-c", "raise SystemExit(7)")
 
     assert ended.returncode == 1
-    assert "1 application retry is spent" in ended.stdout
-    assert "node rank 0 ended with exit code 7" in ended.stdout
+    assert "application retries exhausted (1 of 1)" in ended.stdout
+    assert "node rank 0 exited with code 7" in ended.stdout
     assert run.record().attempt == 2
     assert run.record().hardware_retries == 0
 

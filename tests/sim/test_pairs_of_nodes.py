@@ -110,7 +110,7 @@ def test_where_all_tests_fail_no_node_is_to_blame() -> None:
     simulation = judged(6, flawed=tuple(range(6)), flaws_show=1.0)
 
     assert accused(simulation) == []
-    assert all("look at what all share" in note for note in notes(simulation))
+    assert all("inspect what they share" in note for note in notes(simulation))
 
 
 def test_two_nodes_that_cannot_talk_are_both_given_back_with_a_word() -> None:

@@ -17,7 +17,12 @@ SPENT = "no hardware retries allowed"
     [
         (FailureKind.HARDWARE, 0, None, "; it restarts: hardware retries 1 of 2"),
         (FailureKind.REQUESTED, 2, None, "; it restarts: hardware retries 2 of 2"),
-        (FailureKind.HARDWARE, 2, None, "; the job is canceled: 2 hardware retries are spent"),
+        (
+            FailureKind.HARDWARE,
+            2,
+            None,
+            "; the job is canceled: hardware retries exhausted (2 of 2)",
+        ),
         (
             FailureKind.APPLICATION,
             0,

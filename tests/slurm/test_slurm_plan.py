@@ -63,7 +63,7 @@ def test_each_node_is_shown_with_what_would_be_done(version: str, form: str, cap
     assert nodes["node1"]["steps"] == [
         f"fail it with the reason '{REPLACE} {Reason.REQUESTED_REPLACE} (deferred)'"
     ]
-    assert "its jobs run on" in nodes["node1"]["waits"]
+    assert "its jobs are still running" in nodes["node1"]["waits"]
     assert nodes["node2"]["reason"] == "cabling [bob] State=IDLE"
     assert "left alone" in nodes["node2"]["seen"]
     assert "did you mean Action:Replace?" in nodes["node3"]["seen"]
@@ -99,7 +99,7 @@ def test_the_policy_of_the_controller_counts(tmp_path: Path, capsys) -> None:
     assert nodes["n0"]["steps"][1:] == ["let its jobs go, 7m at most", "order its reboot"]
     assert nodes["n1"]["steps"][1:] == ["order its reboot"]
     assert nodes["n2"]["steps"][1:] == []
-    assert "2 of 2 allowed nodes are out of service" in nodes["n2"]["waits"]
+    assert "unavailable-node budget used (2 of 2)" in nodes["n2"]["waits"]
 
 
 def test_too_many_silent_nodes_at_once_stop_all_repairs(tmp_path: Path, capsys) -> None:
@@ -107,7 +107,7 @@ def test_too_many_silent_nodes_at_once_stop_all_repairs(tmp_path: Path, capsys) 
 
     nodes, reported = planned(tmp_path, capsys, "".join(lines))
 
-    assert {one["waits"] for one in nodes.values()} == {"the breaker is open"}
+    assert {one["waits"] for one in nodes.values()} == {"circuit breaker open"}
     assert "No repair would begin: " in reported
 
 

@@ -125,7 +125,7 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     for fault in jobs.keys() - {"no-retries"}:
         jobs[fault].until_done()
     wide.until(lambda: killed.memory.record.phase is JobPhase.FAILED)
-    assert "ended with exit code 137" in killed.memory.record.reason
+    assert "exited with code 137" in killed.memory.record.reason
     for job in (killed, jobs["bystander"], jobs["dcgm-ecc"]):
         assert job.begun(1) == []
     crash = jobs["crash-with-fault"].memory.record.attempts[0].failure

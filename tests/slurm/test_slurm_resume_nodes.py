@@ -40,7 +40,7 @@ def test_no_job_starts_anew_before_its_rank_on_a_node_that_vanished_has_ended_fo
     lines = len(cut.journal)
     stays(lambda: cut.state == "PENDING", 7.0)  # Slurm alone would start it after six seconds
     assert len(cut.journal) > lines, "the rank runs on"
-    assert f"its processes on {cut_off} do not end" in controller.log
+    assert f"ranks on {cut_off} did not terminate" in controller.log
     fleet.machines[cut_off].reconnect()
     fleet.machines[cut_off].kill_slurmd()  # so that it need not be asked first
     fleet.machines[cut_off].start_slurmd()

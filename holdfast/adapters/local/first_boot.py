@@ -166,7 +166,7 @@ def _run(scripts: Path, entry: str, directory: NodeDir, log: IO[str], timeout_s:
     except subprocess.TimeoutExpired:
         _end(process)
         return f"it took longer than {timeout_s:g} seconds"
-    return f"it ended with exit code {code}" if code else ""
+    return f"exited with code {code}" if code else ""
 
 
 def _argv(script: Path) -> Sequence[str]:

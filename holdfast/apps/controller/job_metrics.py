@@ -59,17 +59,17 @@ class JobMetrics:
         with self._lock:
             # fmt: off
             yield family("holdfast_job_attempts_total", "counter",
-                "Attempts of which all ranks were launched.", {(): self._started})
+                "Attempts whose ranks were all launched.", {(): self._started})
             yield family("holdfast_job_failures_total", "counter",
-                "Attempts that were stopped, by whose fault.", dict(self._failures))
+                "Attempts stopped after a failure, by cause.", dict(self._failures))
             yield family("holdfast_job_kills_total", "counter",
-                "Attempts whose processes outlived their grace period.", {(): self._killed})
+                "Attempts killed after the grace period.", {(): self._killed})
             yield family("holdfast_jobs_finished_total", "counter",
-                "Jobs that have ended for good.", dict(self._finished))
+                "Jobs that ended, by outcome.", dict(self._finished))
             yield family("holdfast_job_recoveries_total", "counter",
-                "Attempts that went on after a failure.", {(): self._recovered})
+                "Attempts that resumed after a failure.", {(): self._recovered})
             yield family("holdfast_job_recovery_seconds_total", "counter",
-                "From a failure until all ranks ran again, by what it was spent on.",
+                "Time from a failure until all ranks run again, by stage.",
                 dict(self._seconds))
             # fmt: on
         now = self._clock.now()
@@ -80,7 +80,7 @@ class JobMetrics:
             ).total_seconds()
             for job in jobs
         }
-        about = "How long each job has been in its phase; told by the leader alone."
+        about = "Time in the current phase of each job; reported by the leader only."
         yield family("holdfast_job_phase_seconds", "gauge", about, samples)
 
     def _count_recovery(self, event: AttemptStarted) -> None:

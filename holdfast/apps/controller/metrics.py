@@ -122,17 +122,17 @@ class ControllerMetrics:
         # fmt: off
         yield family("holdfast_controller_build_info", "gauge", "Always 1.",
             {labels(version=__version__, cluster=self._cluster): 1})
-        yield family("holdfast_controller_is_leader", "gauge", "1 while this controller acts.",
+        yield family("holdfast_controller_is_leader", "gauge", "1 while this is the leader.",
             {(): self._leadership.is_held()})
-        yield family("holdfast_controller_rounds_total", "counter", "Rounds made.",
+        yield family("holdfast_controller_rounds_total", "counter", "Reconciliations.",
             {(): self._rounds})
-        yield family("holdfast_controller_round_seconds_total", "counter", "Time they took.",
+        yield family("holdfast_controller_round_seconds_total", "counter", "Reconciliation time.",
             {(): self._round_s})
         yield family("holdfast_events_total", "counter", "Events by name.",
             {labels(event=name): n for name, n in self._events.items()})
-        yield family("holdfast_repairs_total", "counter", "Orders by what became of them.",
+        yield family("holdfast_repairs_total", "counter", "Repair orders by result.",
             self._repairs)
-        yield family("holdfast_breaker_open", "gauge", "1 while no repair begins.",
+        yield family("holdfast_breaker_open", "gauge", "1 while the circuit breaker is open.",
             is_open)
         # fmt: on
 
@@ -172,14 +172,14 @@ def pages(
     def healthz() -> Page:
         silent = metrics.silent_for()
         if silent > TIMEOUT:
-            return Page(f"no round for {silent.total_seconds():.0f} s\n", 503)
+            return Page(f"no reconciliation for {silent.total_seconds():.0f} s\n", 503)
         return Page("ok\n")
 
     def readyz() -> Page:
         if platform.is_ready():
             return Page("ok\n")
         why = "; ".join(platform.troubles())
-        return Page(f"the cluster was not read yet{': ' if why else ''}{why}\n", 503)
+        return Page(f"the cluster has not been read yet{': ' if why else ''}{why}\n", 503)
 
     return {
         "/metrics": shown,
@@ -201,7 +201,7 @@ def _nodes(view: ClusterView | None, cluster: str) -> Iterator[str]:
     yield family(
         "holdfast_deep_check_measured",
         "gauge",
-        "What the last deep health check of a node measured; the name ends with the unit.",
+        "Measurements of a node's last deep health check; the name ends with the unit.",
         _measured(nodes),
     )
     statuses = [

@@ -365,6 +365,6 @@ def _last_words(pod: Json) -> _End | None:
             said = read_summary(str(ended.get("message", "")))
             status = int(ended.get("exitCode", 0))
             if not said.summary:
-                said = replace(said, summary=f"it ended with exit code {status}")
+                said = replace(said, summary=f"exited with code {status}")
             return _End(said=said, status=status, noticed_at=time.monotonic())
     return None

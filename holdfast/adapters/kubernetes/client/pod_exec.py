@@ -21,7 +21,7 @@ class Output:
 
     text: str
     error: str
-    """With what it said on standard error; empty if it ended with exit code 0."""
+    """With what it said on standard error; empty if it exited with code 0."""
 
 
 def run_in_pod(
