@@ -34,7 +34,7 @@ def test_a_cluster_is_shown_and_a_node_rebooted_as_at_sagemaker(fleet: Fleet) ->
             assert {one.group for one in nodes.values()} == {"p5"}
             assert nodes["a"].status is InstanceStatus.RUNNING
             assert cluster.created_at == min(one.launched_at for one in nodes.values())
-            assert cluster.ask("a", Verb.REBOOT, "ada") == ""
+            assert cluster.submit("a", Verb.REBOOT, "ada") == ""
 
         def ended() -> bool:
             with clusters() as [cluster]:

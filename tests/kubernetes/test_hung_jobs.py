@@ -152,7 +152,7 @@ def test_a_job_is_restarted_when_its_log_says_so_and_no_other_is_touched(
 
     until(lambda: len(jobs["endless"].events) > 1 and len(jobs["wrong"].events) > 1)
     (slow,) = [text for reason, text in jobs["endless"].events if reason == "InvalidInput"]
-    assert "log rule Endless is '.*(l+)+$': expected a regular expression that can be" in slow
+    assert "log rule Endless rejected: got '.*(l+)+$', expected a regular expression" in slow
     wrong = "".join(text for reason, text in jobs["wrong"].events if reason == "InvalidInput")
     assert "holdfast.dev/log-monitoring[1] is '7'" in wrong
     for name in ("steady", "endless", "wrong", "without"):

@@ -35,7 +35,7 @@ def test_nodes_are_listed_and_rebooted_from_any_thread(fleet: Fleet) -> None:
         assert {one.name for one in everybody[0]} == set(fleet.machines)
         assert all(one.status is InstanceStatus.RUNNING for one in everybody[0])
 
-        assert requested(lambda train: train.ask("node2", Verb.REBOOT, "ada")) == ""
+        assert requested(lambda train: train.submit("node2", Verb.REBOOT, "ada")) == ""
         fleet.until(
             lambda: any(one.released_at for one in requested(lambda train: train.incidents()))
         )

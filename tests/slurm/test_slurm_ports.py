@@ -67,7 +67,7 @@ class Backed:
             node,
             machine=machine,
             timeout_s=60,
-            say=lambda _: None,
+            report_problem=lambda _: None,
         )
         said = NodeReport(node=node, boot_id=boot_id, sequence=1, reported_at=NOW)
         before = self._mark(node)

@@ -185,7 +185,11 @@ def test_a_controller_that_is_killed_midway_loses_nothing(fleet: Fleet) -> None:
 def is_accepted(fleet: Fleet, node: str) -> bool:
     """Whether it is stored that the order for a node was accepted."""
     record = fleet.record(node)
-    return record is not None and record.course is not None and record.course.ordered_at is not None
+    return (
+        record is not None
+        and record.remediation is not None
+        and record.remediation.ordered_at is not None
+    )
 
 
 def test_a_second_controller_stands_by_until_the_first_ends(fleet: Fleet) -> None:

@@ -32,7 +32,9 @@ def until(is_done: Callable[[], object]) -> None:
 def reporter(folder: Path, said: list[str] | None = None, **changes) -> SharedReport:
     values = {"machine": "m1", "timeout_s": 60.0, **changes}
     settings = AgentSlurm(report_dir=folder, heartbeat=timedelta(milliseconds=20))
-    return SharedReport(settings, "n1", say=[].append if said is None else said.append, **values)
+    return SharedReport(
+        settings, "n1", report_problem=[].append if said is None else said.append, **values
+    )
 
 
 def looked(folder: Path, now: datetime | None = None) -> Reports:
@@ -115,11 +117,15 @@ def test_a_directory_that_is_away_is_told_once_and_waited_for(tmp_path: Path) ->
 def test_a_reporter_needs_its_directory_and_a_name_that_can_be_a_file(tmp_path: Path) -> None:
     settings = AgentSlurm(report_dir=tmp_path / "none")
     with pytest.raises(ConfigError, match="is no directory; make it on the file system"):
-        open_reporter(settings, "n1", root=tmp_path, timeout_s=1, say=print)
+        open_reporter(settings, "n1", root=tmp_path, timeout_s=1, report_problem=print)
     for name in ("../n1", ".n1"):
         with pytest.raises(ConfigError, match="cannot be the name"):
             open_reporter(
-                AgentSlurm(report_dir=tmp_path), name, root=tmp_path, timeout_s=1, say=print
+                AgentSlurm(report_dir=tmp_path),
+                name,
+                root=tmp_path,
+                timeout_s=1,
+                report_problem=print,
             )
 
 

@@ -81,7 +81,7 @@ export function open(container, { query, setQuery }) {
       .sort((one, other) => (one.name < other.name ? -1 : 1));
     const isPart = matching.length !== nodes.length;
     shown.textContent = isPart ? `${number(matching.length)} of ${count(nodes.length, "node")}` : count(nodes.length, "node");
-    marks.hidden = wanted.view === "table" || !matching.some((row) => row.held || row.asked);
+    marks.hidden = wanted.view === "table" || !matching.some((row) => row.held || row.requested);
     if (wanted.view === "table") paintTable(matching, nodes.length);
     else paintGrids(matching, nodes.length);
     if (!nodes.length) stage.replaceChildren(emptyFleet());
@@ -253,7 +253,7 @@ function groupOf(row) {
 }
 
 function searched(row) {
-  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held && `paused ${row.held}`, row.asked].join(" ").toLowerCase();
+  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held && `paused ${row.held}`, row.requested].join(" ").toLowerCase();
 }
 
 function tile(name, value, about, look = "") {

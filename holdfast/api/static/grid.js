@@ -76,7 +76,7 @@ export function nodeGrid(name) {
       drawn = { layout, cells: [] };
     }
     rows.forEach((row, place) => {
-      const cell = `${row.look}${row.held ? " held" : ""}${row.asked ? " asked" : ""}`;
+      const cell = `${row.look}${row.held ? " held" : ""}${row.requested ? " asked" : ""}`;
       if (drawn.cells[place] === cell) return; // of thousands, few change at a time
       drawn.cells[place] = cell;
       drawCell(pen, row, place, sharp, color);
@@ -96,7 +96,7 @@ export function nodeGrid(name) {
     pen.drawImage(stamp(row.look, Math.ceil(size * sharp), color(`--look-${row.look}`)), x, y, size, size);
     pen.fillStyle = color("--text");
     if (row.held) pen.fillRect(x, y + size, size, 2);
-    if (row.asked) pen.fillRect(x + size - 4, y, 4, 4);
+    if (row.requested) pen.fillRect(x + size - 4, y, 4, 4);
   }
 
   function outline(pen, place, color) {
@@ -225,7 +225,7 @@ export function described(row) {
   const job = row.job ? `${row.rank === undefined ? "" : `rank ${row.rank} of `}${row.job}` : "";
   return [
     row.reason && (row.remedy && row.remedy !== "none" ? `${row.reason}: ${row.remedy}` : row.reason),
-    row.asked && `${row.asked} requested`,
+    row.requested && `${row.requested} requested`,
     row.held && `repairs paused: ${row.held}`,
     job,
     row.type,

@@ -195,7 +195,7 @@ def _observers(
             node_name(config),
             root=config.root,
             timeout_s=HEALTHZ_TIMEOUT.total_seconds(),
-            report=report,
+            report_problem=report,
         )
         opened.callback(shared.close)
         observers.append(shared)

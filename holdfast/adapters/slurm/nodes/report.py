@@ -16,7 +16,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.report import NodeReport
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 _RETRY_S: Final = 1.0
 _CLOSING_S: Final = 1.0
@@ -32,7 +32,13 @@ class SharedReport:
     """
 
     def __init__(
-        self, settings: AgentSlurm, node: str, *, machine: str, timeout_s: float, say: Say
+        self,
+        settings: AgentSlurm,
+        node: str,
+        *,
+        machine: str,
+        timeout_s: float,
+        report_problem: Report,
     ) -> None:
         """Report on ``node``, from now on until ``close``.
 
@@ -41,14 +47,14 @@ class SharedReport:
             node: what Slurm calls the node.
             machine: names the machine that has this name now.
             timeout_s: seconds; an agent that gave no sign of life for so long is not alive.
-            say: takes messages for a person, from this object's thread.
+            report_problem: takes messages for a person, from this object's thread.
 
         """
         self._path = settings.report_dir / f"{node}.json"
         self._heartbeat_s = settings.heartbeat.total_seconds()
         self._machine = machine
         self._timeout_s = timeout_s
-        self._say = say
+        self._report_problem = report_problem
         self._lock = threading.Condition()
         self._stopped = False
         self._report: NodeReport | None = None
@@ -119,11 +125,11 @@ class SharedReport:
         except OSError as error:
             trouble = f"cannot report to {self._path}: {error.strerror}; trying again"
             if trouble != self._trouble:
-                self._say(trouble)
+                self._report_problem(trouble)
             self._trouble = trouble
             return False
         if self._trouble:
-            self._say(f"reports to {self._path} again")
+            self._report_problem(f"reports to {self._path} again")
         self._trouble = ""
         return True
 
@@ -136,7 +142,7 @@ def machine_id(root: Path) -> str:
 
 
 def open_reporter(
-    settings: AgentSlurm, node: str, *, root: Path, timeout_s: float, say: Say
+    settings: AgentSlurm, node: str, *, root: Path, timeout_s: float, report_problem: Report
 ) -> SharedReport:
     """Report on ``node`` as ``settings`` say; see ``SharedReport``.
 
@@ -152,7 +158,9 @@ def open_reporter(
             " that the nodes share with the controller"
         )
     machine = machine_id(root)
-    return SharedReport(settings, node, machine=machine, timeout_s=timeout_s, say=say)
+    return SharedReport(
+        settings, node, machine=machine, timeout_s=timeout_s, report_problem=report_problem
+    )
 
 
 def _line(path: Path) -> str:
