@@ -117,11 +117,6 @@ def built(request: pytest.FixtureRequest) -> Built:
 TOGETHER = {
     "tests/kubernetes/test_recovery_killed.py": "minutes, beside the other tests of Kubernetes",
     "tests/kubernetes/": "the control plane",
-    "tests/deploy/test_agent_account.py": "the installation",
-    "tests/deploy/test_controller_account.py": "the installation",
-    "tests/deploy/test_installation.py": "the installation",
-    "tests/deploy/test_own_code_under_own_rights.py": "the installation",
-    "tests/deploy/test_two_namespaces.py": "the installation",
     "tests/adapters/host/test_kmsg.py": "the kernel's log",
     "tests/apps/test_agent.py": "the kernel's log",
 }

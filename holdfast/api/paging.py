@@ -41,8 +41,8 @@ def page(
     size = request.get("MaxResults", DEFAULT_PAGE)
     keyed = [(key(item), item) for item in items]
     token = request.get("NextToken")
-    if token is not None and keyed:
-        last = _read(token, like=keyed[0][0])
+    if token is not None:
+        last = _read(token, like=keyed[0][0] if keyed else None)
         is_after = last.__gt__ if descending else last.__lt__
         keyed = [one for one in keyed if is_after(one[0])]
     first = heapq.nlargest if descending else heapq.nsmallest
@@ -57,13 +57,13 @@ def _token(key: tuple[Any, str]) -> str:
     return base64.urlsafe_b64encode(json.dumps([plain, name]).encode()).decode()
 
 
-def _read(token: str, like: tuple[Any, str]) -> tuple[Any, str]:
-    """The key of the last item that was given; ``like`` is that of another one."""
+def _read(token: str, like: tuple[Any, str] | None) -> tuple[Any, str]:
+    """The key of the last item that was given; ``like`` is that of another one, if there is one."""
     try:
         value, name = json.loads(base64.urlsafe_b64decode(token))
-        if isinstance(like[0], datetime):
+        if like is not None and isinstance(like[0], datetime):
             value = datetime.fromtimestamp(value, UTC)
-        if not isinstance(name, str) or not isinstance(value, type(like[0])):
+        if not isinstance(name, str) or not (like is None or isinstance(value, type(like[0]))):
             raise TypeError
     except (ValueError, TypeError, OverflowError, OSError, RecursionError):
         raise ValidationException("invalid NextToken") from None

@@ -142,11 +142,11 @@ def test_secrets_are_not_told(served) -> None:
     ("text", "said"),
     [
         ("", "keys"),
-        ("keys = []", "keys must have at least one key"),
+        ("keys = []", "keys must contain at least one key"),
         ('[[keys]]\naccess_key_id = "short"\nsecret_access_key = "x"', "access_key_id"),
         ('region = "r"\n[[keys]]\naccess_key_id = "AKIAAAAAAAAAAAAAAAAA"', "secret_access_key"),
         (f"{KEYS}[ec2]\nimages = 1", "ec2.images: unknown key (did you mean ec2.image?)"),
-        (f"{KEYS}[ec2]", "ec2: machines of EC2 join a cluster of Kubernetes or Slurm"),
+        (f"{KEYS}[ec2]", "ec2: EC2 machines join a Kubernetes or Slurm cluster"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_told(tmp_path, text, said) -> None:
@@ -174,7 +174,7 @@ def test_keys_that_everybody_can_read_are_told(served, tmp_path, mode, is_report
 
     ended = holdfast("api", "--config", str(config), "--listen", served.url.rpartition(":")[2])
 
-    assert (f"everybody here can read it: chmod 600 {config}" in ended.stderr) == is_reported
+    assert (f"is readable by all users; run: chmod 600 {config}" in ended.stderr) == is_reported
 
 
 def test_a_port_that_is_taken_is_told(served) -> None:

@@ -63,7 +63,7 @@ def test_what_fails_everywhere_is_blamed_on_nobody(tmp_path, capfd) -> None:
     argv = command(tmp_path, "sys.exit(1)")
 
     assert run(["check", "pairs", "--nodes", NODES, *argv]) == 1
-    assert "inspect what they share" in capfd.readouterr().out
+    assert "check what all nodes share" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("nodes", ["", "a", "a,a", "a,b,a", ","])
@@ -83,7 +83,7 @@ def test_why_a_pair_failed_is_told_beside_it(tmp_path, capfd) -> None:
 
     assert run(["check", "pairs", "--nodes", NODES, *argv]) == 1
     reported = capfd.readouterr().err.splitlines()
-    assert "  n3 and n4: it ended with 1: �[2Jno route" in reported
+    assert "  n3 and n4: it exited with 1: �[2Jno route" in reported
     assert not [line for line in reported if line.startswith("  n0 and n1: ")]
 
 
@@ -114,7 +114,7 @@ def test_a_stream_that_cannot_be_written_in_the_end_changes_no_result(tmp_path, 
     assert run(["check", "pairs", "--nodes", NODES, "--stream", "/dev/full", *argv]) == 1
     captured = capfd.readouterr()
     assert captured.out.startswith("n3 is bad (")
-    assert "--stream /dev/full could not be written" in captured.err
+    assert "--stream /dev/full cannot be written" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -194,9 +194,9 @@ def test_both_ends_are_ranks_of_one_mpirun(pairs) -> None:
     ("code", "why"),
     [
         ("print('{')", "its result cannot be read"),
-        ("print('{}')", "the result of another version cannot be read"),
+        ("print('{}')", "its result is of another version and cannot be read"),
         ("print('slurmstepd: error: *** killed ***', file=sys.stderr)\nsys.exit(1)", "killed"),
-        ("sys.exit(7)", "it ended with 7"),
+        ("sys.exit(7)", "it exited with 7"),
     ],
 )
 def test_a_step_without_a_result_blames_nobody(pairs, code, why) -> None:

@@ -144,7 +144,7 @@ def test_a_slow_link_is_found_by_what_crosses_it_and_a_cut_one_too(link) -> None
         link.cut()
         code, parts = link.check()
         assert (code, list(parts)) == (1, ["connect"])
-        assert "does not answer" in parts["connect"]["detail"]
+        assert "does not respond" in parts["connect"]["detail"]
         assert parts["connect"]["findings"][0]["reason"] == "PairTestFailed"
     finally:
         server.send_signal(signal.SIGTERM)

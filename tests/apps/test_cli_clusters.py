@@ -114,7 +114,7 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     fewer = call("update", "--from", str(source), "--dry-run")
     assert fewer.out == "lab would be updated; nodes: gpu 2 -> 1\n"
     refused = call("update", "--from", str(source))
-    assert (refused.code, "Take 1 node away" in refused.err) == (ExitCode.BAD_INPUT, True)
+    assert (refused.code, "1 node" in refused.err) == (ExitCode.BAD_INPUT, True)
     change(source, count=2)
     updated = call("update", "--from", str(source))
     assert updated.out == "lab is being updated; as many nodes as before\n"
@@ -184,7 +184,7 @@ def test_an_api_that_is_away_is_told_with_what_to_do(runs, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("setting", "url", "says"),
     [
-        ({}, "nonsense", "--endpoint-url: 'nonsense' is no address"),
+        ({}, "nonsense", "--endpoint-url: 'nonsense' is not a URL"),
         ({"AWS_PROFILE": "none"}, "http://127.0.0.1:9", "profile (none) could not be found"),
         ({"AWS_REGION": "x y"}, "http://127.0.0.1:9", "'x y'"),
     ],
@@ -205,7 +205,7 @@ def test_a_key_that_the_api_does_not_know_is_told_with_what_to_do(call, runs, tm
     refused = runs.call("clusters", "list", "--config", str(other), "--endpoint-url", call.url)
 
     assert refused.code == ExitCode.FAILED
-    assert "does not know this key: name the file" in refused.err
+    assert "does not know this key: pass its configuration file" in refused.err
 
 
 def test_an_address_of_something_else_is_told_in_a_line(runs, tmp_path) -> None:

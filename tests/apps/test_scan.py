@@ -201,7 +201,7 @@ def test_a_file_that_cannot_be_read_hides_no_other(log: Path, tmp_path: Path) ->
 def test_nothing_is_claimed_of_files_that_were_not_read(tmp_path: Path) -> None:
     result = scanned(tmp_path / "none")
 
-    assert "Nothing was found" not in result.stderr
+    assert "No findings in" not in result.stderr
     assert result.exit_code == 2
 
 

@@ -158,7 +158,7 @@ def test_who_has_a_token_comes_in_and_goes_out(fleet, visit) -> None:
     page.get_by_label("Token").fill(TOKENS["ada"])
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
-    expect(page.locator(".person")).to_have_text("adamay operate")
+    expect(page.locator(".person")).to_have_text("adacan operate")
     page.reload()
     expect(page.locator(".status")).to_have_text("Live")
 

@@ -61,7 +61,7 @@ def test_symbols_are_within_the_vocabulary_whatever_the_text(text):
 
 
 def test_a_text_that_is_too_short_is_refused_one_that_is_just_long_enough_is_not():
-    with pytest.raises(ValueError, match=f"{SHORTEST - 1} usable characters, {SHORTEST} are"):
+    with pytest.raises(ValueError, match=f"{SHORTEST - 1} usable characters; {SHORTEST} are"):
         corpus_of(b"x" * (SHORTEST - 1) + "ü".encode())
     corpus = corpus_of(b"x" * SHORTEST)
 

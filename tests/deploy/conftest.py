@@ -14,7 +14,7 @@ def helm(built: Built) -> Helm:
     return Helm(built("helm")["helm"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installation(built: Built) -> Iterator[Installation]:
     """The plain manifests on a cluster of two nodes, with a pod of each agent."""
     programs = built(*PROGRAMS, "kubectl")

@@ -154,6 +154,6 @@ def test_a_job_is_restarted_when_its_log_says_so_and_no_other_is_touched(
     (slow,) = [text for reason, text in jobs["endless"].events if reason == "InvalidInput"]
     assert "log rule Endless rejected: got '.*(l+)+$', expected a regular expression" in slow
     wrong = "".join(text for reason, text in jobs["wrong"].events if reason == "InvalidInput")
-    assert "holdfast.dev/log-monitoring[1] is '7'" in wrong
+    assert "holdfast.dev/log-monitoring[1] rejected: got '7'" in wrong
     for name in ("steady", "endless", "wrong", "without"):
         assert jobs[name].record["attempt"] == 1

@@ -355,8 +355,8 @@ def test_the_namespace_is_that_of_the_context(tmp_path: Path, given_, expected: 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["list", "-A", "-n", "team"], "leave one out"),
-        (["list", "-A", "--state-dir", "/x"], "leave one out"),
+        (["list", "-A", "-n", "team"], "give only one"),
+        (["list", "-A", "--state-dir", "/x"], "use one or the other"),
         (["doctor", "x", "-f", "-"], "give a JOB of the cluster, or manifests"),
     ],
 )

@@ -158,7 +158,10 @@ def test_a_command_needs_no_terminal_and_gives_its_output_and_exit_code(node: No
     assert "half of it failed" in done.stderr
     assert node.pods == []
     refused = node.call()
-    assert (refused.returncode, "give a command" in refused.stderr) == (ExitCode.BAD_INPUT, True)
+    assert (refused.returncode, "pass a command after --" in refused.stderr) == (
+        ExitCode.BAD_INPUT,
+        True,
+    )
 
 
 def test_a_dry_run_prints_the_pod_and_makes_none(node: Node) -> None:
@@ -185,7 +188,7 @@ def test_the_image_is_that_of_the_agent_on_the_node(node: Node) -> None:
     [
         (("--namespace", "missing"), "there is no namespace missing; name another"),
         (("--via", "srun"), "--via srun: a is not a Slurm node"),
-        (("--via", "ssm"), "--via ssm: a is no machine of AWS that is known"),
+        (("--via", "ssm"), "--via ssm: a is not a known AWS machine"),
     ],
 )
 def test_what_cannot_be_is_told(node: Node, argv: tuple[str, ...], reported: str) -> None:

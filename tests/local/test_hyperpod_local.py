@@ -112,7 +112,7 @@ def test_a_job_of_the_guide_runs_here_resumes_after_a_fault_and_is_cancelled(hyp
     [instances] = hyperpod.json("get-clusters", "--clusters", "local")[0]["Instances"]
     assert (instances["TotalNodes"], instances["NodeHealthStatus"]) == (2, "Schedulable")
     again, _, refused = hyperpod.call(*start)
-    assert (again, "mnist runs already" in refused) == (ExitCode.BAD_INPUT, True)
+    assert (again, "mnist is already running" in refused) == (ExitCode.BAD_INPUT, True)
     shown = hyperpod.json("get-job", "--job-name", "mnist", "--verbose")
     assert (shown["Spec"]["maxRetries"], shown["Spec"]["nodes"]) == (2, 2)
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_started_is_told_as_holdfast_run_tells_it(hyperpod) -> No
 
     assert code == ExitCode.FAILED
     assert "holdfast run ended with 2" in reported
-    assert "'no-such' was not found in PATH" in reported
+    assert "'no-such' not found in PATH" in reported
 
 
 @pytest.mark.parametrize(("command", "is_reported"), [("python", True), ("python -m", False)])

@@ -12,10 +12,10 @@ import pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--", "no-such-program"], "COMMAND: 'no-such-program' was not found in PATH"),
+        (["--", "no-such-program"], "COMMAND: 'no-such-program' not found in PATH"),
         (["--", "./no/such/file"], "COMMAND: './no/such/file' does not exist"),
         (["--", "/tmp"], "COMMAND: '/tmp' is a directory, expected a program"),
-        (["--", "/etc/passwd"], "COMMAND: '/etc/passwd' may not be executed"),
+        (["--", "/etc/passwd"], "COMMAND: '/etc/passwd' is not executable"),
         ([], "COMMAND: nothing to run"),
         (["--nodes", "0", "--", "true"], "--nodes: expected 1 or more, got 0"),
         (["--spares", "-1", "--", "true"], "--spares: expected 0 or more, got -1"),
@@ -101,7 +101,7 @@ def test_a_port_that_is_taken_is_told(run):
         ended = run.holdfast("run", "--master-port", port, "--", "true")
 
     assert ended.returncode == 2
-    assert f"port {port} is taken" in ended.stderr
+    assert f"port {port} is used by another program" in ended.stderr
     assert not run.home.exists()
 
 
@@ -142,7 +142,7 @@ def test_a_full_disk_is_told_before_anything_runs(full_disk, tmp_path):
     ended = full_disk(f"{holdfast}; code=$?; ls -A {tmp_path}; exit $code", size="256k")
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
-    assert "no space is left" in ended.stderr
+    assert "no space left on device" in ended.stderr
     assert ended.stdout == ""
 
 
@@ -155,4 +155,4 @@ def test_a_disk_that_fills_up_ends_the_run_with_a_message_and_no_process_left(fu
     ended = full_disk(f"timeout 40 {holdfast}", size="4m")
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
-    assert "no space is left" in ended.stderr
+    assert "no space left on device" in ended.stderr

@@ -129,7 +129,7 @@ def _found(fleet: Fleet, node: str, job: str) -> dict[str, Any]:
         failures = [one.failure for one in record.attempts if one.failure is not None]
         reasons = [_LOST.get(one.reason, one.reason) for one in failures]
         if record.phase.is_final and record.phase != "succeeded":
-            reasons.append(record.reason.split("; last:")[0])
+            reasons.append(record.reason.split("; last failure:")[0])
     return {
         "node": _of_node(fleet, node) if node else "",
         "job": state,

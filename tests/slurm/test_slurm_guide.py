@@ -40,7 +40,7 @@ def test_a_node_is_called_as_its_host_up_to_the_first_dot(monkeypatch, tmp_path:
 def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
     table = {"slurm": {"report_dir": str(tmp_path)}, "kubernetes": {}}
 
-    with pytest.raises(ConfigError, match="a node is of one cluster"):
+    with pytest.raises(ConfigError, match="a node belongs to one cluster"):
         parse_table(table, AgentConfig)
 
 

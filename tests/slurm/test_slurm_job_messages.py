@@ -70,7 +70,9 @@ def test_exhausted_retries_and_a_log_that_will_be_truncated_are_in_output_and_co
     assert f"holdfast: attempt 1 is stopped: {Reason.XID_REPLACE} on {bad}" in said
     assert f"the job is canceled: {SPENT}" in said
     noted = comment(fleet, job)
-    assert noted.startswith(f"team=a auto-resume=1 max-retry=0 [holdfast: failed: {SPENT}; last:")
+    assert noted.startswith(
+        f"team=a auto-resume=1 max-retry=0 [holdfast: failed: {SPENT}; last failure:"
+    )
     assert parse(noted).rejected == ()
 
 

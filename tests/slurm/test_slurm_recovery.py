@@ -203,7 +203,7 @@ def test_a_second_controller_stands_by_until_the_first_ends(fleet: Fleet) -> Non
     fleet.machines["node1"].renew()
 
     fleet.until_recovered("node1")
-    assert "node1 is back" in second.log
+    assert "node1 rejoined" in second.log
 
 
 @on_both_versions

@@ -104,9 +104,15 @@ def test_what_cannot_be_written_is_an_error_that_names_the_file(
         files.heartbeat("b1", 1)
 
 
-def test_a_full_disk_is_told_apart(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ReportFiles(tmp_path)
-    (tmp_path / f".report.json.{os.getpid()}").symlink_to("/dev/full")
+    opened = os.open
+
+    def full(path: Path, flags: int, mode: int = 0o777) -> int:
+        is_new = Path(path).name.startswith(".report.json.")
+        return opened("/dev/full" if is_new else path, os.O_WRONLY if is_new else flags, mode)
+
+    monkeypatch.setattr(os, "open", full)
     (tmp_path / "heartbeat").symlink_to("/dev/full")
 
     with pytest.raises(StorageFull):
