@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from job_cells import BY_CHANCE, EVERY, LABELS, Cell, Row, Script, Until
+from job_cells import EVERY, LABELS, Cell, Row, Script, Until
 from training import PODS, Training
 
 from holdfast.model.health import Remedy
@@ -153,7 +153,7 @@ ROWS = (
         "fault-in-restart",
         "the replacement fails before the next attempt runs",
         a_fault_during_the_restart,
-        tells=BY_CHANCE,
+        tells=_WAITS,  # Kubernetes may remove the pods of the machine that is gone first
     ),
     Row("no-spare", "no machine can be had for a while", no_spare, tells=_WAITS),
     Row(
