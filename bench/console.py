@@ -35,7 +35,7 @@ from holdfast.adapters.local.store import LocalStore
 from holdfast.api.console import Console
 from holdfast.api.console_live import Live
 from holdfast.api.console_sessions import Sessions
-from holdfast.api.console_source import Json, NothingThere, Tables, Wish
+from holdfast.api.console_source import Json, RepairRequest, Tables, UnknownObject
 from holdfast.api.identity import Key
 from holdfast.apps.api.console import Seen, SeenFleet, tables_of
 from holdfast.apps.clock import SystemClock
@@ -274,19 +274,19 @@ class MadeSource:
 
     def node(self, fleet: str, name: str) -> Json:
         """See ``Source.node``."""
-        raise NothingThere(f"{fleet} {name}")
+        raise UnknownObject(f"{fleet} {name}")
 
     def job(self, name: str) -> Json:
         """See ``Source.job``."""
-        raise NothingThere(name)
+        raise UnknownObject(name)
 
     def goodput(self) -> Json:
         """See ``Source.goodput``."""
         return {"jobs": [], "causes": []}
 
-    def ask(self, wish: Wish, person: str) -> str:
+    def submit(self, repair: RepairRequest, person: str) -> str:
         """See ``Source.ask``."""
-        raise NothingThere(f"{wish.node} {person}")
+        raise UnknownObject(f"{repair.node} {person}")
 
 
 def _made(number: int, now: datetime) -> NodeStatus:

@@ -123,4 +123,4 @@ def test_a_job_that_is_not_there_is_told(fleet: Fleet, hyperpod, argv) -> None:
     code, _, reported = hyperpod.call(*argv)
 
     assert code == ExitCode.FAILED
-    assert "there is no job none in the namespace default" in reported
+    assert "job none not found in namespace default" in reported
