@@ -54,7 +54,7 @@ def _timeout(scenario: Scenario) -> timedelta:
     return timedelta(minutes=5) + max(
         policy.join_timeout,
         policy.reboot_timeout,
-        8 * policy.replace_timeout,  # doubles with each replacement that does not appear
+        policy.replace_timeout,
         policy.drain_timeout,
         policy.deep_check_timeout,
         jobs.wait_for_nodes,
