@@ -224,7 +224,7 @@ def test_what_is_not_there_is_told(hyperpod, argv: tuple[str, ...], reported: st
 def test_a_job_of_this_machine_is_not_suspended(hyperpod) -> None:
     code, _, reported = hyperpod.call("patch-job", "suspend", "--job-name", "mnist")
 
-    assert (code, "no job can be suspended" in reported) == (ExitCode.BAD_INPUT, True)
+    assert (code, "cannot be suspended" in reported) == (ExitCode.BAD_INPUT, True)
 
 
 ARN = "arn:aws:eks:us-west-2:111122223333:cluster/ml"
