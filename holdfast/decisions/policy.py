@@ -1,4 +1,4 @@
-"""Every knob of the decision core, with its unit and the reason for its default."""
+"""Settings of the decision core: effect, unit, and the source of each default."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,140 +9,158 @@ from holdfast.model.health import Remedy
 
 
 class RecoveryMode(StrEnum):
-    """HyperPod's ``NodeRecovery``."""
+    """Whether faulty nodes are repaired automatically; HyperPod's ``NodeRecovery``."""
 
     AUTOMATIC = "Automatic"
     NONE = "None"
-    """Mark faulty nodes, repair none; requests of people are still carried out."""
+    """Mark faulty nodes but do not repair them; repairs that a person requests are still carried
+    out."""
 
 
 class SilentAgentAction(StrEnum):
-    """What to do about a node whose agent is silent while the scheduler's daemon on it answers."""
+    """Action on a node whose agent is silent while the scheduler's daemon on it still answers."""
 
     WARN = "warn"
     """Set the condition and report an event; the node stays in service."""
 
     CORDON = "cordon"
-    """Also keep new jobs off the node until its agent reports again; running jobs continue."""
+    """Also cordon the node until its agent reports again; running jobs continue."""
 
     DEEP_CHECK = "deep-check"
-    """As ``cordon``; once no job runs on the node, it also gets a deep health check."""
+    """Do the same as ``cordon``, and run a deep health check once no job runs on the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationPolicy:
-    """How nodes are judged and repaired."""
+    """Settings for fault detection and repair of nodes."""
 
     node_recovery: RecoveryMode = RecoveryMode.AUTOMATIC
-    """HyperPod's default, and its recommendation."""
+    """Whether faulty nodes are repaired automatically. With ``None`` they are only marked, and a
+    person requests each repair. ``Automatic`` is HyperPod's default and its recommendation."""
 
     max_unavailable: Quota = Quota(percent=20.0)
-    """How many nodes may be out of service for repair at once: a count, or a percentage of the
-    cluster, rounded up. 20 % is the share at which Karpenter and EKS node repair stop, too."""
+    """Maximum number of nodes out of service for repair at once: a count, or a percentage of the
+    cluster, rounded up. Further repairs are deferred until a node is back. Raise it to repair
+    faster, lower it to keep more nodes for jobs. The default of 20 % is the share at which
+    Karpenter and EKS node repair stop, too."""
 
     drain_timeout: timedelta = timedelta(minutes=15)
-    """How long jobs may take to leave a node; on a lost node ``heartbeat_timeout``, if that is
-    shorter. After that, the repair begins all the same."""
+    """Time for jobs to leave a node that is being drained. When it has elapsed, the repair starts
+    even if jobs still run. On a lost node, ``heartbeat_timeout`` applies instead if that is
+    shorter. Raise it if jobs need longer to save a checkpoint."""
 
     heartbeat_timeout: timedelta = timedelta(seconds=40)
-    """Silence after which a node counts as lost: of its agent and, where there is one, of the
-    scheduler's daemon (kubelet, slurmd). Kubernetes' node controller waits 40 s by default (50 s
-    since 1.32). While the daemon answers, only the agent counts as silent; see
-    ``silent_agent_action``."""
+    """Time without a heartbeat after which a node counts as lost. Both the agent and, where there
+    is one, the scheduler's daemon (kubelet, slurmd) must be silent for that long. While the daemon
+    answers, only the agent counts as silent; see ``silent_agent_action``. Kubernetes' node
+    controller waits 40 s by default (50 s since 1.32)."""
 
     silent_remedy: Remedy = Remedy.REPLACE
-    """For a node that went silent or dark. A machine that does not answer may be in any state;
-    only another machine is sure to help."""
+    """Remedy for a lost or powered-off node: ``reboot`` or ``replace``. The default is ``replace``:
+    a machine that does not answer may be in any state, and only another machine is sure to help."""
 
     silent_agent_action: SilentAgentAction = SilentAgentAction.CORDON
-    """What to do when only the agent of a node is silent for ``heartbeat_timeout``: ``warn``,
-    ``cordon`` or ``deep-check``. The running jobs continue in every case. At most
-    ``max_unavailable`` nodes in service are cordoned for it: when more agents are silent at once,
-    the installation of the agents is the likelier cause, and the other nodes only get the condition
-    and the event."""
+    """Action on a node of which only the agent has been silent for ``heartbeat_timeout``: ``warn``,
+    ``cordon`` or ``deep-check``. Running jobs continue in every case. At most ``max_unavailable``
+    nodes in service are cordoned for it: when more agents are silent at once, the installation of
+    the agents is the likelier cause, and the other nodes only get the condition and the event."""
 
     join_timeout: timedelta = timedelta(minutes=20)
-    """From the phase ``joining`` to the agent's first word. Instances with many accelerators take
-    10 to 15 minutes to boot."""
+    """Time from the phase ``joining`` to the first heartbeat of the agent. A node that takes longer
+    counts as faulty. Raise it for machines that boot slowly: instances with many accelerators take
+    10 to 15 minutes."""
 
     reboot_timeout: timedelta = timedelta(minutes=10)
-    """From the order of a reboot to the agent's first word after it; then the machine is
-    replaced. HyperPod's reboots take 1 to 3 minutes. A reboot that the provider refuses for so
-    long, for example because it cannot reboot at all, becomes a replacement, too."""
+    """Time from a reboot order to the first heartbeat of the agent after the reboot. When it has
+    elapsed, the machine is replaced. A reboot that the provider refuses for that long, for example
+    because it cannot reboot machines at all, becomes a replacement, too. HyperPod's reboots take 1
+    to 3 minutes."""
 
     reboot_window: timedelta = timedelta(hours=1)
-    """A fault within this time after a reboot shows that the reboot did not help: the machine is
-    replaced."""
+    """Time after a reboot in which another fault shows that the reboot did not help: the machine is
+    then replaced instead of rebooted again."""
 
     replace_timeout: timedelta = timedelta(hours=1)
-    """From the order of a replacement to its appearance; then that is told, and it is ordered
-    again, with twice the time, up to eight times. HyperPod's replacements take 20 to 30 minutes."""
+    """Time from a replacement order to the appearance of the new machine. When it has elapsed, the
+    delay is reported and the replacement is ordered again. The timeout doubles with each new order,
+    up to eight times its length. Raise it if your provider takes longer; HyperPod's replacements
+    take 20 to 30 minutes."""
 
     offender_faults: int = 3
-    """The number of faults within ``offender_window`` with which a machine becomes a repeat
-    offender: it is replaced, and not taken back."""
+    """Number of faults within ``offender_window`` that makes a machine a repeat offender. A repeat
+    offender is replaced and not taken back."""
 
     offender_window: timedelta = timedelta(days=7)
-    """NVSentinel counts remediations over 7 days, too."""
+    """Time over which the faults of a machine are counted for ``offender_faults``. NVSentinel
+    counts remediations over 7 days, too."""
 
     breaker_share: float = 50.0
-    """Percentage of nodes, above which newly faulty nodes within ``breaker_window`` stop all
-    repairs: then the detector is the likelier culprit. NVSentinel's figure."""
+    """Percentage of nodes that opens the circuit breaker. If more of the cluster's nodes turn
+    faulty within ``breaker_window``, all repairs are paused: a faulty detector is then the likelier
+    cause. The default is NVSentinel's."""
 
     breaker_window: timedelta = timedelta(minutes=5)
-    """NVSentinel's figure."""
+    """Time over which newly faulty nodes are counted for ``breaker_share`` and
+    ``breaker_min_nodes``. A longer window also opens the circuit breaker for faults that spread
+    slowly. The default is NVSentinel's."""
 
     breaker_min_nodes: int = 5
-    """Fewer faulty nodes than this never trip the breaker: half of a very small cluster can well
-    fail by chance."""
+    """Minimum number of newly faulty nodes that can open the circuit breaker; fewer never do,
+    whatever their share. This keeps repairs running on very small clusters, where half of the nodes
+    can fail by chance."""
 
     breaker_close_after: timedelta = timedelta(minutes=30)
-    """How long all nodes have to be schedulable without a fault, while the breaker is open, until
-    it closes by itself; 0s for never: then only a person closes it. Six times ``breaker_window``:
-    a storm of faults that returns opens it again."""
+    """Time for which all nodes must be schedulable and without a fault before an open circuit
+    breaker closes automatically. With 0s it never does, and a person has to reset it. The default
+    is six times ``breaker_window``; if the faults return, they open the breaker again."""
 
     provider_retry: timedelta = timedelta(seconds=30)
-    """Pause after a provider refused an order for the first time, unless it asks for another.
-    Pauses double while it refuses."""
+    """Delay before an order is sent again that the provider refused for the first time, unless the
+    provider asks for another delay. It doubles with each further refusal, up to
+    ``provider_retry_max``. Raise it if the provider limits the rate of requests."""
 
     provider_retry_max: timedelta = timedelta(minutes=10)
-    """The longest pause that Holdfast makes by itself. HyperPod, too, tries every 10 minutes where
-    there is no capacity."""
+    """Maximum delay between two tries of an order, unless the provider asks for a longer one.
+    HyperPod, too, retries every 10 minutes where there is no capacity."""
 
     deep_check_on_start: bool = False
-    """Whether nodes pass a deep health check when they join and after a repair."""
+    """Whether nodes must pass a deep health check when they join the cluster and after a repair,
+    before jobs run on them."""
 
     deep_check_groups: tuple[str, ...] = ()
-    """The instance groups for which ``deep_check_on_start`` and ``deep_check_every`` hold; all
-    nodes if left out. HyperPod sets ``OnStartDeepHealthChecks`` by instance group, too."""
+    """Instance groups to which ``deep_check_on_start`` and ``deep_check_every`` apply; all nodes if
+    left out. HyperPod sets ``OnStartDeepHealthChecks`` by instance group, too."""
 
     deep_check_timeout: timedelta = timedelta(hours=3)
-    """HyperPod's deep health checks take about 2 hours. A node that never reports back failed."""
+    """Time limit of a deep health check. A node that has not reported a result by then has failed.
+    HyperPod's deep health checks take about 2 hours."""
 
     deep_check_pairs: bool = False
-    """Whether a deep health check goes on with tests between nodes, once a node has passed alone:
-    with others of its group that are under a check, or with one that has no job. A check for which
-    ``InstanceConnectivity`` was asked for has them in any case."""
+    """Whether a deep health check includes tests between nodes. They run after the node has passed
+    alone, with others of its group that are under a check, or with one that has no job. A check for
+    which ``InstanceConnectivity`` was requested always includes them."""
 
     pair_timeout: timedelta = timedelta(minutes=15)
-    """How long one test between two nodes may take; one that does not end has failed, as
-    collectives do not end over a bad link. HyperPod's NCCL test takes 5 to 15 minutes."""
+    """Time limit of one test between two nodes. A test that does not end in time has failed,
+    because collectives do not end over a bad link. HyperPod's NCCL test takes 5 to 15 minutes."""
 
     deep_check_every: timedelta | None = None
-    """How long after its last deep health check a node is checked again, once no job runs on it;
-    left out, never. Soperator checks idle nodes twice a day."""
+    """Interval between deep health checks of a node, counted from the end of the last one. The
+    check runs once no job runs on the node. Left out, there are no periodic checks. Soperator
+    checks idle nodes twice a day."""
 
     max_checking: Quota = Quota(percent=100.0)
-    """How many nodes may be under a deep health check at once: a count, or a percentage of the
-    cluster, rounded up. HyperPod checks all nodes of a new cluster at once. Of nodes that wait for
-    their next check by ``deep_check_every``, one is taken at a time."""
+    """Maximum number of nodes under a deep health check at once: a count, or a percentage of the
+    cluster, rounded up. Lower it to keep nodes available for jobs. Checks that are due by
+    ``deep_check_every`` run on one node at a time. HyperPod checks all nodes of a new cluster at
+    once."""
 
     incident_retention: timedelta = timedelta(days=90)
-    """How long after its end an incident is kept. Open incidents never expire."""
+    """Time for which an incident is kept after its end. Open incidents never expire."""
 
     incidents_kept: int = 2000
-    """How many incidents that have ended are kept; beyond that the oldest are deleted. On
-    Kubernetes each is an object in etcd, of about 1 KiB."""
+    """Maximum number of ended incidents that are kept; beyond it, the oldest are deleted. On
+    Kubernetes, each is an object of about 1 KiB in etcd."""
 
     def __post_init__(self) -> None:
         for key in (
@@ -188,44 +206,45 @@ class RemediationPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPolicy:
-    """How jobs are resumed. What a single job may ask for itself is in ``JobSpec``."""
+    """Settings for restarts of jobs. ``JobSpec`` holds what a single job can set for itself."""
 
     wait_for_nodes: timedelta = timedelta(hours=2)
-    """How long a job may wait for enough schedulable nodes before it fails. Longer than
-    ``replace_timeout``, so that one replacement may be ordered twice."""
+    """Time for which a job waits for enough schedulable nodes before it fails. The default is
+    longer than ``replace_timeout``, so that a replacement can be ordered twice. Raise it if your
+    provider is often out of capacity."""
 
     launch_timeout: timedelta = timedelta(minutes=10)
-    """How long the launch of an attempt is tried again before it counts as failed."""
+    """Time for which the launch of an attempt is retried before the attempt counts as failed."""
 
     settle: timedelta = timedelta(milliseconds=200)
-    """Between the end of an attempt and the verdict on it: a kernel line may come a little after
-    the crash that it explains."""
+    """Delay between the end of an attempt and the decision on its cause. It leaves time for a
+    kernel log line that explains the crash and arrives a little later."""
 
     failure_margin: timedelta = timedelta(seconds=2)
-    """After a rank of a job that has failed before has failed again, how long the others run on
-    before the attempt is stopped: if they fail by themselves meanwhile, the node of the first is
-    not to blame. Interpreters that all fail at once end within a second. With 0, a job alone never
-    accuses a node."""
+    """Time for which the other ranks keep running after a rank has failed, in a job that has failed
+    before. If they fail by themselves in that time, the node of the first rank is not to blame.
+    Interpreters that all fail at once end within a second. With 0s, the failures of one job alone
+    never make a node suspect."""
 
     app_backoff: timedelta = timedelta(seconds=10)
-    """Pause before the second restart in a row for failures of the application; doubles with
-    each further one. The first restart waits for nothing. As the kubelet's CrashLoopBackOff."""
+    """Delay before the second restart in a row after application failures. The first restart is
+    immediate, and the delay doubles with each further one, as in the kubelet's CrashLoopBackOff."""
 
     app_backoff_max: timedelta = timedelta(minutes=5)
-    """The longest such pause; the kubelet's CrashLoopBackOff ends at 5 minutes, too."""
+    """Maximum delay of ``app_backoff``. The kubelet's CrashLoopBackOff ends at 5 minutes, too."""
 
     app_backoff_reset: timedelta = timedelta(minutes=10)
-    """An attempt that ran for so long ends the row: the next failure is the first one again. The
-    kubelet's figure."""
+    """Running time of an attempt that resets ``app_backoff``: the next failure counts as the first
+    one again. The default is the kubelet's."""
 
     suspect_failures: int = 3
-    """Failures of applications that began on one node, and on no other, after which that node gets
-    a deep health check though it reports no fault: what job retries allow by default. 0 for
-    never."""
+    """Number of application failures within ``suspect_window`` that began on one node and on no
+    other, after which that node gets a deep health check although it reports no fault. 0 turns this
+    off. The default is what ``max_app_retries`` of a job is by default."""
 
     suspect_window: timedelta = timedelta(hours=24)
-    """Within how long so many failures accuse a node. Large jobs fail a few times a day (Llama 3
-    405B: every 3 hours)."""
+    """Time over which application failures are counted for ``suspect_failures``. Large jobs fail a
+    few times a day (Llama 3 405B: every 3 hours)."""
 
     def __post_init__(self) -> None:
         for key in (
@@ -252,7 +271,7 @@ class JobPolicy:
 
 
 def _refuse_disorder(policy: object, first: str, last: str) -> None:
-    """Raise ``ValueError`` if the first pause of a series is longer than its last."""
+    """Raise ``ValueError`` if the first delay of a series is longer than the last."""
     shortest, longest = getattr(policy, first), getattr(policy, last)
     if shortest > longest:
         raise ValueError(f"{first} must not be longer than {last}, got {shortest} and {longest}")
