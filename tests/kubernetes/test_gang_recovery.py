@@ -53,7 +53,7 @@ def test_an_indexed_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: 
     assert failed["message"].startswith(
         "application retries exhausted (1 of 1); last failure: RankExited on"
     )
-    assert job.record["attempts"][0]["failure"]["evidence"].endswith("with exit code 3")
+    assert job.record["attempts"][0]["failure"]["evidence"].endswith("exited with code 3")
 
 
 def test_a_job_without_indexes_is_left_alone_and_told_so(fleet: Fleet) -> None:
@@ -205,7 +205,7 @@ def test_what_prepares_a_train_job_runs_again_before_it_restarts(fleet: Fleet) -
     until(lambda: job.phase != "running")
     prepared(fleet, job, attempt=2)
 
-    assert job.record["attempts"][0]["failure"]["evidence"].endswith("with exit code 3")
+    assert job.record["attempts"][0]["failure"]["evidence"].endswith("exited with code 3")
 
 
 def prepared(fleet: Fleet, job: Gang, attempt: int) -> None:
