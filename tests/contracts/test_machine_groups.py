@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.layout import cluster_dir
+from holdfast.adapters.local.lock import guarded
 from holdfast.apps.api.local_clusters import ClusterSupervisors, local_groups
 from holdfast.model.clusters import MachineState
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
@@ -47,9 +48,12 @@ class LocalHarness:
     def _is_settled(self, group):
         machines = self.groups.machines(group.key)
         run = cluster_dir(self._home, group.cluster)
-        with contextlib.closing(ClusterStore(run.state)) as store:
-            wanted = store.groups().get(group.name)
-        count = wanted.count if wanted is not None else 0
+        count = 0
+        with guarded(run):  # the supervisor moves the directory once the last group is gone
+            if run.state.is_file():
+                with contextlib.closing(ClusterStore(run.state)) as store:
+                    wanted = store.groups().get(group.name)
+                count = wanted.count if wanted is not None else 0
         return [one.state for one in machines] == [MachineState.RUNNING] * count
 
     def reopened(self):

@@ -83,6 +83,7 @@ class ControlPlane:
         self._node_grace = node_grace
         self._more_flags = flags or {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, Sequence[str | Path]] = {}
         self.folder = Path(
             tempfile.mkdtemp(prefix="control-plane-", dir=_MEMORY if _MEMORY.is_dir() else None)
         )
@@ -121,10 +122,11 @@ class ControlPlane:
             self._wait_until_ready(name)
 
     def run(self, name: str, *command: str | Path) -> None:
-        """Start another program, such as an operator; ``KUBECONFIG`` tells it of the cluster.
+        """Start another program, such as an operator, with ``KUBECONFIG`` of this cluster.
 
         It may do everything, ``stop`` ends it and ``log`` has what it writes.
         """
+        self._commands[name] = command
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [*_DIES_WITH_US, *command],
@@ -156,18 +158,25 @@ class ControlPlane:
     def start_api_server(self) -> None:
         """End the outage, at the same address and with the same state.
 
-        Controllers and scheduler begin anew: after some outages in a row they would look again
-        after a minute only (client-go waits up to 30 s, twice that by chance).
+        All its clients restart: after some outages in a row they would reconnect after a minute
+        only (client-go waits up to 30 s, randomly up to twice that).
         """
         self.start(API_SERVER)
-        others = [name for name in (CONTROLLERS, SCHEDULER) if name in self._processes]
-        self.stop(*others)
-        self.start(*others)
+        clients = [name for name in self.programs if name not in (ETCD, API_SERVER)]
+        self.stop(*clients)
+        for name in clients:
+            self.run(name, *self._commands[name])
+            self._wait_until_ready(name)
 
     def restart_api_server(self) -> None:
         """A short outage."""
         self.stop_api_server()
         self.start_api_server()
+
+    @property
+    def programs(self) -> list[str]:
+        """Names of the programs that were started and not stopped."""
+        return list(self._processes)
 
     def pid(self, name: str) -> int:
         """The process of a program that runs."""

@@ -63,5 +63,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
     plane = getattr(item, "funcargs", {}).get("control_plane")
     if report.failed and plane is not None:
-        report.sections += [(f"end of the log of {name}", plane.log(name)) for name in PROGRAMS]
+        report.sections += [
+            (f"end of the log of {name}", plane.log(name)) for name in plane.programs
+        ]
     return report

@@ -201,7 +201,7 @@ def test_an_open_breaker_holds_back_all_repairs_until_a_person_resets_it(
     until(lambda: "all repairs paused: 1 of 2 nodes turned faulty" in controller.log)
     stays(lambda: fleet.phase("a") in ("schedulable", "quarantined") and not fleet.orders, 1)
     assert run(["nodes", "list", *where]) == 0
-    assert "All repairs of https://127.0.0.1" in capsys.readouterr().err
+    assert "all repairs of https://127.0.0.1" in capsys.readouterr().err
     until(lambda: "BreakerTripped" in fleet.cluster.kubectl("get", "events", "-n", NAMESPACE))
 
     assert run(["nodes", "reset-breaker", "--yes", *where]) == 0

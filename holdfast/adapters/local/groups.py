@@ -117,12 +117,18 @@ class LocalMachineGroups:
 
     @contextlib.contextmanager
     def _opened(self, run: RunDir) -> Iterator[ClusterStore | None]:
-        if not run.state.is_file():
-            yield None
-            return
+        """Open the cluster's state, or give None if there is none.
+
+        The supervisor moves the directory of a deleted cluster; SQLite reports an I/O error for a
+        file that was moved while it is open.
+        """
         try:
-            with contextlib.closing(ClusterStore(run.state)) as store:
-                yield store
+            with guarded(run):
+                if not run.state.is_file():
+                    yield None
+                    return
+                with contextlib.closing(ClusterStore(run.state)) as store:
+                    yield store
         except OSError as error:
             raise BackendError(f"{run.path}: {error}") from error
 
