@@ -1,1 +1,1 @@
-"""The nodes of a Slurm cluster, by way of Slurm's own commands."""
+"""The Slurm platform: nodes and jobs of a Slurm cluster, through Slurm's own commands."""

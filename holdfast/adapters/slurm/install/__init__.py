@@ -1,1 +1,1 @@
-"""Installation on a Slurm cluster, and the rules of its doctor."""
+"""Installation on a Slurm cluster, and the rules of ``holdfast slurm doctor``."""

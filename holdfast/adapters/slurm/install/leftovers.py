@@ -1,4 +1,4 @@
-"""What refers to Holdfast in Slurm itself: settings, nodes and reservations."""
+"""Finds what still refers to Holdfast in Slurm: settings, nodes and reservations."""
 
 from collections.abc import Collection, Iterator
 from typing import Final
@@ -13,12 +13,12 @@ _RESERVATIONS: Final = (PREFIX, JOB, NEXT, SPARE)
 
 
 def settings_in_use(slurm: JobCommands, files: Collection[str]) -> list[str]:
-    """Lines of slurm.conf that name one of these files, which cannot go before.
+    """Return the lines of slurm.conf that name one of these files; remove those lines first.
 
-    Without its script, slurmd drains a node at the next job.
+    If its script is missing, slurmd drains a node at the next job.
 
     Raises:
-        BackendError: slurmctld cannot be asked.
+        BackendError: slurmctld does not respond.
 
     """
     found = slurm.settings()
@@ -26,12 +26,12 @@ def settings_in_use(slurm: JobCommands, files: Collection[str]) -> list[str]:
 
 
 def restoring_commands(slurm: JobCommands) -> Iterator[str]:
-    """Commands that give back nodes and reservations which nobody looks after any more.
+    """Yield commands that release nodes and reservations which Holdfast no longer manages.
 
     Jobs that were held start by themselves within ten minutes.
 
     Raises:
-        BackendError: slurmctld cannot be asked.
+        BackendError: slurmctld does not respond.
 
     """
     for name, node in sorted(slurm.nodes().items()):

@@ -1,4 +1,4 @@
-"""What an installation on one machine of a Slurm cluster consists of: texts, and no effects."""
+"""Plans the installation on one machine of a Slurm cluster, without side effects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import Final
 
 PLUGIN: Final = "holdfast_auto_resume"
-"""The SPANK plugin: its source is package data, and is compiled where it is to be used."""
+"""Name of the SPANK plugin: its source is package data, and is compiled on the machine that uses
+it."""
 
 SAGEMAKER: Final = "opt/sagemaker_cluster"
-"""By this directory, scripts of HyperPod's guide know that they may use ``--auto-resume``."""
+"""Directory by which scripts of HyperPod's guide detect that ``--auto-resume`` is available."""
 
 _PACKAGE: Final = "holdfast.adapters.slurm.install"
 _COMPILE: Final = ("-std=gnu11", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
 class Role(StrEnum):
-    """What a machine is in its cluster."""
+    """Role of a machine in its cluster."""
 
     HEAD = "head"
-    """slurmctld and the controller run there."""
+    """Runs slurmctld and the controller."""
 
     COMPUTE = "compute"
-    """slurmd and an agent run there."""
+    """Runs slurmd and an agent."""
 
     LOGIN = "login"
     """Jobs are submitted there."""
@@ -32,7 +33,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A file that is written."""
+    """A file to write."""
 
     path: Path
     text: str
@@ -41,29 +42,29 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A directory that has to exist."""
+    """A directory that must exist."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """The SPANK plugin, compiled."""
+    """The SPANK plugin, to be compiled."""
 
     path: Path
     source: str
     command: tuple[str, ...]
-    """The compiler with its options; the output and the source are still to follow."""
+    """Compiler with its options; the output and the source are appended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a file that others may have written."""
+    """A line in a file that others may have written."""
 
     path: Path
     text: str
     key: str
-    """A word that no other line has."""
+    """A word that identifies the line in its file."""
 
 
 Part = Text | Folder | Plugin | Line
@@ -71,19 +72,19 @@ Part = Text | Folder | Plugin | Line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What the operator said, or what was found."""
+    """Choices of the operator, or detected values."""
 
     role: Role
     holdfast: Path
-    """The program, at the same place on every machine."""
+    """Path of the program, the same on every machine."""
 
     plugstack: Path
     prefix: Path = Path("/")
     report_dir: Path | None = None
-    """Needed for the configurations of the controller and of agents."""
+    """Report directory, required by the configurations of controller and agents."""
 
     user: str = "slurm"
-    """Who runs the controller."""
+    """User that runs the controller."""
 
     headers: Path = Path("/usr/include")
     compiler: str = "gcc"
@@ -93,17 +94,17 @@ class Choices:
 
     @property
     def etc(self) -> Path:
-        """Where configurations are."""
+        """Return the directory of the configurations."""
         return self.prefix / "etc/holdfast"
 
     @property
     def manifest(self) -> Path:
-        """Where is kept what was written."""
+        """Return the path of the manifest."""
         return self.etc / "slurm-install.json"
 
 
 def plan(choices: Choices) -> Iterator[Part]:
-    """The parts of an installation, in the order in which they are written."""
+    """Yield the parts of an installation, in the order in which they are written."""
     if choices.role is Role.COMPUTE:
         yield _config(choices, "agent.toml", _AGENT)
         yield _unit(choices, "holdfast-agent.service")
@@ -121,13 +122,13 @@ def plan(choices: Choices) -> Iterator[Part]:
         source=files(_PACKAGE).joinpath(f"spank/{PLUGIN}.c").read_text(encoding="utf-8"),
         command=(choices.compiler, *_COMPILE, f"-I{choices.headers}"),
     )
-    # optional: one that cannot be loaded, such as after an upgrade of Slurm, must stop no job
+    # optional: a plugin that cannot be loaded, as after an upgrade of Slurm, must stop no job
     line = f"optional {library} supervisor={choices.holdfast}"
     yield Line(path=choices.plugstack, text=line, key=str(library))
 
 
 def next_steps(choices: Choices) -> Iterator[str]:
-    """Commands for the operator."""
+    """Yield the commands that the operator runs next."""
     units = {Role.HEAD: "holdfast-controller", Role.COMPUTE: "holdfast-agent"}
     unit = units.get(choices.role)
     if unit is not None:
@@ -194,7 +195,7 @@ _PROLOGS: Final = {
 }  # fmt: skip
 _SETTINGS: Final = {
     "prolog": ("Prolog", "scontrol reconfigure"),
-    # 22.05 shows a new one after a reconfigure, and does not run it
+    # after a reconfigure, 22.05 shows a new value but does not run it
     "prolog-slurmctld": ("PrologSlurmctld", "systemctl restart slurmctld"),
 }
 

@@ -1,4 +1,4 @@
-"""What the owner of a job is to know about its restarts: pure."""
+"""Advice to the owner of a job about restarts. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,11 @@ _APPENDS: Final = re.compile(r"^#SBATCH\s.*--open-mode[=\s]+a", re.MULTILINE)
 
 
 def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
-    """What to change in a job, so that nothing is lost when it is resumed.
+    """Yield what to change in a job so that nothing is lost when it is resumed.
 
     Args:
         job: the job.
-        script: its batch script; empty if that is not known.
+        script: its batch script; empty if unknown.
         appends: whether the cluster lets jobs append to their output.
 
     """
@@ -37,7 +37,7 @@ def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
 
 
 def stop_message(job: JobView, failure: Failure) -> str:
-    """What the output of a job says when its attempt is stopped for a failure."""
+    """Return the message in the output of a job whose attempt is stopped for a failure."""
     where = f" on {failure.node}" if failure.node else ""
     said = f"attempt {job.record.attempt} is stopped: {failure.reason}{where}: {failure.evidence}"
     why = is_exhausted(job, failure)
@@ -48,5 +48,5 @@ def stop_message(job: JobView, failure: Failure) -> str:
 
 
 def advice_message(found: Sequence[Rejected]) -> str:
-    """The same about what was found in a job."""
+    """Return the message in the output of a job about the advice for it."""
     return "; ".join(f"{one.key} is {one.value!r}: expected {one.expected}" for one in found)

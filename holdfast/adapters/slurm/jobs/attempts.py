@@ -1,4 +1,4 @@
-"""Which attempt of a job runs: a number that grows."""
+"""Attempt numbers of a job: each attempt has a larger number than the one before."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,24 +6,24 @@ from typing import Final
 from holdfast.model.jobs import ATTEMPT_VARIABLE
 
 RESTARTS: Final = "SLURM_RESTART_COUNT"
-"""Set by Slurm in jobs that were requeued."""
+"""Environment variable with the number of requeues; Slurm sets it in requeued jobs."""
 
 _RELAUNCHES: Final = 1000
-"""More than a job may have between two requeues."""
+"""Step between the attempt numbers of two requeues; a job may relaunch fewer times than that."""
 
 
 def attempt_number(restarts: int, relaunches: int) -> int:
-    """Grows with each attempt of a job: by a thousand with each requeue, by one with a relaunch."""
+    """Return the attempt number: 1,000 for each requeue, plus 1 for each relaunch."""
     return restarts * _RELAUNCHES + min(relaunches, _RELAUNCHES - 1)
 
 
 def restarts_in(environment: Mapping[str, str]) -> int:
-    """How often the job was requeued."""
+    """Return how often the job was requeued."""
     return _number(environment.get(RESTARTS, "")) or 0
 
 
 def attempt_in(environment: Mapping[str, str]) -> int | None:
-    """The attempt that runs there; None if nothing tells."""
+    """Return the attempt number of the job in the environment; None if it is unknown."""
     attempt = _number(environment.get(ATTEMPT_VARIABLE, ""))
     if attempt is None and RESTARTS in environment:
         return attempt_number(restarts_in(environment), 0)
@@ -31,7 +31,7 @@ def attempt_in(environment: Mapping[str, str]) -> int | None:
 
 
 def job_in(environment: Mapping[str, str]) -> str:
-    """The number of the job that runs there; empty outside of one. A requeue keeps it."""
+    """Return the number of the job in the environment; empty outside of jobs. Requeues keep it."""
     return environment.get("SLURM_JOB_ID", "")
 
 

@@ -1,4 +1,4 @@
-"""The batch jobs of a Slurm cluster that are to be resumed after faults of nodes."""
+"""Backend of batch jobs on Slurm that Holdfast resumes after node faults."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -36,22 +36,22 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
 _KILL_WAIT: Final = timedelta(seconds=30)
-"""Slurm's default."""
+"""Slurm's default KillWait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDependencies:
-    """What the jobs need beside Slurm."""
+    """Dependencies of the jobs other than Slurm."""
 
     clock: Clock
     events: EventSink
-    """Is told of what cannot be used, and of calls that failed beside the rounds."""
+    """Sink for reports of invalid values and of calls that failed outside of rounds."""
 
     changed: Callable[[], None]
-    """Called, from any thread, when there may be something to decide."""
+    """Called, from any thread, when a new round may be needed."""
 
     may_act: Callable[[], bool]
-    """Whether this process may change the cluster just now."""
+    """Whether this process may change the cluster now."""
 
     nodes: ClusterNodes
     step_of: StepOf
@@ -60,9 +60,9 @@ class JobDependencies:
 class SlurmJobs:
     """A ``JobBackend``; works from ``open`` to ``close``.
 
-    A job is stopped by requeueing it, and kept from starting by its start time, so that Slurm
-    starts it by itself if nobody is left to let it go. What has to be so in a phase is made so
-    before each round: slurmctld may forget what it was told shortly before it crashed.
+    A job is stopped by requeueing it, and held by its start time, so that Slurm starts it by itself
+    if no controller is left to release it. The state that a phase requires is enforced before each
+    round: slurmctld may lose changes that it received shortly before a crash.
     """
 
     def __init__(self, settings: SlurmSettings, store: SlurmStore, around: JobDependencies) -> None:
@@ -84,17 +84,17 @@ class SlurmJobs:
         self._config: Mapping[str, str] = {}
 
     def open(self) -> None:
-        """Begin to look for changes; returns at once."""
+        """Start to watch for changes; returns at once."""
         self._watch.start()
 
     def close(self) -> None:
-        """End the thread; a command in progress is waited for."""
+        """Stop the thread, after the command in progress has ended."""
         self._watch.stop()
 
     def stops_itself(self, job: str) -> bool:
-        """Whether the node loop is to leave a job to those who resume it.
+        """Whether the node loop must leave a job to the component that resumes it.
 
-        Its Comment may be newer than the last round.
+        Reads the job anew, as its Comment may be newer than the last round.
         """
         if job in self._ours:
             return True
@@ -102,15 +102,15 @@ class SlurmJobs:
         return found is not None and self._is_wanted(found, parse(found.comment))
 
     def displaces(self, job: str, node: NodeView) -> None:
-        """The node loop is about to requeue a job that has not asked to be resumed yet."""
+        """Record that the node loop requeues a job that does not request auto-resume yet."""
         self._unasked.note(job, withdrawn(node, self._around.clock.now()))
 
     def has_left(self, job: str, node: str) -> bool:
-        """Whether a job that has a supervisor runs no step on a node that it still holds."""
+        """Whether a job with a supervisor runs no step on a node that is still allocated to it."""
         return job in self._supervised and (job, node) not in self._slurm.step_nodes()
 
     def jobs(self) -> tuple[JobView, ...]:
-        """See ``JobBackend.jobs``; who may act puts right before what is not as it has to be."""
+        """See ``JobBackend.jobs``; a process that may act corrects drift first."""
         now = self._around.clock.now()
         self._config = self._config or self._slurm.settings()
         found = self._watch.read()
@@ -151,7 +151,7 @@ class SlurmJobs:
             self._store.put_job(name, replace(before, record=record))
             return
         is_next = record.attempt > case.run.record.attempt
-        is_left = record.phase.is_final and case.job.state in WAITING  # see JobUpkeep
+        is_left = record.phase.is_final and case.job.state in WAITING  # see JobDriftCorrection
         is_new = is_next or is_left
         run = Run(record=record, restarts=case.job.restarts if is_new else case.run.restarts)
         is_seen = record.phase is JobPhase.RUNNING or not case.machines
@@ -169,12 +169,12 @@ class SlurmJobs:
         self._cases[name] = self._case(case.job, case.request, run, remembered)
 
     def launch(self, job: str) -> None:
-        """See ``JobBackend.launch``: keep nodes for it, and let it start in two seconds."""
+        """See ``JobBackend.launch``: reserve nodes for the job, and let it start in two seconds."""
         self._holds.let_start(self._known(job))
         self._look_soon()
 
     def stop(self, job: str) -> None:
-        """See ``JobBackend.stop``: keep its good nodes, requeue it, keep it from starting."""
+        """See ``JobBackend.stop``: reserve its good nodes, requeue it, and hold it."""
         case = self._known(job)
         failure = case.run.record.failure
         if failure is not None and case.job.is_at_work:
@@ -185,9 +185,9 @@ class SlurmJobs:
         self._look_soon()
 
     def kill(self, job: str) -> None:
-        """See ``JobBackend.kill``: Slurm does that after its KillWait, but for nodes that are off.
+        """See ``JobBackend.kill``: Slurm kills after its KillWait, except on nodes that are off.
 
-        For the word of those it would wait for ever.
+        Slurm would wait for a reply of those nodes forever.
         """
         case = self._known(job)
         off = {
@@ -231,7 +231,7 @@ class SlurmJobs:
         )
 
     def _rooms(self, case: Case) -> Mapping[str, bool]:
-        """Its own nodes, the spare ones and the idle ones; see ``job_view``."""
+        """Return the job's own nodes, the spare nodes and the idle nodes; see ``job_view``."""
         job = case.job
         mine = (*case.names, *self._reservations.of(job.id))
         names = dict.fromkeys((*mine, *self._reservations.free(job.partition)))
@@ -261,7 +261,7 @@ class SlurmJobs:
         self._watch.pace(BUSY)
 
     def _pace(self) -> None:
-        """Look often while something is under way, and not at all while nothing is."""
+        """Poll often while a job is stopping or starting, and not at all while none is."""
         is_quiet = all(case.run.record.phase is JobPhase.RUNNING for case in self._cases.values())
         idle = self._settings.poll if self._ours or self._is_busy else None
         self._watch.pace(idle if is_quiet and not self._reservations.jobs else BUSY)

@@ -1,4 +1,4 @@
-"""What has to be put right among jobs without a decision, before each round of who leads."""
+"""Corrects drift of jobs before each round of the leader, without decisions of the core."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -21,16 +21,16 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
 _SETTLED: Final = timedelta(seconds=3)
-"""How long a job must have run before its reservation is ended."""
+"""Minimum run time of a job before its reservation is deleted."""
 
 _KEPT: Final = 200
-"""Jobs that are remembered, to be shown, when Slurm has forgotten them."""
+"""Number of jobs that are kept, to be shown, after Slurm has forgotten them."""
 
 
 class JobDriftCorrection:
-    """Keeps held jobs held, ends reservations that are done with, tells owners what to change.
+    """Keeps held jobs held, deletes unused reservations, and advises owners of jobs.
 
-    What fails is told, and tried again later; a round is made all the same.
+    A failure is reported and retried later; the round continues.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class JobDriftCorrection:
         wanted: Collection[str],
         config: Mapping[str, str],
     ) -> None:
-        """Put right what is found wrong.
+        """Correct all drift that is found.
 
         Args:
-            found: all jobs of Slurm.
-            cases: those that the core decides about.
-            wanted: those that are to be resumed after faults.
+            found: all jobs that Slurm knows.
+            cases: the jobs that the core decides about.
+            wanted: IDs of the jobs to resume after faults.
             config: the cluster's configuration.
 
         """
@@ -85,7 +85,7 @@ class JobDriftCorrection:
                 self._advise(case, known, appends=config.get("JobFileAppend") == "1")
 
     def put_away_reused(self, found: Mapping[str, BatchJob]) -> None:
-        """Put away jobs whose number Slurm has given to another one."""
+        """Archive the records of jobs whose number Slurm has given to another job."""
         for name, known in tuple(self._store.read().jobs.items()):
             job = found.get(name)
             if job is None or not is_reused(job, known):
@@ -102,19 +102,19 @@ class JobDriftCorrection:
         self._store.put_job(f"{name}{PAST}{ended}", known)
 
     def _end_failed(self, found: Mapping[str, BatchJob]) -> None:
-        """End jobs that have failed while we kept them from starting: Slurm would start them."""
+        """End jobs that failed while they were held: Slurm would start them."""
         for name, known in self._store.read().jobs.items():
             job, phase = found.get(name), known.record.phase
             is_same = job is not None and job.restarts == known.restarts
             if job is None or not is_same or not phase.is_final or job.state not in WAITING:
                 continue
             what = f"ending {PREFIX}{name}, which has failed"
-            if self._holds.is_due(what):  # what was read may be of before the end
+            if self._holds.is_due(what):  # the state may have been read before the end
                 self._note(job, f"failed: {known.record.reason}")
                 self._holds.attempt(what, partial(self._slurm.cancel_job, name))
 
     def _note(self, job: BatchJob, text: str) -> None:
-        """Let the Comment of a job say something to its owner."""
+        """Set the note to the owner in the Comment of a job."""
         update = partial(self._slurm.update_job, job.id, f"comment={noted(job.comment, text)}")
         self._holds.attempt(f"writing the Comment of {PREFIX}{job.id}", update)
 
@@ -136,7 +136,7 @@ class JobDriftCorrection:
         return self._clock.now() >= began + _SETTLED
 
     def _forget(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
-        """Put away jobs that are gone, and let those go that nobody wants resumed any more."""
+        """Archive jobs that no longer exist, and release those whose auto-resume was turned off."""
         for name, known in tuple(self._store.read().jobs.items()):
             job = found.get(name)
             if job is None and known.record.phase.is_final and PAST not in name:
@@ -152,7 +152,7 @@ class JobDriftCorrection:
             self._store.forget_job(name)
 
     def _tell(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
-        """Tell of what cannot be used, once while it is there."""
+        """Report invalid values, once for as long as each exists."""
         reported = {
             _event(name, one)
             for name, job in found.items()
@@ -164,13 +164,13 @@ class JobDriftCorrection:
         self._told = reported
 
     def _advise(self, case: Case, known: RememberedJob, *, appends: bool) -> None:
-        """Tell, once, what to change in a job; it is remembered with the job."""
+        """Report, once, what the owner should change in a job; stored with the job."""
         found = list(advice(case.job, self._slurm.script(case.job.id), appends=appends))
         for one in found:
             self._events.emit(_event(case.job.id, one))
         notes = tuple(f"{one.key} is {one.value!r}: expected {one.expected}" for one in found)
         self._store.put_job(case.job.id, replace(known, notes=notes or ("",)))
-        job = self._slurm.batch_jobs().get(case.job.id) if found else None  # as it is now
+        job = self._slurm.batch_jobs().get(case.job.id) if found else None  # current state
         if job is not None and job.is_at_work:
             text = advice_message(found)
             notify = partial(self._slurm.notify_job, job.number, text)

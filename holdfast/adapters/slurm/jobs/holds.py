@@ -1,4 +1,4 @@
-"""How a job is stopped, kept from starting and let go, one command at a time."""
+"""Stops, holds and releases jobs, one Slurm command at a time."""
 
 import time
 from collections.abc import Callable
@@ -18,15 +18,20 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
 SOON: Final = "starttime=now+2"
-"""When a job that is let go starts. Earlier, slurmd takes its credential for that of the run
-before: "Job credential revoked", and the job is lost."""
+"""Start time of a job that is released. With an earlier one, slurmd takes its credential for that
+of the previous run: "Job credential revoked", and the job is lost."""
 
 _AGAIN_S: Final = 5.0
-"""What slurmctld may have forgotten in a crash, or refused, is asked for again no more often."""
+"""Minimum seconds between two requests for a change that slurmctld may have lost in a crash, or
+refused."""
 
 
 class JobHolds:
-    """Every call may be repeated, and may be the first after somebody was killed halfway."""
+    """Stops, holds and releases jobs.
+
+    Every call is idempotent, and may follow a process that was killed halfway through the same
+    call.
+    """
 
     def __init__(
         self, slurm: JobCommands, reservations: Reservations, clock: Clock, events: EventSink
@@ -38,7 +43,7 @@ class JobHolds:
         self._done_at: dict[str, float] = {}
 
     def stop(self, case: Case) -> None:
-        """Keep its good nodes, requeue it, and keep it from starting."""
+        """Reserve the good nodes of a job, requeue it, and hold it."""
         job = case.job
         if job.has_nodes and job.restarts <= case.run.restarts:
             self._reserve(case)
@@ -47,7 +52,7 @@ class JobHolds:
             self._delay(case)
 
     def keep(self, case: Case) -> None:
-        """A job that is ours to hold is not to start, whatever slurmctld has forgotten."""
+        """Hold a job that Holdfast has stopped, even if slurmctld has lost the hold."""
         job = case.job
         if job.is_over and case.run.record.phase is JobPhase.WAITING:
             if self.is_due(f"reviving {PREFIX}{job.id}"):
@@ -55,14 +60,14 @@ class JobHolds:
                 self._delay(case)
         elif job.state in WAITING or (job.state == COMPLETING and job.restarts > case.run.restarts):
             self._delay(case)
-            # Of one that is completing, Slurm tells fewer and fewer nodes for those that it wants.
+            # While a job is completing, Slurm reports ever fewer nodes as those that it requests.
             if job.state in WAITING and self.is_due(f"keeping nodes for {PREFIX}{job.id}"):
                 self._reserve(case)
         elif job.has_nodes and self.is_due(f"stopping {PREFIX}{job.id}"):
             self.stop(case)
 
     def let_start(self, case: Case) -> None:
-        """Let a job start in two seconds, on nodes that are kept for it."""
+        """Let a job start in two seconds, on the nodes that are reserved for it."""
         job = case.job
         is_parked = job.why == NOT_LAUNCHED
         if job.state not in WAITING or (_is_let_go(job, self._clock.now()) and not is_parked):
@@ -79,7 +84,7 @@ class JobHolds:
         self._slurm.update_job(job.id, SOON, *changes)
 
     def attempt(self, what: str, act: Callable[[], object]) -> None:
-        """Do something; what fails is told, and done again later."""
+        """Call ``act``; a failure is reported and retried later."""
         if f"!{what}" in self._done_at and not self.is_due(f"!{what}"):
             return
         try:
@@ -89,7 +94,7 @@ class JobHolds:
             self._repeats.emit(CallFailed(what=what, error=str(error)), self._clock.now())
 
     def is_due(self, what: str) -> bool:
-        """Whether something was not done for a while; it is taken as done now."""
+        """Whether an action is due again; if so, records it as done now."""
         now = time.monotonic()
         self._done_at = {one: at for one, at in self._done_at.items() if at > now - _AGAIN_S}
         return now == self._done_at.setdefault(what, now)
@@ -104,7 +109,7 @@ class JobHolds:
         self._slurm.update_job(job.id, *changes)
 
     def _reserve(self, case: Case) -> str:
-        """The name of its reservation; without one, other jobs may take its nodes meanwhile."""
+        """Reserve nodes for a job before others take them; return the reservation's name."""
         try:
             return self._reservations.make(case.job, case.names)
         except BackendError as error:
@@ -114,5 +119,5 @@ class JobHolds:
 
 
 def _is_let_go(job: BatchJob, now: datetime) -> bool:
-    """Whether Slurm may start it by itself, now or in a moment."""
+    """Whether Slurm may start a job by itself, now or within moments."""
     return job.eligible_at is None or job.eligible_at <= now + HOLD / 100

@@ -65,14 +65,14 @@ def parse_steps(text: str) -> list[Step]:
 
 
 class OwnJob(JobCommands):
-    """One job. Every method raises ``BackendError`` if slurmctld does not answer."""
+    """Slurm commands on one job; methods raise ``BackendError`` if slurmctld does not answer."""
 
     def __init__(self, job: str, timeout: timedelta) -> None:
         """Use the cluster that the environment names.
 
         Args:
             job: number of the job, as in ``SLURM_JOB_ID``.
-            timeout: of one command.
+            timeout: time limit of one command.
 
         """
         super().__init__(None, timeout)
@@ -109,7 +109,7 @@ class OwnJob(JobCommands):
         if done.status and done.errors.strip():
             raise BackendError(f"{' '.join(argv)}: {' '.join(done.errors.split())}")
         try:
-            return [] if done.status else parse_steps(done.output)  # it fails if there is none
+            return [] if done.status else parse_steps(done.output)  # fails if there is no step
         except ValueError as error:
             raise BackendError(f"the steps of job {self._job} cannot be read: {error}") from error
 

@@ -1,7 +1,7 @@
-"""A job exchanges nodes while it runs, with its owner's rights: shrink and expand.
+"""Exchanges nodes of a running job with its owner's rights: shrink and expand.
 
-Another allocation of the owner is merged into the job, and the bad nodes are given back. The new
-nodes are taken first: whatever is refused, the job has what it had.
+Another allocation of the owner is merged into the job, and the bad nodes are released. The new
+nodes are allocated first: if Slurm refuses any step, the job keeps the nodes that it had.
 """
 
 import re
@@ -17,14 +17,14 @@ from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
 
 WAITS: Final = timedelta(seconds=10)
-"""For idle nodes. A requeue keeps nodes that become free, which this cannot."""
+"""How long to wait for idle nodes. Unlike a requeue, this cannot reserve nodes that become free."""
 
 _NEEDED: Final = "permit_job_expansion"
 _GRES: Final = re.compile(r" JOB_GRES=(\S+)")
 _GRANTED: Final = re.compile(r"Granted job allocation (\d+)")
 _AGAIN: Final = (24, 11)
-"""The first version that was seen to change a job again that it has resized without slurmdbd. 22.05
-waits for the word of its database, and refuses every later change: job J could not be held."""
+"""First version seen to change a job again that it has resized without slurmdbd. 22.05 waits for a
+reply of its database and refuses every later change, so that the job could not be held."""
 
 _NO_DATABASE: Final = ("", "(null)", "accounting_storage/none")
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
@@ -32,12 +32,12 @@ _KEPT: Final = ("SLURM_CONF",)
 
 
 def refusal(job: BatchJob, described: str, settings: Mapping[str, str]) -> str:
-    """Why a job cannot exchange nodes; empty if it can.
+    """Return why a job cannot exchange nodes; empty if it can.
 
     Args:
-        job: which.
-        described: the answer to ``scontrol -d show job``.
-        settings: those of the cluster.
+        job: the job.
+        described: the output of ``scontrol -d show job``.
+        settings: settings of the cluster.
 
     """
     gres = _GRES.search(described)
@@ -55,16 +55,16 @@ def refusal(job: BatchJob, described: str, settings: Mapping[str, str]) -> str:
 
 
 class Resizing(JobCommands):
-    """Every method raises ``BackendError`` if Slurm refuses, or cannot be asked."""
+    """Exchanges nodes; every method raises ``BackendError`` if Slurm refuses or does not answer."""
 
     def __init__(self, timeout: timedelta) -> None:
-        """Use the cluster of the surroundings, as if this were in no job.
+        """Use the cluster that the environment names, without the variables of a job.
 
-        What a job has in its environment would be taken for what is asked for, and scontrol would
+        Slurm's commands would take a job's variables for options, and scontrol would
         leave files about the job's new size where it runs.
 
         Args:
-            timeout: of one command.
+            timeout: time limit of one command.
 
         """
         super().__init__(None, timeout)
@@ -75,17 +75,17 @@ class Resizing(JobCommands):
         }
 
     def refusal(self, job: BatchJob) -> str:
-        """Why a job cannot exchange nodes; empty if it can."""
+        """Return why a job cannot exchange nodes; empty if it can."""
         described = self._call("scontrol", "-o", "-d", "show", "job", job.id)
         return refusal(job, described, self.settings())
 
     def exchange(self, job: BatchJob, good: Sequence[str], count: int, bad: Iterable[str]) -> None:
-        """Let a job have other nodes in place of those that are not good.
+        """Replace the nodes of a job that are not good.
 
         Args:
-            job: which; it runs.
-            good: the nodes that it keeps, among them that of its script.
-            count: how many others it needs.
+            job: the running job.
+            good: nodes that it keeps, among them the node of its script.
+            count: number of other nodes that it needs.
             bad: nodes that it must not get.
 
         """
@@ -93,7 +93,7 @@ class Resizing(JobCommands):
         try:
             self.update_job(helper, "NumNodes=0")
         except BackendError:
-            with suppress(BackendError):  # Slurm ends it by itself: nothing runs there
+            with suppress(BackendError):  # Slurm ends the allocation by itself: nothing runs in it
                 self._call("scancel", helper)
             raise
         has = expand(self._call("squeue", "-h", "-j", job.id, "-o", "%N").strip())
@@ -102,7 +102,7 @@ class Resizing(JobCommands):
             self.update_job(job.id, f"NodeList={','.join(kept)}")
 
     def _allocated(self, job: BatchJob, count: int, without: Iterable[str]) -> str:
-        """Another job with other nodes, all of each: so its ranks fit there whatever they need."""
+        """Submit a job on other, whole nodes, so that any ranks of ``job`` fit. Returns its ID."""
         argv = [
             "salloc", "--no-shell", f"--immediate={WAITS.total_seconds():.0f}",
             f"--dependency=expand:{job.id}", f"--partition={job.partition}", f"--nodes={count}",

@@ -1,4 +1,4 @@
-"""Whether a job is the one that is remembered, or another with its number: pure."""
+"""Detects jobs whose number Slurm has given to another job. Pure."""
 
 from datetime import timedelta
 from typing import Final
@@ -7,13 +7,13 @@ from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 
 _CLOCKS: Final = timedelta(minutes=1)
-"""How far the clocks of the controller and of slurmctld may be apart."""
+"""Maximum clock difference between the controller and slurmctld."""
 
 
 def is_reused(job: BatchJob, remembered: RememberedJob) -> bool:
     """Whether Slurm has given the number of a job to another one, as after a loss of its state.
 
-    A job that waits anew has been requeued once more than before.
+    A job that is pending again has been requeued once more than before.
     """
     if remembered.user != job.user:
         return True

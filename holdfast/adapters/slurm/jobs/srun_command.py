@@ -1,17 +1,18 @@
-"""Command lines of srun: which name their nodes, and how a step is launched on others. Pure."""
+"""Parses command lines of srun, and builds the one that relaunches a step on other nodes. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
 
 _MANY: Final = ":"
-"""Separates the parts of a heterogeneous step on the command line of srun."""
+"""Separator between the components of a heterogeneous step on the command line of srun."""
 
 
 def is_bound(srun: Sequence[str]) -> bool:
-    """Whether a command line of srun names its nodes, or has several parts.
+    """Whether a command line of srun names its nodes, or has several components.
 
-    Only possible options of srun are checked, not those of the program. An option without a value
-    right before the program hides where the options end; then the answer may be a false True.
+    Only arguments that may be options of srun are checked, not those of the program. An option
+    without a value right before the program hides where the options end; then the result may be a
+    false True.
     """
     before = "-"
     for word in srun[1:]:

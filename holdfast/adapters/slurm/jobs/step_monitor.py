@@ -27,7 +27,8 @@ CHECKPOINT_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
 """Directory of a job's checkpoints, as ``checkpoint`` in its Comment."""
 
 _SETTLED: Final = timedelta(seconds=10)
-"""For Slurm to learn of the slurmd of a node that is back; somebody may resume one before that."""
+"""Time for slurmctld to notice the slurmd of a node that is back; a person may resume a node before
+that."""
 
 _DEFAULTS: Final = JobSpec(name="", nodes=1)
 MAX_RETRIES: Final = _DEFAULTS.max_retries
@@ -35,7 +36,7 @@ MAX_RETRIES: Final = _DEFAULTS.max_retries
 
 
 class StepMonitor:
-    """The job and its step, and the nodes of both. Methods raise ``BackendError`` as ``OwnJob``.
+    """Monitors a job, its step and their nodes; methods raise ``BackendError`` as ``OwnJob``.
 
     Args:
         slurm: the job.
@@ -56,13 +57,13 @@ class StepMonitor:
         timeout: timedelta,
     ) -> None:
         self.job: BatchJob | None = None
-        """The job as it was last read; None before."""
+        """The job as it was last read; None before the first read."""
 
         self.step: Step | None = None
         """The step; None until Slurm lists it."""
 
         self.faults: Mapping[str, str] = {}
-        """Faults of its nodes since it began, by node."""
+        """Faults of its nodes since the step began, by node."""
 
         self.restarts = restarts_in(environment)
         self._slurm, self._timeout = slurm, timeout
@@ -111,7 +112,7 @@ class StepMonitor:
         }
 
     def find_step(self, srun_pid: int) -> bool:
-        """Search the step that srun has launched, if it is unknown. True when it is found."""
+        """Find the step that srun has launched, if it is unknown. True when it is found."""
         if self.job is None:
             self._read_start()
         if self.step is not None:
@@ -122,7 +123,7 @@ class StepMonitor:
         return self.step is not None
 
     def find_faults(self) -> bool:
-        """Check the nodes of a running step. True when it cannot survive a fault that is new."""
+        """Check the nodes of a running step. True if a new fault is one that it cannot survive."""
         if self.step is None or self.request.mode is RestartMode.REQUEUE or self.faults:
             return False
         nodes = self._slurm.nodes(*self.step.nodes)

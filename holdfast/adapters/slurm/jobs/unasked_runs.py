@@ -1,8 +1,8 @@
-"""Runs of batch jobs that had not asked to be resumed when they began.
+"""Runs of batch jobs that did not request auto-resume when they began.
 
 ``srun --auto-resume=1`` writes into the Comment when it starts, which may be minutes after the
-script did. What a fault of a node cost the job before is charged to it all the same. This is kept
-in memory: a controller that is started in between does not know of it.
+script did. Restarts that node faults cost the job before count all the same. Kept in memory only: a
+controller that is restarted in between does not know of such runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,53 +21,53 @@ NodeStateOf = Callable[[str], NodeState]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """The present or last run of a job."""
+    """The current or last run of a job."""
 
     user: str
     restarts: int
     nodes: tuple[str, ...]
     machines: Mapping[str, str]
-    """See ``RememberedJob.machines``."""
+    """``NodeFacts.slurmd`` by node, as in ``RememberedJob.machines``."""
 
     started_at: datetime | None
     record: JobRecord
-    """What would be the job's record: the runs before, of which the cause of the end is known."""
+    """The job's record if it requested auto-resume: earlier runs whose cause of end is known."""
 
     failure: Failure | None = None
-    """Why it is ended, if that is known before Slurm has put the job back."""
+    """Reason of the stop, if it is known before Slurm has requeued the job."""
 
     is_judged: bool = False
-    """Whether it is over, and among the runs of ``record`` if the cause is known."""
+    """Whether the run has ended, and is in ``record`` if its cause is known."""
 
 
 class UnaskedRuns:
-    """Follows them; for one thread."""
+    """Tracks such runs; for one thread."""
 
     def __init__(self, node_state: NodeStateOf) -> None:
         self._node_state = node_state
         self._runs: dict[str, _Run] = {}
 
     def look(self, found: Mapping[str, BatchJob], now: datetime) -> None:
-        """Take note of all jobs as they are now, by id."""
+        """Update the runs from the current state of all jobs, by ID."""
         alive = {name: job for name, job in found.items() if job.is_batch and not job.is_over}
         self._runs = {name: run for name, run in self._runs.items() if name in alive}
         for name, job in alive.items():
             known = self._runs.get(name)
             if known is not None and (known.user != job.user or job.restarts < known.restarts):
-                known = None  # another job, or one whose last requeue slurmctld has forgotten
+                known = None  # another job, or slurmctld has lost its last requeue
             if known is not None and job.restarts > known.restarts:
                 known = self._judged(known, now)
             if job.is_at_work and (known is None or known.restarts != job.restarts):
                 self._runs[name] = self._begun(job, known, now)
 
     def note(self, job: str, failure: Failure) -> None:
-        """A run is about to be ended for that reason."""
+        """Record the reason for which the run of a job is about to be stopped."""
         known = self._runs.get(job)
         if known is not None:
             self._runs[job] = replace(known, failure=failure)
 
     def record(self, job: BatchJob, now: datetime) -> JobRecord | None:
-        """What a job that asks to be resumed now begins with; None if nothing is known of it."""
+        """Return the first record of a job that now requests auto-resume; None if unknown."""
         known = self._runs.get(job.id)
         if known is None or known.user != job.user:
             return None
@@ -91,9 +91,9 @@ class UnaskedRuns:
         )
 
     def _judged(self, known: _Run, now: datetime) -> _Run:
-        """A run that is over, with the loss of its node if it had one.
+        """Return a run that has ended, with the loss of its node if there was one.
 
-        Without such a loss it tells nothing: anybody may requeue a job.
+        Without such a loss, the cause is unknown: anybody may requeue a job.
         """
         if known.is_judged:
             return known

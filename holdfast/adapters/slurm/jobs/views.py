@@ -1,4 +1,4 @@
-"""From what Slurm says of a job, and what is remembered, to what the core gets to see: pure."""
+"""Builds the core's view of a job from Slurm's state and the stored record. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,23 +23,23 @@ from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, JobView, P
 from holdfast.model.nodes import Phase
 
 PREFIX: Final = "job/"
-"""What the names of jobs begin with."""
+"""Prefix of job names."""
 
 PAST: Final = "@"
-"""Between the id of a job that Slurm has forgotten, and gives to another one, and its end."""
+"""Separator between the ID of a job that Slurm has forgotten and reused, and the job's end time."""
 
 HELD: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
-"""Phases in which it is we who keep a job from starting."""
+"""Phases in which Holdfast holds a job."""
 
 HOLD: Final = timedelta(minutes=10)
-"""For how long a job is kept from starting at once; renewed at half time. If no controller is left
-to let it go, Slurm starts it after that."""
+"""How long a job is held at once; renewed at half of that time. If no controller is left to release
+it, Slurm starts it after that."""
 
 TIMEOUT: Final = timedelta(seconds=30)
-"""How long processes may outlive Slurm's KillWait before that is told."""
+"""How long processes may outlive Slurm's KillWait before that is reported."""
 
 GIVEN_UP: Final = timedelta(seconds=5)
-"""The same where Slurm waits for them no more, as they are on a node that it does not hear."""
+"""The same for processes on a node that Slurm no longer waits for, as it does not respond."""
 
 _AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
 _REVIVABLE: Final = frozenset((FAILED, NODE_FAIL, "BOOT_FAIL", "REQUEUED"))
@@ -51,40 +51,40 @@ _LOST_EXIT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The run of a job that its present attempt is."""
+    """The run of a job that its current attempt belongs to."""
 
     record: JobRecord
     restarts: int
-    """``BatchJob.restarts`` of it."""
+    """``BatchJob.restarts`` of that run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """All that is known of one job that is looked after."""
+    """State of one managed job."""
 
     job: BatchJob
     request: CommentRequest
     run: Run
     machines: Mapping[str, str]
-    """See ``RememberedJob.machines``."""
+    """``NodeFacts.slurmd`` by node, as in ``RememberedJob.machines``."""
 
     nodes: Mapping[str, NodeState]
-    """All nodes that it has, or had in this attempt."""
+    """State of all nodes that the job has, or had in this attempt."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it is we who keep it from starting."""
+        """Whether Holdfast holds the job."""
         return self.run.record.phase in HELD
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those nodes."""
+        """Names of those nodes."""
         return tuple(dict.fromkeys((*self.machines, *self.run.record.placement, *self.job.nodes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefaults:
-    """Values for all jobs of a cluster."""
+    """Default values for all jobs of a cluster."""
 
     max_retries: int
     kill_wait: timedelta
@@ -101,7 +101,7 @@ def is_wanted(job: BatchJob, request: CommentRequest, requeue_jobs: RequeueJobs)
 
 
 def is_supervised(job: BatchJob, request: CommentRequest) -> bool:
-    """Whether a job is its supervisor's to resume, as long as that does not ask."""
+    """Whether a job is left to its supervisor, as long as that requests no requeue."""
     return (
         job.has_nodes
         and request.mode is not RestartMode.REQUEUE
@@ -116,11 +116,11 @@ def run_of(
     now: datetime,
     unasked: JobRecord | None = None,
 ) -> Run | None:
-    """The record of a job as things are now; None if the job is to be left alone.
+    """Return the run of a job in its current state; None if the job is not managed.
 
-    A job without one, and one that others have started anew since, is in an attempt that they have
-    begun. One with a supervisor is the supervisor's, until that asks, or Slurm has ended it.
-    ``unasked`` is what is known of its runs before it asked to be resumed.
+    A job without a record, and one that others have restarted since, is in an attempt that they
+    began. One with a supervisor is left to it, until the supervisor requests a requeue, or Slurm
+    has ended the job. ``unasked`` is the record of its runs before it requested auto-resume.
     """
     if remembered is None or is_reused(job, remembered):
         return _first_run(job, request, unasked, now)
@@ -147,11 +147,11 @@ def job_view(
     step: int | None,
     now: datetime,
 ) -> JobView:
-    """A job as the core sees it.
+    """Return the core's view of a job.
 
     Args:
-        case: what is known of it.
-        defaults: for all jobs of the cluster.
+        case: state of the job.
+        defaults: default values for all jobs of the cluster.
         rooms: nodes that it could get, and whether Slurm places jobs there now; None unless it
             waits.
         step: see ``JobView``.
@@ -163,13 +163,13 @@ def job_view(
         name=f"{PREFIX}{job.id}",
         nodes=len(job.nodes) if job.is_at_work else job.wants,
         max_retries=defaults.max_retries if request.max_retry is None else request.max_retry,
-        max_app_retries=0,  # what fails by itself has failed, as everywhere on Slurm
+        max_app_retries=0,  # application failures are final, as always on Slurm
         needs_progress=True,
         grace=defaults.kill_wait + TIMEOUT if job.has_nodes else GIVEN_UP,
         placing=Placing.SCHEDULER,
     )
     if case.is_held:
-        is_revived = record.phase is JobPhase.WAITING  # it has to wait in Slurm's queue first
+        is_revived = record.phase is JobPhase.WAITING  # it is pending in Slurm's queue first
         return JobView(
             spec=spec,
             record=record,
@@ -192,7 +192,7 @@ def job_view(
 
 
 def gone_view(job: str, record: JobRecord) -> JobView:
-    """A job that slurmctld does not know any more."""
+    """Return the view of a job that slurmctld no longer knows."""
     return JobView(
         spec=JobSpec(name=f"{PREFIX}{job}", nodes=1, placing=Placing.SCHEDULER),
         record=record,
@@ -201,10 +201,10 @@ def gone_view(job: str, record: JobRecord) -> JobView:
 
 
 def held_ranks(case: Case, defaults: JobDefaults, now: datetime) -> tuple[RankView, ...]:
-    """Where processes of the attempt that is stopped are, or may be.
+    """Return the ranks of the stopped attempt that still run, or may still run.
 
-    A node that is cut off runs on. And where slurmctld has forgotten in a crash that the job ran,
-    it has what it finds of it killed, which may hit the next run as well.
+    A node that lost its network keeps running. If slurmctld has lost in a crash that the job ran,
+    it kills the processes that it finds of the job, which may hit the next run as well.
     """
     job, failure = case.job, case.run.record.failure
     names = [*job.nodes] if job.has_nodes else []
@@ -223,12 +223,12 @@ def held_ranks(case: Case, defaults: JobDefaults, now: datetime) -> tuple[RankVi
 
 
 def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -> bool:
-    """Whether the machine was switched off, or booted anew, since an attempt ran on it.
+    """Whether a machine was powered off, or rebooted, since an attempt ran on it.
 
     Args:
-        node: how it is.
+        node: state of the node.
         machine: ``NodeFacts.slurmd`` while the attempt ran.
-        off_after: how long after its owner took the order a machine that is not heard is off.
+        off_after: time after the provider accepted the order until a silent machine is off.
         now: the present time.
 
     """
@@ -250,10 +250,10 @@ def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -
 
 
 def may_run(node: NodeState, machine: str) -> bool:
-    """Whether processes may run on that Slurm has given up, on a machine that may be on.
+    """Whether processes that Slurm has given up may run, on a machine that may be on.
 
-    Slurm calls a node down that it does not hear, and goes on. A slurmd that answers has ended what
-    it was told to end, and one that starts ends what it finds.
+    Slurm sets a node DOWN that does not respond, and goes on. A slurmd that responds has ended what
+    it was told to end, and one that starts ends the processes that it finds.
     """
     facts = node.facts
     if facts is None or facts.has_heartbeat:
@@ -285,7 +285,7 @@ def _has_begun(job: BatchJob) -> bool:
 
 
 def _begun(before: JobRecord, job: BatchJob, now: datetime) -> JobRecord:
-    """The record of an attempt that others have begun."""
+    """Return the record of an attempt that Holdfast did not start."""
     began = job.started_at if job.has_nodes and job.started_at is not None else now
     return replace(
         before,
@@ -301,7 +301,7 @@ def _begun(before: JobRecord, job: BatchJob, now: datetime) -> JobRecord:
 
 
 def _ranks(case: Case) -> Iterable[RankView]:
-    """One rank for each node of an attempt; none while it is not known what becomes of it."""
+    """Yield one rank per node of an attempt; none while the state of the job is unknown."""
     job, run = case.job, case.run
     if job.is_at_work:
         if case.request.requests_requeue(job.restarts):
@@ -326,10 +326,10 @@ def _ranks(case: Case) -> Iterable[RankView]:
 
 
 def _lost(case: Case, why: str) -> RankView:
-    """The rank that reports what happened: its node was lost, or somebody made it leave.
+    """Return the rank that reports the loss of its node, or the request to leave it.
 
-    Anybody may requeue a job. Only what its supervisor has asked for, and what Slurm has ended
-    itself, is the loss of a node of which nothing else is known.
+    Anybody may requeue a job. Only a requeue that the supervisor requested, or that Slurm made
+    itself, is the loss of a node about which nothing else is known.
     """
     names, machines = case.names, case.machines
     lost = next((name for name in names if is_lost(case.nodes[name], machines.get(name, ""))), None)
@@ -351,7 +351,7 @@ def _lost(case: Case, why: str) -> RankView:
 
 
 def is_lost(node: NodeState, machine: str) -> bool:
-    """Whether a node was lost under a job; ``machine`` as in ``RememberedJob.machines``."""
+    """Whether a job lost a node; ``machine`` as in ``RememberedJob.machines``."""
     facts = node.facts
     if facts is None or not facts.has_heartbeat:
         return True
@@ -361,7 +361,7 @@ def is_lost(node: NodeState, machine: str) -> bool:
 
 
 def _ending(job: BatchJob) -> Ending | None:
-    """How a job has ended for good; None if it has not, or that is to be seen from its ranks."""
+    """Return how a job ended for good; None if it has not, or if its ranks show that."""
     if not job.is_over or (job.state in _REVIVABLE and job.can_requeue):
         return None
     outcome = _OUTCOMES.get(job.state, JobPhase.FAILED)

@@ -1,4 +1,4 @@
-"""Notices what changes among the jobs of a Slurm cluster, in a thread of its own."""
+"""Polls the jobs of a Slurm cluster in its own thread, and reports changes."""
 
 import threading
 import time
@@ -12,20 +12,21 @@ from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.model.errors import BackendError
 
 BUSY: Final = timedelta(milliseconds=250)
-"""Between two looks while a job is stopped or started: each step waits for one."""
+"""Poll interval while a job is stopped or started: each step waits for a poll."""
 
 _FRESH_S: Final = 0.1
-"""What was read so long ago is as good as new: the thread reads, and wakes a round."""
+"""Maximum age in seconds of a result that ``read`` returns again: the thread polls, and its result
+triggers a round."""
 
 _STEPS_S: Final = 5.0
-"""Between two looks for checkpoints."""
+"""Seconds between two searches for checkpoints."""
 
 StepOf = Callable[[Path], int | None]
-"""The iteration of the newest checkpoint in a directory."""
+"""Returns the iteration of the newest checkpoint in a directory."""
 
 
 class JobWatch:
-    """Reads the jobs, from ``start`` to ``stop``; seldom, often or not at all by itself."""
+    """Polls the jobs from ``start`` to ``stop``, at a variable interval or on request."""
 
     def __init__(self, slurm: JobCommands, step_of: StepOf, changed: Callable[[], None]) -> None:
         self._slurm = slurm
@@ -42,40 +43,40 @@ class JobWatch:
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a command in progress is waited for."""
+        """Stop the thread, after the command in progress has ended."""
         self._is_stopped = True
         self._news.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def pace(self, pace: timedelta | None) -> None:
-        """Look so often from now on; None if only when asked."""
+        """Set the poll interval; None to read on request only."""
         pace_s = None if pace is None else pace.total_seconds()
         if pace_s != self._pace_s:
             self._pace_s = pace_s
             self._news.set()
 
     def follow(self, folders: Iterable[str]) -> None:
-        """Look into these directories of checkpoints, and no others."""
+        """Set the checkpoint directories to search."""
         self._steps = {folder: self._steps.get(folder) for folder in folders}
 
     def step(self, folder: str) -> int | None:
-        """The iteration of the newest checkpoint there, as it was seconds ago; None if unknown."""
+        """Return the newest iteration that the last search found, seconds ago; None if unknown."""
         return self._steps.get(folder)
 
     def invalidate(self) -> None:
-        """What was read is not so any more: the next ``read`` reads anew."""
+        """Discard the last result, so that the next ``read`` asks Slurm."""
         self._read_at = float("-inf")
 
     def read(self) -> Mapping[str, BatchJob]:
-        """All jobs, by id.
+        """Return all jobs, by ID.
 
         Raises:
-            BackendError: they cannot be read.
+            BackendError: the jobs cannot be read.
 
         """
         with self._lock:
@@ -94,13 +95,13 @@ class JobWatch:
             try:
                 is_new = self.read() != before
             except BackendError:
-                continue  # the round tells of it
+                continue  # the round reports it
             self._look()
             if is_new or pace_s == BUSY.total_seconds():
                 self._changed()
 
     def _look(self) -> None:
-        """A file system that hangs keeps this thread, and no round."""
+        """Search the checkpoint directories. A hung file system blocks only this thread."""
         if time.monotonic() > self._looked_at + _STEPS_S:
             self._looked_at = time.monotonic()
             self._steps = {one: self._step_of(Path(one)) for one in tuple(self._steps)}

@@ -1,4 +1,4 @@
-"""How the agent reports on Slurm: the table ``slurm`` of its configuration."""
+"""Settings of the agent on Slurm: the table ``slurm`` of its configuration."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,17 +7,17 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSlurm:
-    """Reports to the controller in a file ``NODE.json``.
+    """Writes the agent's reports for the controller to a file ``NODE.json``.
 
-    The node is that of ``node``, or the host name up to its first dot.
+    The name of the node is ``node``, or the host name up to its first dot.
     """
 
     report_dir: Path
-    """A directory that all nodes share with the controller."""
+    """Directory that all nodes share with the controller."""
 
     heartbeat: timedelta = timedelta(seconds=10)
-    """Time between two signs of life there. Many nodes write to one file system, so it is longer
-    than that of the agent itself; a fault is written at once."""
+    """Interval of the heartbeats in that directory. Many nodes write to one file system, so it is
+    longer than the agent's own interval; a fault is written at once."""
 
     def __post_init__(self) -> None:
         if self.heartbeat <= timedelta(0):

@@ -1,6 +1,6 @@
-"""What a check on a node found, told to the controller by a file beside the report of the agent.
+"""Verdicts of node checks, in files next to the agents' reports, for the controller.
 
-It has the form of a report. It counts as long as the machine is the same, in the same boot.
+A verdict has the format of a report. It is valid for the same machine in the same boot.
 """
 
 import json
@@ -20,24 +20,24 @@ _SUFFIX = ".check"
 
 
 def verdict_name(node: str) -> str:
-    """What a verdict on a node is called among the reports."""
+    """Return the name of a node's verdict among the reports."""
     return f"{node}{_SUFFIX}"
 
 
 def write_verdict(
     folder: Path, node: str, faults: Iterable[Fault], *, root: Path, now: datetime
 ) -> None:
-    """Tell the controller what was found.
+    """Write a verdict on a node for the controller.
 
     Args:
-        folder: the directory that the agents report to.
-        node: what Slurm calls the node.
+        folder: directory of the agents' reports.
+        node: name of the node in Slurm.
         faults: what was found.
-        root: what the machine's ``/proc`` and ``/sys`` are below.
+        root: directory above the machine's ``/proc`` and ``/sys``.
         now: the present time.
 
     Raises:
-        BackendError: it cannot be written.
+        BackendError: the file cannot be written.
 
     """
     try:
@@ -53,7 +53,7 @@ def write_verdict(
 
 
 def faults_of(verdict: ReceivedReport | None, heard: ReceivedReport | None) -> tuple[Fault, ...]:
-    """What a verdict says of the machine that is heard now; none if it is of another, or boot."""
+    """Return the faults of a verdict on the reporting machine in this boot; else none."""
     if verdict is None or heard is None:
         return ()
     is_same = verdict.machine == heard.machine

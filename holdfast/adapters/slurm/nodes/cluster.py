@@ -1,4 +1,4 @@
-"""The nodes of a Slurm cluster."""
+"""Cluster backend: the nodes of a Slurm cluster."""
 
 import threading
 from collections import defaultdict
@@ -49,35 +49,36 @@ _UNREADY: Final = "its machine is new, and the command after_replacement has not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a cluster needs beside Slurm."""
+    """Dependencies of the cluster other than Slurm."""
 
     clock: Clock
     events: EventSink
-    """Is told of what cannot be used, and of calls that failed beside the rounds."""
+    """Sink for reports of invalid values and of calls that failed outside of rounds."""
 
     changed: Callable[[], None]
-    """Called, from any thread, when there may be something to decide."""
+    """Called, from any thread, when a new round may be needed."""
 
     may_act: Callable[[], bool]
-    """Whether this process may change the cluster just now; a reader never may."""
+    """Whether this process may change the cluster now; False for readers."""
 
     is_check_due: Callable[[str, NodeRecord, datetime], bool] | None = None
-    """Whether a node of a partition is to be checked once it is idle; None if none ever is."""
+    """Whether a node of a partition is due for a check once it is idle; None if no check is
+    configured."""
 
     stops_itself: Callable[[str], bool] = lambda _: False
-    """Whether a job is stopped by the job loop, so that the node loop leaves it alone."""
+    """Whether the job loop stops a job, so that the node loop leaves it alone."""
 
     displaces: Callable[[str, NodeView], None] = lambda _job, _node: None
-    """Is told of a job that the node loop requeues, and of the node that the job has to leave."""
+    """Called with a job that the node loop requeues, and the node that the job has to leave."""
 
     has_left: Callable[[str, str], bool] = lambda _job, _node: False
-    """Whether a job has nothing to lose on a node that it still holds."""
+    """Whether a job runs nothing on a node that is still allocated to it."""
 
 
 class SlurmCluster:
     """A ``ClusterBackend``; works from ``start`` to ``stop``.
 
-    Apart from the threads that notice changes, it is for one thread.
+    Apart from the threads that watch for changes, it is for one thread.
     """
 
     def __init__(self, settings: SlurmSettings, store: SlurmStore, around: Dependencies) -> None:
@@ -104,45 +105,45 @@ class SlurmCluster:
         self._peer_pools: Collection[Pool] = ()
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start to read nodes and reports; returns at once."""
         self._nodes.start()
         self._news.start()
 
     def stop(self) -> None:
-        """End the threads; a command in progress is waited for."""
+        """Stop the threads, after the command in progress has ended."""
         self._news.stop()
         self._nodes.stop()
 
     @property
     def synced(self) -> bool:
-        """Everything was read at least once."""
+        """Whether everything was read at least once."""
         return self._nodes.synced
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why something is not kept up to date at the moment."""
+        """Return the errors of sources that cannot be read now."""
         return tuple(error for error in (self._nodes.error, self._report_error) if error)
 
     def node_state(self, node: str) -> NodeState:
-        """How a node is, for all that is known, as jobs need it."""
+        """Return the current state of a node, as jobs need it."""
         known = self._known.get(node)
         record = None if known is None else self._record(known)
         return NodeState(facts=self._nodes.facts().get(node), record=record)
 
     def idle_nodes(self) -> frozenset[str]:
-        """Nodes without work, awake or asleep, whatever is planned for them."""
+        """Return nodes without work, awake or asleep, whatever is planned for them."""
         facts = self._nodes.facts()
         return frozenset(name for name, one in facts.items() if one.is_free)
 
     def returning_nodes(self) -> frozenset[str]:
-        """Nodes that are out of service until they are repaired."""
+        """Return nodes that are out of service until they are repaired."""
         records = {name: self._record(known) for name, known in self._known.items()}
         return frozenset(
             name for name, one in records.items() if one.phase is not Phase.SCHEDULABLE
         )
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
-        """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
+        """See ``ClusterBackend.snapshot``; a process that may act corrects drift of marks first."""
         self._peer_pools = peer_pools
         facts = self._nodes.facts()
         heard = self._heard()
@@ -184,7 +185,7 @@ class SlurmCluster:
             pair=self._checks.pair_outcome(name, record),
         )
         if view.heartbeat_at is not None and is_renewed(record) and not self._is_prepared(known):
-            # As if it began to join just now: what the site does takes as long as it takes.
+            # Restart its join timeout: the site's preparation may take any time.
             joins = replace(record, phase_since=now)
             return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
         # Nodes are read before jobs: one may have begun on a node that was still idle.
@@ -204,7 +205,7 @@ class SlurmCluster:
         return ("" if facts is None else facts.partition, "")
 
     def _is_prepared(self, known: Known) -> bool:
-        """Whether the site has done what it does for a machine that is new."""
+        """Whether the site's preparation of a new machine is done."""
         node, machine = known.name, known.machine
         if self._preparation.is_done(node, machine):
             return True
@@ -218,7 +219,7 @@ class SlurmCluster:
         return False
 
     def _check_up(self, facts: Mapping[str, NodeFacts], memory: Memory) -> None:
-        """Follow deep health checks, and put marks right."""
+        """Track deep health checks, and correct marks."""
         if not self._around.may_act():
             return
         found = (wanted_of(name, one.record) for name, one in memory.nodes.items())
@@ -229,7 +230,7 @@ class SlurmCluster:
             self._nodes.invalidate()
 
     def put(self, node: str, record: NodeRecord) -> None:
-        """See ``ClusterBackend.put``; a node that somebody else has closed is left to them."""
+        """See ``ClusterBackend.put``; a node that somebody else has closed is left alone."""
         known = self._of(node)
         was_closed = (
             known.remembered is not None and known.remembered.record.phase is not Phase.SCHEDULABLE
@@ -241,7 +242,7 @@ class SlurmCluster:
             self._mark(node, record, was_closed=was_closed)
 
     def clear_request(self, node: str, request_id: str) -> None:
-        """See ``ClusterBackend.clear_request``; a reason is given way to ours."""
+        """See ``ClusterBackend.clear_request``; our reason replaces the requested one."""
         self._store.clear_request(node, request_id)
         known = self._known.get(node)
         if known is None or known.facts is None or known.remembered is None:
@@ -259,8 +260,8 @@ class SlurmCluster:
     def drain(self, node: str) -> None:
         """See ``ClusterBackend.drain``: batch jobs are requeued, which ends all of their steps.
 
-        Others are left alone, and those that the job loop stops. Of a node that does not answer
-        none is requeued: a step that runs on there must not meet the next one of its job.
+        Other jobs are left alone, as are those that the job loop stops. On a node that does not
+        respond, no job is requeued: a step that still runs there must not meet the job's next step.
         """
         known = self._known.get(node)
         if known is None or known.facts is None or not known.facts.has_heartbeat:
@@ -284,7 +285,7 @@ class SlurmCluster:
         self._begin(node)
 
     def _begin(self, node: str) -> None:
-        """Begin what the record of a node says is under way."""
+        """Begin the check that the record of a node names."""
         wanted = wanted_of(node, self._record(self._of(node)))
         if wanted is not None:
             self._checks.begin(wanted, [self._nodes.read_one(one) for one in wanted.nodes])
@@ -321,7 +322,7 @@ class SlurmCluster:
     def _mark(self, node: str, record: NodeRecord, *, was_closed: bool) -> None:
         """Close or open a node to match its record.
 
-        What was read of it a moment ago may be so no more: a person may have closed it since.
+        The node is read again, as a person may have closed it since the last read.
         """
         facts = self._nodes.read_one(node)
         reason = closing_reason(facts, record)
@@ -332,7 +333,7 @@ class SlurmCluster:
         self._nodes.invalidate()
 
     def _clear(self, node: str, record: NodeRecord) -> None:
-        """Let Slurm forget the jobs that ended with the machine before."""
+        """Make Slurm forget the jobs that ended with the previous machine."""
         self._slurm.down_node(node, our_reason(record))
         self._mark(node, record, was_closed=False)
 
@@ -342,7 +343,7 @@ class SlurmCluster:
         return record_of(known, self._around.clock.now())
 
     def _count(self, followed: list[str]) -> None:
-        """Note the jobs on the nodes where they matter."""
+        """Record which jobs run on the nodes where that matters."""
         found: dict[str, list[JobFacts]] = defaultdict(list)
         for job in self._slurm.jobs_on(followed) if followed else ():
             for node in job.nodes:
@@ -352,7 +353,7 @@ class SlurmCluster:
         self._unmoved &= {job.id for jobs in found.values() for job in jobs}
 
     def _look(self) -> None:
-        """Look for news among the reports, and wake whoever decides if there is any."""
+        """Look for new reports, and trigger a round if there are any."""
         with self._looking:
             try:
                 is_new = self._reports.look(self._around.clock.now())
@@ -365,7 +366,7 @@ class SlurmCluster:
 
     def _heard(self) -> Mapping[str, ReceivedReport]:
         with self._looking:
-            with suppress(BackendError):  # the thread tells of it; what was heard before holds
+            with suppress(BackendError):  # the thread reports it; earlier reports still hold
                 self._reports.look(self._around.clock.now())
             return self._reports.heard()
 

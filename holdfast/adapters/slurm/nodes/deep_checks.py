@@ -1,9 +1,9 @@
-"""Deep health checks on Slurm: a job that has its node, or its two nodes, for itself.
+"""Deep health checks on Slurm: exclusive jobs on one node, or on a pair of nodes.
 
-No job can be given to a node that has failed, not even ours. So the node is reserved for the
-check, which is submitted, and then opened; as soon as the check has begun the node is failed again,
-which leaves the check alone, and the reservation ends. Whenever slurmctld or the controller dies,
-the node is failed, reserved, or full.
+No job can run on a node that is in FAIL, not even ours. So the node is reserved for the check, the
+check is submitted, and then the node is opened; as soon as the check has begun, the node is set to
+FAIL again, which leaves the check alone, and the reservation ends. Whenever slurmctld or the
+controller dies, the node is in FAIL, reserved, or fully allocated.
 """
 
 import hashlib
@@ -35,63 +35,63 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
 FOLDER: Final = "checks"
-"""Below the directory of the reports: what the last check of each node said, ``NODE.log``."""
+"""Directory below that of the reports: output of the last check of each node, ``NODE.log``."""
 
 _RUNNER: Final = Path(__file__).with_name("run_check.sh")
 _END: Final = re.compile(r"(\S+) ended with exit status (\d+)\n\Z")
 _SAYS_NOTHING: Final = frozenset((2, 70, 126, 127))
-"""Exit statuses of a program that was called wrongly, or that has a bug, and of the shell for one
-that cannot be run; from 128 on, a signal ended it. None of them is the node's fault."""
+"""Exit codes that are no verdict on the node: of a program with wrong arguments or a bug, and of
+the shell if it cannot run the program; from 128 on, a signal ended it."""
 
 _SIGNAL: Final = 128
 
 _PAUSE_S: Final = 60.0
-"""After a check that says nothing, before it is made again; and before one that does not begin is
-told of."""
+"""Seconds before a check without a verdict is repeated, and before one that does not begin is
+reported."""
 
 _STRANGERS: Final = (Author.OTHER, Author.REQUEST)
 _BEGINS: Final = timedelta(minutes=5)
-"""A test between nodes that has not begun by then says nothing: Slurm does not give it its nodes,
-or somebody else has closed one."""
+"""How long a test between nodes may take to begin. After that it has no verdict: Slurm does not
+allocate its nodes, or somebody else has closed one."""
 
 _TOKEN_BYTES: Final = 32
 _STEP_ERROR: Final = "srun: error: "
 _TASK_ENDED: Final = "Exited with"
-"""In such an error of srun, which tells how a task ended; any other says that none ran."""
+"""Part of an srun error that reports how a task ended; other errors mean that no task ran."""
 
 _TAIL: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A check that is waited for: of one node, or of two with each other."""
+    """A pending or running check: of one node, or of a pair of nodes."""
 
     nodes: tuple[str, ...]
-    """The first is the one that it is stored with."""
+    """Names of the nodes; the record of the first one names the check."""
 
     began_at: datetime
     kinds: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The name of its job, and of its reservation."""
+        """Return the name of its job and of its reservation."""
         parts = "\0".join((*self.nodes, self.began_at.isoformat()))
         return PREFIX + hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     @property
     def files(self) -> str:
-        """What the names of its files begin with."""
+        """Return the prefix of the names of its files."""
         return self.nodes[0] if len(self.nodes) == 1 else f"{self.nodes[0]}.pair"
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the description for messages."""
         if len(self.nodes) == 1:
             return f"the deep health check of {self.nodes[0]}"
         return f"the test between {' and '.join(self.nodes)}"
 
 
 def wanted_of(node: str, record: NodeRecord) -> Wanted | None:
-    """The check that is waited for while a node is as its record says."""
+    """Return the check that the record of a node waits for; None if it waits for none."""
     if record.phase is not Phase.CHECKING:
         return None
     pairing = record.pairing
@@ -110,11 +110,11 @@ class _Ended:
     at: datetime
     said: CheckSummary
     is_lost: bool = False
-    """Whether it says nothing."""
+    """Whether it ended without a verdict."""
 
 
 class DeepChecks:
-    """Begins checks, reads how they ended and clears up; methods raise ``BackendError``."""
+    """Starts checks, reads their results and cleans up; methods raise ``BackendError``."""
 
     def __init__(self, settings: SlurmSettings, clock: Clock, events: EventSink) -> None:
         self._slurm = CheckCommands(settings.conf, settings.timeout)
@@ -130,7 +130,7 @@ class DeepChecks:
         self._may_be_left = True
 
     def look(self, expected: Iterable[Wanted]) -> None:
-        """See how far the checks are that are waited for, and end all others."""
+        """Update the state of the expected checks, and end all others."""
         wanted = {one.name: one for one in expected}
         if not wanted and not self._may_be_left:
             return
@@ -145,14 +145,14 @@ class DeepChecks:
         for name in wanted.keys() - self._ended.keys() - self._jobs.keys():
             try:
                 ended = self._read(wanted[name])
-            except BackendError as error:  # of one node: the others go on
+            except BackendError as error:  # affects one node only
                 self._tell(wanted[name], str(error))
                 continue
             if ended is not None:
                 self._ended[name] = ended
 
     def result(self, node: str, record: NodeRecord) -> CheckResult | None:
-        """How the check of a node alone ended that is made now; None before it did."""
+        """Return the result of the current check of a single node; None until it ends."""
         wanted = wanted_of(node, record)
         ended = self._ended.get(wanted.name) if wanted is not None else None
         if wanted is None or ended is None or len(wanted.nodes) > 1:
@@ -167,7 +167,7 @@ class DeepChecks:
         )
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
-        """How the test ended that is stored with a node; None before it did."""
+        """Return the result of the pair test in the record of a node; None until it ends."""
         wanted = wanted_of(node, record)
         if wanted is None or len(wanted.nodes) == 1:
             return None
@@ -194,7 +194,7 @@ class DeepChecks:
         )
 
     def opened(self, expected: Iterable[Wanted]) -> frozenset[str]:
-        """The nodes that are not to be failed: their check is about to begin."""
+        """Return the nodes that must not be set to FAIL, as their check is about to begin."""
         return frozenset(
             node
             for one in expected
@@ -203,9 +203,9 @@ class DeepChecks:
         )
 
     def begin(self, wanted: Wanted, facts: Sequence[NodeFacts]) -> None:
-        """Bring a check on its way: see the head of this file. Called in every round.
+        """Advance the start of a check, as the module docstring describes; called in every round.
 
-        A node that somebody else has closed meanwhile is left to them; its check waits.
+        A node that somebody else has closed meanwhile is left alone; its check waits.
         """
         if any(one.is_closed and one.reason.author in _STRANGERS for one in facts):
             return
@@ -255,12 +255,12 @@ class DeepChecks:
                 self._slurm.open_node(one.name)
 
     def _is_due(self, name: str) -> bool:
-        """Whether the last try was long ago."""
+        """Whether the pause since the last attempt is over."""
         at = self._tried_at.get(name)
         return at is None or time.monotonic() - at >= _PAUSE_S
 
     def _read(self, wanted: Wanted) -> _Ended | None:
-        """How a check ended, by what it left; None if it left no verdict."""
+        """Return how a check ended, by the files that it wrote; None if there is no verdict."""
         text = self._text(self._file(wanted, "log"))
         end = _END.search(text)
         if end is None or end[1] != wanted.name:
@@ -282,7 +282,7 @@ class DeepChecks:
         return self._folder / f"{wanted.files}.{kind}"
 
     def _text(self, path: Path) -> str:
-        """The end of a file; empty if there is none."""
+        """Return the end of a file; empty if there is none."""
         try:
             with path.open("rb") as file:
                 file.seek(max(0, path.stat().st_size - _TAIL))
@@ -293,7 +293,7 @@ class DeepChecks:
             raise BackendError(f"cannot read {path}: {error.strerror}") from error
 
     def _tell(self, wanted: Wanted, trouble: str) -> None:
-        """Tell why there is no verdict, once."""
+        """Report once why there is no verdict."""
         event = CallFailed(what=str(wanted), error=trouble)
         if event not in self._told:
             self._events.emit(event)
@@ -301,7 +301,7 @@ class DeepChecks:
 
 
 def _variables(wanted: Wanted) -> dict[str, str]:
-    """What a check has in its environment; on both nodes, if it is of two."""
+    """Return the environment variables of a check; of a pair test, for both nodes."""
     if len(wanted.nodes) > 1:
         return {TOKEN_VARIABLE: secrets.token_hex(_TOKEN_BYTES)}
     kinds = {KINDS_VARIABLE: " ".join(wanted.kinds)} if wanted.kinds else {}
@@ -309,6 +309,6 @@ def _variables(wanted: Wanted) -> dict[str, str]:
 
 
 def _ran_nothing(output: str) -> bool:
-    """Whether srun says that it could not start its tasks."""
+    """Whether the output of srun says that no task could be started."""
     errors = [line for line in output.splitlines() if line.startswith(_STEP_ERROR)]
     return bool(errors) and not any(_TASK_ENDED in line for line in errors)

@@ -1,4 +1,4 @@
-"""What has to be put right without a decision, before each round of who leads."""
+"""Corrects drift of nodes before each round of the leader, without decisions of the core."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,15 +25,16 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
 Mark = Callable[[str, NodeRecord], None]
-"""Does something with a node, by its record."""
+"""Changes a node to match its record."""
 
 Trouble = InputRejected | CallFailed
 
 _AGAIN_S: Final = 5.0
-"""The same thing is put right no more often, so that there is no fight with who puts it wrong."""
+"""Minimum seconds between two corrections of the same drift, to avoid a fight with whoever causes
+it."""
 
 _AT_ONCE: Final = 50
-"""Nodes put right before one round; the others come before the next."""
+"""Nodes corrected before one round; the others follow before the next."""
 
 _SHOWN_CHARS: Final = 100
 
@@ -52,23 +53,23 @@ _EXPECTED: Final = {
 
 
 class DriftCorrection:
-    """Closes and opens nodes whose mark was lost, forgets those that are gone, tells of mistakes.
+    """Restores lost marks of nodes, forgets nodes that are gone, and reports invalid values.
 
-    slurmctld saves its state a few seconds late: what was written just before it crashed is gone.
-    What fails is told, and tried again later; a round is made all the same.
+    slurmctld saves its state a few seconds late: changes written just before a crash are lost. A
+    failure is reported and retried later; the round continues.
     """
 
     def __init__(
         self, mark: Mark, clear: Mark, store: SlurmStore, clock: Clock, events: EventSink
     ) -> None:
-        """Put right with these.
+        """Use these functions and stores for corrections.
 
         Args:
             mark: closes or opens a node to match its record.
-            clear: ends on a closed node what Slurm takes for running there.
-            store: what is remembered.
-            clock: the time.
-            events: is told of what cannot be used, and of calls that failed.
+            clear: ends the jobs that Slurm believes to run on a closed node.
+            store: store of the controller.
+            clock: clock.
+            events: sink for reports of invalid values and failed calls.
 
         """
         self._mark = mark
@@ -87,12 +88,12 @@ class DriftCorrection:
         damaged: Mapping[str, str],
         opened: Collection[str],
     ) -> bool:
-        """Put right what is found wrong; whether any node was changed.
+        """Correct all drift that is found. Returns whether any node was changed.
 
         Args:
-            facts: all nodes of Slurm.
-            known: those that are ours to look after.
-            damaged: nodes of which something cannot be read: ``REPORT`` or ``ENTRY``.
+            facts: all nodes that Slurm knows.
+            known: the managed nodes.
+            damaged: what of a node is unreadable: ``REPORT`` or ``ENTRY``.
             opened: nodes whose deep health check is about to begin: they stay open.
 
         """
@@ -124,7 +125,7 @@ class DriftCorrection:
             yield what, partial(self._mark, known.name, record)
 
     def _tell(self, found: set[Trouble]) -> None:
-        """Tell of what cannot be used, once while it is there."""
+        """Report invalid values, once for as long as each exists."""
         for one in sorted(found - self._told, key=str):
             self._events.emit(one)
         self._told = found

@@ -1,4 +1,4 @@
-"""Which of several controllers of one state directory acts: the one that holds its lock."""
+"""Leader election among the controllers of one state directory, by a file lock."""
 
 import fcntl
 from pathlib import Path
@@ -10,13 +10,13 @@ FILE: Final = "controller.lock"
 
 
 class FileLock:
-    """A ``Leadership``; the kernel lets go of the lock when the process ends, however it ends."""
+    """A ``Leadership``; the kernel releases the lock when the process ends, however it ends."""
 
     def __init__(self, folder: Path, *, may_take: bool) -> None:
-        """Prepare; the lock is taken when it is first asked for and free.
+        """Open the lock file; ``is_held`` takes the lock when it is free.
 
         Raises:
-            BackendError: the file of the lock cannot be made.
+            BackendError: the lock file cannot be created.
 
         """
         self._is_held = False
@@ -26,7 +26,7 @@ class FileLock:
             raise BackendError(f"cannot write {folder / FILE}: {error.strerror}") from error
 
     def is_held(self) -> bool:
-        """See ``Leadership.is_held``; takes the lock if nobody has it."""
+        """See ``Leadership.is_held``; takes the lock if it is free."""
         if self._file is not None and not self._is_held:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +36,7 @@ class FileLock:
         return self._is_held
 
     def close(self) -> None:
-        """Let another take it."""
+        """Release the lock."""
         self._is_held = False
         if self._file is not None:
             self._file.close()

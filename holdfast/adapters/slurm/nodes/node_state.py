@@ -34,7 +34,7 @@ class NodeState:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a person requested its repair, or set it to DOWN while its slurmd answers."""
+        """Whether a person requested its repair, or set it to DOWN while its slurmd responds."""
         facts, record = self.facts, self.record
         if record is not None and record.remediation is not None:
             return record.remediation.condition == Condition.REQUESTED

@@ -1,4 +1,4 @@
-"""What a site does by itself for a machine that has replaced another, before jobs get it."""
+"""Runs the site's command for a machine that has replaced another, before jobs get it."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
 
 _PAUSE_S: Final = 60.0
-"""After a command that failed, before it is run again."""
+"""Seconds before a failed command is run again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class _Run:
 
 
 class Preparation:
-    """Runs ``after_replacement``, in a thread for each node. It may be run more than once."""
+    """Runs ``after_replacement``, in a thread per node. It may run more than once."""
 
     def __init__(self, settings: SlurmSettings, changed: Callable[[], None]) -> None:
         """Prepare; ``changed`` is called from a thread when a command has ended."""
@@ -33,13 +33,13 @@ class Preparation:
         self._runs: dict[str, _Run] = {}
 
     def is_done(self, node: str, machine: str) -> bool:
-        """Whether nothing is left to do for the machine that is behind a node."""
+        """Whether the machine behind a node needs no run of the command any more."""
         one = self._runs.get(node)
         is_over = one is not None and one.machine == machine and one.ended_at is not None
         return not self._argv or (one is not None and is_over and not one.error)
 
     def begin(self, node: str, machine: str) -> None:
-        """Run the command, unless it runs, or has failed just now."""
+        """Run the command, unless it is running, or has failed less than a pause ago."""
         one = self._runs.get(node)
         if one is not None and one.machine == machine:
             is_early = one.ended_at is None or time.monotonic() - one.ended_at < _PAUSE_S
@@ -50,7 +50,7 @@ class Preparation:
         threading.Thread(target=partial(self._run, node, new), name=node, daemon=True).start()
 
     def error(self, node: str, machine: str) -> str:
-        """Why the last run for a machine failed; empty if it did not."""
+        """Return why the last run for a machine failed; empty if it did not."""
         one = self._runs.get(node)
         return one.error if one is not None and one.machine == machine else ""
 

@@ -1,4 +1,4 @@
-"""An agent's report on Slurm: a file in a directory that the controller reads."""
+"""Writes an agent's report to a file in a directory that the controller reads."""
 
 import json
 import os
@@ -21,14 +21,14 @@ Report = Callable[[str], None]
 _RETRY_S: Final = 1.0
 _CLOSING_S: Final = 1.0
 _MACHINES: Final = ("sys/devices/virtual/dmi/id/product_uuid", "etc/machine-id")
-"""What tells a machine from the one that had its name before, outside EC2: the first that can be
-read."""
+"""Files that identify a machine outside EC2, also against an earlier one with the same name: the
+first readable file counts."""
 
 
 class SharedReport:
-    """A ``ReportObserver`` that writes each report from a thread of its own.
+    """A ``ReportObserver`` that writes each report from its own thread.
 
-    A file system over the network may hang; only the newest report waits for it.
+    A network file system may hang; then only the newest report waits for it.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class SharedReport:
         timeout_s: float,
         report_problem: Report,
     ) -> None:
-        """Report on ``node``, from now on until ``close``.
+        """Report on ``node`` from now on, until ``close``.
 
         Args:
-            settings: where, and how often.
-            node: what Slurm calls the node.
-            machine: names the machine that has this name now.
-            timeout_s: seconds; an agent that gave no sign of life for so long is not alive.
-            report_problem: takes messages for a person, from this object's thread.
+            settings: report directory and heartbeat interval.
+            node: name of the node in Slurm.
+            machine: ID of the machine behind the node.
+            timeout_s: seconds without a heartbeat until the agent counts as hung.
+            report_problem: prints a message; called from this object's thread.
 
         """
         self._path = settings.report_dir / f"{node}.json"
@@ -74,7 +74,7 @@ class SharedReport:
         """See ``ReportObserver.beat``.
 
         Raises:
-            HoldfastError: a bug has ended the thread; an agent that nobody hears must end, too.
+            HoldfastError: a bug has ended the thread; an agent that cannot report must end, too.
 
         """
         if not self._thread.is_alive() and not self._stopped:
@@ -82,7 +82,7 @@ class SharedReport:
         self._beat_at = time.monotonic()
 
     def close(self) -> None:
-        """Write no more. A file system that hangs is not waited for longer than a moment."""
+        """Stop writing. Waits only a moment for a file system that hangs."""
         with self._lock:
             self._stopped = True
             self._lock.notify()
@@ -99,7 +99,7 @@ class SharedReport:
             written = report if self._do(act) else None
 
     def _wait(self, written: NodeReport | None) -> bool:
-        """Sleep until there is something to write; whether to go on."""
+        """Sleep until there is something to write. Returns whether to continue."""
         with self._lock:
             if not self._stopped and self._trouble:
                 self._lock.wait(_RETRY_S)
@@ -108,7 +108,7 @@ class SharedReport:
             return not self._stopped
 
     def _lives(self) -> bool:
-        """Whether the agent's loop turns, not only this thread."""
+        """Whether the agent's loop runs, and not only this thread."""
         return time.monotonic() - self._beat_at < self._timeout_s
 
     def _touch(self) -> None:
@@ -119,7 +119,7 @@ class SharedReport:
         write_atomically(self._path, json.dumps(content) + "\n")
 
     def _do(self, act: Callable[[], None]) -> bool:
-        """Whether it was done; if not, why is told once."""
+        """Call ``act``; return whether it succeeded. A failure is reported once."""
         try:
             act()
         except OSError as error:
@@ -135,7 +135,7 @@ class SharedReport:
 
 
 def machine_id(root: Path) -> str:
-    """Names the machine below ``root``; empty if nothing tells it from others."""
+    """Return the ID of the machine below ``root``; empty if it has none."""
     if instance := firmware_instance_id(root):
         return instance
     return next(filter(None, (_line(root / path) for path in _MACHINES)), "")
@@ -144,10 +144,10 @@ def machine_id(root: Path) -> str:
 def open_reporter(
     settings: AgentSlurm, node: str, *, root: Path, timeout_s: float, report_problem: Report
 ) -> SharedReport:
-    """Report on ``node`` as ``settings`` say; see ``SharedReport``.
+    """Report on ``node`` with these settings; see ``SharedReport``.
 
     Raises:
-        ConfigError: no file can have that name, or the directory is not there.
+        ConfigError: no file can have that name, or the directory does not exist.
 
     """
     if "/" in node or node.startswith("."):

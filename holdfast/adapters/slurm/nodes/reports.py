@@ -1,4 +1,4 @@
-"""The reports of all agents, from the directory that they share with the controller."""
+"""Reads the reports of all agents from the directory that they share with the controller."""
 
 import json
 import os
@@ -14,22 +14,23 @@ from holdfast.model.report import NodeReport
 
 _SUFFIX: Final = ".json"
 _FRESH: Final = timedelta(minutes=1)
-"""The time of a file is that of its server; from then on, only the clock here counts."""
+"""Maximum age at which the time of a file counts, which is that of its server; later, only the
+clock of this host counts."""
 
 _LARGEST: Final = 4 * 1024 * 1024  # bytes; a report with every fault there is has some 100 kB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedReport:
-    """What an agent says, and when it was last heard."""
+    """An agent's report, and the time of its last heartbeat."""
 
     report: NodeReport
     machine: str
-    """Names the machine; empty if it cannot tell."""
+    """ID of the machine; empty if unknown."""
 
     at: datetime | None = None
-    """When it last gave a sign of life; None if that was long before this process looked first,
-    and none came since."""
+    """Time of the last heartbeat; None if it was long before this process first read the file, and
+    none has come since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +42,14 @@ class _File:
 
 
 class Reports:
-    """Looks at the directory; one look takes microseconds for each node."""
+    """Reports in the directory; one ``look`` takes microseconds per node."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: dict[str, _File] = {}
 
     def look(self, now: datetime) -> bool:
-        """Look at what has changed; whether any agent says something new.
+        """Read the files that have changed. Returns whether any report is new.
 
         Raises:
             BackendError: the directory cannot be read.
@@ -73,15 +74,15 @@ class Reports:
         )
 
     def heard(self) -> Mapping[str, ReceivedReport]:
-        """What the last look found, by the name of the node."""
+        """Return the reports of the last look, by node name."""
         return {name: file.heard for name, file in self._files.items() if file.heard is not None}
 
     def unreadable(self) -> frozenset[str]:
-        """Nodes whose report cannot be read."""
+        """Return nodes whose report cannot be read."""
         return frozenset(name for name, file in self._files.items() if file.heard is None)
 
     def forget(self, node: str) -> None:
-        """Remove the report of a node that is gone, or a verdict on it."""
+        """Delete the report of a node that is gone, or a verdict on it."""
         try:
             (self._folder / f"{node}{_SUFFIX}").unlink(missing_ok=True)
         except OSError as error:
@@ -107,7 +108,7 @@ class Reports:
 
 
 def _first(mtime: float, now: datetime) -> datetime | None:
-    """When a file that is seen for the first time counts as a sign of life."""
+    """Return the heartbeat time of a file that is read for the first time; None if it is old."""
     age = timedelta(seconds=now.timestamp() - mtime)
     return min(now, now - age) if abs(age) < _FRESH else None
 

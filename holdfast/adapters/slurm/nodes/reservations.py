@@ -1,4 +1,4 @@
-"""Nodes that are kept: for a job that is resumed, and as a spare pool."""
+"""Reservations of nodes: for jobs that are resumed, and for the spare pools."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -11,35 +11,37 @@ from holdfast.model.errors import BackendError
 
 JOB: Final = "HOLDFAST_"
 SPARE: Final = "HOT_SPARE_"
-"""What the names of reservations begin with; the second as in Slurm's own nonstop plugin."""
+"""Name prefix of a spare pool's reservation; its second part is as in Slurm's own nonstop
+plugin."""
 
 NEXT: Final = "NEXT_SPARE_"
-"""The same, of nodes that come back and are missing in the spare pool. Slurm takes only idle nodes
-into a pool, and of these whatever waits in its queue would be faster."""
+"""Name prefix of a reservation for nodes that come back and are missing in the spare pool. Slurm
+takes only idle nodes into a pool, and pending jobs would get these first."""
 
 _OWNER: Final = "root"
 _DURATION: Final = timedelta(minutes=30)
-"""Of all but the spare pool; renewed at half time. If no controller is left, Slurm ends them."""
+"""Duration of all reservations but the spare pools; renewed at half of that time. If no controller
+is left, Slurm ends them."""
 
 
 class ClusterNodes(Protocol):
-    """The nodes of the cluster."""
+    """Node states that reservations need."""
 
     def node_state(self, node: str) -> NodeState:
-        """How a node is, for all that is known."""
+        """Return the current state of a node."""
         ...
 
     def idle_nodes(self) -> frozenset[str]:
-        """Nodes without work, awake or asleep, whatever is planned for them."""
+        """Return nodes without work, awake or asleep, whatever is planned for them."""
         ...
 
     def returning_nodes(self) -> frozenset[str]:
-        """Nodes that are out of service until they are repaired."""
+        """Return nodes that are out of service until they are repaired."""
         ...
 
 
 class Reservations:
-    """Those of one cluster; ``look`` before each use."""
+    """Reservations of one cluster; call ``look`` before each use."""
 
     def __init__(self, slurm: JobCommands, nodes: ClusterNodes, spares: Mapping[str, int]) -> None:
         self._slurm = slurm
@@ -48,36 +50,36 @@ class Reservations:
         self._all: dict[str, Reservation] = {}
 
     def look(self) -> None:
-        """Read them."""
+        """Read the reservations from Slurm."""
         self._all = self._slurm.reservations()
 
     @property
     def jobs(self) -> frozenset[str]:
-        """The jobs that have one."""
+        """Return the jobs that have a reservation."""
         return frozenset(name.removeprefix(JOB) for name in self._all if name.startswith(JOB))
 
     def of(self, job: str) -> tuple[str, ...]:
-        """The nodes that are kept for a job."""
+        """Return the nodes that are reserved for a job."""
         kept = self._all.get(JOB + job)
         return () if kept is None else kept.nodes
 
     def free(self, partition: str) -> tuple[str, ...]:
-        """Where a job of a partition could go: spare nodes, those that are to be, and idle ones."""
+        """Return nodes that a job of a partition could use: spare, future spare and idle nodes."""
         spares = (*self._spare_nodes(partition), *self._back(partition))
         return tuple(name for name in (*spares, *self._idle(partition)) if self._is_good(name))
 
     def make(self, job: BatchJob, had: Iterable[str]) -> str:
-        """Keep nodes for a job that is resumed.
+        """Reserve nodes for a job that is resumed.
 
-        Where too few are good, those that come back are kept for it as well: whoever else waits
-        would be faster. It may use others beside them.
+        If too few nodes are good, nodes that come back are reserved as well: other pending jobs
+        would get them first. The job may use other nodes besides.
 
         Args:
-            job: which.
-            had: the nodes that it had; it gets those again that are good.
+            job: the job.
+            had: nodes that it had; those that are good are reserved again.
 
         Returns:
-            The name of the reservation; empty if there is no node to keep.
+            The name of the reservation; empty if there is no node to reserve.
 
         """
         name, needed = JOB + job.id, max(job.wants, len(job.nodes))
@@ -88,7 +90,7 @@ class Reservations:
             chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
         if len(chosen) < needed and not job.pinned:
             mine = (name, NEXT + job.partition)
-            back = (node for node in self.of(job.id) if self._is_open(node))  # not heard yet
+            back = (node for node in self.of(job.id) if self._is_open(node))  # no report yet
             chosen += sorted(self._returning(job.partition, *mine).union(back).difference(chosen))
         if not chosen:
             return ""
@@ -101,7 +103,7 @@ class Reservations:
         return name
 
     def renew(self, job: str, now: datetime) -> None:
-        """Keep the nodes of a job for longer, if that is due."""
+        """Extend the reservation of a job, if that is due."""
         self._renew(self._all[JOB + job], now)
 
     def _renew(self, kept: Reservation, now: datetime) -> None:
@@ -110,7 +112,7 @@ class Reservations:
             self._slurm.update_reservation(kept.name, f"endtime=now+{minutes:.0f}minutes")
 
     def end(self, job: str, holder: BatchJob | None) -> None:
-        """Keep nothing for a job any more. One that runs in its reservation runs on."""
+        """Delete the reservation of a job. A job that runs in it keeps running."""
         name = JOB + job
         if holder is not None and holder.reservation == name and not holder.is_over:
             self._slurm.update_job(job, "reservationname=")
@@ -118,10 +120,10 @@ class Reservations:
         self._all.pop(name, None)
 
     def keep_spares(self) -> None:
-        """Make the spare pool as large as it is to be, as far as nodes are idle or have come back.
+        """Resize the spare pools to their configured sizes, as far as nodes are idle or are back.
 
         Raises:
-            BackendError: Slurm refuses, as it does where a job was faster.
+            BackendError: Slurm refuses, for example because a job got a node first.
 
         """
         for partition, count in self._spares.items():
@@ -138,9 +140,9 @@ class Reservations:
                 del self._all[name]
 
     def _resize(self, partition: str, size: int) -> None:
-        """Make the spare pool of a partition larger or smaller.
+        """Resize the spare pool of a partition.
 
-        Slurm 22.05 takes no node into it that is kept for it in another reservation.
+        Slurm 22.05 takes no node into a pool that another reservation holds for it.
         """
         try:
             self._ask(partition, size)
@@ -158,7 +160,7 @@ class Reservations:
             self._slurm.keep_spares(SPARE + partition, partition, size)
 
     def keep_next(self, now: datetime) -> None:
-        """Keep the nodes that come back, while a spare pool is too small."""
+        """Reserve the nodes that come back, while a spare pool is too small."""
         for partition, count in self._spares.items():
             is_short = len(self._spare_nodes(partition)) < count
             self._keep_next(partition, now, is_short=is_short)
@@ -182,19 +184,19 @@ class Reservations:
             self.look()
 
     def _back(self, partition: str) -> list[str]:
-        """Nodes that were waited for and can be taken into the spare pool."""
+        """Return nodes that were reserved while away and can now be taken into the spare pool."""
         kept = self._all.get(NEXT + partition)
         nodes = () if kept is None else kept.nodes
         free = self._nodes.idle_nodes()
         return [node for node in self._unused(nodes) if node in free and not self._sleeps(node)]
 
     def _unused(self, nodes: Iterable[str]) -> list[str]:
-        """Those of them that are not kept for jobs, which come first."""
+        """Return those of the nodes that are not reserved for jobs, which have priority."""
         given = [one.nodes for name, one in self._all.items() if name.startswith(JOB)]
         return [node for node in nodes if not any(node in kept for kept in given)]
 
     def _give(self, partition: str, used: Iterable[str]) -> None:
-        """Let go of spare nodes that a job was given; the others are taken again at once."""
+        """Release spare nodes that jobs were given; unused ones are taken back at once."""
         name = SPARE + partition
         spares = self._all.get(name)
         if spares is not None and set(spares.nodes) & set(used):
@@ -210,7 +212,7 @@ class Reservations:
         return () if spares is None else spares.nodes
 
     def _idle(self, partition: str) -> list[str]:
-        """Nodes without work that are in no reservation; those that sleep come last."""
+        """Return idle nodes that are in no reservation; nodes asleep come last."""
         idle = self._nodes.idle_nodes().difference(*self._kept())
         nodes = idle & self._slurm.partition_nodes(partition) if idle else idle
         return sorted(nodes, key=lambda node: (self._sleeps(node), node))
@@ -219,13 +221,13 @@ class Reservations:
         return [node for node in self._idle(partition) if not self._sleeps(node)]
 
     def _kept(self, *besides: str) -> Iterator[tuple[str, ...]]:
-        """The nodes of each reservation that has begun."""
+        """Yield the nodes of each active reservation except ``besides``."""
         for one in self._all.values():
             if one.is_active and one.name not in besides:
                 yield one.nodes
 
     def _returning(self, partition: str, *mine: str) -> frozenset[str]:
-        """Nodes of a partition that come back, and are in no reservations but ``mine``."""
+        """Return nodes of a partition that come back, and are in no reservations but ``mine``."""
         names = self._nodes.returning_nodes().difference(*self._kept(*mine))
         return names & self._slurm.partition_nodes(partition) if names else names
 

@@ -1,6 +1,6 @@
-"""Nodes as somebody has saved them: the text and the JSON of every supported version. Pure.
+"""Parses saved node lists: the text and the JSON of every supported Slurm version. Pure.
 
-The controller itself asks for ``SHOW_NODES``, which is the same everywhere.
+The controller itself uses ``SHOW_NODES``, whose output is the same in all versions.
 """
 
 import json
@@ -18,13 +18,13 @@ _STATE: Final = re.compile(r"\bState=[A-Z]")
 
 
 def parse_saved(text: str) -> dict[str, NodeFacts]:
-    """The nodes in a file, by name.
+    """Return the nodes in a file, by name.
 
-    It may hold what ``scontrol show node`` says, with ``-o``, with ``--json`` (since 23.02) or
-    plainly, and what ``sinfo --json`` says on 22.05.
+    It may hold the output of ``scontrol show node``, with ``-o``, with ``--json`` (since 23.02) or
+    plain, or of ``sinfo --json`` of 22.05.
 
     Raises:
-        ValueError: it holds none of that; with the place and what was expected there.
+        ValueError: the file holds none of these; with the position and what was expected there.
 
     """
     found = _of_json(text) if text.lstrip()[:1] in ("{", "[") else _of_text(text)
@@ -100,7 +100,7 @@ def _node(place: str, node: Mapping[str, Any]) -> NodeFacts:
 
 
 def _state(place: str, node: Mapping[str, Any]) -> frozenset[str]:
-    """As 22.05 tells it, a text and a list of flags, and as later versions do, one list."""
+    """Return state and flags: in 22.05 a text and a list, in later versions one list."""
     state, flags = node.get("state"), node.get("state_flags", [])
     words = [state] if isinstance(state, str) else state
     for key, value in (("state", words), ("state_flags", flags)):
@@ -120,7 +120,7 @@ def _text(place: str, node: Mapping[str, Any], key: str) -> str:
 
 
 def _time(place: str, node: Mapping[str, Any], key: str) -> str:
-    """Seconds of the epoch, plain or as ``{"set": true, "number": 7}``, as scontrol writes them."""
+    """Return seconds of the epoch, written as ``7`` or as ``{"set": true, "number": 7}``."""
     value = node.get(key, 0)
     if isinstance(value, dict):
         value = value.get("number", 0) if value.get("set") else 0

@@ -1,4 +1,4 @@
-"""What the controller of a Slurm cluster must not forget, in SQLite beside it."""
+"""Persistent state of the controller of a Slurm cluster, in SQLite."""
 
 import json
 import sqlite3
@@ -30,7 +30,7 @@ CREATE TABLE offenders (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
 """
 _JOBS: Final = "CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, body TEXT NOT NULL)"
-"""Added since the first release; what does not know it leaves it alone."""
+"""Table added since the first release; earlier releases ignore it."""
 
 _BUSY_S: Final = 10.0
 _BUSY_PAUSE_S: Final = 0.02
@@ -41,48 +41,48 @@ _PLACES: Final = "places"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What is known of one node beside what Slurm knows."""
+    """Stored state of one node, beside what Slurm knows."""
 
     record: NodeRecord
     machine: str
-    """The machine behind it, as its agent named it last."""
+    """ID of the machine behind the node, as its agent last reported it."""
 
     slurmd: str = ""
-    """``NodeFacts.slurmd`` when its present repair began."""
+    """``NodeFacts.slurmd`` when the current repair began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedJob:
-    """What is known of one job beside what Slurm knows."""
+    """Stored state of one job, beside what Slurm knows."""
 
     record: JobRecord
     user: str
-    """Its owner; another one means that Slurm has given its number again."""
+    """Owner of the job; a different owner means that Slurm has reused its number."""
 
     restarts: int
-    """``BatchJob.restarts`` of the run that the present attempt is."""
+    """``BatchJob.restarts`` of the run that the current attempt belongs to."""
 
     machines: Mapping[str, str]
-    """``NodeFacts.slurmd`` of the nodes of the present or last attempt while it ran."""
+    """``NodeFacts.slurmd`` of the nodes of the current or last attempt while it ran."""
 
     nodes: int = 1
     max_retries: int = 0
     notes: tuple[str, ...] = ()
-    """What its owner was told about it."""
+    """Notes that were sent to the owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a controller found what it needs; commands beside it look there, too."""
+    """Paths of the controller, for commands on the same host."""
 
     report_dir: str
     conf: str
-    """Empty where Slurm's commands know."""
+    """Path of slurm.conf; empty for the default of Slurm's commands."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """All that matters in every round, as it is in the file; the store keeps it so."""
+    """All state that each round needs, as in the file; the store keeps it current."""
 
     nodes: dict[str, Remembered] = field(default_factory=dict)
     jobs: dict[str, RememberedJob] = field(default_factory=dict)
@@ -94,18 +94,18 @@ class Memory:
     """Nodes whose entry is damaged."""
 
     unreadable_jobs: frozenset[str] = frozenset()
-    """Jobs whose entry is damaged: nothing is done with them."""
+    """Jobs whose entry is damaged; they are not managed."""
 
 
 class SlurmStore:
-    """Reads and writes one ``state.db``; an ``IncidentStore``, too. For one thread.
+    """Reads and writes one ``state.db``; also an ``IncidentStore``. For one thread.
 
     Every method raises ``BackendError`` if the file cannot be used, ``StorageFull`` if its disk is
-    full. Each call is one transaction, on disk when it returns; others read meanwhile.
+    full. Each call is one transaction, on disk when it returns; other processes can read meanwhile.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Open a file, which is made if need be, or begin without any memory and keep none."""
+        """Open or create the file at ``path``; None keeps the state in memory only."""
         self._path = path or Path(":memory:")
         self._memory = Memory()
         self._seen = -1
@@ -118,7 +118,7 @@ class SlurmStore:
             self._set_up()
 
     def _write_ahead(self) -> None:
-        """Let others read while one writes; whoever comes while that begins is not waited for."""
+        """Enable WAL, so that others can read during writes; does not wait for current users."""
         deadline = time.monotonic() + _BUSY_S
         while True:
             try:
@@ -132,7 +132,7 @@ class SlurmStore:
                 return
 
     def _set_up(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")  # two controllers may start at once
+        self._db.execute("BEGIN IMMEDIATE")  # two controllers may start at the same time
         version: int = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             for statement in _SCHEMA.split(";"):
@@ -149,15 +149,15 @@ class SlurmStore:
 
     @property
     def log(self) -> Path:
-        """A file that grows when anybody writes."""
+        """Return the path of the WAL file, which grows with each write."""
         return self._path.with_name(f"{self._path.name}-wal")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def read(self) -> Memory:
-        """All that is remembered. Cheap while no other process has written."""
+        """Return all stored state. Cheap while no other process has written."""
         with self._errors_named():
             seen: int = self._db.execute("PRAGMA data_version").fetchone()[0]
             if seen != self._seen:
@@ -166,12 +166,12 @@ class SlurmStore:
         return self._memory
 
     def put_node(self, name: str, remembered: Remembered) -> None:
-        """Store what is known of a node."""
+        """Store the state of a node."""
         self._put("nodes", name, _dump(remembered))
         self._memory.nodes[name] = remembered
 
     def forget_node(self, name: str) -> None:
-        """Forget a node, what was requested for it and why it was held."""
+        """Delete a node, its request and its hold."""
         for table, known in (
             ("requests", self._memory.requests),
             ("holds", self._memory.holds),
@@ -181,22 +181,22 @@ class SlurmStore:
             known.pop(name, None)
 
     def put_job(self, job: str, remembered: RememberedJob) -> None:
-        """Store what is known of a job."""
+        """Store the state of a job."""
         self._put("jobs", job, _dump(remembered))
         self._memory.jobs[job] = remembered
 
     def forget_job(self, job: str) -> None:
-        """Forget a job."""
+        """Delete a job."""
         self._delete("jobs", job)
         self._memory.jobs.pop(job, None)
 
     def ask(self, node: str, request: Request) -> None:
-        """Record a request; an earlier one for the node that was not taken up is dropped."""
+        """Store a request for a node, in place of a pending one."""
         self._put("requests", node, _dump(request))
         self._memory.requests[node] = request
 
     def clear_request(self, node: str, request_id: str) -> None:
-        """Forget that request, but no later one."""
+        """Delete a request, unless a later one has replaced it."""
         statement = "DELETE FROM requests WHERE name = ? AND json_extract(body, '$.id') = ?"
         self._write(statement, node, request_id)
         known = self._memory.requests.get(node)
@@ -204,7 +204,7 @@ class SlurmStore:
             del self._memory.requests[node]
 
     def hold(self, node: str, why: str) -> None:
-        """Let no repair of a node begin; without a reason, let it again."""
+        """Pause repairs on a node; an empty reason resumes them."""
         self._delete("holds", node)
         self._memory.holds.pop(node, None)
         if why:
@@ -212,21 +212,21 @@ class SlurmStore:
             self._memory.holds[node] = why
 
     def put_breaker(self, breaker: Breaker) -> None:
-        """Store the state of the breaker."""
+        """Store the state of the circuit breaker."""
         self._put("facts", _BREAKER, _dump(breaker))
         self._memory.breaker = breaker
 
     def add_offender(self, provider_id: str) -> None:
-        """Remember a machine."""
+        """Store a machine that must not be taken back."""
         self._put("offenders", provider_id, "true")
         self._memory.offenders |= {provider_id}
 
     def put_places(self, places: Places) -> None:
-        """Store where the controller finds the rest."""
+        """Store the paths of the controller."""
         self._put("facts", _PLACES, _dump(places))
 
     def places(self) -> Places:
-        """Where the controller that was started last finds the rest."""
+        """Return the paths of the controller that was started last."""
         rows = self._read("SELECT body FROM facts WHERE name = ?", _PLACES)
         if not rows:
             raise BackendError(f"{self._path}: no controller has used it yet")

@@ -1,4 +1,4 @@
-"""From what is known of a node to what the core gets to see, and back to its mark: pure."""
+"""Builds the core's view of a node from Slurm's state, report and record, and its mark. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome,
 from holdfast.model.requests import Request
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
-"""Phases in which it is the agent's word in the present boot that counts."""
+"""Phases in which the agent's report of the current boot counts."""
 
 _TIMEOUT: Final = timedelta(minutes=2)
-"""From the first word of an agent to that of slurmd, which are started by the same boot."""
+"""Maximum time from an agent's first report to slurmd's registration; the same boot starts both."""
 
 _REBOOTED: Final = "Node unexpectedly rebooted"
 _SETTLES: Final = timedelta(minutes=1)
-"""For so long after its release Slurm may take a node down for the reboot of its repair."""
+"""How long after its release Slurm may still set a node DOWN for the reboot of its repair."""
 
 _NEVER_CAME: Final = frozenset((Reason.NODE_NEVER_JOINED, Reason.NODE_START_FAILED))
 _MAINTENANCE: Final = frozenset(("MAINT", "MAINTENANCE"))
@@ -34,20 +34,20 @@ _AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """All that is known of one node."""
+    """Facts, reports and stored state of one node."""
 
     name: str
     facts: NodeFacts | None
-    """None while Slurm does not know it."""
+    """None while Slurm does not know the node."""
 
     heard: ReceivedReport | None
     remembered: Remembered | None
     verdict: ReceivedReport | None = None
-    """What a check found on the node that was no job of ours."""
+    """Faults found on the node by a check that was not a Holdfast job."""
 
     @property
     def machine(self) -> str:
-        """Names the machine behind the node: as its agent does, else as Slurm does."""
+        """Return the ID of the machine behind the node: that of the agent, else of Slurm."""
         if self.heard is not None and self.heard.machine:
             return self.heard.machine
         if self.facts is not None and self.facts.instance_id:
@@ -58,14 +58,14 @@ class Known:
 
 
 def record_of(known: Known, first_seen: datetime) -> NodeRecord:
-    """The record of a node; of one that has none yet it is that of a node that joins."""
+    """Return the record of a node; for a new node, a record in phase joining."""
     if known.remembered is not None:
         return known.remembered.record
     return NodeRecord(phase=Phase.JOINING, phase_since=first_seen)
 
 
 def request_of(facts: NodeFacts | None, requested_at: datetime) -> Request | None:
-    """What a person asks for with state and reason of a node."""
+    """Return the request that a person makes through state and reason of a node."""
     if facts is None or facts.reason.verb is None or not facts.is_closed:
         return None
     return Request(
@@ -78,7 +78,7 @@ def request_of(facts: NodeFacts | None, requested_at: datetime) -> Request | Non
 
 
 def held_by(facts: NodeFacts | None, hold: str) -> str:
-    """Why no repair may begin: a person said so, or has closed the node for another purpose."""
+    """Return why repairs are on hold: a person paused them, or closed the node for other work."""
     if hold or facts is None:
         return hold
     who = facts.reason_set.partition("@")[0] or "somebody"
@@ -90,7 +90,7 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
 
 
 def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
-    """Who keeps a node from jobs that Holdfast does not keep from them, and why; else empty."""
+    """Return who else keeps a node closed to jobs, and why; empty if nobody does."""
     is_ours = record.phase is not Phase.SCHEDULABLE
     return "" if facts is None or is_ours else facts.closed_by
 
@@ -98,13 +98,13 @@ def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
 def heard_at(
     known: Known, record: NodeRecord, now: datetime, answered_at: datetime | None
 ) -> datetime | None:
-    """When a node was last heard; None before its first word in this boot.
+    """Return when a node last responded; None before its first report in this boot.
 
     Args:
         known: the node.
         record: its record.
         now: the present time.
-        answered_at: when its slurmd was last known to answer, or when this process began.
+        answered_at: when its slurmd was last known to respond, or when this process began.
 
     """
     facts, heard = known.facts, known.heard
@@ -119,7 +119,7 @@ def heard_at(
 
 
 def _never_came(record: NodeRecord) -> bool:
-    """Whether a node was given up before its slurmd answered; its agent alone changes nothing."""
+    """Whether a node was given up before its slurmd responded; its agent alone changes nothing."""
     remediation = record.remediation
     is_closed = record.phase in (Phase.QUARANTINED, Phase.DRAINING)
     return is_closed and remediation is not None and remediation.reason in _NEVER_CAME
@@ -136,7 +136,7 @@ def node_view(
     check: CheckResult | None = None,
     pair: PairOutcome | None = None,
 ) -> NodeView:
-    """The node as the core sees it."""
+    """Return the core's view of a node."""
     report = known.heard.report if known.heard is not None else None
     return NodeView(
         name=known.name,
@@ -157,7 +157,7 @@ def node_view(
 
 
 def is_followed(record: NodeRecord) -> bool:
-    """Whether it matters which jobs run on a node: it is drained, or waits for them to end."""
+    """Whether the jobs on a node matter: it is draining, or waits for them to end."""
     if record.phase is Phase.DRAINING:
         return True
     remediation = record.remediation
@@ -166,7 +166,7 @@ def is_followed(record: NodeRecord) -> bool:
 
 
 def remembered(known: Known, record: NodeRecord) -> Remembered:
-    """What to store of a node with a new record."""
+    """Return the state to store for a node with a new record."""
     before = known.remembered
     slurmd = "" if before is None else before.slurmd
     is_leaving = record.phase in _AWAY and (before is None or before.record.phase not in _AWAY)
@@ -178,32 +178,32 @@ def remembered(known: Known, record: NodeRecord) -> Remembered:
 
 
 def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
-    """The reason to close a node with; None if it is closed as it should be, or is not to be.
+    """Return the reason to close a node with; None if it is closed as required, or must stay open.
 
-    A node that somebody else has closed is left to them.
+    A node that somebody else has closed is left alone.
     """
     if record.phase is Phase.SCHEDULABLE:
         return None
     if facts.is_closed and facts.reason.author is Author.OTHER:
         return None
     if "FAIL" in facts.state and facts.start_error:
-        return None  # people find Slurm's own words in sinfo -R
+        return None  # sinfo -R shows Slurm's own reason
     wanted = our_reason(record)
     is_said = facts.reason.text == wanted or facts.reason.text.startswith(f"{wanted} :")
     return None if "FAIL" in facts.state and is_said else wanted
 
 
 def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_closed: bool) -> bool:
-    """Whether a node is to be given to jobs again: whoever closed it was ours, or Slurm itself.
+    """Whether to open a node for jobs: Holdfast, or Slurm itself, has closed it.
 
-    A node that was just released may be taken down by Slurm once more for the reboot of its repair:
-    slurmctld judges by boot times that slurmd tells to a second or so.
+    Slurm may set a node that was just released DOWN again, for the reboot of its repair:
+    slurmctld compares boot times, which slurmd reports to within about a second.
 
     Args:
         facts: the node.
         record: its new record.
         now: the present time.
-        was_closed: whether it was ours to keep from jobs until now.
+        was_closed: whether Holdfast kept it closed until now.
 
     """
     if record.phase is not Phase.SCHEDULABLE or not facts.is_closed:
@@ -215,26 +215,27 @@ def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_close
 
 
 def _is_down_for_boot(facts: NodeFacts) -> bool:
-    """Whether Slurm took a node down as it has booted.
+    """Whether Slurm set a node DOWN because it rebooted.
 
-    24.11 says so only where there was no reason before, and our release leaves a blank one. Nobody
-    else can take a node down without a reason.
+    24.11 sets a reason only if there was none before, and our release leaves a blank one. Nobody
+    else can set a node DOWN without a reason.
     """
     text = facts.reason.text
     return text.startswith(_REBOOTED) or (not text and "DOWN" in facts.state)
 
 
 def is_renewed(record: NodeRecord) -> bool:
-    """Whether the machine of a node that joins has replaced another."""
+    """Whether the machine of a joining node has replaced another."""
     remediation = record.remediation
     is_replaced = remediation is not None and remediation.remedy is Remedy.REPLACE
     return record.phase is Phase.JOINING and is_replaced
 
 
 def is_lost(known: Known, now: datetime) -> bool:
-    """Whether a machine has come back for its agent, and not for Slurm.
+    """Whether a machine's agent reports, but its slurmd does not register.
 
-    A new machine often has another address, and that of a static node is what slurm.conf says.
+    A new machine often has another address, and the address of a static node is fixed in
+    slurm.conf.
     """
     facts, heard, before = known.facts, known.heard, known.remembered
     if facts is None or heard is None or before is None or facts.has_heartbeat:
@@ -245,9 +246,9 @@ def is_lost(known: Known, now: datetime) -> bool:
 
 
 def has_leftovers(known: Known) -> bool:
-    """Whether Slurm waits for jobs to end on a machine that has booted since they ran there.
+    """Whether Slurm waits for jobs to end on a machine that has rebooted since they ran there.
 
-    For those of a machine that was replaced it may wait for ever.
+    For jobs of a machine that was replaced, it may wait forever.
     """
     facts, before = known.facts, known.remembered
     if facts is None or before is None or before.record.phase is not Phase.JOINING:
@@ -256,7 +257,7 @@ def has_leftovers(known: Known) -> bool:
 
 
 def _is_back(known: Known) -> bool:
-    """Whether slurmd answers, and is another than when the repair of the node began."""
+    """Whether slurmd responds, and has restarted since the repair of the node began."""
     facts, before = known.facts, known.remembered
     if facts is None or not facts.has_heartbeat or "INVALID_REG" in facts.state:
         return False
@@ -267,9 +268,9 @@ def _is_back(known: Known) -> bool:
 def known_nodes(
     facts: Mapping[str, NodeFacts], heard: Mapping[str, ReceivedReport], memory: Memory
 ) -> dict[str, Known]:
-    """All nodes that are ours to look after, by name: each has an agent that lives, or a record.
+    """Return all managed nodes by name: each has an agent that reports, or a record.
 
-    One that Slurm does not know any more is among them while its repair keeps it away.
+    A node that Slurm no longer knows is included while its repair keeps it away.
     """
     alive = {name for name, one in heard.items() if one.at is not None}
     away = {name for name, one in memory.nodes.items() if one.record.phase in _AWAY}
@@ -287,5 +288,5 @@ def known_nodes(
 
 
 def _digest(*parts: str) -> str:
-    """Sixteen characters that name these parts, the same in every process."""
+    """Return sixteen characters derived from the parts, the same in every process."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

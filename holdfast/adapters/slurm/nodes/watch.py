@@ -1,4 +1,4 @@
-"""Notices what changes in a Slurm cluster, in threads of its own."""
+"""Polls the nodes and files of a Slurm cluster in its own threads, and reports changes."""
 
 import os
 import select
@@ -18,11 +18,11 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 _LOOK_S: Final = 1.0
-"""Between two looks for reports where the kernel does not tell of news, as over NFS."""
+"""Seconds between two polls of the reports where the kernel reports no changes, as over NFS."""
 
 
 class NodeWatch:
-    """Reads the nodes every few seconds, from ``start`` to ``stop``."""
+    """Polls the nodes every few seconds, from ``start`` to ``stop``."""
 
     def __init__(
         self, slurm: Slurm, settings: SlurmSettings, clock: Clock, changed: Callable[[], None]
@@ -39,33 +39,33 @@ class NodeWatch:
         self._left: dict[str, str] = {}
         self._stopped = threading.Event()
         self.error = ""
-        """Why nothing can be read just now."""
+        """Error of the last read; empty if it succeeded."""
         self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a command in progress is waited for."""
+        """Stop the thread, after the command in progress has ended."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
     @property
     def synced(self) -> bool:
-        """The nodes were read at least once."""
+        """Whether the nodes were read at least once."""
         return self._facts is not None
 
     def invalidate(self) -> None:
-        """What was read is not so any more: the next ``facts`` reads anew."""
+        """Discard the last result, so that the next ``facts`` asks Slurm."""
         self._is_stale = True
 
     def facts(self) -> Mapping[str, NodeFacts]:
-        """All nodes, by name, as they were a moment ago.
+        """Return all nodes, by name, as of the last read, a moment ago.
 
         Raises:
-            BackendError: they cannot be read.
+            BackendError: the nodes cannot be read.
 
         """
         facts = self._facts
@@ -74,10 +74,10 @@ class NodeWatch:
         return facts
 
     def read(self) -> Mapping[str, NodeFacts]:
-        """All nodes, by name, as they are now.
+        """Read all nodes now, and return them by name.
 
         Raises:
-            BackendError: they cannot be read.
+            BackendError: the nodes cannot be read.
 
         """
         with self._lock:
@@ -93,10 +93,10 @@ class NodeWatch:
         return facts
 
     def read_one(self, node: str) -> NodeFacts:
-        """A node as it is at this moment.
+        """Read one node now, and return it.
 
         Raises:
-            BackendError: it cannot be read.
+            BackendError: the node cannot be read.
 
         """
         facts = self._slurm.nodes(node)[node]
@@ -104,14 +104,14 @@ class NodeWatch:
             return self._freed(facts)
 
     def answered_at(self, node: str) -> datetime | None:
-        """When its slurmd was last known to answer."""
+        """Return when the slurmd of a node was last known to respond."""
         return self._answered.get(node)
 
     def _freed(self, one: NodeFacts) -> NodeFacts:
-        """A node without a reason that was left over when Slurm added its own to it.
+        """Remove a reason without a meaning to which Slurm has added its own.
 
-        Since 24.11 the reason of a node that is given to jobs again stays where it is, without a
-        meaning; of one that then goes down by itself it says ``old reason : Not responding``.
+        Since 24.11, the reason of a node that is resumed stays, without a meaning; if the node then
+        goes DOWN by itself, its reason is ``old reason : Not responding``.
         """
         text = one.reason.text
         if text and not one.is_closed:
@@ -130,12 +130,12 @@ class NodeWatch:
                 if self.read() != before:
                     self._changed()
             except BackendError:
-                pass  # told as ``error``
+                pass  # reported as ``error``
             self._stopped.wait(self._poll_s)
 
 
 class FolderWatch:
-    """Waits for news in files, from ``start`` to ``stop``."""
+    """Watches a directory and a file for changes, from ``start`` to ``stop``."""
 
     def __init__(
         self, reports: Path, requests: Path, look: Callable[[], None], changed: Callable[[], None]
@@ -143,10 +143,10 @@ class FolderWatch:
         """Prepare; the calls come from a thread.
 
         Args:
-            reports: a directory.
-            requests: a file that others write to.
-            look: called when there may be news among the reports, and every second.
-            changed: called when somebody has written to ``requests``.
+            reports: directory of the reports.
+            requests: file that other processes write to.
+            look: called when reports may have changed, and every second.
+            changed: called when a process has written to ``requests``.
 
         """
         self._look = look
@@ -157,11 +157,11 @@ class FolderWatch:
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         os.close(self._ended)
         if self._thread.is_alive():
             self._thread.join()
