@@ -1,4 +1,4 @@
-"""How the controller uses a Slurm cluster: the table ``slurm`` of its configuration."""
+"""Settings of the controller on Slurm: the table ``slurm`` of its configuration."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,33 +9,34 @@ from typing import Final
 from holdfast.adapters.slurm.commands.comment import MAX_RETRY_LIMIT
 
 STATE_DIR: Final = Path("/var/lib/holdfast")
-"""Where the controller keeps its state if nothing else is said."""
+"""Default directory of the controller's state."""
 
 
 class RequeueJobs(StrEnum):
-    """Which batch jobs are resumed that do not say what they want."""
+    """Batch jobs without ``auto-resume`` in their Comment that are resumed."""
 
     NONE = "none"
-    """Only those that ask for it."""
+    """Only jobs that request auto-resume."""
 
     ALL = "all"
-    """All that Slurm may requeue, as AWS ParallelCluster does with ``#SBATCH --requeue``."""
+    """All jobs that Slurm may requeue, as AWS ParallelCluster does with ``#SBATCH --requeue``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """The deep health check of a node: a job that has its node for itself."""
+    """The deep health check of a node: an exclusive job on that node."""
 
     command: tuple[str, ...] = ("holdfast", "check", "node")
-    """What the job runs, found on the node as on the machine of the controller. The node passes if
-    it ends with 0. With 2, 126, 127 or by a signal it says nothing, and is run again."""
+    """Command of the job, at the same path on the node as on the controller's machine. The node
+    passes if it exits with 0. Exit codes 2, 126 and 127, or a signal, are no verdict: the check is
+    repeated."""
 
     pair_command: tuple[str, ...] = (
         "srun", "--nodes=2", "--ntasks-per-node=1",
         "holdfast", "check", "pair", "--rank-from", "slurm", "--wait", "2m",
     )  # fmt: skip
-    """What a job over two nodes runs to test them with each other. It passes if it ends with 0 and
-    fails with 1; anything else says nothing, and counts for nothing."""
+    """Command of a job on two nodes that tests them with each other. The pair passes if it exits
+    with 0 and fails with 1; other exit codes are no verdict, and are ignored."""
 
     options: tuple[str, ...] = ()
     """More options of ``sbatch``, such as ``"--account=admin"`` or ``"--time=3:00:00"``."""
@@ -48,48 +49,49 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """One Slurm cluster."""
+    """Settings of one Slurm cluster."""
 
     report_dir: Path
-    """Where the agents of all nodes write their reports: a directory that they share with the
-    controller, the ``report_dir`` of their own table ``slurm``."""
+    """Directory of the reports of all agents, which the nodes share with the controller: the
+    ``report_dir`` of the agents' own table ``slurm``."""
 
     state_dir: Path = STATE_DIR
-    """Where the controller keeps what it must not forget; on a disk that outlives the machine if
-    another is to take over. Of several controllers of one directory, one acts."""
+    """Directory of the controller's state; for failover, on a disk that outlives the machine. Of
+    several controllers of one directory, one acts."""
 
     conf: Path | None = None
-    """``slurm.conf``; where Slurm's commands look for it if left out. Providers get it, too."""
+    """Path of ``slurm.conf``, also for providers; if left out, the default of Slurm's commands."""
 
     poll: timedelta = timedelta(seconds=2)
-    """Time between two looks at the nodes. A changed report is heard of at once."""
+    """Poll interval of the nodes. A changed report is noticed at once."""
 
     timeout: timedelta = timedelta(seconds=15)
-    """For one of Slurm's commands, before it is killed. While slurmctld is away, one takes 4 s."""
+    """Timeout of one Slurm command. While slurmctld is down, a command takes 4 s."""
 
     requeue_jobs: RequeueJobs = RequeueJobs.NONE
-    """Which batch jobs are resumed that do not say what they want."""
+    """Batch jobs without ``auto-resume`` in their Comment that are resumed."""
 
     max_retries: int = 10
-    """Restarts that faults of nodes may cost a job that does not say ``max-retry``."""
+    """Restarts after node faults, for a job without ``max-retry``."""
 
     spares: dict[str, int] = field(default_factory=dict)
-    """How many idle nodes of each partition are kept for jobs that are resumed."""
+    """Number of idle nodes to reserve in each partition for jobs that are resumed."""
 
     after_replacement: tuple[str, ...] = ()
-    """A command for a machine that has replaced another, such as ``["/etc/holdfast/renewed"]``; it
-    gets the name of the node as its last argument. Until it ends with 0, no job gets the node. It
-    runs beside the controller, and again if that ended meanwhile."""
+    """Command to run for a machine that has replaced another, such as
+    ``["/etc/holdfast/renewed"]``; the node name is its last argument. Until it exits with 0, no job
+    gets the node. It runs on the controller's machine, and again if the controller ended
+    meanwhile."""
 
     after_replacement_timeout: timedelta = timedelta(minutes=10)
-    """For that command, before it is killed. One that failed is run again every minute."""
+    """Timeout of that command. A failed command is run again every minute."""
 
     check: CheckSettings = field(default_factory=CheckSettings)
 
     off_after: timedelta = timedelta(minutes=2)
-    """How long after its owner took the order to reboot or replace it a machine that does not
-    answer counts as off. EC2 powers an instance off that does not shut down by itself within
-    minutes. Until then, no job starts anew that may still run there."""
+    """Time after which a machine that does not respond counts as off, once its provider has
+    accepted the order to reboot or replace it. EC2 powers off an instance that does not shut down
+    by itself within minutes. Until then, no job restarts that may still run there."""
 
     def __post_init__(self) -> None:
         for key in ("poll", "timeout", "after_replacement_timeout"):

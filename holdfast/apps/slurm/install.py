@@ -1,4 +1,4 @@
-"""Puts Holdfast on a machine of a Slurm cluster, and takes away exactly that."""
+"""Installs Holdfast on a machine of a Slurm cluster, and removes exactly what it installed."""
 
 import hashlib
 import json
@@ -22,49 +22,49 @@ _PROGRAM: Final = 0o755
 
 
 class Act(StrEnum):
-    """What was done with a part, or would be."""
+    """Action on a part, done or planned."""
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"
     KEPT = "kept"
-    """Others have written or changed it."""
+    """Others have written or changed the part."""
 
     REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """One part and what became of it."""
+    """Result for one part."""
 
     path: Path
     act: Act
     detail: str = ""
-    """The line, or why it was kept."""
+    """The line, or why the part was kept."""
 
     text: str = ""
-    """What is in the file; of the plugin, the command that makes it."""
+    """Content of the file; for the plugin, the command that compiles it."""
 
 
 @dataclass(slots=True)
 class Manifest:
-    """What was written, so that nothing else is removed."""
+    """Records what was written, so that nothing else is removed."""
 
     path: Path
     files: dict[str, str] = field(default_factory=dict)
     """``path -> SHA-256``."""
 
     folders: list[str] = field(default_factory=list)
-    """Those that were made, the outer ones first."""
+    """Directories that were created, the outer ones first."""
 
     lines: dict[str, str] = field(default_factory=dict)
-    """``path -> line`` in a file of others."""
+    """``path -> line`` in files of others."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The manifest of an installation; an empty one if there is none.
+        """Return the manifest of an installation; an empty one if there is none.
 
         Raises:
-            ConfigError: it cannot be read.
+            ConfigError: the manifest cannot be read.
 
         """
         try:
@@ -76,24 +76,24 @@ class Manifest:
             raise ConfigError(f"{path} cannot be read: {error}; remove what it names") from error
 
     def write(self) -> None:
-        """Keep it: before what it names is written."""
+        """Write the manifest; called before the files in it are written."""
         values = {"files": self.files, "folders": self.folders, "lines": self.lines}
         write_atomically(self.path, json.dumps(values, indent=2) + "\n")
 
 
 class Installer:
-    """Writes parts, or with ``dry_run`` tells only what would be written."""
+    """Writes parts, or with ``dry_run`` reports what would be written."""
 
     def __init__(self, manifest: Manifest, *, dry_run: bool) -> None:
         self._manifest = manifest
         self._dry_run = dry_run
 
     def install(self, parts: Iterable[Part]) -> Iterator[Done]:
-        """Write what is not there yet.
+        """Write the parts that do not exist yet.
 
         Raises:
             BackendError: the plugin cannot be compiled.
-            OSError: something cannot be written. What was written before is in the manifest.
+            OSError: a part cannot be written. Parts written before are in the manifest.
 
         """
         self._make(self._manifest.path.parent)
@@ -161,7 +161,7 @@ class Installer:
             self._manifest.write()
 
     def uninstall(self) -> Iterator[Done]:
-        """Remove what was written, and is still as it was written."""
+        """Remove the installed parts that are unchanged."""
         manifest = self._manifest
         for name, line in manifest.lines.items():
             key = line.split()[1]
@@ -173,7 +173,7 @@ class Installer:
             return
         manifest.path.unlink(missing_ok=True)
         for name in reversed(manifest.folders):
-            with suppress(OSError):  # others have put something there
+            with suppress(OSError):  # others have created files there
                 Path(name).rmdir()
                 yield Done(path=Path(name), act=Act.REMOVED)
 
@@ -204,7 +204,7 @@ class Installer:
 
 
 def compiled(plugin: Plugin) -> bytes:
-    """The plugin as a shared object.
+    """Return the plugin as a shared object.
 
     Raises:
         BackendError: there is no compiler, or no header of Slurm; the message says what to install.
@@ -241,7 +241,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _replace(path: Path, content: bytes, mode: int = _FILE) -> None:
-    """Put it in place of the file at once: a program may be loading the old one."""
+    """Replace a file atomically, as a program may be loading the old one."""
     mode = path.stat().st_mode & 0o777 if path.exists() else mode
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_bytes(content)

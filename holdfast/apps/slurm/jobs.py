@@ -1,4 +1,4 @@
-"""The jobs of a Slurm cluster, as commands see them."""
+"""Jobs of a Slurm cluster, as commands show them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -26,18 +26,18 @@ from holdfast.model.events import JobInputRejected
 
 
 def connect_jobs(state_dir: Path | None) -> "SlurmJobList":
-    """Find the jobs of a cluster by what its controller keeps.
+    """Return the jobs of a cluster, from the state of its controller.
 
     Raises:
         ConfigError: no controller has run with that directory.
-        BackendError: it cannot be read.
+        BackendError: the state cannot be read.
 
     """
     return SlurmJobList(open_store(state_dir))
 
 
 class SlurmJobList:
-    """The ``Jobs`` of a cluster: all that were looked after."""
+    """The ``Jobs`` of a cluster: all that the controller has managed."""
 
     def __init__(self, store: SlurmStore) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class SlurmJobList:
         self._slurm = JobCommands(settings.conf, settings.timeout)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._store.close()
 
     def jobs(self) -> list[JobStatus]:
@@ -69,7 +69,7 @@ class SlurmJobList:
         )
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
-        """See ``Jobs.cancel``: to end a job is Slurm's to do."""
+        """See ``Jobs.cancel``: jobs are canceled with Slurm's own commands."""
         name = self._named(job)
         if self._store.read().jobs[name].record.phase.is_final:
             raise NotFound(f"{PREFIX}{name} does not run any more")
@@ -119,7 +119,7 @@ def _ranks(found: BatchJob) -> Iterator[RankStatus]:
 
 
 def _told(name: str, known: RememberedJob) -> Iterator[JobEvent]:
-    """What its owner was told."""
+    """Yield the notes that the owner of a job was sent."""
     for note in filter(None, known.notes):
         yield JobEvent(
             at=known.record.started_at or known.record.phase_since,

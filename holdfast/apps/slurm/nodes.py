@@ -1,4 +1,4 @@
-"""The nodes of a Slurm cluster, as commands see them."""
+"""Nodes of a Slurm cluster, as commands show them."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,22 @@ from holdfast.model.requests import Request
 
 
 def connect(state_dir: Path | None) -> "SlurmFleet":
-    """Find a cluster by what its controller keeps.
+    """Return the fleet of a cluster, from the state of its controller.
 
     Raises:
         ConfigError: no controller has run with that directory.
-        BackendError: it cannot be read.
+        BackendError: the state cannot be read.
 
     """
     return SlurmFleet(open_store(state_dir))
 
 
 def open_store(state_dir: Path | None) -> SlurmStore:
-    """What a controller keeps.
+    """Open the state of a controller.
 
     Raises:
         ConfigError: no controller has run with that directory.
-        BackendError: it cannot be read.
+        BackendError: the state cannot be read.
 
     """
     path = (state_dir or STATE_DIR) / FILE
@@ -50,7 +50,7 @@ def open_store(state_dir: Path | None) -> SlurmStore:
 
 
 class SlurmFleet:
-    """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
+    """A ``Fleet``: all nodes of a cluster that Holdfast manages."""
 
     def __init__(self, store: SlurmStore) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class SlurmFleet:
         self._clock = SystemClock()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._store.close()
 
     @property
@@ -73,7 +73,7 @@ class SlurmFleet:
 
     @property
     def is_active(self) -> bool:
-        """See ``Fleet.is_active``: whether a controller runs is for systemd to say."""
+        """See ``Fleet.is_active``: systemd, not Holdfast, reports whether a controller runs."""
         return True
 
     def nodes(self) -> list[NodeStatus]:
@@ -102,7 +102,7 @@ class SlurmFleet:
         return found
 
     def ranks(self) -> Mapping[str, JobRank]:
-        """See ``Fleet.ranks``: the ranks of many jobs have no number in common."""
+        """See ``Fleet.ranks``: ranks of different jobs have no common numbering."""
         return {}
 
     def incidents(self) -> tuple[Incident, ...]:
@@ -132,7 +132,7 @@ class SlurmFleet:
 
     @property
     def pause_s(self) -> float:
-        """See ``Fleet.pause_s``: a repair takes minutes, and each look asks slurmctld."""
+        """See ``Fleet.pause_s``: a repair takes minutes, and each poll asks slurmctld."""
         return 2.0
 
     def describe_ranks(self) -> str:
@@ -141,7 +141,7 @@ class SlurmFleet:
 
 
 def _with_jobs(status: NodeStatus, jobs: Sequence[JobFacts]) -> NodeStatus:
-    """A node with the jobs on it; of one job alone, the node's place among its nodes is known."""
-    names = dict.fromkeys(f"{PREFIX}{job.id}" for job in jobs)  # once for each heterogeneous job
+    """Return a node with the jobs on it, and its rank if it has a single job."""
+    names = dict.fromkeys(f"{PREFIX}{job.id}" for job in jobs)  # one entry per heterogeneous job
     rank = jobs[0].nodes.index(status.name) if len(jobs) == 1 else None
     return replace(status, job=",".join(names), rank=rank)

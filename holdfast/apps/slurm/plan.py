@@ -1,7 +1,7 @@
-"""What the controller would do with nodes, for all that Slurm says of them.
+"""Plans what the controller would do with nodes, from their states in Slurm.
 
-The decisions are those of the core, for nodes that were healthy until now and whose agents report
-no fault. A repair that is under way is known to its controller alone, and is left out.
+The core decides, for nodes that were healthy until now and whose agents report no fault. A repair
+in progress is known only to its controller, and is left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,23 +22,23 @@ from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
 
 _BUSY: Final = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 _BASE: Final = _BUSY | {"IDLE", "DOWN", "UNKNOWN", "FUTURE", "ERROR"}
-"""What a node is; all other words are flags."""
+"""States of a node; all other words are flags."""
 
 _ANY_JOB: Final = ("its jobs",)
 _ROUNDS: Final = 5
-"""A node has three steps until its repair is ordered; the budget may let others go first."""
+"""A node takes three steps until its repair is ordered; the budget may let other nodes go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """One node: what is seen, and what would be done."""
+    """Observed state and planned steps of one node."""
 
     node: str
     state: str
     reason: str
     seen: str
     steps: tuple[str, ...]
-    """In their order; none if nothing would be done."""
+    """Steps in order; empty if nothing would be done."""
 
     waits: str
     """Why the next step would have to wait; empty if it would not."""
@@ -46,15 +46,15 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """All nodes, and what holds for them together."""
+    """Plans of all nodes, and what applies to all of them."""
 
     nodes: tuple[NodePlan, ...]
     stopped: str
-    """Why no repair at all would begin; empty if they may."""
+    """Why all repairs would be paused; empty if they may begin."""
 
 
 def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: datetime) -> Planned:
-    """Decide until nothing is left to do before the world has changed."""
+    """Decide repeatedly, until no step is left that the current states allow."""
     views = {one.name: _view(one, policy, now) for one in nodes.values() if not _is_ours(one)}
     steps: dict[str, list[str]] = {name: [] for name in nodes}
     waits: dict[str, str] = {}
@@ -88,7 +88,7 @@ def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: dat
 
 
 def _is_ours(facts: NodeFacts) -> bool:
-    """Whether its repair is under way."""
+    """Whether the repair of a node is in progress."""
     return facts.is_closed and facts.reason.author is Author.HOLDFAST
 
 
@@ -102,7 +102,7 @@ def _view(facts: NodeFacts, policy: RemediationPolicy, now: datetime) -> NodeVie
 
 
 def _state(facts: NodeFacts) -> str:
-    """In Slurm's order: what it is, and then its flags."""
+    """Return state and flags in Slurm's order."""
     return "+".join(sorted(facts.state, key=lambda word: (word not in _BASE, word)))
 
 

@@ -1,8 +1,7 @@
-"""The check of PrologSlurmctld: beside slurmctld, of all nodes that a job is about to begin on.
+"""PrologSlurmctld check: checks all nodes on which a job is about to begin, on slurmctld's host.
 
-What the agents and the controller know of them counts, and, where nodes can be reached, what the
-check of the Prolog finds there. Slurm lets a job whose check fails wait for nodes again, and does
-not hold it.
+It uses the state of agents and controller and, where nodes can be reached, the result of the Prolog
+check on the nodes. Slurm requeues a job whose check fails, and does not hold it.
 """
 
 import time
@@ -30,18 +29,18 @@ JOB_NODES: Final = "SLURM_JOB_NODELIST"
 
 _CALL: Final = timedelta(seconds=15)
 _MARKED: Final = timedelta(seconds=5)
-"""For the controller to close a node by itself: it takes a second."""
+"""Time for the controller to close a node by itself: it takes a second."""
 
 _LOOK_S: Final = 0.5
 _AT_ONCE: Final = 32
-"""Nodes that are checked side by side."""
+"""Maximum number of nodes that are checked in parallel."""
 
 _BROKEN: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A node that no job is to begin on."""
+    """A node on which no job may begin."""
 
     node: str
     reason: str
@@ -50,25 +49,25 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """How the check of the Prolog is run on another node."""
+    """How to run the Prolog check on another node."""
 
     through: tuple[str, ...]
-    """The command before the name of the node, such as ``ssh``."""
+    """Command before the node name, such as ``ssh``."""
 
     check: tuple[str, ...]
-    """The command there."""
+    """Command on the node."""
 
     limit: timedelta
 
 
 class HeadProlog:
-    """What can be known of nodes beside slurmctld."""
+    """State of nodes that is known on slurmctld's host."""
 
     def __init__(self, store: SlurmStore) -> None:
-        """Use what a controller keeps.
+        """Use the state of a controller.
 
         Raises:
-            BackendError: it cannot be read.
+            BackendError: the state cannot be read.
 
         """
         places = store.places()
@@ -77,7 +76,7 @@ class HeadProlog:
         self._slurm = Slurm(Path(places.conf) if places.conf else None, _CALL)
 
     def known(self, nodes: Sequence[str], now: datetime) -> Iterator[Broken]:
-        """Nodes of which a fault is known that the controller may not have acted on yet."""
+        """Yield nodes with a known fault that the controller may not have handled yet."""
         self._reports.look(now)
         memory = self._store.read()
         found = known_nodes(self._slurm.nodes(*nodes), self._reports.heard(), memory)
@@ -85,17 +84,17 @@ class HeadProlog:
             one = found.get(name)
             record = None if one is None else record_of(one, now)
             if one is None or record is None or record.phase is Phase.CHECKING:
-                continue  # a deep health check has its node for itself
+                continue  # a deep health check has its node exclusively
             heard = heard_at(one, record, now, None)
             view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
             for fault in node_faults(view, RemediationPolicy(), now)[:1]:
                 yield Broken(node=name, reason=fault.reason, why=fault.message)
 
     def close(self, broken: Broken) -> None:
-        """See to it that the node is kept from jobs: by the controller, or else by us.
+        """Ensure that a node is closed to jobs, by the controller or else by this process.
 
         Raises:
-            BackendError: Slurm refuses, or cannot be asked.
+            BackendError: Slurm refuses, or does not respond.
 
         """
         deadline = time.monotonic() + _MARKED.total_seconds()
@@ -107,7 +106,7 @@ class HeadProlog:
 
 
 def found_there(nodes: Sequence[str], remote: Remote) -> Iterator[Broken | str]:
-    """Run the check on nodes, side by side; a text tells of one that could not be checked."""
+    """Check nodes in parallel; yields broken nodes, and a message for each that was not checked."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from filter(None, pool.map(partial(_found, remote), nodes))
 

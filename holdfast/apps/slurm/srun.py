@@ -1,4 +1,4 @@
-"""One srun as the child of its supervisor: the same terminal, the same signals, the same end."""
+"""Runs srun as a child of the supervisor, with the same terminal, signals and exit code."""
 
 import os
 import re
@@ -15,42 +15,43 @@ from typing import Final, Self
 from holdfast.model.errors import BackendError
 
 ENDING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP))
-"""Whoever sends one of these wants the step to end, and no other in its place."""
+"""Signals that ask to end the step, without a restart."""
 
 _PASSED_ON: Final = ENDING | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
 _BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Ignored in Python, and not to be in what it starts."""
+"""Signals that Python ignores, and that its child must not ignore."""
 
 _SENT_BY_PROCESS: Final = 0
-"""``SI_USER``. The kernel sends those of a terminal, to srun as well."""
+"""``SI_USER``. The kernel sends the signals of a terminal, also to srun."""
 
 _STDERR: Final = 2
 _BY_SIGNAL: Final = 128
-"""What a shell adds to the number of the signal that ended a program, and srun for its ranks."""
+"""Added to the signal number in the exit code, by shells for a program and by srun for its
+ranks."""
 
 _RANK_ENDED: Final = re.compile(
     rb"srun: error: [^\s:]+: tasks? [0-9,-]+: (?:Exited with exit code (\d{1,3})|([A-Z][a-z ]+))"
 )
 _SIGNALS: Final = {signal.strsignal(one): int(one) for one in signal.valid_signals()}
 _LONGEST: Final = 1000
-"""Bytes of a line that is not at its end yet."""
+"""Maximum bytes of an incomplete line that are kept."""
 
 _LAST_WORDS_S: Final = 1.0
-"""For what srun said to be passed on after its end."""
+"""Seconds to forward the rest of srun's output after its end."""
 
 _STEPD: Final = "slurmstepd"
-"""Sends its signals to every process of the job's script, srun among them."""
+"""Program that sends its signals to every process of the job's script, also to srun."""
 
 
 class Signals:
-    """Takes the signals of this process, for as long as it is entered, one by one."""
+    """Receives the signals of this process one by one, while it is entered."""
 
     def __init__(self) -> None:
         self._taken = {
             signum for signum in _PASSED_ON if signal.getsignal(signum) is not signal.SIG_IGN
         }
         self.before: set[signal.Signals | int] = set()
-        """What was blocked when the process began."""
+        """Signals that were blocked when the process began."""
 
     def __enter__(self) -> Self:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -67,24 +68,24 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
     def wait(self, timeout: timedelta) -> signal.struct_siginfo | None:
-        """The next signal; None if none comes in time, or a child has changed its state."""
+        """Return the next signal; None on timeout, or if a child has changed its state."""
         seconds = max(0.0, timeout.total_seconds())
         info = signal.sigtimedwait(self._taken | {signal.SIGCHLD}, seconds)
         return None if info is None or info.si_signo == signal.SIGCHLD else info
 
 
 class Srun:
-    """A running srun, or one that has ended.
+    """A running or ended srun.
 
-    Its standard error passes through us: of ranks that were ended because one had failed srun
-    tells the signal, and only there is to be read how that one ended.
+    Its standard error passes through this process: if srun ends the other ranks because one failed,
+    its exit code is that of their signal, and only its messages say how the failed rank ended.
     """
 
     def __init__(self, argv: list[str], environment: Mapping[str, str], signals: Signals) -> None:
-        """Start it.
+        """Start srun.
 
         Raises:
-            BackendError: it cannot be started.
+            BackendError: srun cannot be started.
 
         """
         self._status: int | None = None
@@ -105,7 +106,7 @@ class Srun:
 
     @property
     def status(self) -> int | None:
-        """Its exit code, or the negative number of the signal that ended it; None while it runs."""
+        """Return the exit code, or the negative signal number; None while srun runs."""
         if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -114,14 +115,14 @@ class Srun:
         return self._status
 
     def _own_end(self, status: int) -> int:
-        """The end of the rank that failed first, where the others were ended for it."""
+        """Return the status of the rank that failed first, if srun ended the others for it."""
         return self._first if self._first and status > _BY_SIGNAL else status
 
     def _pass_words_on(self, source: int) -> None:
         begun = b""
         with os.fdopen(source, "rb", buffering=0) as words:
             while said := words.read(1 << 16):
-                with suppress(OSError):  # whoever read it has gone; srun must not wait for that
+                with suppress(OSError):  # the reader is gone; srun must not wait for it
                     _write(said)
                 if self._first is None:
                     *lines, begun = (begun + said).split(b"\n")
@@ -129,18 +130,18 @@ class Srun:
                     self._first = next(filter(None, map(_end_in, lines)), None)
 
     def send(self, signum: int) -> None:
-        """Send it a signal; one that has ended gets none."""
+        """Send a signal to srun; no effect after its end."""
         if self.status is None:
             os.kill(self.pid, signum)
 
     def pass_on(self, info: signal.struct_siginfo) -> None:
-        """Send it a signal that was sent to us, unless it has got it as well."""
+        """Forward a signal that this process received, unless srun has received it as well."""
         if info.si_code == _SENT_BY_PROCESS and _name(info.si_pid) != _STEPD:
             self.send(info.si_signo)
 
 
 def _end_in(line: bytes) -> int:
-    """How a rank ended by what srun says of it, as a shell counts; 0 if it says nothing of that."""
+    """Return the exit code of a rank in a message of srun, as shells count; 0 if there is none."""
     found = _RANK_ENDED.match(line)
     if found is None:
         return 0
@@ -168,6 +169,6 @@ def write_message(text: str) -> None:
 
 def write_line(line: str) -> None:
     """Write a line to standard error."""
-    with suppress(OSError):  # whoever read it has gone; the step goes on
+    with suppress(OSError):  # the reader is gone; the step continues
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

@@ -30,16 +30,16 @@ COMMAND: Final = timedelta(seconds=15)
 _FIRST_POLL: Final = timedelta(milliseconds=100)
 _POLL: Final = timedelta(seconds=1)
 _OUTAGE: Final = timedelta(minutes=2)
-"""For slurmctld to answer when a step has ended; a restart takes seconds."""
+"""How long to wait for slurmctld after a step has ended; a restart of it takes seconds."""
 
 _CANCELLED: Final = timedelta(seconds=10)
-"""For srun to end after its step was canceled: up to 7.5 s was seen on Slurm 22.05."""
+"""How long to wait for srun to end after its step was canceled: up to 7.5 s were seen on 22.05."""
 
 _REQUEUED: Final = timedelta(minutes=2)
-"""For Slurm to end a job that is requeued."""
+"""How long to wait for Slurm to end a job that is requeued."""
 
 _REQUEST_AGAIN: Final = timedelta(seconds=5)
-"""Between two checks that the request for a requeue is still in the Comment."""
+"""Interval of the checks that the request for a requeue is still in the Comment."""
 
 
 class SupervisedStep:
@@ -180,7 +180,7 @@ class SupervisedStep:
 
         try:
             if self._slurm.steps():
-                return  # they may be writing there
+                return  # its ranks may be writing there
         except BackendError as error:
             write_message(str(error))
             return
@@ -188,7 +188,7 @@ class SupervisedStep:
         for line in lines:
             write_message(line)
 
-    # What comes next
+    # Restart decision
 
     def _decide(self, status: int) -> RestartDecision:
         """Return what to do about a step that ended, once that is decided."""

@@ -1,4 +1,4 @@
-"""Slurm's commands, run with a time limit."""
+"""Runs Slurm commands with a timeout."""
 
 import getpass
 import os
@@ -35,28 +35,28 @@ _CANNOT_BE_REQUEUED: Final = (
 )
 
 _SHOWN: Final = 80
-"""Characters of a command line that are told; formats and lists of nodes are longer."""
+"""Maximum characters of a command line in messages; formats and lists of nodes are longer."""
 
 _BATCH: Final = 200
-"""Nodes in one command line."""
+"""Maximum number of nodes in one command line."""
 
 
 class Slurm:
-    """One cluster. Every method raises ``BackendError`` if slurmctld cannot be asked."""
+    """Commands on one cluster; methods raise ``BackendError`` if slurmctld does not respond."""
 
     def __init__(self, conf: Path | None, timeout: timedelta) -> None:
-        """Use the cluster of ``conf``, or that of the surroundings.
+        """Use the cluster of ``conf``, or that of the environment.
 
         Args:
             conf: a ``slurm.conf``.
-            timeout: of one command. Slurm's own try ends after 4 s, ten at most.
+            timeout: timeout of one command. Slurm's commands give up after 4 s, at most 10 s.
 
         """
         self._environment = {**os.environ, **({"SLURM_CONF": str(conf)} if conf else {})}
         self._timeout = timeout
 
     def nodes(self, *names: str) -> dict[str, NodeFacts]:
-        """Nodes by name; all if none is named."""
+        """Return nodes by name; all nodes if none is given."""
         text = self._call(*SHOW_NODES, *([",".join(names)] if names else []))
         try:
             return parse_nodes(text)
@@ -64,14 +64,14 @@ class Slurm:
             raise BackendError(f"the nodes cannot be read: {error}") from error
 
     def jobs_on(self, nodes: Iterable[str]) -> list[JobFacts]:
-        """The jobs that hold some of these nodes, those that are just ending among them."""
+        """Return the jobs, including completing ones, that hold any of the nodes."""
         names, found = sorted(nodes), []
         for at in range(0, len(names), _BATCH):
             found += self._jobs("-w", ",".join(names[at : at + _BATCH]))
         return found
 
     def jobs(self) -> list[JobFacts]:
-        """The jobs that hold nodes, those that are just ending among them."""
+        """Return the jobs, including completing ones, that hold nodes."""
         return [job for job in self._jobs() if job.nodes]
 
     def _jobs(self, *options: str) -> list[JobFacts]:
@@ -82,27 +82,27 @@ class Slurm:
             raise BackendError(f"the jobs cannot be read: {error}") from error
 
     def close_node(self, node: str, reason: str) -> None:
-        """Keep a node from jobs; those on it run on."""
+        """Set a node to FAIL, so that it gets no jobs; jobs on it keep running."""
         self._call("scontrol", "update", f"nodename={node}", "state=fail", f"reason={reason}")
 
     def open_node(self, node: str) -> None:
-        """Give a node to jobs; one that is given to them already stays as it is.
+        """Resume a node; no effect on one that is open.
 
-        Since 24.11 a reason outlives its state, and Slurm's next one would be added to it.
+        Since 24.11 a reason outlives its state, and Slurm would append its next reason to it.
         """
         argv = ("scontrol", "update", f"nodename={node}", "state=resume", "reason= ")
         self._try(argv, _IS_SO_ALREADY)
 
     def down_node(self, node: str, reason: str) -> None:
-        """Take a node down, with all that Slurm believes to be on it."""
+        """Set a node to DOWN, which ends all jobs that Slurm believes to be on it."""
         self._call("scontrol", "update", f"nodename={node}", "state=down", f"reason={reason}")
 
     def drain_node(self, node: str, reason: str) -> None:
-        """Keep a node from jobs until a person resumes it."""
+        """Drain a node until a person resumes it."""
         self._call("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
 
     def requeue(self, job: str) -> bool:
-        """End a job and let it wait for nodes again; whether Slurm does that with such a job."""
+        """Requeue a job. Returns False if Slurm does not requeue such jobs."""
         return self._try(("scontrol", "requeue", job), _CANNOT_BE_REQUEUED)
 
     def _call(self, *argv: str, variables: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -113,7 +113,7 @@ class Slurm:
         return done.output
 
     def _try(self, argv: Sequence[str], but: Sequence[str]) -> bool:
-        """Whether a command was carried out; one of the answers in ``but`` is no error."""
+        """Run a command; return whether it succeeded. The errors in ``but`` are not raised."""
         done = run(argv, timeout=self._timeout, environment=self._environment)
         if done.status and not any(one in done.errors for one in but):
             raise BackendError(_complaint(argv, done))

@@ -1,4 +1,4 @@
-"""Slurm's expressions for many nodes, such as ``node[1-3,07],login``: pure."""
+"""Expands Slurm hostlist expressions such as ``node[1-3,07],login``. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -6,17 +6,17 @@ from itertools import product
 from typing import Final
 
 LIMIT: Final = 100_000
-"""Names that one expression may stand for; Slurm's own is 65,536 for one bracket."""
+"""Maximum number of names in one expression; Slurm's own limit is 65,536 per bracket."""
 
 _RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 _PART: Final = re.compile(r"[^\[\],]+|\[([^\[\]]*)\]")
 
 
 def expand(expression: str) -> tuple[str, ...]:
-    """The names that an expression stands for, in its order.
+    """Return the host names of an expression, in its order.
 
     Raises:
-        ValueError: it is no such expression, or stands for more than ``LIMIT`` names.
+        ValueError: the expression is invalid, or has more than ``LIMIT`` names.
 
     """
     names: list[str] = []
@@ -32,7 +32,7 @@ def expand(expression: str) -> tuple[str, ...]:
 
 
 def _items(expression: str) -> Iterator[str]:
-    """Split at the commas outside of brackets."""
+    """Split an expression at the commas outside of brackets."""
     if not expression:
         return
     depth, begin = 0, 0

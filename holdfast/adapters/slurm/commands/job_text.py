@@ -1,4 +1,4 @@
-"""What Slurm says of jobs and reservations, read: pure."""
+"""Parses Slurm's output about jobs and reservations. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ _FIELDS: Final = (
     "BatchFlag", "SubmitTime", "EligibleTime", "StartTime", "EndTime", "NumNodes", "NodeList",
     "ReqNodes", "BatchHost", "UserName", "Partition", "Reservation", "exit_code", "Comment",
 )  # fmt: skip
-"""The Comment is last: it is the one that may hold anything."""
+"""The Comment is last, as it may hold any text."""
 
 _ABSENT: Final = ("", "N/A", "n/a", "(null)", "None", "Unknown")
 
@@ -23,7 +23,7 @@ AT_WORK: Final = frozenset(
 COMPLETING: Final = "COMPLETING"
 CONFIGURING: Final = "CONFIGURING"
 NOT_LAUNCHED: Final = "launch failed requeued held"
-"""Why a job waits that Slurm has parked for good after its prolog failed."""
+"""Reason of a pending job that Slurm has held after its prolog failed."""
 
 FAILED: Final = "FAILED"
 NODE_FAIL: Final = "NODE_FAIL"
@@ -31,77 +31,77 @@ NODE_FAIL: Final = "NODE_FAIL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
-    """One job: an array's task is one, all parts of a heterogeneous job together are one."""
+    """One job; an array task is one job, all components of a heterogeneous job together are one."""
 
     id: str
-    """As ``scontrol`` takes it: ``7``, or ``7_2`` for a task."""
+    """ID for ``scontrol``: ``7``, or ``7_2`` for an array task."""
 
     number: str
-    """As the job itself knows it, in ``SLURM_JOB_ID``. The last task has that of its array."""
+    """Job number in ``SLURM_JOB_ID``. The last task of an array has the number of the array."""
 
     state: str
     why: str
-    """Slurm's word for why it waits, or how it ended."""
+    """Reason in Slurm, why the job is pending or how it ended."""
 
     restarts: int
-    """How often it was requeued, by whomever."""
+    """Number of requeues, by anybody."""
 
     can_requeue: bool
     is_batch: bool
     eligible_at: datetime | None
-    """Not to be started before; None if nothing keeps it."""
+    """Earliest start time; None if there is none."""
 
     started_at: datetime | None
     wants: int
-    """Nodes it has or asks for, at least."""
+    """Minimum number of nodes that it has or requests."""
 
     nodes: tuple[str, ...]
-    """Those it has; while it is completing, those that have not let go of it."""
+    """Nodes of the job; while it is completing, nodes that have not released it."""
 
     pinned: str
-    """The nodes that it must have, as its owner wrote them."""
+    """Required nodes, as its owner wrote them."""
 
     user: str
     partition: str
     reservation: str
     exit_status: int
-    """As ``wait`` gives it."""
+    """Wait status, as ``wait`` returns it."""
 
     comment: str
     submitted_at: datetime | None = None
-    """When it was submitted, or began to wait again after it was requeued."""
+    """Time of submission, or of the last requeue."""
 
     ended_at: datetime | None = None
-    """When it ended; of a job that runs, when its time limit ends it."""
+    """End time; for a running job, the end of its time limit."""
 
     parts: tuple[str, ...] = ()
-    """The ids of the parts of a heterogeneous job, the leader first."""
+    """IDs of the components of a heterogeneous job, the leader first."""
 
     @property
     def exit_code(self) -> int:
-        """As ``subprocess`` has it: negative for a signal."""
+        """Return the exit code, as ``subprocess`` reports it: negative for a signal."""
         signal = self.exit_status & 0x7F
         return -signal if signal else self.exit_status >> 8
 
     @property
     def is_at_work(self) -> bool:
-        """Whether its processes may run where it was placed, undisturbed."""
+        """Whether its processes may be running normally on the nodes that it was given."""
         return self.state in AT_WORK
 
     @property
     def has_nodes(self) -> bool:
-        """Whether nodes are taken for it."""
+        """Whether nodes are allocated to it."""
         return self.is_at_work or self.state in (CONFIGURING, COMPLETING)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, in one way or another."""
+        """Whether it has ended, in any state."""
         return not self.has_nodes and self.state not in WAITING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Nodes that are kept for somebody."""
+    """A reservation of nodes."""
 
     name: str
     nodes: tuple[str, ...]
@@ -111,21 +111,21 @@ class Reservation:
 
 
 def jobs_format(mark: str) -> str:
-    """The format with which squeue is to be asked; ``mark`` must be new each time, and no number.
+    """Return the output format for squeue; ``mark`` must be new each time, and no number.
 
-    A comment may hold any text. It cannot hold what its author could not know, so that nobody makes
-    up another's job.
+    A Comment may hold any text, but not a mark that its author could not know. So nobody can forge
+    the record of another job.
     """
     return ",".join([*(f"{field}:|" for field in _FIELDS[:-1]), f"{_FIELDS[-1]}:{mark}"])
 
 
 def parse_batch_jobs(text: str, mark: str) -> dict[str, BatchJob]:
-    """The jobs in an answer to ``jobs_format(mark)``, by id.
+    """Return the jobs in the output of squeue with ``jobs_format(mark)``, by ID.
 
-    Tasks of an array that were not made jobs of their own yet are left out.
+    Array tasks that are not yet separate jobs are left out.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: the output is not as expected.
 
     """
     found: dict[str, list[tuple[int, BatchJob]]] = {}
@@ -146,10 +146,10 @@ def parse_batch_jobs(text: str, mark: str) -> dict[str, BatchJob]:
 
 
 def parse_reservations(text: str) -> dict[str, Reservation]:
-    """The reservations in the answer of ``scontrol -o show reservation``, by name.
+    """Return the reservations in the output of ``scontrol -o show reservation``, by name.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: the output is not as expected.
 
     """
     found = {}
@@ -184,7 +184,7 @@ def _job(values: Mapping[str, str]) -> BatchJob:
         why=_present(values["Reason"]),
         restarts=_number(values["RestartCnt"]),
         can_requeue=values["Requeue"] == "1",
-        is_batch=_number(values["BatchFlag"]) > 0,  # 2 after a launch that failed
+        is_batch=_number(values["BatchFlag"]) > 0,  # 2 after a failed launch
         eligible_at=_time(values["EligibleTime"]),
         started_at=_time(values["StartTime"]),
         wants=max(1, _number(values["NumNodes"].partition("-")[0])),
@@ -202,7 +202,7 @@ def _job(values: Mapping[str, str]) -> BatchJob:
 
 
 def _whole(parts: list[BatchJob]) -> BatchJob:
-    """The parts of a heterogeneous job as one; it is as far as the part that is least far."""
+    """Return the components of a heterogeneous job as one job, in the least advanced state."""
     leader = parts[0]
     if len(parts) == 1:
         return leader
@@ -228,18 +228,18 @@ def _number(value: str) -> int:
 
 
 def _status(value: str) -> int:
-    """As 22.05 tells it, ``768``, and as 24.11 does, ``3:0``."""
+    """Return the wait status, which 22.05 prints as ``768`` and 24.11 as ``3:0``."""
     code, colon, signal = value.partition(":")
     return _number(code) << 8 | _number(signal) if colon else _number(code)
 
 
 def _time(value: str) -> datetime | None:
-    """Slurm's commands tell the time of this machine's zone."""
+    """Return a time that Slurm printed in the time zone of this machine."""
     if not value or not value[0].isdecimal():
         return None
     return datetime.fromisoformat(value).astimezone()
 
 
 def joined(nodes: Iterable[str]) -> str:
-    """Node names as scontrol takes them."""
+    """Return node names as scontrol expects them."""
     return ",".join(sorted(nodes))

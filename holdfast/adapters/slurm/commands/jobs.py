@@ -1,4 +1,4 @@
-"""Slurm's commands for jobs and reservations."""
+"""Slurm commands for jobs and reservations."""
 
 import secrets
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ from holdfast.adapters.slurm.commands.job_text import (
 from holdfast.model.errors import BackendError
 
 _FLAGS: Final = "IGNORE_JOBS,FLEX,OVERLAP"
-"""A job may go on after the end of a reservation that is FLEX, and may use nodes beside it. OVERLAP
-takes nodes of the spare pool without letting go of them in between."""
+"""A job may continue after the end of a FLEX reservation, and may use nodes outside of it. OVERLAP
+takes nodes of the spare pool without releasing them in between."""
 
 _HARMLESS: Final = (
     "Job is pending execution",
@@ -32,10 +32,10 @@ _NOT_THERE: Final = ("Reservation specification not found", "Invalid reservation
 
 
 class JobCommands(Slurm):
-    """One cluster. Every method raises ``BackendError`` if slurmctld cannot be asked."""
+    """Commands on one cluster; methods raise ``BackendError`` if slurmctld does not respond."""
 
     def batch_jobs(self) -> dict[str, BatchJob]:
-        """All jobs that slurmctld still knows, those that ended among them, by id."""
+        """Return all jobs that slurmctld still knows, including ended ones, by ID."""
         mark = f"={secrets.token_hex(16)}"
         text = self._call("squeue", "-h", "-t", "all", "-O", jobs_format(mark))
         try:
@@ -44,7 +44,7 @@ class JobCommands(Slurm):
             raise BackendError(f"the jobs cannot be read: {error}") from error
 
     def reservations(self) -> dict[str, Reservation]:
-        """All reservations, by name."""
+        """Return all reservations, by name."""
         text = self._call("scontrol", "-o", "show", "reservation")
         try:
             return parse_reservations(text)
@@ -52,12 +52,12 @@ class JobCommands(Slurm):
             raise BackendError(f"the reservations cannot be read: {error}") from error
 
     def partition_nodes(self, partition: str) -> frozenset[str]:
-        """The nodes of a partition."""
+        """Return the nodes of a partition."""
         text = self._call("sinfo", "-h", "-N", "-p", partition, "-o", "%N")
         return frozenset(name for line in text.split() for name in expand(line))
 
     def step_nodes(self) -> frozenset[tuple[str, str]]:
-        """Jobs and nodes on which they run something."""
+        """Return the pairs of job and node on which the job runs a step."""
         lines = self._call("squeue", "-h", "-s", "-o", "%i|%N").splitlines()
         pairs = (line.strip().partition("|") for line in lines if ".extern|" not in line)
         return frozenset(
@@ -67,50 +67,50 @@ class JobCommands(Slurm):
         )
 
     def settings(self) -> dict[str, str]:
-        """The cluster's configuration, as slurmctld has it."""
+        """Return the cluster's configuration, as slurmctld has it."""
         lines = self._call("scontrol", "show", "config").splitlines()
         pairs = (line.partition("=") for line in lines)
         return {key.strip(): value.strip() for key, _, value in pairs}
 
     def script(self, job: str) -> str:
-        """The batch script of a job; empty if it cannot be had any more."""
+        """Return the batch script of a job; empty if Slurm no longer has it."""
         try:
             return self._call("scontrol", "write", "batch_script", job, "-")
         except BackendError:
             return ""
 
     def stop_job(self, job: str) -> None:
-        """End a job that runs and let it wait again; one that has ended stays as it is."""
+        """Requeue a running job; no effect on one that has ended."""
         self._try(("scontrol", "requeue", "Incomplete", job), _HARMLESS)
 
     def revive_job(self, job: str) -> None:
-        """Let a job that has failed wait again."""
+        """Requeue a job that has failed."""
         self._call("scontrol", "requeue", job)
 
     def cancel_job(self, job: str) -> None:
-        """End a job for good; one that has ended stays as it is."""
+        """Cancel a job; no effect on one that has ended."""
         self._try(("scancel", job), _HARMLESS)
 
     def notify_job(self, number: str, text: str) -> None:
-        """Write a line into the output of a job that runs; one that does not run gets none.
+        """Write a line into the output of a running job; no effect on one that does not run.
 
         Args:
-            number: ``BatchJob.number``; of an array's task, its id would reach another task.
-            text: what to write.
+            number: ``BatchJob.number``; for an array task, its ID would reach another task.
+            text: the line.
 
         """
         self._try(("scontrol", "notify", number, f"holdfast: {text}"), _HARMLESS)
 
     def release_job(self, job: str) -> None:
-        """Let Slurm schedule a job that it has parked."""
+        """Release a job that Slurm has held."""
         self._call("scontrol", "release", job)
 
     def update_job(self, job: str, *changes: str) -> None:
-        """Change a job; each change is ``key=value`` as ``scontrol`` takes it."""
+        """Change a job; each change is a ``key=value`` argument of ``scontrol``."""
         self._call("scontrol", "update", f"jobid={job}", *changes)
 
     def reserve(self, name: str, nodes: Iterable[str], user: str, duration: timedelta) -> None:
-        """Keep nodes for the jobs of a user that ask for them; what runs there runs on."""
+        """Reserve nodes for a user's jobs that name the reservation; running jobs keep running."""
         minutes = max(1, round(duration.total_seconds() / 60))
         self._call(
             "scontrol", "create", "reservation", f"reservationname={name}",
@@ -119,7 +119,7 @@ class JobCommands(Slurm):
         )  # fmt: skip
 
     def keep_spares(self, name: str, partition: str, count: int) -> None:
-        """Keep idle nodes of a partition from all jobs; Slurm replaces those that go down."""
+        """Reserve idle nodes of a partition from all jobs; Slurm replaces those that go DOWN."""
         self._call(
             "scontrol", "create", "reservation", f"reservationname={name}",
             f"partitionname={partition}", f"nodecnt={count}", "users=root", "starttime=now",
@@ -131,11 +131,11 @@ class JobCommands(Slurm):
         self._call("scontrol", "update", f"reservationname={name}", *changes)
 
     def end_reservation(self, name: str) -> None:
-        """Let go of its nodes; that there is none is no error."""
+        """Delete a reservation; no error if there is none."""
         self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_THERE)
 
     def clear_node(self, node: str) -> None:
-        """Let Slurm forget what was to end on a node that has booted anew, or is off."""
+        """Make Slurm forget the ending jobs of a node that has rebooted, or is off."""
         reason = "reason=holdfast: nothing of its jobs is left"
         self._call("scontrol", "update", f"nodename={node}", "state=down", reason)
         self.open_node(node)

@@ -1,4 +1,4 @@
-"""What Slurm's commands say, read: pure."""
+"""Parses Slurm's output about nodes and the jobs on them. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.adapters.slurm.commands.reasons import RESUME_TIMEOUT, ParsedReason, parse_reason
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
-"""The same text in every version since 22.05."""
+"""Command whose output has the same format in every version since 22.05."""
 
 JOBS_FORMAT: Final = "%i|%T|%N"
 
@@ -22,10 +22,11 @@ CLOSED: Final = frozenset(("FAIL", "DRAIN", "DOWN", "INVALID_REG"))
 
 _IDLE: Final = frozenset(("IDLE",))
 _KINDS: Final = frozenset(("CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"))
-"""What a node is, whatever it does."""
+"""State flags for the type of a node, independent of its state."""
 
 _PLANS: Final = frozenset(("RESERVED", "PLANNED"))
-"""A reservation has it, or the backfill scheduler means it for a job that waits."""
+"""State flags of a node in a reservation, or planned by the backfill scheduler for a pending
+job."""
 
 _DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
 _FALLING_ASLEEP: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
@@ -35,36 +36,36 @@ _ASLEEP: Final = _FALLING_ASLEEP | _WAKING
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One node as Slurm has it."""
+    """State of one node in Slurm."""
 
     name: str
     state: frozenset[str]
-    """The state and its flags, such as ``MIXED`` and ``FAIL``."""
+    """State and flags, such as ``MIXED`` and ``FAIL``."""
 
     reason: ParsedReason
     """Parsed reason of the node."""
 
     reason_set: str = ""
-    """Who set the reason, and when."""
+    """User who set the reason, and time."""
 
     slurmd: str = ""
-    """Names one start of its slurmd in one boot; another after every reboot."""
+    """Identifies one start of slurmd in one boot; changes with every reboot."""
 
     instance_id: str = ""
     address: str = ""
-    """Where slurmctld looks for its slurmd."""
+    """Address at which slurmctld reaches its slurmd."""
 
     partition: str = ""
-    """The first of those that it is in."""
+    """First of its partitions."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is kept from jobs by somebody's word or by Slurm's."""
+        """Whether it is closed to jobs, by a person or program, or by Slurm."""
         return bool(self.state & CLOSED)
 
     @property
     def closed_by(self) -> str:
-        """Who keeps it from jobs, and why, for people to read; empty if it is open."""
+        """Return who closed it to jobs, and why, for messages; empty if it is open."""
         if not self.is_closed:
             return ""
         who = self.reason_set.partition("@")[0] or "Slurm"
@@ -73,53 +74,53 @@ class NodeFacts:
 
     @property
     def start_error(self) -> str:
-        """Why Slurm has given up on its start, in Slurm's words; empty if it has not."""
+        """Return Slurm's reason if it failed to power up; empty otherwise."""
         if self.has_heartbeat or RESUME_TIMEOUT not in self.reason.text:
             return ""
         return f"Slurm says: {RESUME_TIMEOUT}"
 
     @property
     def has_heartbeat(self) -> bool:
-        """Whether its slurmd answers."""
+        """Whether its slurmd responds."""
         return not self.state & (_DEAF | _ASLEEP)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is awake, without work, and nobody has plans for it."""
+        """Whether it is powered up, idle, and not reserved or planned for a job."""
         return self.state - _KINDS == _IDLE
 
     @property
     def is_free(self) -> bool:
-        """Whether it is without work, awake or asleep, whatever is planned for it."""
+        """Whether it is idle, powered up or down, reserved or not."""
         return self.state - _KINDS - _PLANS - _WAKING == _IDLE
 
     @property
     def wakes(self) -> bool:
-        """Whether Slurm's power saving has switched it off, and switches it on for a job."""
+        """Whether Slurm's power saving has powered it down, and powers it up for a job."""
         return bool(self.state & _WAKING) and not self.state & _FALLING_ASLEEP
 
     @property
     def is_asleep(self) -> bool:
-        """Whether Slurm's power saving has switched it off, or is about to switch it."""
+        """Whether Slurm's power saving has powered it down, or is about to change its power."""
         return bool(self.state & _ASLEEP)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """One job that holds nodes."""
+    """A job that holds nodes."""
 
     id: str
-    """As ``scontrol`` takes it: ``7``, or ``7_2`` for a task of an array."""
+    """ID for ``scontrol``: ``7``, or ``7_2`` for an array task."""
 
     state: str
     nodes: tuple[str, ...]
 
 
 def parse_nodes(text: str) -> dict[str, NodeFacts]:
-    """The nodes in the answer of ``SHOW_NODES``, by name.
+    """Return the nodes in the output of ``SHOW_NODES``, by name.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: the output is not as expected.
 
     """
     nodes = (_node(line) for line in text.splitlines() if line)
@@ -127,10 +128,10 @@ def parse_nodes(text: str) -> dict[str, NodeFacts]:
 
 
 def parse_jobs(text: str) -> list[JobFacts]:
-    """The jobs in the answer of ``squeue -h -o JOBS_FORMAT``.
+    """Return the jobs in the output of ``squeue -h -o JOBS_FORMAT``.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: the output is not as expected.
 
     """
     jobs = []
@@ -138,7 +139,7 @@ def parse_jobs(text: str) -> list[JobFacts]:
         parts = line.strip().split("|")
         if len(parts) != 3:
             raise ValueError(f"squeue said {line[:100]!r}")
-        leader = parts[0].partition("+")[0]  # a heterogeneous job is one
+        leader = parts[0].partition("+")[0]  # all components of a heterogeneous job are one job
         jobs.append(JobFacts(leader, parts[1], expand(parts[2])))
     return jobs
 
@@ -173,7 +174,7 @@ def _value(line: str, key: str) -> str:
     return "" if value in _ABSENT else value
 
 
-@lru_cache(maxsize=1024)  # many nodes, and few states and reasons
+@lru_cache(maxsize=1024)  # many nodes share few states and reasons
 def _flags(state: str) -> frozenset[str]:
     return frozenset(state.split("+"))
 
