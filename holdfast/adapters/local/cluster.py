@@ -1,4 +1,4 @@
-"""The nodes of the local platform."""
+"""Cluster backend: the nodes of the local platform."""
 
 import json
 from collections.abc import Collection
@@ -21,10 +21,10 @@ from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
 
 POLL: Final = timedelta(milliseconds=500)
-"""How often heartbeats are looked at: the precision of ``NodeView.heartbeat_at``."""
+"""Poll interval of the heartbeats, and precision of ``NodeView.heartbeat_at``."""
 
 _STALLED: Final = 4
-"""Polls that were missed after which we, not the agents, must have been away (suspended)."""
+"""Number of missed polls after which this process, not the agents, must have been suspended."""
 
 
 _REMOVED: Final = "removed from the cluster on request"
@@ -49,7 +49,7 @@ class LocalCluster:
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._polled_at: datetime | None = None
         self.stopping = ""
-        """Why all nodes are being shut down; empty while they are not."""
+        """Why all nodes are being shut down; empty if they are not."""
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:  # noqa: ARG002 - knows of every node
         """See ``ClusterBackend.snapshot``."""
@@ -93,7 +93,7 @@ class LocalCluster:
         )
 
     def poll(self) -> None:
-        """Look at the heartbeats. To be called at least every ``POLL``."""
+        """Read the heartbeats. Call at least every ``POLL``."""
         now = self._clock.now()
         is_stalled = self._polled_at is not None and now - self._polled_at > _STALLED * POLL
         self._polled_at = now
@@ -101,13 +101,13 @@ class LocalCluster:
             text = _heartbeat(machine)
             known = self._heartbeats.get(machine.name)
             if machine.power is Power.OFF:
-                continue  # what was heard last tells since when it is off
+                continue  # the last heartbeat shows since when it is off
             if text is None or machine.power is Power.BOOTING:
                 self._heartbeats.pop(machine.name, None)
             elif known is None or known.text != text:
                 self._heartbeats[machine.name] = _Heartbeat(text, now)
             elif is_stalled:
-                known.seen_at = now  # nobody looked, so silence cannot be told from life
+                known.seen_at = now  # nobody polled, so the agent may have been alive
 
     def put(self, node: str, record: NodeRecord) -> None:
         """See ``ClusterBackend.put``."""
@@ -159,7 +159,7 @@ class LocalCluster:
         self._store.add_offender(provider_id)
 
     def _running_jobs(self) -> dict[str, tuple[str, ...]]:
-        """The job on each node, which has one at most."""
+        """Return the job on each node; a node has one at most."""
         return {
             node: (name,)
             for name, (_, record, _) in self._store.active_jobs().items()
@@ -173,7 +173,7 @@ def _powered_on(machine: Machine) -> bool | None:
 
 
 def _heartbeat(machine: Machine) -> str | None:
-    """The text of a heartbeat of this boot; None before the first one."""
+    """Return the text of the last heartbeat of this boot; None before the first one."""
     try:
         text = machine.directory.heartbeat.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def _heartbeat(machine: Machine) -> str | None:
 
 
 def _report(machine: Machine) -> NodeReport | None:
-    """The agent's report of this boot; None before the first one."""
+    """Return the agent's last report of this boot; None before the first one."""
     try:
         text = machine.directory.report.read_text(encoding="utf-8")
     except FileNotFoundError:

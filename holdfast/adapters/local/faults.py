@@ -1,6 +1,6 @@
-"""Faults made on purpose: what ``holdfast inject`` does to a local machine.
+"""Injects faults into local machines, for ``holdfast inject``.
 
-Each acts on the machine alone, as hardware would, and tells nothing to the run that it belongs to.
+Each fault affects only the machine, as a hardware fault would; the run is not notified.
 """
 
 import fcntl
@@ -19,11 +19,12 @@ from holdfast.kit.processes import descendants, is_alive, kill_below, send
 from holdfast.model.errors import BackendError
 
 _PRIORITY: Final = 4
-"""Facility 0 (kernel) and level 4 (warning): the driver's ``printk`` without a level of its own."""
+"""Facility 0 (kernel) and level 4 (warning): of a ``printk`` of the driver without its own
+level."""
 
 _SEQUENCE: Final = re.compile(rb"^\d+,(\d+),\d+,[^;\n]*;", re.MULTILINE)
 _TAIL_BYTES: Final = 1 << 16
-"""More than the longest record: the kernel's have 1 KiB."""
+"""Bytes at the end of the log to read, more than the longest kernel record, which has 1 KiB."""
 
 _UNKNOWN_PROCESS: Final = "pid=<unknown>, name=<unknown>, "
 _NVLINK: Final = "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
@@ -55,8 +56,8 @@ XID_TEXTS: Final = {
     ),
     154: "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
 }
-"""What NVIDIA's driver says of a code, in its own forms; 73 and 74 as HyperPod's public test has
-them (for both codes, the text of an NVLink error)."""
+"""Text of NVIDIA's driver by XID code, in its own format; 73 and 74 as in HyperPod's public test
+(for both codes, the text of an NVLink error)."""
 
 SXID_SEVERITIES: Final = {"fatal": "Fatal", "non-fatal": "Non-fatal", "correctable": "Correctable"}
 
@@ -119,15 +120,15 @@ KERNEL_TEXTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "rcu-stall": ("rcu: INFO: rcu_sched self-detected stall on CPU",),
     },
 }
-"""What the kernel says of other faults: by family and kind, the usual kind first."""
+"""Kernel messages of other faults: by family and kind, the usual kind first."""
 
 _WITHOUT_PROCESS: Final = frozenset({154})
-"""The GPU itself speaks: the driver names no process."""
+"""XID codes that the GPU itself reports: the driver names no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLine:
-    """One line of the kernel in the two forms in which a machine keeps it."""
+    """One kernel message in the two formats in which a machine keeps it."""
 
     record: str
     """As read from ``/dev/kmsg``: ``priority,sequence,microseconds since boot,flags;text``."""
@@ -137,13 +138,13 @@ class KernelLine:
 
 
 def xid_line(code: int, device: str, text: str) -> str:
-    """What the driver prints for an XID; ``device`` as in ``0000:b9:00``."""
+    """Return the driver's message for an XID; ``device`` as in ``0000:b9:00``."""
     process = "" if code in _WITHOUT_PROCESS else _UNKNOWN_PROCESS
     return f"NVRM: Xid (PCI:{device}): {code}, {process}{text}"
 
 
 def sxid_lines(code: int, device: str, severity: str, text: str) -> tuple[str, ...]:
-    """What the driver prints for an SXid of the switch ``device``, such as ``0000:c3:00.0``.
+    """Return the driver's messages for an SXid of the switch ``device``, such as ``0000:c3:00.0``.
 
     ``severity`` is one of the values of ``SXID_SEVERITIES``.
     """
@@ -158,7 +159,7 @@ def sxid_lines(code: int, device: str, severity: str, text: str) -> tuple[str, .
 
 
 def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelta) -> KernelLine:
-    """Put a line of the kernel into the forms that it would have if it were printed now."""
+    """Return a kernel message in the formats that it would have if it were printed now."""
     sequence = _next_sequence(node.kmsg)
     microseconds = since_boot // timedelta(microseconds=1)
     local = now.astimezone()
@@ -172,15 +173,15 @@ def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelt
 def write_kernel_line(
     node: NodeDir, text: str, *, now: datetime, since_boot: timedelta
 ) -> KernelLine:
-    """Have the kernel of a machine print a line.
+    """Write a message to the kernel log of a machine.
 
     Raises:
-        BackendError: the machine has no power.
+        BackendError: the machine is powered off.
 
     """
     _powered(node)
     with node.kmsg.open("ab", buffering=0) as kmsg, node.messages.open("ab", buffering=0) as log:
-        fcntl.flock(kmsg, fcntl.LOCK_EX)  # two lines at a time would get the same number
+        fcntl.flock(kmsg, fcntl.LOCK_EX)  # concurrent writers would get the same sequence number
         line = kernel_line(node, text, now=now, since_boot=since_boot)
         kmsg.write(f"{line.record}\n".encode())
         log.write(f"{line.syslog}\n".encode())
@@ -188,9 +189,9 @@ def write_kernel_line(
 
 
 def powered_processes(node: NodeDir) -> dict[str, int]:
-    """Role and process of what runs on a machine: ``node``, ``agent`` and ``task``.
+    """Return the PIDs on a machine by role: ``node``, ``agent`` and ``task``.
 
-    Processes that ended are left out, also where their number was given to another one.
+    Processes that have ended are left out, even if their PID was reused.
     """
     try:
         noted = json.loads(node.processes.read_text(encoding="utf-8"))
@@ -200,10 +201,10 @@ def powered_processes(node: NodeDir) -> dict[str, int]:
 
 
 def machine_processes(node: NodeDir) -> list[int]:
-    """Everything that runs on a machine; the process that stands for the machine comes first.
+    """Return the PIDs on a machine, that of its node process first.
 
     Raises:
-        BackendError: the machine has no power.
+        BackendError: the machine is powered off.
 
     """
     root = _powered(node)["node"]
@@ -211,10 +212,10 @@ def machine_processes(node: NodeDir) -> list[int]:
 
 
 def rank_processes(node: NodeDir) -> list[int]:
-    """All processes of the rank on a machine; its main process comes first.
+    """Return the PIDs of the rank on a machine, that of its main process first.
 
     Raises:
-        BackendError: the machine has no power, or no rank runs on it.
+        BackendError: the machine is powered off, or no rank runs on it.
 
     """
     processes = _powered(node)
@@ -226,7 +227,7 @@ def rank_processes(node: NodeDir) -> list[int]:
 
 
 def kill_rank(node: NodeDir) -> list[int]:
-    """SIGKILL to the main process of the rank on a machine. Returns the processes it hit.
+    """Send SIGKILL to the main process of the rank on a machine; return the PIDs that it hit.
 
     Raises:
         BackendError: as ``rank_processes``.
@@ -238,14 +239,14 @@ def kill_rank(node: NodeDir) -> list[int]:
 
 
 def power_off(node: NodeDir) -> list[int]:
-    """End everything on a machine at once, with no word to anybody. Returns the processes it hit.
+    """End all processes on a machine at once, without notice; return the PIDs that it hit.
 
     Raises:
         BackendError: as ``machine_processes``.
 
     """
     root = machine_processes(node)[0]
-    send(root, signal.SIGSTOP)  # so that it neither starts nor reports anything meanwhile
+    send(root, signal.SIGSTOP)  # so that it starts and reports nothing meanwhile
     hit = machine_processes(node)
     kill_below(root)
     send(root, signal.SIGKILL)
@@ -253,7 +254,7 @@ def power_off(node: NodeDir) -> list[int]:
 
 
 def hang(node: NodeDir) -> list[int]:
-    """SIGSTOP to everything on a machine, as if its kernel were wedged. Returns what it hit.
+    """Send SIGSTOP to all processes on a machine, like a hung kernel; return their PIDs.
 
     Raises:
         BackendError: as ``machine_processes``.
@@ -263,7 +264,7 @@ def hang(node: NodeDir) -> list[int]:
 
 
 def hang_rank(node: NodeDir) -> list[int]:
-    """SIGSTOP to all processes of the rank on a machine, which is well itself. Returns what it hit.
+    """Send SIGSTOP to all processes of the rank on a healthy machine; return their PIDs.
 
     Raises:
         BackendError: as ``rank_processes``.
@@ -284,7 +285,7 @@ def _tree(root: int | None) -> list[int]:
 
 
 def _stop_all(node: NodeDir, processes: Callable[[NodeDir], list[int]]) -> list[int]:
-    """SIGSTOP to them, also to those that they start while this goes on."""
+    """Send SIGSTOP to the processes, and to those that they start meanwhile."""
     stopped: list[int] = []
     while fresh := [pid for pid in processes(node) if pid not in stopped]:
         for pid in fresh:
@@ -294,7 +295,7 @@ def _stop_all(node: NodeDir, processes: Callable[[NodeDir], list[int]]) -> list[
 
 
 def _next_sequence(kmsg: Path) -> int:
-    """The number after that of the last record; 0 for the first one of a boot."""
+    """Return the sequence number after the last record; 0 for the first one of a boot."""
     with kmsg.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         numbers = _SEQUENCE.findall(file.read())

@@ -1,9 +1,9 @@
-"""What a new machine does before its agent begins: its lifecycle scripts, once and never again.
+"""Runs the lifecycle scripts of a new machine once, before its agent starts.
 
-Follows HyperPod: the scripts are fetched, ``on_create`` is run in their directory with
-``SAGEMAKER_RESOURCE_CONFIG_PATH`` set, and ``provisioning.log`` holds what it wrote between markers
-that people search for. When the script has succeeded, this process becomes the agent; when it has
-not, the machine stays as it is until somebody takes it away.
+Follows HyperPod: the scripts are downloaded, ``on_create`` is run in their directory with
+``SAGEMAKER_RESOURCE_CONFIG_PATH`` set, and ``provisioning.log`` holds its output between markers
+that people search for. If the script succeeds, this process becomes the agent; otherwise the
+machine stays unchanged until it is removed.
 """
 
 import argparse
@@ -27,26 +27,26 @@ from holdfast.kit.files import write_atomically
 from holdfast.model.clusters import LifecycleScripts, MachineState
 
 SCRIPT_TIMEOUT_S: Final = 1800
-"""For so long a script may run. Field notes on HyperPod put a replacement, the script among it, at
-20 to 30 minutes."""
+"""Timeout of a script in seconds. Field notes on HyperPod report 20 to 30 minutes for a
+replacement, including the script."""
 
 _GRACE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """How the first boot of a machine went."""
+    """Result of the first boot of a machine."""
 
     state: MachineState
     message: str = ""
 
 
 def prepare(directory: NodeDir, scripts: LifecycleScripts, resources: Mapping[str, object]) -> None:
-    """Tell a machine what to do at its first boot; one that has done it does nothing again.
+    """Store what a machine runs at its first boot; no effect on one that has booted.
 
     Args:
-        directory: of the machine.
-        scripts: to run.
+        directory: directory of the machine.
+        scripts: lifecycle scripts to run.
         resources: the content of ``resource_config.json``.
 
     """
@@ -58,12 +58,12 @@ def prepare(directory: NodeDir, scripts: LifecycleScripts, resources: Mapping[st
 
 
 def scripts_path(source: str) -> Path:
-    """Where lifecycle scripts lie that are on this machine: ``file://...`` or a directory."""
+    """Return the directory of local lifecycle scripts, given as ``file://...`` or a path."""
     return Path(unquote(urlparse(source).path) if source.startswith("file://") else source)
 
 
 def provision_of(directory: NodeDir) -> Provision:
-    """How the first boot of a machine went; one without scripts has nothing to wait for."""
+    """Return the result of a machine's first boot; one without scripts is provisioned at once."""
     try:
         wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
 
 
 def _provisioned(directory: NodeDir, timeout_s: float) -> str:
-    """Run the scripts; why they have failed, or nothing."""
+    """Run the scripts; return the error, or an empty text."""
     log_path = directory.path / "var" / "log" / "provision" / "provisioning.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
@@ -170,7 +170,7 @@ def _run(scripts: Path, entry: str, directory: NodeDir, log: IO[str], timeout_s:
 
 
 def _argv(script: Path) -> Sequence[str]:
-    """As HyperPod does, which copies scripts from S3, where no file can be executed."""
+    """Return the command line as HyperPod runs it: copied from S3, no file is executable."""
     if os.access(script, os.X_OK):
         return [str(script)]
     return [sys.executable if script.suffix == ".py" else "/bin/bash", str(script)]
@@ -181,7 +181,7 @@ def _end(process: subprocess.Popen[Any]) -> None:
     deadline = time.monotonic() + _GRACE_S
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):  # what it has left running goes, too
+    with contextlib.suppress(ProcessLookupError):  # also ends processes that it left running
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

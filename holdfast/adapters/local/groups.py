@@ -1,4 +1,4 @@
-"""Clusters of machines that are processes on this one: their directories and instance groups."""
+"""Clusters of local machines: their directories and instance groups."""
 
 import contextlib
 import os
@@ -25,15 +25,15 @@ from holdfast.model.nodes import Phase
 _STILL_DELETED: Final = timedelta(milliseconds=250)
 
 Start = Callable[[RunDir], None]
-"""Has a process look after a cluster from now on; it does nothing where one does."""
+"""Starts the supervisor process of a cluster; no effect if it is running."""
 
 
 class LocalMachineGroups:
-    """A ``MachineGroups`` whose wishes are read by the process that looks after each cluster.
+    """A ``MachineGroups``; the supervisor process of each cluster reads the requested sizes.
 
     Args:
-        home: where the clusters lie.
-        start: starts such a process.
+        home: directory of the clusters.
+        start: starts a supervisor process.
 
     """
 
@@ -42,9 +42,9 @@ class LocalMachineGroups:
         self._start = start
 
     def objections(self, cluster: WantedCluster) -> Sequence[str]:
-        """What of a cluster cannot be had: lifecycle scripts that are not there.
+        """Return what of a cluster is not available: lifecycle scripts that do not exist.
 
-        Of groups that stay as they are nothing is said: they may shrink without their scripts.
+        Unchanged groups are not checked: they may shrink without their scripts.
         """
         new = [one for one in cluster.groups if one.stage is GroupStage.NEW]
         return [
@@ -61,7 +61,7 @@ class LocalMachineGroups:
                 _put_by_earlier(run, group.uid)
                 if not run.state.exists():
                     run.create()
-                    run.path.chmod(0o700)  # what jobs are launched with may hold secrets
+                    run.path.chmod(0o700)  # the environment of jobs may hold secrets
                 with contextlib.closing(ClusterStore(run.state, create=True)) as store:
                     store.put_uid(group.uid)
                     store.put_group(group)
@@ -92,7 +92,7 @@ class LocalMachineGroups:
         self._wake(run)
 
     def remove(self, group: str, ids: Sequence[str]) -> None:
-        """See ``MachineGroups.remove``: what a machine replaces goes with it."""
+        """See ``MachineGroups.remove``: machines that a removed one replaces go with it."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
         with self._opened(run) as store:
@@ -140,9 +140,9 @@ class LocalMachineGroups:
 
 
 def archive_deleted(run: RunDir) -> None:
-    """Move a cluster out of the way that has no instance group any more.
+    """Archive the directory of a cluster that has no instance groups any more.
 
-    One to which a group has come meanwhile stays.
+    A cluster to which a group was added meanwhile stays.
     """
     with guarded(run):
         with contextlib.closing(ClusterStore(run.state)) as store:
@@ -183,13 +183,13 @@ def _archive(run: RunDir, uid: str) -> None:
 
 
 def _objection(scripts: LifecycleScripts | None) -> str:
-    """Why scripts cannot be run on machines that are this one; empty if they can."""
+    """Return why scripts cannot run on local machines; empty if they can."""
     if scripts is None or scripts.source.startswith("s3://"):
         return ""
     if scripts.source.startswith("https://"):
         return f"{scripts.source} cannot be fetched; expected s3://..., file://... or a directory"
     path = scripts_path(scripts.source)
-    if not os.path.isdir(path):  # a Path would raise where it may not look
+    if not os.path.isdir(path):  # Path.is_dir would raise without permission
         return f"{path} is no directory on the machine of the API"
     if not os.path.isfile(path / scripts.on_create):
         return f"there is no {scripts.on_create} in {path}"

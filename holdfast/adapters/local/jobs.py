@@ -1,4 +1,4 @@
-"""The jobs of the local platform: one rank process for each node."""
+"""Job backend of the local platform: one rank process per node."""
 
 import os
 import signal
@@ -31,7 +31,8 @@ from holdfast.model.names import Reason
 from holdfast.ports.clock import Clock
 
 _TAIL_BYTES: Final = 1 << 16
-"""Of a log that is searched for an exception: tracebacks of nine ranks, with torchrun's own."""
+"""Bytes at the end of a log to search for an exception: tracebacks of nine ranks, and
+torchrun's."""
 
 _UNWATCHED: Final = (
     "no step in $HOLDFAST_PROGRESS_FILE yet: --hang-timeout takes effect with the first one; to "
@@ -41,33 +42,33 @@ _UNWATCHED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What every rank of the job is launched with."""
+    """Launch settings of the ranks of a job."""
 
     argv: Sequence[str]
     nproc_per_node: int
     checkpoint_dir: Path
     master_port: int | None = None
-    """None for a free one, another with each attempt."""
+    """None for a free port, a different one for each attempt."""
 
     hang_limits: HangLimits = field(default_factory=HangLimits)
     """How long the job may report no step."""
 
     directory: Path = field(default_factory=Path.cwd)
-    """Where its ranks begin."""
+    """Working directory of the ranks."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """What they have in their environment besides."""
+    """Further environment variables of the ranks."""
 
 
 class LocalJobs:
     """A ``JobBackend`` over the machines of one run or cluster.
 
     Args:
-        run: their directory.
-        machines: on which ranks run.
-        store: holds the records of jobs.
+        run: directory of the run or cluster.
+        machines: machines on which ranks run.
+        store: store of the job records.
         launch: how the ranks of a job are launched, by ``JobSpec.name``.
-        clock: the time.
+        clock: clock.
         ending: how all jobs end whose ranks are gone; None while they may run.
         prepare: is called with a job, the number of its attempt and the directory of its
             checkpoints before the first rank of an attempt is launched.
@@ -103,7 +104,7 @@ class LocalJobs:
         )
 
     def view(self, job: str) -> JobView:
-        """One job, final or not.
+        """Return one job, active or ended.
 
         Raises:
             KeyError: there is no such job.
@@ -134,7 +135,7 @@ class LocalJobs:
                 )
 
     def _is_shared(self, job: str, folder: Path) -> bool:
-        """Whether another job, which may be running, saves there too."""
+        """Whether another job, which may be running, saves to the same directory."""
         others = (other for other in self._store.active_jobs() if other != job)
         return any(self._launch(other).checkpoint_dir == folder for other in others)
 
@@ -149,7 +150,7 @@ class LocalJobs:
             machine.kill_task(self._clock.now())
 
     def occupied(self) -> frozenset[str]:
-        """Nodes on which a rank of an active job runs now."""
+        """Return the nodes on which a rank of an active job is running."""
         return frozenset(
             one.node for job in self.jobs() for one in job.ranks if one.exit_code is None
         )
@@ -196,7 +197,7 @@ class LocalJobs:
         )
 
     def _crash(self, log: Path, exit_code: int | None) -> str:
-        """Why a rank failed, by its log; empty while it runs. It is read once."""
+        """Return why a rank failed, from its log, which is read once; empty while it runs."""
         if not exit_code:
             self._crashes.pop(log, None)
             return ""
@@ -242,7 +243,7 @@ class LocalJobs:
         }
 
     def _port(self, job: str, attempt: int, launch: Launch) -> int:
-        """One port for an attempt, however often its launch is repeated."""
+        """Return the port of an attempt, the same one if its launch is repeated."""
         if launch.master_port is not None:
             return launch.master_port
         known = self._ports.get(job)
@@ -252,12 +253,12 @@ class LocalJobs:
 
 
 def _error_file(log: Path) -> Path:
-    """Where PyTorch's ``@record`` leaves the exception of a rank."""
+    """Return the file in which PyTorch's ``@record`` stores the exception of a rank."""
     return log.with_suffix(".error.json")
 
 
 def _tail(file: Path) -> str:
-    """The end of a file; empty if it cannot be read."""
+    """Return the end of a file; empty if it cannot be read."""
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""One run of a name at a time."""
+"""Locks run names, so that one run of a name is active at a time."""
 
 import fcntl
 import time
@@ -10,12 +10,12 @@ from holdfast.adapters.local.layout import RunDir
 from holdfast.model.errors import ConfigError
 
 _TRIES: Final = 5
-_PAUSE_S: Final = 0.02  # another command that only asks whether the run goes on lets go sooner
+_PAUSE_S: Final = 0.02  # commands that only check whether the run is active release the lock sooner
 
 
 @contextmanager
 def held(run: RunDir) -> Iterator[None]:
-    """Hold the run's name; the kernel lets go of it when the process ends, however it ends.
+    """Hold the lock of a run; the kernel releases it when the process ends, however it ends.
 
     Raises:
         ConfigError: another process holds it.
@@ -33,7 +33,7 @@ def held(run: RunDir) -> Iterator[None]:
 
 @contextmanager
 def guarded(run: RunDir) -> Iterator[None]:
-    """Let nobody else create a cluster or move its directory meanwhile; waits for its turn."""
+    """Wait for and hold the lock under which clusters are created and their directories moved."""
     guard = run.lock.with_name(f"{run.name}.guard")
     guard.parent.mkdir(parents=True, exist_ok=True)
     with guard.open("ab") as file:
@@ -53,7 +53,7 @@ def _locks(file: IO[bytes]) -> bool:
 
 
 def is_held(run: RunDir) -> bool:
-    """Whether the run goes on now."""
+    """Whether the run is active."""
     try:
         with run.lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""One local machine, seen from the controller: its power switch and its line to it."""
+"""One local machine, as the controller sees it: its power and its channel."""
 
 import contextlib
 import json
@@ -23,11 +23,11 @@ from holdfast.kit.processes import kill_below, kill_marked, send
 from holdfast.model.names import NODE_NAME_PREFIX
 
 MARK: Final = "HOLDFAST_MACHINE"
-"""Set to the instance id in the environment of everything that runs on a machine."""
+"""Environment variable of everything that runs on a machine: its instance ID."""
 
 
 class Power(StrEnum):
-    """Whether a machine runs."""
+    """Power state of a machine."""
 
     BOOTING = "booting"
     ON = "on"
@@ -36,7 +36,7 @@ class Power(StrEnum):
 
 @dataclass(slots=True)
 class Task:
-    """What a machine was last told to run: a rank of a job, or a check of itself."""
+    """The last task of a machine: a rank of a job, or a check."""
 
     name: str
     exit_code: int | None = None
@@ -44,18 +44,18 @@ class Task:
 
 
 def new_provider_id() -> str:
-    """An instance id in EC2's form: ``i-`` and 17 hexadecimal digits."""
+    """Return an instance ID in EC2's format: ``i-`` and 17 hexadecimal digits."""
     return f"i-{secrets.token_hex(9)[:17]}"
 
 
 def node_name(provider_id: str) -> str:
-    """HyperPod's name for the node on an instance."""
+    """Return HyperPod's name for the node on an instance."""
     return NODE_NAME_PREFIX + provider_id
 
 
 @dataclass(slots=True)
 class Machine:
-    """A directory, and the process tree that runs on it while the power is on."""
+    """A directory, and the process tree that runs on it while the machine is powered on."""
 
     provider_id: str
     directory: NodeDir
@@ -70,11 +70,11 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """The node on this machine."""
+        """Return the name of the node on this machine."""
         return node_name(self.provider_id)
 
     def boot(self, agent: Sequence[str]) -> None:
-        """Switch the power on: a new boot id, an empty kernel buffer, a new agent."""
+        """Power on: new boot ID, empty kernel log, new agent."""
         self.boot_id = str(uuid.uuid4())
         directory = self.directory
         directory.create()
@@ -100,9 +100,9 @@ class Machine:
         self.power = Power.ON
 
     def cut_power(self, now: datetime) -> None:
-        """End everything on the machine at once."""
+        """Power off: end all processes on the machine at once."""
         if self.process is not None:
-            send(self.process.pid, signal.SIGSTOP)  # so that it starts nothing meanwhile
+            send(self.process.pid, signal.SIGSTOP)  # prevents new processes
             kill_below(self.process.pid)
         self._lose_power(now)
 
@@ -127,14 +127,14 @@ class Machine:
         log: Path,
         directory: Path | None = None,
     ) -> None:
-        """Run ``argv`` as ``task``; a task that was launched stays.
+        """Run ``argv`` as ``task``; no effect if that task was launched before.
 
         Args:
-            task: its name.
+            task: ID of the task.
             argv: program and arguments.
-            env: its environment.
-            log: takes what it prints.
-            directory: where it begins; the present one if left out.
+            env: environment of the task.
+            log: file for its output.
+            directory: working directory; the current one if left out.
 
         """
         if self.task is not None and self.task.name == task:
@@ -151,11 +151,11 @@ class Machine:
             self._order(do="signal", task=self.task.name, signal=signum)
 
     def kill_task(self, now: datetime) -> None:
-        """End every process of the task at once, also where the node process hangs."""
+        """End all processes of the task at once, even if the node process hangs."""
         task = self.task
         if task is None or task.exit_code is not None or self.process is None:
             return
-        self.signal_task(signal.SIGKILL)  # if its launch was not even heard yet
+        self.signal_task(signal.SIGKILL)  # in case the node process has not received its launch yet
         if kill_below(self.process.pid, spare=self._agent_processes()):
             task.exit_code, task.ended_at = -signal.SIGKILL, now
 
@@ -167,13 +167,13 @@ class Machine:
         return [noted["agent"][0]] if "agent" in noted else []
 
     def _order(self, **message: object) -> None:
-        """A machine without power hears no order, one that hangs hears it when it goes on."""
+        """Send a message; dropped if the machine is off, delayed while its node process hangs."""
         if self.channel is not None:
             with contextlib.suppress(OSError):
                 self.channel.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, now: datetime) -> None:
-        """Take in what the machine reports; the end of the line means that it has no power."""
+        """Process the messages of the machine; the end of the channel means that it is off."""
         if self.channel is None:
             return
         try:

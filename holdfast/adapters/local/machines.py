@@ -1,4 +1,4 @@
-"""The owner of the local machines: boots, reboots and replaces them."""
+"""Node provider of the local platform: boots, reboots and replaces machines."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -14,24 +14,24 @@ from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.ports.clock import Clock
 
 AgentCommand = Callable[[str, NodeDir], Sequence[str]]
-"""From the name and the directory of a node to the command line of its agent."""
+"""Returns the command line of a node's agent, from the name and directory of the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """How long a machine is away."""
+    """Simulated boot and replacement times of a machine."""
 
     boot: timedelta = timedelta(milliseconds=500)
-    """From power on, at the start and after a reboot, to the start of the agent."""
+    """Time from power-on, at the start and after a reboot, to the start of the agent."""
 
     replace: timedelta = timedelta(milliseconds=500)
-    """From the order of a replacement to the start of the agent on the new machine."""
+    """Time from the order of a replacement to the start of the agent on the new machine."""
 
 
 class LocalMachines:
     """A ``NodeProvider`` whose machines are process trees.
 
-    The machines live and die with this object, so the orders it has seen need no other memory.
+    The machines end with this object, so its orders are kept in memory only.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class LocalMachines:
         return self._machines[node]
 
     def get(self, node: str) -> Machine | None:
-        """The machine behind a node, if it still exists."""
+        """Return the machine behind a node; None if it no longer exists."""
         return self._machines.get(node)
 
     def all(self) -> tuple[Machine, ...]:
-        """Every machine that exists."""
+        """Return all machines that exist."""
         return tuple(self._machines.values())
 
     def add(
         self, *, delay: timedelta | None = None, replaces: str = "", group: str = ""
     ) -> Machine:
-        """Put a new, clean machine in place; it boots after ``delay``."""
+        """Create a new machine; it boots after ``delay``."""
         now = self._clock.now()
         provider_id = new_provider_id()
         name = node_name(provider_id)
@@ -76,7 +76,7 @@ class LocalMachines:
         return machine
 
     def restore(self) -> None:
-        """Power is back: boot the machines that there were when it went away."""
+        """Boot the machines that existed when the previous process ended, as after a power cut."""
         now = self._clock.now()
         for name, (provider_id, replaces, record) in self._store.nodes().items():
             self._machines[name] = Machine(
@@ -113,7 +113,7 @@ class LocalMachines:
         self._orders.add(token)
 
     def retire(self, node: str) -> None:
-        """Forget a machine; what is left of it moves to ``retired/``."""
+        """Remove a machine; its files move to ``retired/``."""
         machine = self._machines.pop(node, None)
         if machine is None:
             return
@@ -122,7 +122,7 @@ class LocalMachines:
             machine.directory.path.rename(self._run.retired / node)
 
     def boot_due(self) -> datetime | None:
-        """Boot every machine whose time has come; returns when the next one is due."""
+        """Boot each machine whose boot is due; returns when the next one is due."""
         now = self._clock.now()
         waiting = [one for one in self.all() if one.power is Power.BOOTING]
         for machine in waiting:
@@ -131,11 +131,11 @@ class LocalMachines:
         return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
 
     def bury(self) -> None:
-        """Wait for what is left of processes of machines whose power is gone."""
+        """Reap the processes of machines that are powered off."""
         bury({machine.process.pid for machine in self.all() if machine.process is not None})
 
     def shut_down(self) -> None:
-        """End everything on every machine."""
+        """End all processes on all machines."""
         now = self._clock.now()
         for machine in self.all():
             machine.cut_power(now)

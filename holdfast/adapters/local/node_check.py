@@ -1,7 +1,7 @@
-"""The deep health check of a local machine: whether it computes, remembers and stores correctly.
+"""Deep health check of a local machine: tests processors, memory and disk.
 
-Run as a process on the machine. Each part does a piece of work whose right answer is known and
-compares. Exit code 0 if all parts passed, 1 if one did not; the last line says which.
+Run as a process on the machine. Each part does work whose correct result is known, and compares.
+Exit code 0 if all parts passed, 1 if one failed; the last line says which.
 """
 
 import hashlib
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Final
 
 ROUNDS: Final = 20_000
-"""SHA-256 rounds for each core: about 20 ms of arithmetic."""
+"""SHA-256 rounds per core: about 20 ms of arithmetic."""
 
 MEMORY_BYTES: Final = 64 << 20
-"""Memory that is written and read back: more than any cache of today holds."""
+"""Bytes of memory that are written and read back: more than any current cache."""
 
 DISK_BYTES: Final = 16 << 20
 """Bytes that are written, flushed and read back."""
 
 
 def chain(rounds: int) -> str:
-    """SHA-256 applied ``rounds`` times to nothing: any wrong bit on the way changes the end."""
+    """Return SHA-256 applied ``rounds`` times to no bytes: any wrong bit changes the result."""
     digest = b""
     for _ in range(rounds):
         digest = hashlib.sha256(digest).digest()
@@ -31,7 +31,7 @@ def chain(rounds: int) -> str:
 
 
 def check_processors() -> str:
-    """Whether all cores agree; returns what is wrong, or nothing."""
+    """Check that all cores compute the same result; returns the error, or an empty text."""
     cores = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores) as pool:
         answers = list(pool.map(chain, [ROUNDS] * (2 * cores)))
@@ -40,7 +40,7 @@ def check_processors() -> str:
 
 
 def check_memory() -> str:
-    """Whether memory gives back what it was given; returns what is wrong, or nothing."""
+    """Check that memory holds what was written; returns the error, or an empty text."""
     for pattern in (b"\x55", b"\xaa"):
         block = bytearray(pattern * MEMORY_BYTES)
         if block.count(pattern) != MEMORY_BYTES:
@@ -49,7 +49,7 @@ def check_memory() -> str:
 
 
 def check_disk(directory: Path) -> str:
-    """Whether the disk gives back what it was given; returns what is wrong, or nothing."""
+    """Check that the disk holds what was written; returns the error, or an empty text."""
     path = directory / "check.data"
     data = hashlib.shake_256(b"holdfast").digest(DISK_BYTES)
     try:

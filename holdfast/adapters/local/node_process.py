@@ -1,9 +1,9 @@
-"""The process that stands for one local machine: while it lives, the machine is powered on.
+"""Node process of one local machine: while it runs, the machine is powered on.
 
-It runs the node's agent and one task at a time, a rank of a job or a check of the node. It neither
-outlives its controller nor leaves anything behind: as a subreaper it becomes the parent of every
-process below it that lost its own, and ends all of them before it ends itself. Its process group
-lies in the session of its controller: when that dies, the kernel wakes a group that was stopped.
+It runs the node's agent and one task at a time, a rank of a job or a check of the node. It ends
+with its controller and leaves no process behind: as a subreaper it becomes the parent of every
+orphan below it, and ends all of them before it exits. Its process group is in the session of its
+controller: when that dies, the kernel resumes a stopped group.
 
 Messages are JSON lines over the socket on ``--socket``. In: ``launch`` (task, argv, env, cwd, log)
 and ``signal`` (task, signal). Out: (task, code), once no process of the task is left.
@@ -33,7 +33,7 @@ from holdfast.kit.processes import (
 )
 
 AGENT_RESTART_S: Final = 0.5
-"""Pause before an agent that ended is started again; far below the heartbeat timeout."""
+"""Seconds before an agent that has ended is restarted; far below the heartbeat timeout."""
 
 _CANNOT_EXECUTE: Final = 126  # exit codes of POSIX shells
 _NOT_FOUND: Final = 127
@@ -101,7 +101,7 @@ class _Node:
 
     def _launch(self, order: dict[str, Any]) -> None:
         if self._task is not None:
-            return  # the same launch, repeated
+            return  # a repeated launch
         task = order["task"]
         log = Path(order["log"])
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -135,14 +135,14 @@ class _Node:
             self._agent = None
             self._note_processes()
         if self._task is not None and (code := self._task.process.poll()) is not None:
-            kill_below(os.getpid(), spare=self._spared())  # what the task left running
+            kill_below(os.getpid(), spare=self._spared())  # processes that the task left running
             over, self._task = self._task, None
             self._note_processes()
             self._send(over.name, code)
         self._bury_strangers()
 
     def _bury_strangers(self) -> None:
-        """Wait for ended processes that became ours when their own parent ended."""
+        """Reap ended processes that this one adopted."""
         ours = set(self._spared())
         if self._task is not None:
             ours.add(self._task.process.pid)
@@ -167,7 +167,7 @@ class _Node:
 
 
 def main(argv: list[str]) -> int:
-    """Be one local machine until the controller ends or lets go."""
+    """Run one local machine until the controller ends or closes the channel."""
     parser = argparse.ArgumentParser(prog="holdfast _node", description=__doc__)
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)

@@ -1,8 +1,8 @@
-"""The test between two local machines: whether bytes arrive as they were sent, and how fast.
+"""Network test between two local machines: data integrity and bandwidth.
 
-Run as a process on each of both: ``serve PORT`` gives back what it gets, ``ask PORT`` sends and
-compares. Exit code 0 if all came back; the last line of ``ask`` says what was measured, as JSON, or
-what was wrong.
+Run as a process on each of the two: ``serve PORT`` echoes data, ``ask PORT`` sends and compares.
+Exit code 0 if all data came back unchanged; the last line of ``ask`` is the measurement as JSON, or
+the error.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from typing import Final
 
 BYTES: Final = 4 << 20
 TIMEOUT_S: Final = 20.0
-"""Until the other process listens or connects, and for each move of the connection."""
+"""Seconds until the other process listens or connects, and for each transfer on the connection."""
 
 _AGAIN_S: Final = 0.05
 _HOST: Final = "127.0.0.1"
 
 
 def serve(port: int) -> str:
-    """Give everything back; returns what is wrong, or nothing."""
+    """Echo all data; returns the error, or an empty text."""
     with socket.create_server((_HOST, port)) as listener:
         listener.settimeout(TIMEOUT_S)
         connection = listener.accept()[0]
@@ -32,7 +32,7 @@ def serve(port: int) -> str:
 
 
 def ask(port: int) -> str:
-    """Send, and compare what comes back; returns what is wrong, or nothing."""
+    """Send data and compare the echo; returns the error, or an empty text."""
     data = hashlib.shake_256(b"holdfast").digest(BYTES)
     with _connect(port) as connection:
         began = time.perf_counter()
@@ -64,7 +64,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 
 def main(argv: list[str]) -> int:
-    """Be the end that the first argument names."""
+    """Run the side that the first argument names."""
     role = {"serve": serve, "ask": ask}[argv[0]]
     try:
         wrong = role(int(argv[1]))

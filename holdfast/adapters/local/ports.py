@@ -1,4 +1,4 @@
-"""TCP ports on the loopback address."""
+"""Finds free TCP ports on the loopback address."""
 
 import random
 import socket
@@ -24,13 +24,13 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that is free now.
+    """Return a port that is free now.
 
-    From below the range that the kernel hands out by itself, so that no connection of another
+    The port is below the kernel's ephemeral range, so that no connection of another
     program takes it between now and the start of the rank that listens on it.
 
     Raises:
-        BackendError: none was found.
+        BackendError: no port is free.
 
     """
     highest = int(_EPHEMERAL.read_text(encoding="ascii").split()[0]) - 1

@@ -1,7 +1,7 @@
-"""What a job says of its own progress in ``$HOLDFAST_PROGRESS_FILE``.
+"""Reads the progress that a job reports in ``$HOLDFAST_PROGRESS_FILE``.
 
-The job appends one decimal number and a newline whenever it has done a step; the first number of an
-attempt is the step that it resumed from. Appending so little is atomic and costs microseconds.
+The job appends one decimal number and a newline after each step; the first number of an attempt is
+the step that it resumed from. Such a short append is atomic and takes microseconds.
 """
 
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Final
 
 _LINE_BYTES: Final = 64
-"""More than any line can need: a step of 64 bits has 19 digits."""
+"""Maximum bytes of a line: a step of 64 bits has 19 digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """First and last step of an attempt; None where the job reports none."""
+    """First and last step of an attempt; None if the job reports none."""
 
     first: int | None = None
     last: int | None = None
 
 
 def read_progress(path: Path) -> Progress:
-    """Read the file; one that is missing, empty or holds something else gives no progress."""
+    """Return the progress in a file; none if it is missing, empty or invalid."""
     try:
         with path.open("rb") as file:
             head = file.read(_LINE_BYTES)

@@ -1,9 +1,10 @@
-"""The environment of one rank: what launchers and frameworks read to find each other.
+"""Environment of one rank: the variables that launchers and frameworks read.
 
-COMMAND is started once on each node. With one process on each node it is the worker itself, and
-gets what torchrun gives to a worker. With more, it is a launcher, such as torchrun, ``accelerate
-launch``, ``deepspeed`` or Lightning's own, that starts the workers and gives each its rank: it gets
-what holds for the node, and no variable of a worker, which all its workers would inherit.
+COMMAND is started once per node. With one process per node it is the worker itself, and gets the
+variables that torchrun sets for a worker. With more, it is a launcher, such as torchrun,
+``accelerate launch``, ``deepspeed`` or Lightning's own, that starts the workers and sets the rank
+of each: it gets the variables of the node, and none of a worker, which all its workers would
+inherit.
 """
 
 from collections.abc import Mapping
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 _WORKER: Final = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""What holds for one worker alone. Lightning starts no worker where ``LOCAL_RANK`` is set."""
+"""Variables of a single worker. Lightning starts no workers if ``LOCAL_RANK`` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
-    """Where one node is in the job, and where the ranks meet."""
+    """Place of one node in the job, and address of the rendezvous."""
 
     node_rank: int
     nodes: int
@@ -26,11 +27,11 @@ class Rendezvous:
 
 
 def rank_environment(inherited: Mapping[str, str], node: Rendezvous) -> dict[str, str]:
-    """The environment of COMMAND on one node.
+    """Return the environment of COMMAND on one node.
 
     Args:
-        inherited: that of who started the job; what it says of a rank is of another job.
-        node: the node.
+        inherited: environment of the submitter; its variables of a rank belong to another job.
+        node: place of the node, and rendezvous.
 
     """
     rank, port = str(node.node_rank), str(node.master_port)
