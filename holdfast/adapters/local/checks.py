@@ -1,4 +1,4 @@
-"""Deep health checks of local machines: a process on the machine, watched like a rank."""
+"""Deep health checks of local machines: a process on the machine, monitored like a rank."""
 
 import json
 import os
@@ -19,14 +19,14 @@ _PAIR: Final = "pair/"
 
 
 class LocalChecks:
-    """Starts checks and reads how they ended."""
+    """Starts checks and reads their results."""
 
     def __init__(self, machines: LocalMachines, clock: Clock) -> None:
         self._machines = machines
         self._clock = clock
 
     def begin(self, machine: Machine, check_id: str) -> None:
-        """Start the check of that name, unless it was started already."""
+        """Start the check with that ID, unless it was started before."""
         task = _TASK + check_id
         log = machine.directory.path / "check.log"
         if machine.task is None or machine.task.name != task:
@@ -36,7 +36,7 @@ class LocalChecks:
         machine.launch(task, argv, dict(os.environ), log)
 
     def result(self, node: str, record: NodeRecord) -> CheckResult | None:
-        """How the check that began in the present phase of the node ended; None before."""
+        """Return the result of the check in the node's current phase; None until it ends."""
         machine = self._machines.get(node)
         if record.phase is not Phase.CHECKING or machine is None or machine.task is None:
             return None
@@ -57,7 +57,7 @@ class LocalChecks:
         )
 
     def start_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:
-        """Start the test of that name, unless it was started already."""
+        """Start the test with that ID, unless it was started before."""
         task = _PAIR + test_id
         if machine.task is not None and machine.task.name == task:
             return
@@ -70,7 +70,7 @@ class LocalChecks:
             one.launch(task, argv, dict(os.environ), log)
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
-        """How the test ended that is stored with the node; None before."""
+        """Return the result of the pair test in the node's record; None until it ends."""
         machine, pairing = self._machines.get(node), record.pairing
         if machine is None or machine.task is None or pairing is None or pairing.began_at is None:
             return None

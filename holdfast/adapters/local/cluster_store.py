@@ -1,4 +1,4 @@
-"""The state of a cluster that outlives its jobs: its identity, its groups, and its jobs."""
+"""State of a cluster that outlives its jobs: identity, instance groups, and jobs."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalGroup:
-    """An instance group of machines on this one."""
+    """An instance group of local machines."""
 
     made_of: MachineGroup
     count: int
@@ -27,7 +27,7 @@ class LocalGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalMember:
-    """A node of such a group."""
+    """A node of an instance group."""
 
     name: str
     provider_id: str
@@ -36,18 +36,18 @@ class LocalMember:
     launched_at: datetime
     record: NodeRecord
     is_leaving: bool
-    """Whether it is to go, or another one takes its place."""
+    """Whether it is being removed, or another node replaces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLaunch:
-    """What a job that was handed to a cluster is launched with."""
+    """Launch settings of a job that was submitted to a cluster."""
 
     argv: tuple[str, ...]
     nproc_per_node: int
     checkpoint_dir: str
     directory: str
-    """Where its ranks begin."""
+    """Working directory of its ranks."""
 
     environment: Mapping[str, str]
     master_port: int | None = None
@@ -57,17 +57,17 @@ class JobLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """How many nodes of a cluster active jobs take."""
+    """Number of nodes of a cluster that active jobs use."""
 
     total: int
-    """The sum of the counts of all groups."""
+    """Sum of the counts of all groups."""
 
     jobs: Mapping[str, int]
-    """``JobSpec.name`` of each active job ``->`` the nodes that it needs."""
+    """``JobSpec.name`` of each active job ``->`` number of nodes that it needs."""
 
     @property
     def free(self) -> int:
-        """The nodes left for another job."""
+        """Return the number of nodes left for another job."""
         return self.total - sum(self.jobs.values())
 
 
@@ -80,18 +80,18 @@ class TooFewNodes(BackendError):
 
 
 class CheckpointsInUse(BackendError):
-    """An active job, named by the message, uses the checkpoint directory."""
+    """An active job, named in the message, uses the checkpoint directory."""
 
 
 class ClusterStore(LocalStore):
-    """``LocalStore`` with an identity, instance groups, and jobs that share the nodes."""
+    """A ``LocalStore`` with an identity, instance groups, and jobs that share the nodes."""
 
     def put_uid(self, uid: str) -> None:
-        """Write the unique ID of the cluster, once and for all."""
+        """Store the unique ID of the cluster, once."""
         self._write("INSERT INTO cluster SELECT ? WHERE NOT EXISTS (SELECT 1 FROM cluster)", uid)
 
     def groups(self) -> dict[str, LocalGroup]:
-        """``name -> group``."""
+        """Return ``name -> group``."""
         rows = self._read("SELECT name, count, body FROM groups ORDER BY name")
         return {
             name: LocalGroup(made_of=_load(MachineGroup, body), count=count)
@@ -99,7 +99,7 @@ class ClusterStore(LocalStore):
         }
 
     def put_group(self, group: MachineGroup) -> None:
-        """Have a group; one that is there keeps its count."""
+        """Create or update a group; an existing one keeps its count."""
         self._write(
             "INSERT INTO groups VALUES (?, 0, ?) ON CONFLICT (name) DO UPDATE SET "
             "body = excluded.body",
@@ -107,7 +107,7 @@ class ClusterStore(LocalStore):
         )  # fmt: skip
 
     def scale(self, group: str, count: int) -> None:
-        """Set the count of a group; where there are more nodes, the youngest go."""
+        """Set the count of a group; if there are more nodes, the youngest are removed."""
         with self._transaction():
             self._write("UPDATE groups SET count = ? WHERE name = ?", count, group)
             self._write(
@@ -119,9 +119,9 @@ class ClusterStore(LocalStore):
             )  # fmt: skip
 
     def remove_nodes(self, group: str, nodes: Sequence[str], along: Sequence[str] = ()) -> None:
-        """Have nodes go; the count of their group falls by one for each that was to stay.
+        """Remove nodes; the count of their group falls by one for each that was not leaving yet.
 
-        Those of ``along`` go with them: one of the others was to take over from each.
+        Nodes in ``along`` are removed with them: each was to be replaced by one of the others.
         """
         with self._transaction():
             for node in along:
@@ -133,7 +133,7 @@ class ClusterStore(LocalStore):
                 self._write("UPDATE groups SET count = max(0, count - 1) WHERE name = ?", group)
 
     def members(self) -> tuple[LocalMember, ...]:
-        """All nodes, as they were at one moment."""
+        """Return all nodes, from a single transaction."""
         rows = self._read(
             "SELECT name, provider_id, replaces, instance_group, launched_at, record, "
             "name IN (SELECT node FROM leaving) FROM nodes ORDER BY name"
@@ -154,7 +154,7 @@ class ClusterStore(LocalStore):
         )
 
     def remove_group(self, group: str) -> None:
-        """Have a group go with all its nodes."""
+        """Remove a group with all its nodes."""
         with self._transaction():
             self._write(
                 "INSERT OR IGNORE INTO leaving SELECT name FROM nodes WHERE instance_group = ?",
@@ -171,13 +171,13 @@ class ClusterStore(LocalStore):
         *,
         resumes: bool = False,
     ) -> None:
-        """Hand a job over; jobs before it stay as they are.
+        """Submit a job; earlier jobs are unchanged.
 
         Args:
             spec: of the job; its name is the ID of the job.
             record: of the job.
-            launch: how its ranks are launched.
-            submission: for people.
+            launch: launch settings of its ranks.
+            submission: ID, name and process for people.
             resumes: whether its checkpoint directory is that of an earlier job.
 
         Raises:
@@ -201,18 +201,18 @@ class ClusterStore(LocalStore):
             )
 
     def _user_of(self, checkpoint_dir: str) -> str:
-        """``JobSpec.name`` of an active job with that checkpoint directory; empty if none has."""
+        """Return ``JobSpec.name`` of an active job with that checkpoint directory, else empty."""
         known, active = self.submissions(), self.active_jobs()
         using = (one for one in active if known[one].checkpoint_dir == checkpoint_dir)
         return next(using, "")
 
     def occupancy(self) -> Occupancy:
-        """How many nodes active jobs take."""
+        """Return the number of nodes that active jobs use."""
         active = {name: spec.nodes for name, (spec, _, _) in self.active_jobs().items()}
         return Occupancy(total=sum(one.count for one in self.groups().values()), jobs=active)
 
     def job_launch(self, job: str) -> JobLaunch:
-        """What a job that was handed over is launched with."""
+        """Return the launch settings of a submitted job."""
         [(body,)] = self._read("SELECT body FROM launches WHERE job = ?", job)
         return _load(JobLaunch, body)
 

@@ -33,9 +33,9 @@ _DELETED: Final = "deleted"
 
 
 def default_home() -> Path:
-    """``$HOLDFAST_HOME``, else ``holdfast`` in the XDG state directory.
+    """Return ``$HOLDFAST_HOME``, else ``holdfast`` in the XDG state directory.
 
-    It is absolute, as jobs are told of what is below it, and may change their directory.
+    The path is absolute: jobs get paths below it, and may change their working directory.
     """
     if home := os.environ.get("HOLDFAST_HOME"):
         return Path(home).absolute()
@@ -82,7 +82,7 @@ class NodeDir:
         return self.path / "console.log"
 
     def create(self) -> None:
-        """Make a clean machine."""
+        """Create the directory of a new machine."""
         for directory in (self.kmsg.parent, self.messages.parent, self.agent):
             directory.mkdir(parents=True, exist_ok=True)
         self.messages.touch()
@@ -100,7 +100,7 @@ class RunDir:
 
     @property
     def lock(self) -> Path:
-        """A run and a cluster of one name have nothing in common."""
+        """Return the lock file; a run and a cluster of the same name have different ones."""
         locks = self.path.parent.parent / "locks"
         return (locks / "clusters" if self.is_cluster else locks) / self.path.name
 
@@ -135,27 +135,28 @@ class RunDir:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it is a cluster, which outlives its jobs."""
+        """Whether it is the directory of a cluster, which outlives its jobs."""
         return self.path.parent.name in (_CLUSTERS, _DELETED)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it is a cluster that was deleted."""
+        """Whether it is the directory of a deleted cluster."""
         return self.path.parent.name == _DELETED
 
     def moved_from(self, earlier: "RunDir", path: Path) -> Path:
-        """Where a path below an earlier place of this directory is now; others are unchanged.
+        """Return the current place of a path below an earlier place of this directory.
 
-        A run moves when a later one takes its name, a cluster when it is deleted.
+        Other paths are unchanged. A run moves when a later one takes its name, a cluster when it is
+        deleted.
         """
         if not path.is_relative_to(earlier.path):
             return path
         return self.path / path.relative_to(earlier.path)
 
     def of_job(self, job: str) -> "RunDir":
-        """Directory of the logs, progress and checkpoints of a job.
+        """Return the directory of the logs, progress and checkpoints of a job.
 
-        The job of a plain run, and that of a cluster of an earlier release, has the directory of
+        The job of a plain run, and that of a cluster of an earlier release, uses the directory of
         its run.
 
         Args:
@@ -166,29 +167,29 @@ class RunDir:
         return RunDir(path) if path.is_dir() else self
 
     def create(self) -> None:
-        """Make the directories of a new run."""
+        """Create the directories of a new run."""
         for directory in (self.nodes, self.retired, self.path / "progress"):
             directory.mkdir(parents=True, exist_ok=True)
         self.wake.touch()
 
 
 def run_dir(home: Path, name: str) -> RunDir:
-    """Directory of the last run of a name."""
+    """Return the directory of the last run of a name."""
     return RunDir(home / "runs" / name)
 
 
 def cluster_dir(home: Path, name: str) -> RunDir:
-    """Directory of a cluster."""
+    """Return the directory of a cluster."""
     return RunDir(home / _CLUSTERS / name)
 
 
 def deleted_dir(home: Path, name: str, uid: str) -> RunDir:
-    """Directory of a cluster after its deletion."""
+    """Return the directory of a deleted cluster."""
     return RunDir(home / _DELETED / (f"{name}-{uid}" if uid else name))
 
 
 def runs(home: Path, *, deleted: bool = False) -> Iterator[RunDir]:
-    """All runs under ``home`` that have a state, by name; then clusters; then deleted ones."""
+    """Yield runs under ``home`` that have a state, by name; then clusters; then deleted ones."""
     for root in ("runs", _CLUSTERS, *([_DELETED] if deleted else ())):
         yield from _with_state(home / root)
 

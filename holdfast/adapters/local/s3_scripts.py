@@ -1,4 +1,4 @@
-"""Lifecycle scripts from S3. Needs boto3 (extra ``aws``)."""
+"""Downloads lifecycle scripts from S3. Needs boto3 (extra ``aws``)."""
 
 from pathlib import Path
 from typing import Final
@@ -13,16 +13,16 @@ _CALLS: Final = Config(
     read_timeout=60,
     retries={"mode": "standard", "total_max_attempts": 3},
 )
-"""boto3 by itself tries for five minutes and more, where there is no way to S3."""
+"""Limits for boto3, which by default retries for five minutes and more if S3 is unreachable."""
 
 
 def download(source: str, directory: Path) -> None:
-    """Copy all objects below ``s3://bucket/prefix`` to a directory.
+    """Download all objects below ``s3://bucket/prefix`` to a directory.
 
-    Credentials and region are found as boto3 finds them.
+    boto3 finds credentials and region in its usual places.
 
     Raises:
-        OSError: that is not possible, or there is none.
+        OSError: the download failed, or there are no objects.
 
     """
     place = urlparse(source)

@@ -1,4 +1,4 @@
-"""The state of one run in SQLite, read by other commands while the run writes it."""
+"""State of one run in SQLite, which other commands read while the run writes it."""
 
 import json
 import sqlite3
@@ -46,7 +46,7 @@ CREATE TABLE groups (name TEXT PRIMARY KEY, count INTEGER NOT NULL, body TEXT NO
 CREATE TABLE leaving (node TEXT PRIMARY KEY);
 CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL);
 """
-"""What only a cluster has that outlives its jobs."""
+"""Tables of clusters, which outlive their jobs."""
 
 _UPGRADES: Final = {
     1: "CREATE TABLE IF NOT EXISTS holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);",
@@ -56,7 +56,7 @@ _UPGRADES: Final = {
     "UPDATE jobs SET submission = coalesce((SELECT body FROM run), '');"
     "DROP TABLE run; CREATE TABLE cluster (uid TEXT NOT NULL);",
 }
-"""What makes each earlier layout the next one."""
+"""Statements that upgrade each earlier schema version to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +64,14 @@ class Submission:
     """How a job was submitted."""
 
     id: str = ""
-    """Unique among all jobs that there ever were; empty for a job of an earlier release."""
+    """Unique among all jobs; empty for a job of an earlier release."""
 
     name: str = ""
-    """What a person calls the job; jobs after each other may share it."""
+    """Name for people; successive jobs may share it."""
 
     command: tuple[str, ...]
     pid: int
-    """The process of ``holdfast run``."""
+    """Process ID of ``holdfast run``."""
 
     started_at: datetime
     checkpoint_dir: str
@@ -101,73 +101,73 @@ class LocalStore:
         self._path = path
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def uid(self) -> str | None:
-        """Unique ID of the cluster; None until it was written, and before this release."""
+        """Return the unique ID of the cluster; None if not written, as in earlier releases."""
         rows = self._read("SELECT uid FROM cluster")
         return str(rows[0][0]) if rows else None
 
     # Nodes
 
     def nodes(self) -> dict[str, tuple[str, str, NodeRecord]]:
-        """``name -> (provider_id, replaces, record)``."""
+        """Return ``name -> (provider_id, replaces, record)``."""
         rows = self._read("SELECT name, provider_id, replaces, record FROM nodes ORDER BY name")
         return {name: (machine, old, _load(NodeRecord, text)) for name, machine, old, text in rows}
 
     def add_node(
         self, name: str, provider_id: str, replaces: str, record: NodeRecord, *, group: str = ""
     ) -> None:
-        """Add a node that is launched now; one of that name stays as it is."""
+        """Add a node that is being launched; no effect if the name exists."""
         self._write(
             "INSERT OR IGNORE INTO nodes VALUES (?, ?, ?, ?, ?, ?)",
             name, provider_id, replaces, _dump(record), group, to_plain(record.phase_since),
         )  # fmt: skip
 
     def node_groups(self) -> dict[str, str]:
-        """``node -> instance group``; empty for the nodes of a run."""
+        """Return ``node -> instance group``; empty for the nodes of a run."""
         return dict(self._read("SELECT name, instance_group FROM nodes"))
 
     def leaving(self) -> frozenset[str]:
-        """The nodes that are being removed on request."""
+        """Return the nodes that are being removed on request."""
         return frozenset(row[0] for row in self._read("SELECT node FROM leaving"))
 
     def put_node(self, name: str, record: NodeRecord) -> None:
-        """Store the record of a node that was added."""
+        """Store the record of an existing node."""
         self._write("UPDATE nodes SET record = ? WHERE name = ?", _dump(record), name)
 
     def remove_node(self, name: str) -> None:
-        """Forget a node, what was requested for it and why it was held."""
+        """Delete a node, its request and its hold."""
         self._write("DELETE FROM requests WHERE node = ?", name)
         self._write("DELETE FROM holds WHERE node = ?", name)
         self._write("DELETE FROM leaving WHERE node = ?", name)
         self._write("DELETE FROM nodes WHERE name = ?", name)
 
-    # Requests of people
+    # Requests by people
 
     def requests(self) -> dict[str, Request]:
-        """``node -> request``."""
+        """Return ``node -> request``."""
         rows = self._read("SELECT node, body FROM requests")
         return {node: _load(Request, text) for node, text in rows}
 
     def ask(self, node: str, request: Request) -> None:
-        """Record a request; an earlier one for the node that was not taken up is dropped."""
+        """Store a request for a node, in place of a pending one."""
         self._write("INSERT OR REPLACE INTO requests VALUES (?, ?)", node, _dump(request))
 
     def clear_request(self, node: str, request_id: str) -> None:
-        """Forget that request, but no later one."""
+        """Delete a request, unless a later one has replaced it."""
         self._write(
             "DELETE FROM requests WHERE node = ? AND json_extract(body, '$.id') = ?",
             node, request_id,
         )  # fmt: skip
 
     def holds(self) -> dict[str, str]:
-        """``node -> why no repair of it may begin``."""
+        """Return ``node -> why its repairs are paused``."""
         return dict(self._read("SELECT node, why FROM holds"))
 
     def hold(self, node: str, why: str) -> None:
-        """Let no repair of a node begin; without a reason, let it again."""
+        """Pause repairs on a node; an empty reason resumes them."""
         self._write("DELETE FROM holds WHERE node = ?", node)
         if why:
             self._write("INSERT OR REPLACE INTO holds VALUES (?, ?)", node, why)
@@ -175,32 +175,32 @@ class LocalStore:
     # Breaker and offenders
 
     def breaker(self) -> Breaker:
-        """The breaker's state."""
+        """Return the state of the circuit breaker."""
         rows = self._read("SELECT body FROM breaker")
         return _load(Breaker, rows[0][0]) if rows else Breaker()
 
     def put_breaker(self, breaker: Breaker) -> None:
-        """Store the breaker's state."""
+        """Store the state of the circuit breaker."""
         self._write("DELETE FROM breaker")
         self._write("INSERT INTO breaker VALUES (?)", _dump(breaker))
 
     def offenders(self) -> frozenset[str]:
-        """``provider_id`` of the machines not to be taken back."""
+        """Return the ``provider_id`` of machines that must not be taken back."""
         return frozenset(row[0] for row in self._read("SELECT provider_id FROM offenders"))
 
     def add_offender(self, provider_id: str) -> None:
-        """Remember a machine."""
+        """Store a machine that must not be taken back."""
         self._write("INSERT OR IGNORE INTO offenders VALUES (?)", provider_id)
 
     # Jobs
 
     def jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
-        """``JobSpec.name -> (spec, record, whether a person asked to cancel)``, oldest first."""
+        """Return ``JobSpec.name -> (spec, record, whether cancel is requested)``, oldest first."""
         rows = self._read("SELECT name, spec, record, cancel_requested FROM jobs ORDER BY rowid")
         return {row[0]: _job(*row[1:]) for row in rows}
 
     def active_jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
-        """``jobs`` without those that have ended, however many there were."""
+        """Return the active ``jobs``; fast, however many jobs have ended."""
         rows = self._read(
             "SELECT name, spec, record, cancel_requested FROM jobs "
             "WHERE json_extract(record, '$.phase') NOT IN (?, ?, ?) ORDER BY rowid",
@@ -209,10 +209,10 @@ class LocalStore:
         return {row[0]: _job(*row[1:]) for row in rows}
 
     def job(self, name: str) -> tuple[JobSpec, JobRecord, bool]:
-        """One of ``jobs``.
+        """Return one of ``jobs``.
 
         Raises:
-            KeyError: there is none of that ``JobSpec.name``.
+            KeyError: no job has that ``JobSpec.name``.
 
         """
         rows = self._read("SELECT spec, record, cancel_requested FROM jobs WHERE name = ?", name)
@@ -221,25 +221,25 @@ class LocalStore:
         return _job(*rows[0])
 
     def submissions(self) -> dict[str, Submission]:
-        """``JobSpec.name -> how the job was submitted``, where that was noted; oldest first."""
+        """Return ``JobSpec.name -> submission`` of the jobs that have one, oldest first."""
         rows = self._read("SELECT name, submission FROM jobs WHERE submission != '' ORDER BY rowid")
         return {name: _load(Submission, text) for name, text in rows}
 
     def add_job(
         self, spec: JobSpec, record: JobRecord, submission: Submission | None = None
     ) -> None:
-        """Submit a job; one with the same ``JobSpec.name`` is unchanged."""
+        """Submit a job; no effect if its ``JobSpec.name`` exists."""
         self._write(
             "INSERT OR IGNORE INTO jobs (name, spec, record, submission) VALUES (?, ?, ?, ?)",
             spec.name, _dump(spec), _dump(record), "" if submission is None else _dump(submission),
         )  # fmt: skip
 
     def put_job(self, name: str, record: JobRecord) -> None:
-        """Store the record of a job that was added."""
+        """Store the record of an existing job."""
         self._write("UPDATE jobs SET record = ? WHERE name = ?", _dump(record), name)
 
     def cancel_job(self, name: str) -> None:
-        """Record that a person wants the job to end."""
+        """Store the request to cancel a job."""
         self._write("UPDATE jobs SET cancel_requested = 1 WHERE name = ?", name)
 
     # Incidents: this class is the port's adapter
@@ -276,15 +276,15 @@ class LocalStore:
         )  # fmt: skip
 
     def event_count(self) -> int:
-        """How many events there are; none is ever removed."""
+        """Return the number of events; none is ever deleted."""
         [(count,)] = self._read("SELECT count(*) FROM events")
         return int(count)
 
     def events(self, after: int = 0) -> list[dict[str, Any]]:
-        """Events, oldest first: ``at``, ``event`` and the fields of its class.
+        """Return the events, oldest first: ``at``, ``event`` and the fields of its class.
 
         Args:
-            after: leaves out so many of the first.
+            after: number of events to skip at the start.
 
         """
         rows = self._read(
@@ -302,7 +302,7 @@ class LocalStore:
 
 
 def _create(path: Path) -> None:
-    """Make the file under another name first: who finds it finds it complete."""
+    """Create the file under another name first, so that readers never see a partial one."""
     unfinished = path.with_name(f".{path.name}")
     unfinished.unlink(missing_ok=True)
     db = sqlite3.connect(unfinished, isolation_level=None)
@@ -315,7 +315,7 @@ def _create(path: Path) -> None:
 
 
 def _upgraded(db: sqlite3.Connection) -> int:
-    """The layout of a file, once it was brought up to date."""
+    """Upgrade the schema of a file; return its version."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     while version in _UPGRADES:
         steps = (
@@ -334,7 +334,7 @@ def _dump(value: object) -> str:
     return json.dumps(to_plain(value))
 
 
-@lru_cache(maxsize=256)  # every round reads all records again, and hardly one has changed
+@lru_cache(maxsize=256)  # each round reads all records, few of which have changed
 def _load(kind: type[T], text: str) -> T:
     return from_plain(kind, json.loads(text))
 

@@ -1,4 +1,4 @@
-"""What the cluster API has recorded about a cluster on this machine, for jobs that need it."""
+"""Reads the cluster API's record of a local cluster, for jobs that need it."""
 
 from contextlib import closing
 from importlib import import_module
@@ -16,11 +16,11 @@ _DATABASE: Final = "holdfast.adapters.database"
 _DESCRIBE: Final = "holdfast clusters describe"
 
 _LOST: Final = (ClusterStatus.FAILED, ClusterStatus.ROLLING_BACK, ClusterStatus.DELETING)
-"""A cluster with no nodes and one of these will get none."""
+"""States in which a cluster without nodes will get none."""
 
 
 def node_problem(home: Path, name: str) -> str:
-    """Why a cluster that has no nodes takes no job; empty if it has or gets nodes."""
+    """Return why a cluster without nodes accepts no job; empty if it has or gets nodes."""
     with closing(ClusterStore(cluster_dir(home, name).state)) as store:
         if store.occupancy().total:
             return ""
@@ -39,13 +39,13 @@ def node_problem(home: Path, name: str) -> str:
 
 
 def is_creating(home: Path, name: str) -> bool:
-    """Whether a cluster is being created, as far as the default database of the API says."""
+    """Whether a cluster is being created, according to the default database of the API."""
     cluster = _recorded(home, name)
     return cluster is not None and cluster.status is ClusterStatus.CREATING
 
 
 def creation_failure(home: Path, name: str, uid: str) -> str | None:
-    """Why the creation of a cluster failed; None if it did not."""
+    """Return why the creation of a cluster failed; None if it did not."""
     cluster = _recorded(home, name)
     if cluster is None or cluster.uid != uid:
         return None
@@ -54,7 +54,7 @@ def creation_failure(home: Path, name: str, uid: str) -> str | None:
 
 
 def _recorded(home: Path, name: str) -> WantedCluster | None:
-    """The record of a cluster; None if the default database does not have it."""
+    """Return the record of a cluster; None if the default database does not have it."""
     path = home / "api.db"
     if not path.is_file():
         return None

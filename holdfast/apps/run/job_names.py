@@ -1,4 +1,4 @@
-"""Names and IDs of jobs: a name is chosen and may come back, an ID never does."""
+"""Names and IDs of jobs: a name is chosen and may be reused, an ID never is."""
 
 import re
 import secrets
@@ -9,11 +9,12 @@ from typing import Final
 JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 _ID_BYTES: Final = 4
-"""Two of 1,000 jobs of one name have the same ID once in 8,600 times, and the store refuses it."""
+"""Random bytes of an ID. Two of 1,000 jobs with one name get the same ID with probability 1 in
+8,600, and the store refuses it."""
 
 
 def default_name(taken: Collection[str], command: Sequence[str]) -> str:
-    """``<script>-<n>``, with the smallest n that makes it none of ``taken``."""
+    """Return ``<script>-<n>``, with the smallest n for which it is not in ``taken``."""
     scripts = [word for word in command if word.endswith(".py")] or list(command[:1])
     stem = re.sub(r"[^A-Za-z0-9]+", "-", Path(scripts[0]).stem if scripts else "").strip("-")
     stem = stem[:50] or "run"
@@ -21,5 +22,5 @@ def default_name(taken: Collection[str], command: Sequence[str]) -> str:
 
 
 def new_job_id(name: str) -> str:
-    """An ID for a job: its name, and random hexadecimal digits."""
+    """Return an ID for a job: its name, and random hexadecimal digits."""
     return f"{name}-{secrets.token_hex(_ID_BYTES)}"

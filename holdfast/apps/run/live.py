@@ -1,4 +1,4 @@
-"""The live view of a run on a terminal."""
+"""Live view of a run on a terminal."""
 
 import contextlib
 import time
@@ -31,7 +31,7 @@ _COLORS: Final = {Phase.SCHEDULABLE: "green", Phase.QUARANTINED: "red", Phase.DR
 
 
 class LiveScreen:
-    """Nodes with their health, the job, the last events and the last lines of its ranks."""
+    """Shows nodes with their health, the job, the last events and the last lines of its ranks."""
 
     def __init__(self, out: NonblockingOutput, started_at: datetime) -> None:
         self._out = out
@@ -45,7 +45,7 @@ class LiveScreen:
 
     @property
     def is_behind(self) -> bool:
-        """See ``Screen.is_behind``: only the last lines are painted."""
+        """See ``Screen.is_behind``: always False, as only the latest lines are painted."""
         return False
 
     def event(self, at: datetime, event: Event) -> None:
@@ -73,7 +73,7 @@ class LiveScreen:
     def _paint(self) -> None:
         self._painted = time.monotonic()
         if self._look is not None:
-            with contextlib.suppress(BackendError):  # what was painted last stays
+            with contextlib.suppress(BackendError):  # the last view stays
                 self._live.update(self._view(self._look()), refresh=True)
 
     def _view(self, moment: Moment) -> Group:
@@ -86,7 +86,7 @@ class LiveScreen:
 
 
 def _panel(title: str, lines: deque[Text]) -> Panel:
-    """As high when it is empty as when it is full: a view that grows leaves lines behind."""
+    """Return a panel of constant height: a view that grows leaves lines behind."""
     text = Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
     return Panel(text, title=title, title_align="left", height=(lines.maxlen or 0) + 2)
 

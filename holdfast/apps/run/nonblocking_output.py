@@ -1,4 +1,4 @@
-"""Output that keeps nobody waiting."""
+"""Non-blocking output through a queue and a thread."""
 
 import io
 from queue import Queue
@@ -6,17 +6,17 @@ from threading import Thread
 from typing import Final, TextIO
 
 _BEHIND: Final = 1_000
-"""Texts that may wait before nothing more should be added that can be had later."""
+"""Queue length from which output that can be read again later should wait."""
 
 _MOST: Final = 100_000
-"""Texts that may wait at all."""
+"""Maximum queue length."""
 
 
 class NonblockingOutput(io.TextIOBase):
-    """Writes to a stream from a thread of its own.
+    """Writes to a stream from its own thread.
 
-    A terminal that is stopped, a connection that stalls and a pager that shows one page would
-    otherwise hold up every repair.
+    A stopped terminal, a stalled connection or a pager that shows one page would otherwise block
+    all repairs.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -28,17 +28,17 @@ class NonblockingOutput(io.TextIOBase):
 
     @property
     def waiting(self) -> int:
-        """Texts that are not yet written."""
+        """Return the number of texts that are not yet written."""
         return self._texts.qsize()
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits that more should be added later."""
+        """Whether the queue is so long that more output should be added later."""
         return self.waiting > _BEHIND
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream."""
+        """Return the encoding of the stream."""
         return self._out.encoding
 
     def isatty(self) -> bool:
@@ -46,10 +46,10 @@ class NonblockingOutput(io.TextIOBase):
         return self._out.isatty()
 
     def write(self, text: str) -> int:
-        """Have a text written.
+        """Queue a text.
 
         Raises:
-            OSError, ValueError: what was to be written before could not be.
+            OSError, ValueError: an earlier text could not be written.
 
         """
         if self._error is not None:
@@ -58,7 +58,7 @@ class NonblockingOutput(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Wait until all is written; nothing more may come. Raises as ``write``."""
+        """Wait until all is written; no further writes are allowed. Raises as ``write``."""
         if self._writer.is_alive():
             self._texts.put(None)
             self._writer.join()

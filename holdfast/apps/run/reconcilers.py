@@ -1,4 +1,4 @@
-"""Reconcilers and agents of the nodes and jobs on this machine."""
+"""Builds reconcilers and agent command lines for nodes and jobs on this machine."""
 
 import sys
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def reconcilers(
     node_policy: LocalNodePolicy,
     job_policy: LocalJobPolicy,
 ) -> tuple[NodeReconciler, JobReconciler]:
-    """Reconcilers of nodes and of jobs that share a store.
+    """Return reconcilers of nodes and of jobs that share a store.
 
     Args:
         cluster: the nodes.
@@ -35,9 +35,9 @@ def reconcilers(
         jobs: the jobs on them.
         store: the store of incidents.
         events: the sink of their events.
-        clock: the time.
-        node_policy: for nodes; jobs observe it, too.
-        job_policy: for jobs.
+        clock: clock.
+        node_policy: policy of nodes, which the reconciler of jobs observes, too.
+        job_policy: policy of jobs.
 
     """
     nodes = NodePorts(
@@ -49,7 +49,7 @@ def reconcilers(
 
 
 def agent_command(name: str, directory: NodeDir, machines: MachineSettings) -> Sequence[str]:
-    """The command line of the agent of a local machine."""
+    """Return the command line of the agent of a local machine."""
     heartbeat_ms = round(machines.heartbeat.total_seconds() * 1000)
     return [
         sys.executable, "-m", "holdfast.apps.agent.main",

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on."""
+"""Output of a run while it is active."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from holdfast.model.nodes import ClusterView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The run as it is now."""
+    """State of the run at one moment."""
 
     now: datetime
     cluster: ClusterView
@@ -24,32 +24,32 @@ class Moment:
 
 
 class Screen(Protocol):
-    """Takes what there is to show; how often it repaints is its own business."""
+    """Shows the output of a run, and decides itself how often to repaint."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether output of ranks should be shown later, as earlier one was not yet taken."""
+        """Whether output of ranks should be shown later, as earlier output is still unwritten."""
         ...
 
     def event(self, at: datetime, event: Event) -> None:
-        """Something happened."""
+        """Show an event."""
         ...
 
     def log(self, rank: int, line: str) -> None:
-        """A rank printed a line."""
+        """Show a line that a rank printed."""
         ...
 
     def moment(self, look: Callable[[], Moment]) -> None:
-        """The run changed, or half a second went by; ``look`` gives it as it is now."""
+        """Update after a change, or every half second; ``look`` returns the current state."""
         ...
 
     def close(self) -> None:
-        """Nothing more will come. Closing twice is closing once."""
+        """Close the output. Closing twice has no further effect."""
         ...
 
 
 class PlainScreen:
-    """Lines: for files, pipes and logs."""
+    """Prints lines, for files, pipes and logs."""
 
     def __init__(self, out: NonblockingOutput, started_at: datetime) -> None:
         self._out = out
@@ -70,7 +70,7 @@ class PlainScreen:
         self._print(f"rank {rank} | {line}")
 
     def moment(self, look: Callable[[], Moment]) -> None:
-        """See ``Screen.moment``: lines tell of events alone."""
+        """See ``Screen.moment``: only events are printed."""
 
     def close(self) -> None:
         """See ``Screen.close``."""
@@ -81,7 +81,7 @@ class PlainScreen:
 
 
 class JsonScreen:
-    """One JSON object a line: for programs."""
+    """Prints one JSON object per line, for programs."""
 
     def __init__(self, out: NonblockingOutput) -> None:
         self._out = out
@@ -100,7 +100,7 @@ class JsonScreen:
         self._print({"event": "job.log", "rank": rank, "line": line})
 
     def moment(self, look: Callable[[], Moment]) -> None:
-        """See ``Screen.moment``: programs are told of events alone."""
+        """See ``Screen.moment``: only events are printed."""
 
     def close(self) -> None:
         """See ``Screen.close``."""

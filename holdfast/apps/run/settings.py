@@ -1,4 +1,4 @@
-"""What a local run is made of: its options and its configuration file."""
+"""Settings of a local run: its options and its configuration file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from holdfast.model.checkpoints import Depth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNodePolicy(RemediationPolicy):
-    """``RemediationPolicy`` with the patience that fits machines which boot in a second."""
+    """``RemediationPolicy`` with timeouts for machines that boot in a second."""
 
     heartbeat_timeout: timedelta = timedelta(seconds=5)
-    """Ten heartbeats: enough for an agent that a busy machine keeps waiting."""
+    """Ten heartbeat intervals: enough for an agent on a busy machine."""
 
     join_timeout: timedelta = timedelta(minutes=1)
-    """From power on to the agent's first word, on a busy machine."""
+    """Timeout from power-on to the agent's first report, on a busy machine."""
 
     reboot_timeout: timedelta = timedelta(minutes=1)
     """As ``join_timeout``."""
@@ -28,7 +28,7 @@ class LocalNodePolicy(RemediationPolicy):
     """As ``join_timeout``."""
 
     drain_timeout: timedelta = timedelta(minutes=1)
-    """Longer than any grace period between SIGTERM and SIGKILL should be."""
+    """Should be longer than the grace period between SIGTERM and SIGKILL."""
 
     breaker_close_after: timedelta = timedelta(minutes=5)
     """As ``breaker_window``."""
@@ -39,13 +39,13 @@ class LocalNodePolicy(RemediationPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalJobPolicy(JobPolicy):
-    """``JobPolicy`` with the patience that fits one machine."""
+    """``JobPolicy`` with timeouts for one machine."""
 
     wait_for_nodes: timedelta = timedelta(minutes=10)
-    """Longer than ``replace_timeout``, so that a replacement may be ordered again."""
+    """Longer than ``replace_timeout``, so that a replacement can be ordered again."""
 
     settle: timedelta = timedelta(milliseconds=100)
-    """Ten times what a kernel line takes to reach the controller here."""
+    """Ten times the delay of a kernel message on its way to the controller."""
 
     checkpoint_depth: Depth = Depth.SIZES
     """How checkpoints are verified before each attempt: ``sizes`` compares names and lengths;
@@ -54,16 +54,16 @@ class LocalJobPolicy(JobPolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSettings:
-    """The local machines."""
+    """Settings of the local machines."""
 
     boot_time: timedelta = timedelta(milliseconds=500)
-    """From power on to the start of the agent; real machines take minutes."""
+    """Time from power-on to the start of the agent; real machines take minutes."""
 
     heartbeat: timedelta = timedelta(milliseconds=500)
-    """Between two heartbeats of an agent."""
+    """Interval of an agent's heartbeats."""
 
     xid_profile: Profile = Profile.HYPERPOD
-    """Whose judgement of XID codes holds: ``hyperpod`` or ``nvidia``."""
+    """Classification of XID codes: ``hyperpod`` or ``nvidia``."""
 
     def __post_init__(self) -> None:
         if self.boot_time < timedelta(0):
@@ -74,7 +74,7 @@ class MachineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """The file that ``--config`` names: a table for each field."""
+    """Content of the file that ``--config`` names: a table for each field."""
 
     nodes: LocalNodePolicy = field(default_factory=LocalNodePolicy)
     jobs: LocalJobPolicy = field(default_factory=LocalJobPolicy)
@@ -103,7 +103,7 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """One run, checked and complete."""
+    """Validated settings of one run."""
 
     name: str
     home: Path

@@ -1,4 +1,4 @@
-"""A run from its settings to its exit code."""
+"""Starts a run from its settings, and returns its exit code."""
 
 import contextlib
 import signal
@@ -32,7 +32,7 @@ _LIVE: Final = ("holdfast.apps.run.live", "LiveScreen")
 
 
 class Show(StrEnum):
-    """In which form a run shows itself."""
+    """Output format of a run."""
 
     LIVE = "live"
     PLAIN = "plain"
@@ -43,11 +43,11 @@ class Show(StrEnum):
 def started(
     settings: RunSettings, screen: Screen, follow: Follow
 ) -> Iterator[tuple[Session, RunDir]]:
-    """Prepare everything for a run; its name is held until the end of the block.
+    """Prepare a run; its name is locked until the end of the block.
 
     Raises:
-        ConfigError: something about the settings cannot be used; nothing was made.
-        StorageFull: there is no room for the run; nothing was made.
+        ConfigError: the settings are invalid; nothing was created.
+        StorageFull: there is too little disk space; nothing was created.
 
     """
     check(settings)
@@ -73,7 +73,7 @@ def started(
 
 
 def exit_code(summary: Summary, stopped_by: int | None) -> ExitCode:
-    """How ``holdfast run`` ends."""
+    """Return the exit code of ``holdfast run``."""
     if stopped_by is not None:
         return ExitCode.INTERRUPTED if stopped_by == signal.SIGINT else ExitCode.TERMINATED
     return ExitCode.OK if summary.outcome == JobPhase.SUCCEEDED else ExitCode.FAILED
@@ -81,7 +81,7 @@ def exit_code(summary: Summary, stopped_by: int | None) -> ExitCode:
 
 @contextlib.contextmanager
 def opened(show: Show) -> Iterator[Screen]:
-    """The screen of that kind, closed at the end of the block."""
+    """Open the screen of that format, and close it at the end of the block."""
     screen: Screen
     now = SystemClock().now()
     out = NonblockingOutput(sys.stdout)
