@@ -1,4 +1,4 @@
-"""What a fleet measured of itself, and the thresholds that follow from it."""
+"""Thresholds from the measurements of a fleet."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import ConfigError
 
 ENOUGH: Final = 20
-"""Values below which a low percentile is hardly more than the lowest value."""
+"""Number of values below which a low percentile is close to the lowest value."""
 
 _EXPECTED: Final = "expected output of holdfast check node, pair, pairs or show with --output json"
 _MEASURES: Final = tuple(field.name for field in fields(Thresholds))
@@ -20,7 +20,7 @@ _MEASURES: Final = tuple(field.name for field in fields(Thresholds))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How one value is spread over the nodes of one instance type."""
+    """Distribution of one value over the nodes of one instance type."""
 
     instance_type: str
     measure: str
@@ -29,11 +29,11 @@ class Spread:
     median: float
     greatest: float
     threshold: float
-    """The percentile that was asked for: from below for a rate, from above for a time."""
+    """The requested percentile: from below for a rate, from above for a time."""
 
 
 def spreads(files: Iterable[Path], percentile: float) -> list[Spread]:
-    """Gather what nodes measured in checks that they passed.
+    """Return the distributions of the measurements in checks that passed.
 
     Args:
         files: each holds one or more documents that ``holdfast check node``, ``pair``, ``pairs``
@@ -58,7 +58,7 @@ def spreads(files: Iterable[Path], percentile: float) -> list[Spread]:
 
 
 def as_toml(found: Sequence[Spread]) -> str:
-    """The thresholds as ``holdfast check node --config`` reads them."""
+    """Return the thresholds in the format of ``holdfast check node --config``."""
     lines: list[str] = []
     for kind in dict.fromkeys(one.instance_type for one in found):
         lines.append(f"[thresholds.{json.dumps(kind)}]")
@@ -69,7 +69,7 @@ def as_toml(found: Sequence[Spread]) -> str:
 
 
 def at_percentile(values: Sequence[float], percentile: float) -> float:
-    """The value of the nearest rank: of sorted ``values``, at least so many per cent are below."""
+    """Return the nearest-rank percentile of sorted ``values``, which is one of them."""
     return values[max(0, math.ceil(len(values) * percentile / 100) - 1)]
 
 
@@ -84,9 +84,9 @@ def _values(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def _passed(document: Any) -> Iterator[tuple[str, object]]:
-    """The instance type and what was measured, of each check or part of one that was passed."""
+    """Yield the instance type and the measurements of each passed check or part."""
     if isinstance(document, list) and document and all(isinstance(one, dict) for one in document):
-        for one in document:  # of check show; a check that goes on has no result
+        for one in document:  # of check show; an active check has no result
             result = one.get("result") or {}
             if not isinstance(result, dict) or "result" not in one:
                 raise ValueError(_EXPECTED)

@@ -1,4 +1,4 @@
-"""What nodes are checked against: the file that ``--config`` of ``holdfast check`` names."""
+"""Settings of node checks: the file that ``--config`` of ``holdfast check`` names."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,33 +16,32 @@ LONGEST_PAIR_TIME: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckConfig:
-    """How a node is checked. The options of the command line win over the file."""
+    """Settings of a node check. Command-line options override the file."""
 
     root: Path = Path("/")
-    """Where the machine's own ``/proc`` and ``/sys`` are below, such as ``"/host"`` in a
-    container."""
+    """Directory above the machine's ``/proc`` and ``/sys``, such as ``"/host"`` in a container."""
 
     command_path: str | None = None
-    """Folders with commands such as ``dcgmi``, separated by colons; ``PATH`` and the places where
-    AWS installs its own if left out."""
+    """Directories of commands such as ``dcgmi``, separated by colons; if left out, ``PATH`` and the
+    directories in which AWS installs its own."""
 
     instance_type: str | None = None
-    """Such as ``"p5.48xlarge"``; on Amazon EC2 the machine knows, if left out."""
+    """Instance type, such as ``"p5.48xlarge"``; detected on Amazon EC2 if left out."""
 
     disk: Path = Path("/var/tmp")  # noqa: S108 - a folder of its own is made in it
-    """A directory on the disk that is to be written to."""
+    """Directory on the disk to test."""
 
     fabric_provider: str = "efa"
-    """Libfabric's provider for ``fi_pingpong`` between nodes, such as ``"tcp"``."""
+    """Libfabric provider of ``fi_pingpong`` between nodes, such as ``"tcp"``."""
 
     pair_time: timedelta = PAIR_TIME
-    """How long each of three things is measured over TCP between nodes: latency, and bandwidth in
-    both directions."""
+    """Duration of each of the three TCP measurements between nodes: latency, and bandwidth in both
+    directions."""
 
     expected: ExpectedDevices = field(default_factory=ExpectedDevices)
     thresholds: dict[str, Thresholds] = field(default_factory=dict)
-    """The least of each rate and the most of each time: a table for each instance type, and
-    ``default`` for all. What is left out is as delivered; 0 takes a threshold away."""
+    """Minimum of each rate and maximum of each time: a table per instance type, and ``default`` for
+    all. Omitted values keep their defaults; 0 removes a threshold."""
 
     def __post_init__(self) -> None:
         if not SHORTEST_PAIR_TIME <= self.pair_time <= LONGEST_PAIR_TIME:

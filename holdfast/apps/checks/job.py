@@ -1,4 +1,4 @@
-"""Checks around a job on its node: of its GPUs, and of all devices by their number."""
+"""Node checks before and after a job: tests of its GPUs, and counts of all devices."""
 
 import fcntl
 import time
@@ -37,15 +37,15 @@ def check_for_job(
     watcher: Watcher,
     clock: Clock,
 ) -> tuple[PartResult, ...]:
-    """Make some parts of the check of this node; what does not end in time says nothing.
+    """Run some parts of the node's check; a part that times out has no result.
 
     Args:
         config: what the node should have.
-        names: of the parts.
+        names: names of the parts.
         gpus: numbers of the job's GPUs, separated by commas; empty if it has none, None for all.
-        limit: for all parts together.
-        watcher: is told.
-        clock: the time.
+        limit: time limit for all parts together.
+        watcher: gets the progress.
+        clock: clock.
 
     """
     deadline = time.monotonic() + limit.total_seconds()
@@ -71,7 +71,7 @@ def _within(name: str, plan: Work | Skip, left: timedelta, gpus: str | None) -> 
 
 
 def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
-    """Devices that the node should have and that its drivers do not show: milliseconds."""
+    """Return expected devices that the drivers do not show; takes milliseconds."""
     root, wanted = target.machine.root, target.equipment
     counts = (
         (Reason.GPU_COUNT, "GPUs", wanted.gpus, names_in(root / "proc/driver/nvidia/gpus")),
@@ -91,7 +91,7 @@ def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
 
 
 def faults_found(parts: Iterable[PartResult], now: datetime) -> tuple[Fault, ...]:
-    """What is wrong with the node by the parts that failed: each of them says why."""
+    """Return the faults of the node, from the parts that failed, with their reasons."""
     faults: list[Fault] = []
     for part in parts:
         if part.outcome is Outcome.FAILED:
@@ -105,10 +105,10 @@ def faults_found(parts: Iterable[PartResult], now: datetime) -> tuple[Fault, ...
 
 @contextmanager
 def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
-    """Wait until no other check runs on the node; gives the time that is left of ``limit``.
+    """Wait until no other check runs on the node; yields the rest of ``limit``.
 
     Raises:
-        BackendError: that did not come in time, or the file cannot be locked.
+        BackendError: another check did not end in time, or the file cannot be locked.
 
     """
     deadline = time.monotonic() + limit.total_seconds()

@@ -1,4 +1,4 @@
-"""The log of a node's check, with HyperPod's lines where it has one for what was checked.
+"""Log of a node check, with HyperPod's lines for the checks that HyperPod has.
 
 HyperPod writes them to ``/var/log/aws/clusters/sagemaker-deep-health-check.log``.
 """
@@ -18,10 +18,10 @@ _WORDS: Final = {Outcome.PASSED: "success", Outcome.FAILED: "failed", Outcome.UN
 
 
 class CheckLog:
-    """Appends a line for what begins and for what ended."""
+    """Appends a line for the start and the end of each part."""
 
     def __init__(self, file: RawIOBase, keep: Callable[[Callable[[], object]], bool]) -> None:
-        """Write to ``file`` through ``keep``, until it answers that it could not be done."""
+        """Write to ``file`` through ``keep``, until that returns that it failed."""
         self._file = file
         self._keep = keep
         self._is_kept = True

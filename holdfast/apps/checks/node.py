@@ -24,20 +24,20 @@ _KINDS: Final = {row.name: row.kind for row in ROWS}
 
 
 class Watcher(Protocol):
-    """Is told how a check goes on."""
+    """Gets the progress of a check."""
 
     def begun(self, name: str, plan: Work, left: timedelta) -> None:
-        """A part begins; all that is to come takes about ``left``."""
+        """Called when a part begins; it and all later parts take about ``left``."""
         ...
 
     def ended(self, result: PartResult) -> None:
-        """A part ended, or was skipped."""
+        """Called when a part has ended, or was skipped."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remediation:
-    """What will be done, in order."""
+    """Planned parts of a check, in order."""
 
     target: Target
     instance_type: str
@@ -51,7 +51,7 @@ def lay_out(
     names: Collection[str],
     stress_time: timedelta | None = None,
 ) -> Remediation:
-    """Say what the parts called ``names`` will do on this node; nothing is run."""
+    """Plan the parts called ``names`` on this node; nothing is run."""
     kind = config.instance_type or instance_type(config.root)
     target = target_of(config, kind, level, stress_time=stress_time)
     steps = tuple((row.name, row.part(target)) for row in ROWS if row.name in names)
@@ -61,7 +61,7 @@ def lay_out(
 def target_of(
     config: CheckConfig, kind: str, level: Level, *, stress_time: timedelta | None = None
 ) -> Target:
-    """Give this node, of the instance type ``kind``, as the parts of a check see it."""
+    """Return this node, of the instance type ``kind``, as the target of a check."""
     path = config.command_path or f"{os.environ.get('PATH', os.defpath)}:{_PLACES_OF_AWS}"
     return Target(
         machine=Machine(root=config.root, path=path),
@@ -76,12 +76,12 @@ def target_of(
 
 
 def node_name() -> str:
-    """What this node is called: by ``NODE_NAME``, as in a pod, or by its host name."""
+    """Return the name of this node: ``NODE_NAME``, as in a pod, or its host name."""
     return os.environ.get("NODE_NAME") or os.uname().nodename
 
 
 def check_node(remediation: Remediation, watcher: Watcher, clock: Clock) -> NodeCheck:
-    """Make all parts; a part that fails keeps none of the others from being made."""
+    """Run all parts, also after a part has failed."""
     started_at = clock.now()
     return NodeCheck(
         node=node_name(),

@@ -1,4 +1,4 @@
-"""The tests between this node and another, on which ``holdfast check serve`` listens."""
+"""Network tests between this node and another one that runs ``holdfast check serve``."""
 
 import errno
 import socket
@@ -23,7 +23,7 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 CONNECT: Final = "connect"
-"""The part that a check consists of if the other node cannot be reached."""
+"""Name of the only part of a check if the other node is unreachable."""
 
 _UNREACHED: Final = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
 _AGAIN_S: Final = 0.2
@@ -31,29 +31,29 @@ _AGAIN_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Other:
-    """The node at the other end."""
+    """The other node of a test."""
 
     address: ListenAddress
     token: str
     wait: timedelta
-    """How long it may take until it listens and has time."""
+    """How long to wait until it listens and is free."""
 
 
 class _Unreachable(Exception):
-    """No packet comes back."""
+    """The node does not respond to packets."""
 
 
 class _Busy(Exception):
-    """It has no time, or does not listen yet."""
+    """The node is busy, or does not listen yet."""
 
 
 def check_pair(
     config: CheckConfig, other: Other, names: Collection[str], watcher: Watcher, clock: Clock
 ) -> NodeCheck:
-    """Make the tests called ``names``, one after the other.
+    """Run the tests called ``names``, one after the other.
 
     Raises:
-        BackendError: nothing listens there, it has another token, or it has no time.
+        BackendError: the other node does not listen, has another token, or is busy.
 
     """
     kind = config.instance_type or instance_type(config.root)
@@ -64,7 +64,7 @@ def check_pair(
         with _session(other) as (channel, name):
             peer = Peer(host=other.address.host, channel=channel)
             parts = tuple(_parts(names, target, peer, watcher, clock))
-            with suppress(BackendError):  # after a test that failed it may be gone
+            with suppress(BackendError):  # the node may be gone after a failed test
                 channel.send({"do": "bye"})
     except _Unreachable as error:
         finding = pair_finding(f"{other.address} does not respond: {error}", clock.now())
@@ -89,10 +89,10 @@ def check_pair(
 
 @contextmanager
 def session(other: Other) -> Iterator[tuple[Channel, str]]:
-    """Be let in by the other node. Gives the channel and the name of the node.
+    """Open a session with the other node. Yields the channel and the name of the node.
 
     Raises:
-        BackendError: see ``check_pair``; also if the node does not answer at all.
+        BackendError: see ``check_pair``; also if the node does not respond at all.
 
     """
     try:
@@ -134,7 +134,7 @@ def _try(other: Other) -> tuple[socket.socket, Channel, str]:
 def _connect(address: ListenAddress) -> socket.socket:
     try:
         return socket.create_connection((address.host, address.port), STALL.total_seconds())
-    except socket.gaierror as error:  # of a pod, the name is known a moment after it has started
+    except socket.gaierror as error:  # the name of a pod is known a moment after its start
         raise _Busy(f"{address.host} cannot be resolved: {error.strerror}") from error
     except ConnectionRefusedError as error:
         raise _Busy(

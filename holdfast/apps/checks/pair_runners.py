@@ -1,4 +1,4 @@
-"""How a pair of nodes is tested from elsewhere: by Slurm, by MPI, or by what listens on both."""
+"""Runs tests of pairs from another host: by Slurm, by MPI, or by servers on both nodes."""
 
 import json
 import math
@@ -32,38 +32,38 @@ from holdfast.model.errors import BackendError, ConfigError
 _ADDRESS: Final = re.compile(r"\bNodeAddr=(\S+)")
 _SHORT: Final = timedelta(seconds=30)
 _WAIT: Final = timedelta(seconds=2)
-"""Until a node listens or has time: it was asked in the round before at the earliest."""
+"""How long to wait until a node listens or is free: its last request was in an earlier round."""
 
 _CANNOT_WAIT: Final = timedelta(seconds=60)
-"""Until a step that gets no nodes ends, or half of the time for a test if that is less: a busy node
-must not look like a bad one."""
+"""Time limit of a step that gets no nodes, or half of a test's time limit if that is less: a busy
+node must not look like a bad one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is tested of each pair, and how."""
+    """What to test of each pair, and how."""
 
     tests: tuple[str, ...]
     config: CheckConfig
     config_file: Path | None
     timeout: timedelta
     options: tuple[str, ...] = ()
-    """More of them for srun or mpirun."""
+    """More options for srun or mpirun."""
 
     is_over: Callable[[], bool] = never
-    """Asked while a test runs: whether it is to be broken off."""
+    """Whether a running test must be aborted; called while it runs."""
 
 
 class _NoResult(BackendError):
-    """There is no result."""
+    """The test has no result."""
 
 
 class _TestHangs(BackendError):
-    """A test was begun and does not end."""
+    """The test has begun and hangs."""
 
 
 class Launcher:
-    """Starts both ends of a test as tasks of one ``srun`` or ``mpirun``."""
+    """Starts both sides of a test as tasks of one ``srun`` or ``mpirun``."""
 
     def __init__(self, wanted: Wanted, kind: str) -> None:
         """Use ``kind``, which is "slurm" or "mpi".
@@ -89,7 +89,7 @@ class Launcher:
                 result = run_command(
                     self._two_ends(pair, both),
                     timeout=self._wanted.timeout,
-                    # Its own, so that no test of another pair is let in.
+                    # A token per test, so that tests of other pairs are rejected.
                     environment={TOKEN_VARIABLE: secrets.token_hex(32)},
                     is_over=self._wanted.is_over,
                 )
@@ -122,7 +122,7 @@ class Launcher:
 
     def _tasks(self, nodes: tuple[str, ...], each: int) -> tuple[str, ...]:
         if self._kind == "slurm":
-            # The job of an srun that had to be killed would otherwise stay.
+            # Otherwise the job of a killed srun would stay.
             minutes = math.ceil(self._wanted.timeout / timedelta(minutes=1)) + 1
             seconds = max(1, min(_CANNOT_WAIT, self._wanted.timeout / 2) // timedelta(seconds=1))
             return (
@@ -145,15 +145,15 @@ class Launcher:
 
 
 class Served:
-    """Asks ``holdfast check serve`` on one node to test itself with the other."""
+    """Requests tests from ``holdfast check serve`` on one node of each pair."""
 
     def __init__(self, wanted: Wanted, token: str) -> None:
-        """Use the token that all nodes were given."""
+        """Use the token that all nodes share."""
         self._wanted = wanted
         self._token = token
 
     def __call__(self, pair: Pair) -> PairResponse:
-        """Test a pair, from its second node if the first cannot be asked."""
+        """Test a pair, from its second node if the first one does not respond."""
         first, second = (with_port(name) for name in pair)
         reasons: list[str] = []
         for requested, other in ((first, second), (second, first)):
@@ -193,10 +193,10 @@ class Served:
 
 
 def slurm_address(node: str) -> str:
-    """Where Slurm reaches a node; its name need not be known to anybody else.
+    """Return the address at which Slurm reaches a node, as only Slurm may know its name.
 
     Raises:
-        BackendError: Slurm does not know it, or cannot be asked.
+        BackendError: Slurm does not know the node, or does not respond.
 
     """
     shown = run_command(("scontrol", "--oneliner", "show", "node", node), timeout=_SHORT)
@@ -207,7 +207,7 @@ def slurm_address(node: str) -> str:
 
 
 def answer_of(parts: Sequence[PartResult]) -> PairResponse:
-    """Failed if a part failed, passed if none did and one passed, else it says nothing."""
+    """Return failed if a part failed, passed if none did and one passed, else no result."""
     outcomes = {part.outcome for part in parts}
     passed = None
     if Outcome.FAILED in outcomes:
@@ -221,10 +221,10 @@ def answer_of(parts: Sequence[PartResult]) -> PairResponse:
 
 
 def with_port(name: str) -> ListenAddress:
-    """A host with the port that is used if none is said.
+    """Return the address of a host, with the default port if none is given.
 
     Raises:
-        ValueError: it is no such name.
+        ValueError: the name is invalid.
 
     """
     has_port = name.rpartition(":")[2].isdecimal() and (name.count(":") == 1 or "]" in name)
@@ -232,7 +232,7 @@ def with_port(name: str) -> ListenAddress:
 
 
 def _parts_of(result: Result) -> tuple[PartResult, ...]:
-    """Those of the document that the side that asked has printed."""
+    """Return the parts in the document that the testing side printed."""
     start = result.stdout.find("{")
     if start < 0:
         lines = (result.stderr or result.stdout).strip().splitlines()

@@ -1,4 +1,4 @@
-"""The end of tests between nodes that listens: ``holdfast check serve``."""
+"""Server of network tests between nodes: ``holdfast check serve``."""
 
 import socket
 import threading
@@ -21,29 +21,30 @@ from holdfast.model.deep_checks import Level, PartResult
 from holdfast.model.errors import BackendError
 
 PAIR: Final = "pair"
-"""What asks this node to begin the tests with another."""
+"""Request to this node to start the tests with another node."""
 
 _AT_ONCE: Final = 32
-"""Connections. One is tested at a time, the others are told so; more are not even accepted."""
+"""Maximum connections. One is tested at a time, the others are told that it is busy; more are not
+accepted."""
 
 _IDLE: Final = timedelta(seconds=60)
-"""Between two tests of one connection."""
+"""Maximum time between two tests of one connection."""
 
 _LOOK_S: Final = 0.2
 _MAPPED: Final = "::ffff:"
-"""Before an address of IPv4 on a socket of IPv6."""
+"""Prefix of an IPv4 address on an IPv6 socket."""
 
 
 class PairServer:
-    """Listens, and answers those who have the token.
+    """Listens for tests, and serves clients that have the token.
 
     Raises:
-        BackendError: it cannot listen there.
+        BackendError: it cannot listen at the address.
 
     """
 
     def __init__(self, config: CheckConfig, address: ListenAddress, token: str) -> None:
-        """Listen at ``address``; port 0 takes a free one."""
+        """Listen at ``address``; port 0 takes a free port."""
         self._target = target_of(
             config, config.instance_type or instance_type(config.root), Level.QUICK
         )
@@ -63,19 +64,19 @@ class PairServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return the port on which it listens."""
         return int(self._listener.getsockname()[1])
 
     def close(self) -> None:
-        """Listen no more; tests that are under way end with this process."""
+        """Stop listening; tests in progress end with this process."""
         self._listener.close()
 
     def serve(self, tell: Callable[[str], None], *, is_over: Callable[[], bool]) -> None:
-        """Answer everybody, each in a thread, until ``is_over``."""
+        """Serve all clients, each in a thread, until ``is_over`` returns True."""
         while not is_over():
             try:
                 connection, address = self._listener.accept()
-            except (TimeoutError, ConnectionError):  # it may be gone before it is accepted
+            except (TimeoutError, ConnectionError):  # the client may be gone before it is accepted
                 continue
             if not self._room.acquire(blocking=False):
                 connection.close()
@@ -87,10 +88,10 @@ class PairServer:
             ).start()
 
     def serve_one(self, *, wait: timedelta) -> None:
-        """Answer the first that has the token, to the end of its tests.
+        """Serve all tests of the first client that has the token.
 
         Raises:
-            BackendError: nobody came in time, or the tests broke off.
+            BackendError: no client connected in time, or the tests were interrupted.
 
         """
         deadline = time.monotonic() + wait.total_seconds()
@@ -99,7 +100,7 @@ class PairServer:
             with connection:
                 try:
                     channel = welcome(connection, self._token)
-                except BackendError:  # a stranger
+                except BackendError:  # not a client with the token
                     continue
                 self._converse(channel)
                 return
@@ -144,7 +145,7 @@ class PairServer:
                     raise BackendError(f"unsupported message {other!r}")
 
     def _begin(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Test this node with another one, for somebody else."""
+        """Test this node with another one, on request."""
         try:
             other = Other(
                 address=ListenAddress.parse(message.get("with")),
@@ -159,7 +160,7 @@ class PairServer:
 
 
 class Unwatched:
-    """Nobody watches."""
+    """Watcher that ignores all calls."""
 
     def begun(self, name: str, plan: object, left: timedelta) -> None:
         """See ``Watcher.begun``."""

@@ -1,4 +1,4 @@
-"""Tests of pairs of nodes in rounds, until it is known which node or link is bad."""
+"""Tests pairs of nodes in rounds, until the bad node or link is known."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -26,18 +26,18 @@ from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
 PART: Final = "pairs"
-"""The part of a node's check that all its tests with others make up."""
+"""Name of the part that stands for all pair tests in a node's check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairResponse:
-    """What a test of a pair said."""
+    """Result of a test of a pair."""
 
     passed: bool | None
-    """None if it says nothing: a tool is missing, or a node had no time."""
+    """None without a result: a tool is missing, or a node was busy."""
 
     why: str = ""
-    """If it did not pass, as far as it is known."""
+    """Why it did not pass, if known."""
 
     parts: tuple[PartResult, ...] = ()
 
@@ -46,14 +46,14 @@ Ask = Callable[[Pair], PairResponse]
 """Tests a pair."""
 
 _LONGEST_WHY: Final = 300
-"""Characters."""
+"""Maximum characters of a reason."""
 
 Answers = Sequence[tuple[Pair, PairResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairsResult:
-    """What became of all rounds."""
+    """Results of all rounds."""
 
     rounds: int
     answers: tuple[tuple[Pair, PairResponse], ...]
@@ -61,7 +61,7 @@ class PairsResult:
 
     @property
     def tests(self) -> tuple[PairTest, ...]:
-        """The tests that said something."""
+        """Return the tests that have a result."""
         return _tests(self.answers)
 
 
@@ -74,18 +74,18 @@ def run_rounds(
     reported: Callable[[int, Answers], None],
     over: Event,
 ) -> PairsResult:
-    """Test pairs until more tests would hardly change anything, for ``rounds`` at most.
+    """Test pairs until more tests would hardly change the result, for at most ``rounds``.
 
     Args:
         nodes: two or more, each once.
         ask: tests a pair; called from several threads.
-        rounds: the most of them.
-        at_once: how many pairs are tested at the same time; those of one round share no node.
-        reported: is given the number of a round, from 1, and what was said.
-        over: is set at the end, whatever it is; tests that are under way then should give up.
+        rounds: maximum number of rounds.
+        at_once: number of pairs to test in parallel; pairs of one round share no node.
+        reported: called with the number of a round, from 1, and its results.
+        over: set at the end, however it ends; running tests should then stop.
 
     Raises:
-        BackendError: no test of a round said anything.
+        BackendError: no test of a round had a result.
 
     """
     answers: list[tuple[Pair, PairResponse]] = []
@@ -107,7 +107,7 @@ def run_rounds(
 
 @contextmanager
 def _ending(over: Event) -> Iterator[None]:
-    """However it ends, tests that are under way are not waited for."""
+    """Set ``over`` at the end, and do not wait for running tests."""
     try:
         yield
     finally:
@@ -115,10 +115,10 @@ def _ending(over: Event) -> Iterator[None]:
 
 
 def by_command(argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool]) -> Ask:
-    """Test a pair by a command that is given both names as its last arguments.
+    """Return a test of pairs by a command, which gets both names as its last arguments.
 
-    The pair passed if it ends with 0. One that does not end in time failed: that is how bad links
-    make collectives behave.
+    The pair passes if the command exits with 0. A command that times out fails: bad links make
+    collectives hang in this way.
     """
     return partial(_ask, tuple(argv), timeout, is_over)
 
@@ -126,7 +126,7 @@ def by_command(argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bo
 def node_checks(
     result: PairsResult, *, instance_type: str, started_at: datetime, now: datetime
 ) -> tuple[NodeCheck, ...]:
-    """What all tests together say of each node."""
+    """Return the check of each node, from all tests together."""
     return tuple(
         NodeCheck(
             node=node,
@@ -168,7 +168,10 @@ def _medians(answers: Sequence[PairResponse]) -> dict[str, float]:
 
 
 def _finding(node: str, detail: str, now: datetime) -> Finding:
-    """HyperPod replaces a node that fails its NCCL test ("Encountered FaultyInstance")."""
+    """Return the finding on a node; HyperPod replaces nodes that fail its NCCL test.
+
+    HyperPod's message is "Encountered FaultyInstance".
+    """
     return Finding(
         family=FAMILY,
         condition=Condition.NETWORK,

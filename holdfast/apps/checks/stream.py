@@ -1,4 +1,4 @@
-"""Results of deep health checks as HyperPod streams them to ``DeepHealthCheckResults``."""
+"""Results of deep health checks in the format of HyperPod's ``DeepHealthCheckResults`` stream."""
 
 import json
 import os
@@ -12,18 +12,18 @@ from holdfast.model.health import Remedy
 
 _REGION: Final = "AWS_REGION"
 _LONGEST: Final = 500
-"""Characters of what a part said."""
+"""Maximum characters of a part's message."""
 
 
 def append_results(path: Path, checks: Iterable[NodeCheck], now: datetime) -> None:
-    """Append one JSON object for each node; ``OSError`` if that cannot be done."""
+    """Append one JSON object per node; raises ``OSError`` if that fails."""
     lines = "".join(f"{line(one, now)}\n" for one in checks)
     with path.open("a", encoding="utf-8") as stream:
         stream.write(lines)
 
 
 def line(check: NodeCheck, now: datetime) -> str:
-    """One result. Of a failure it has HyperPod's words, with the node beside them."""
+    """Return one result; a failure has HyperPod's wording, and the node."""
     failed = [part for part in check.parts if part.outcome is Outcome.FAILED]
     kind = check.instance_type or "unknown"
     where = f"Region: {os.environ.get(_REGION, 'unknown')}, InstanceType: {kind}."

@@ -11,7 +11,7 @@ from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import BackendError
 
 DEPTH_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DEPTH"
-"""Depth of the verification in a step of Slurm."""
+"""Environment variable for the depth of the verification in a step of Slurm."""
 
 
 def prepare(

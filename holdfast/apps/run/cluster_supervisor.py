@@ -1,7 +1,7 @@
-"""The process that manages one cluster on this machine: its nodes and its jobs.
+"""Supervisor process of one cluster on this machine: its nodes and its jobs.
 
-Its machines live and die with it. When it starts again, as after a power cut, the same machines
-boot again, and jobs that ran on them resume from their last checkpoints.
+Its machines start and end with it. When it restarts, as after a power cut, the same machines boot
+again, and jobs that ran on them resume from their last checkpoints.
 """
 
 import argparse
@@ -45,11 +45,11 @@ from holdfast.model.names import DeepCheck
 _SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
 
 _STOP_SIGNALS: Final = 2
-"""Signals of one stop of the API server: the end of the thread that started this process, and the
-request to end. One more ends the jobs at once."""
+"""Signals in one stop of the API server: for the end of the thread that started this process, and
+as the request to end. A further one ends the jobs at once."""
 
 WIND_DOWN: Final = timedelta(seconds=20)
-"""How long jobs may take to stop when the process is asked to end, beyond which they are killed."""
+"""Time for jobs to stop when the process is asked to end; after that they are killed."""
 
 
 class ClusterSupervisor:
@@ -103,18 +103,18 @@ class ClusterSupervisor:
             self._store.close()
 
     def emit(self, event: Event) -> None:
-        """Keep an event: this object is the engine's ``EventSink``."""
+        """Store an event: this object is the engine's ``EventSink``."""
         with contextlib.suppress(BackendError):
             self._store.add_event(self._clock.now(), event)
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> None:
-        """Verify what the attempt resumes from."""
+        """Verify the checkpoint from which the attempt resumes."""
         depth = self._config.jobs.checkpoint_depth
         for why in attempt_checkpoints.prepare(folder, depth, is_named=False)[0]:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
 
     def _follow(self) -> bool:
-        """Have as many machines as are wanted; whether there is anything to manage."""
+        """Scale to the requested machines. Returns whether there is anything to manage."""
         for node in self._store.leaving():
             if not self._is_occupied(node):
                 self._cluster.retire(node)
@@ -130,7 +130,7 @@ class ClusterSupervisor:
         return bool(groups or nodes or self._store.active_jobs())
 
     def _is_occupied(self, node: str) -> bool:
-        """Whether a job is still being stopped on a node that is to go."""
+        """Whether a job is still being stopped on a node that is being removed."""
         now = self._clock.now()
         since = self._leaving_since.setdefault(node, now)
         return node in self._jobs.occupied() and now < since + self._config.nodes.drain_timeout
@@ -152,14 +152,14 @@ class ClusterSupervisor:
         return bool(phases - {JobPhase.WAITING})
 
     def _restart_waits(self) -> None:
-        """Have jobs wait for nodes from now on: there were none while this process did not run."""
+        """Restart the wait of jobs for nodes: there were none while this process did not run."""
         now = self._clock.now()
         for name, (_, record, _) in self._store.active_jobs().items():
             if record.phase is JobPhase.WAITING:
                 self._store.put_job(name, replace(record, phase_since=now))
 
     def _ending(self) -> Ending | None:
-        """How jobs end that have no cluster to run on any more."""
+        """Return how jobs end whose cluster no longer exists; None if it does."""
         if self._store.groups():
             return None
         home, name = self._run.path.parent.parent, self._run.name
@@ -170,7 +170,7 @@ class ClusterSupervisor:
         return Ending(outcome=JobPhase.CANCELLED, reason=why)
 
     def _policy(self) -> LocalNodePolicy:
-        """As the groups ask for; a machine with scripts may take long to join."""
+        """Return the node policy for the groups; a machine with scripts may take long to join."""
         groups = [one.made_of for one in self._store.groups().values()]
         checked = tuple(one.name for one in groups if one.deep_checks)
         more = _SCRIPTS if any(one.scripts for one in groups) else timedelta(0)
@@ -226,7 +226,7 @@ class ClusterSupervisor:
         ]  # fmt: skip
 
     def _resources(self, groups: Sequence[MachineGroup]) -> Mapping[str, Any]:
-        """``resource_config.json``: all instances of all groups, in HyperPod's form."""
+        """Return ``resource_config.json``: all instances of all groups, in HyperPod's format."""
         members = self._store.node_groups()
         ids = {node: machine for node, (machine, _, _) in self._store.nodes().items()}
         return {
@@ -263,7 +263,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     die_with_parent(options.parent, signal.SIGTERM)
     run = RunDir(options.dir)
-    sweep(run.path.parent.parent)  # what is left of this cluster if it was killed, too
+    sweep(run.path.parent.parent)  # also processes of this cluster, if it was killed
     with held(run):
         if ClusterSupervisor(run, RunConfig()).run():
             archive_deleted(run)

@@ -23,7 +23,7 @@ class EarlierJob:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether the directory holds anything."""
+        """Whether the directory contains anything."""
         with contextlib.suppress(OSError):
             return any(self.checkpoints.iterdir())
         return False

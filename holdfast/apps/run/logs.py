@@ -1,4 +1,4 @@
-"""Follows what the ranks print."""
+"""Follows the output of the ranks."""
 
 import contextlib
 from collections import deque
@@ -10,14 +10,14 @@ from typing import Final
 from holdfast.adapters.local.layout import RunDir
 
 _CHUNK_BYTES: Final = 1 << 16
-"""Read at most so much of each log at a time, so that a talkative rank cannot hold up the rest."""
+"""Bytes to read of each log at a time, so that one with much output does not delay the others."""
 
 
 class Follow(StrEnum):
-    """Whose output is shown."""
+    """Ranks whose output is shown."""
 
     FIRST = "first"
-    """That of node rank 0."""
+    """Output of node rank 0."""
 
     ALL = "all"
     NONE = "none"
@@ -41,12 +41,12 @@ class _Tail:
             yield self._shown(line)
 
     def ending(self) -> Iterator[tuple[int, str]]:
-        """The last line, if no newline ended it."""
+        """Yield the last line, if it has no newline."""
         if self.rest:
             yield self._shown(self.rest)
 
     def _chunk(self) -> bytes:
-        for _ in range(2):  # a cluster that is deleted moves its logs once
+        for _ in range(2):  # the deletion of a cluster moves its logs once
             path = self.files().log(self.attempt, self.rank)
             with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(self.offset)
@@ -61,7 +61,7 @@ class RankLogs:
     """Returns each line of the followed ranks once, attempt by attempt.
 
     Args:
-        files: directory of the job, asked anew before each read.
+        files: returns the directory of the job; called before each read.
         nodes: how many ranks the job has.
         follow: which of them are followed.
 
@@ -75,7 +75,7 @@ class RankLogs:
         self._ended: deque[_Tail] = deque()
 
     def lines(self, attempt: int) -> Iterator[tuple[int, str]]:
-        """News, as ``(rank, line)``: what is left of the attempts before, then of ``attempt``."""
+        """Yield new ``(rank, line)``: the rest of earlier attempts, then those of ``attempt``."""
         if attempt != self._attempt:
             self._attempt = attempt
             self._ended.extend(self._tails)
@@ -86,14 +86,14 @@ class RankLogs:
                 yield from tail.lines()
 
     def rest(self) -> Iterator[tuple[int, str]]:
-        """All that is left of a job that has ended."""
+        """Yield all remaining lines of a job that has ended."""
         self._ended.extend(self._tails)
         self._tails = []
         while self._ended:
             yield from self._left()
 
     def _left(self) -> Iterator[tuple[int, str]]:
-        """The next of the attempts to which nobody writes any more."""
+        """Yield the remaining lines of the next attempt that has ended."""
         while self._ended:
             yield from self._ended[0].lines()
             if not self._ended[0].is_read:

@@ -1,4 +1,4 @@
-"""A job on a cluster of this machine: submitted, then followed."""
+"""Submits a job to a cluster on this machine, and follows it."""
 
 import contextlib
 import os
@@ -46,39 +46,39 @@ from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 _LOOK: Final = timedelta(milliseconds=50)
 
 _UNMANAGED_LOOKS: Final = 60
-"""Looks at a cluster without a process that manages it, after which that is reported. A restart of
-``holdfast api`` takes less."""
+"""Number of polls without a process that manages the cluster, after which that is reported. A
+restart of ``holdfast api`` takes less."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """A job that a cluster runs."""
+    """A job on a cluster."""
 
     run: RunDir
     """Directory of the cluster."""
 
     deleted: RunDir
-    """Directory of the cluster once it is deleted."""
+    """Directory of the cluster after its deletion."""
 
     job: str
     """ID of the job."""
 
     store: ClusterStore
     report: Callable[[str], None]
-    """Takes what a person has to know besides."""
+    """Prints further messages for a person."""
 
     events: int = 0
-    """How many of the cluster were shown."""
+    """Number of the cluster's events that were read."""
 
     stop_signals: list[int] = field(default_factory=list)
     unmanaged: int = 0
-    """Looks in a row without a process that manages the cluster."""
+    """Number of consecutive polls without a process that manages the cluster."""
 
     def follow(self, screen: Screen, logs: RankLogs) -> None:
         """Show the job until it has ended.
 
-        A signal cancels the job; a second one, or one while no process manages the cluster, ends
-        this at once.
+        A signal cancels the job; a second one, or one while no process manages the cluster, stops
+        following at once.
         """
         earlier = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
         try:
@@ -93,22 +93,22 @@ class Followed:
 
     @property
     def stopped_by(self) -> int | None:
-        """The first signal that asked to end, or None."""
+        """Return the first signal that asked to end; None if there was none."""
         return self.stop_signals[0] if self.stop_signals else None
 
     def files(self) -> RunDir:
-        """Directory of the job, wherever its cluster is now."""
+        """Return the directory of the job, wherever its cluster is now."""
         return self._place().of_job(self.job)
 
     def _place(self) -> RunDir:
-        """Directory of the cluster now."""
+        """Return the current directory of the cluster."""
         return self.run if self.run.of_job(self.job) != self.run else self.deleted
 
     def summary(self) -> Summary:
-        """What the job came to.
+        """Return the summary of the job.
 
-        A cluster that is being deleted moves when its last job has ended: the paths are those from
-        then on.
+        A cluster that is being deleted moves when its last job has ended: the paths are those after
+        the move.
         """
         place = self._place()
         final = place if self.store.groups() else self.deleted
@@ -118,7 +118,7 @@ class Followed:
         return replace(summary, checkpoint_dir=str(checkpoints))
 
     def _is_left(self) -> bool:
-        """Cancel the job; whether to leave it to the cluster."""
+        """Cancel the job. Returns whether to stop following and leave it to the cluster."""
         self.store.cancel_job(self.job)
         with contextlib.suppress(FileNotFoundError):
             self.run.wake.touch()
@@ -131,7 +131,7 @@ class Followed:
         return True
 
     def _look(self) -> None:
-        """Report once that nobody manages the cluster."""
+        """Report once that no process manages the cluster."""
         self.unmanaged = 0 if is_held(self.run) else self.unmanaged + 1
         if self.unmanaged == _UNMANAGED_LOOKS:
             self.report(
@@ -140,7 +140,7 @@ class Followed:
             )
 
     def _show(self, screen: Screen, logs: RankLogs) -> bool:
-        """Show the news; whether the job has ended, asked before so that nothing is missed."""
+        """Show new events and output. Returns whether the job had ended before they were read."""
         _, record, _ = self.store.job(self.job)
         for entry in self.store.events(self.events):
             self.events += 1
@@ -163,7 +163,7 @@ def handed_over(
     """Submit a job to a cluster.
 
     Raises:
-        ConfigError: there is no such cluster, it has too few free nodes, or the job is none.
+        ConfigError: there is no such cluster, it has too few free nodes, or the job is invalid.
 
     """
     check_cluster(cluster, settings)
@@ -191,7 +191,7 @@ def handed_over(
 
 
 def job_name(home: Path, cluster: str, command: Sequence[str]) -> str:
-    """A name for a job on a cluster that no job there has had yet."""
+    """Return a name for a job that no job on the cluster has had yet."""
     state = cluster_dir(home, cluster).state
     if not state.is_file():
         return default_name((), command)
@@ -205,7 +205,7 @@ def _seconds(span: timedelta | None) -> float | None:
 
 
 def check_cluster(cluster: str, settings: RunSettings) -> None:
-    """Find what keeps a job from being given to a cluster.
+    """Check that a job can be submitted to a cluster.
 
     Raises:
         ConfigError: with a line for each problem.
@@ -229,7 +229,7 @@ def check_cluster(cluster: str, settings: RunSettings) -> None:
 
 
 def _checkpoints(store: ClusterStore, settings: RunSettings, own: RunDir) -> Path:
-    """The checkpoint directory of a new job: its own, unless a person names another."""
+    """Return the checkpoint directory of a new job: its own, unless a person names another."""
     if settings.checkpoint_dir is not None:
         return settings.checkpoint_dir
     jobs = [
@@ -280,7 +280,7 @@ def _submit(store: ClusterStore, job: str, launch: JobLaunch, settings: RunSetti
 
 
 def _refusal(cluster: str, settings: RunSettings, error: BackendError) -> HoldfastError:
-    """Why a cluster did not take a job, and what to do."""
+    """Return the error for a job that a cluster did not accept, with the remedy."""
     if isinstance(error, TooFewNodes):
         return ConfigError(_shortage(cluster, settings, error.occupancy))
     if isinstance(error, CheckpointsInUse):

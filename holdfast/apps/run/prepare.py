@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a run before it begins, found before anything is made."""
+"""Validates a run before it begins and before any file is created."""
 
 import errno
 import os
@@ -22,21 +22,21 @@ from holdfast.model.errors import ConfigError, StorageFull
 from holdfast.model.names import NODE_NAME_PREFIX
 
 _MIN_FREE_BYTES: Final = 1 << 20
-"""Less than this holds neither the state nor a log."""
+"""Minimum free disk space in bytes, for the state and a log."""
 
 _LAUNCHERS: Final = re.compile(r"(^| )-m ?(torch\.distributed\.|accelerate|deepspeed|lightning)")
-"""Modules that start processes by themselves."""
+"""Modules that start worker processes themselves."""
 
 MOST_NODES: Final = 1000
-"""Of a run: each is two processes or more, and 20 MiB of memory."""
+"""Maximum number of nodes of a run: each takes two processes or more, and 20 MiB of memory."""
 
 
 def check(settings: RunSettings) -> None:
-    """Find all mistakes at once.
+    """Report all mistakes at once.
 
     Raises:
-        ConfigError: with a line for each mistake.
-        StorageFull: there is no room for the run.
+        ConfigError: there are mistakes; with a line for each.
+        StorageFull: there is too little disk space for the run.
 
     """
     problems = list(_problems(settings))
@@ -51,7 +51,10 @@ def check(settings: RunSettings) -> None:
 
 
 def sweep(home: Path) -> int:
-    """End what runs still leave behind whose Holdfast was killed with all its node processes."""
+    """End processes that killed runs have left behind; return how many.
+
+    Such a run was killed together with all its node processes.
+    """
     dead = [run for run in runs(home) if not is_held(run)]
     machines = {
         node.name.removeprefix(NODE_NAME_PREFIX)
@@ -63,10 +66,10 @@ def sweep(home: Path) -> int:
 
 
 def archive(run: RunDir) -> Path | None:
-    """Move an earlier run of the same name out of the way.
+    """Move the directory of an earlier run of the same name.
 
     Returns:
-        Where it is now; None if there was none.
+        The new path; None if there was no earlier run.
 
     """
     if not run.state.exists():
@@ -88,7 +91,7 @@ def _problems(settings: RunSettings) -> Iterator[str]:
 
 
 def job_problems(settings: RunSettings) -> Iterator[str]:
-    """What is wrong with a job, on whichever nodes of this machine it runs."""
+    """Yield the errors in the settings of a job, on any nodes of this machine."""
     if not JOB_NAME.fullmatch(settings.name):
         yield (
             f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
@@ -126,7 +129,7 @@ def job_problems(settings: RunSettings) -> Iterator[str]:
 
 
 def launcher_warning(settings: RunSettings) -> str:
-    """What to say of a command that seems to start too few processes; empty if nothing."""
+    """Return a warning if a command seems to start too few processes; else empty."""
     count, command = settings.nproc_per_node, settings.command
     is_python = re.fullmatch(r"python[0-9.]*", Path(command[0]).name if command else "") is not None
     if count == 1 or not is_python or _LAUNCHERS.search(" ".join(command[1:])):
@@ -140,7 +143,7 @@ def launcher_warning(settings: RunSettings) -> str:
 
 
 def _command_problems(command: Sequence[str]) -> Iterator[str]:
-    """Why a command cannot be run."""
+    """Yield the reasons why a command cannot be run."""
     if not command:
         yield "COMMAND: nothing to run; give the command after two dashes: holdfast run -- python \
 train.py"
@@ -177,7 +180,7 @@ def _takes_files(directory: Path) -> bool:
         with tempfile.TemporaryFile(dir=directory):
             return True
     except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)  # told apart: it is mended otherwise
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)  # reported apart: another remedy
 
 
 def _free_bytes(directory: Path) -> int:
@@ -186,7 +189,7 @@ def _free_bytes(directory: Path) -> int:
 
 
 def _nearest(directory: Path) -> Path:
-    """The directory itself or the nearest one above it that exists."""
+    """Return the directory, or its nearest parent that exists."""
     path = directory.absolute()
     while not path.exists():
         path = path.parent

@@ -1,4 +1,4 @@
-"""One run from its first machine to its last process: wiring, and the loop that sleeps."""
+"""One run, from its first machine to its last process: its components and its loop."""
 
 import contextlib
 import os
@@ -58,10 +58,10 @@ class Session:
         self._waiting = Waiting(run, self._machines, self._clock)
 
     def run(self) -> JobRecord:
-        """Run the job to its end. Afterwards no process of it is left.
+        """Run the job to its end. No process of it is left afterwards.
 
         Raises:
-            StorageFull: the state could not be written any more; the job was ended.
+            StorageFull: the disk is full, so the state is not written; the job was stopped.
 
         """
         become_subreaper()
@@ -84,27 +84,27 @@ class Session:
         return self._record()
 
     def summary(self) -> Summary:
-        """What the run came to."""
+        """Return the summary of the run."""
         return summarize(self._store, self._settings.name, directory=str(self._run.path))
 
     @property
     def stopped_by(self) -> int | None:
-        """The first signal that asked the run to end, or None."""
+        """Return the first signal that asked the run to end; None if there was none."""
         return self._waiting.stop_signals[0] if self._waiting.stop_signals else None
 
     def close(self) -> None:
-        """Let go of the state."""
+        """Close the state."""
         self._store.close()
 
     def emit(self, event: Event) -> None:
-        """Keep and show an event: this object is the engine's ``EventSink``."""
+        """Store and show an event: this object is the engine's ``EventSink``."""
         at = self._clock.now()
         with contextlib.suppress(BackendError):
             self._store.add_event(at, event)
         self._screen.event(at, event)
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> None:
-        """Verify what the attempt resumes from."""
+        """Verify the checkpoint from which the attempt resumes."""
         settings = self._settings
         lines, _ = attempt_checkpoints.prepare(
             folder,
@@ -171,7 +171,7 @@ class Session:
         return self._store.job(self._settings.name)[1]
 
     def _give_up(self) -> None:
-        """Close the record of a job that was not given the time to stop."""
+        """Close the record of a job that had no time to stop."""
         record = self._record()
         if not record.phase.is_final:
             now, reason = self._clock.now(), "ended at once by request"
@@ -179,7 +179,7 @@ class Session:
             self._store.put_job(self._settings.name, over)
 
     def _is_killed(self) -> bool:
-        """Asked to end a second time, while the job is still being stopped."""
+        """Whether a second signal asked to end, while the job is still being stopped."""
         return len(self._waiting.stop_signals) > 1
 
     def _launch(self) -> Launch:

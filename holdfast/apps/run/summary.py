@@ -1,4 +1,4 @@
-"""What a run came to, told at its end."""
+"""Summary of a run, shown at its end."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,17 +22,17 @@ class Recovery:
     """From the decision to stop to the end of the last rank."""
 
     start_s: float
-    """From then to all ranks of the next attempt running: waiting for nodes included."""
+    """From then to the launch of all ranks of the next attempt, including the wait for nodes."""
 
     lost_steps: int | None
-    """Steps that the next attempt did again; None where the job reports none."""
+    """Steps that the next attempt repeated; None if the job reports none."""
 
     incident_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A whole run."""
+    """Summary of a run."""
 
     id: str
     """Unique ID of the job."""
@@ -51,7 +51,7 @@ class Summary:
 
 
 def recoveries(record: JobRecord) -> tuple[Recovery, ...]:
-    """Every restart of a job, oldest first."""
+    """Return all restarts of a job, oldest first."""
     following: list[tuple[datetime | None, int | None]] = [
         (attempt.started_at, attempt.first_step) for attempt in record.attempts[1:]
     ]
@@ -76,19 +76,19 @@ def recoveries(record: JobRecord) -> tuple[Recovery, ...]:
 
 
 def lost_steps(over: AttemptRecord, resumed_from: int | None) -> int | None:
-    """Steps of an attempt that the next one did again; None where the job reports none."""
+    """Return the steps of an attempt that the next one repeated; None if the job reports none."""
     if over.last_step is None or resumed_from is None:
         return None
     return max(0, over.last_step - resumed_from)
 
 
 def summarize(store: LocalStore, job: str, *, directory: str) -> Summary:
-    """Sum up a job.
+    """Return the summary of a job.
 
     Args:
-        store: that has it.
+        store: store of the run or cluster.
         job: its ``JobSpec.name``.
-        directory: of its logs.
+        directory: directory of its logs.
 
     """
     record = store.job(job)[1]
@@ -110,7 +110,7 @@ def summarize(store: LocalStore, job: str, *, directory: str) -> Summary:
 
 
 def report_lines(summary: Summary) -> list[str]:
-    """The summary for people."""
+    """Return the lines of the summary for people."""
     took = format_duration_s(summary.seconds)
     lines = [f"{summary.name} {summary.outcome} after {took}: {summary.reason}"]
     for one in summary.recoveries:
@@ -134,5 +134,5 @@ def report_lines(summary: Summary) -> list[str]:
 
 
 def format_duration_s(seconds: float) -> str:
-    """``format_duration`` for seconds."""
+    """Return ``format_duration`` of a number of seconds."""
     return format_duration(timedelta(seconds=seconds))

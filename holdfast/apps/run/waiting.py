@@ -1,4 +1,4 @@
-"""How the loop of a run sleeps, and what wakes it."""
+"""Sleeps between the rounds of a run, and wakes on events."""
 
 import contextlib
 import os
@@ -19,13 +19,13 @@ MIN_PAUSE: Final = timedelta(milliseconds=1)
 """Lower bound of the wait between rounds, so that no bug can spin the loop."""
 
 UNWATCHED_PAUSE: Final = timedelta(milliseconds=50)
-"""How often to look where the system cannot tell of changed files."""
+"""Poll interval where the system reports no file changes."""
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Waiting:
-    """Sleeps until something happens to a run: time, its machines, other commands, signals."""
+    """Sleeps until an event of the run: a timeout, its machines, other commands, or signals."""
 
     def __init__(self, run: RunDir, machines: LocalMachines, clock: Clock) -> None:
         self._run = run
@@ -34,14 +34,14 @@ class Waiting:
         self._watched: tuple[Path, ...] = ()
         self._watch = FileWatch(())
         self.stop_signals: list[int] = []
-        """Those that asked the run to end."""
+        """Signals that asked the run to end."""
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._watch.close()
 
     def until(self, moment: datetime, woken: int) -> None:
-        """Sleep until then, or until something happens, and take in what did."""
+        """Sleep until ``moment`` or an event, and process the event."""
         self._watch_all()
         sources = {
             machine.channel.fileno(): machine
@@ -67,7 +67,7 @@ class Waiting:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[int]:
-        """Note signals that ask to end; yields what becomes readable when one comes."""
+        """Record signals that ask to end; yields a descriptor that is readable when one comes."""
         woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         earlier = {number: signal.signal(number, self._note_signal) for number in STOP_SIGNALS}
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -81,7 +81,7 @@ class Waiting:
             os.close(wake)
 
     def _watch_all(self) -> None:
-        """Watch what wakes the run: the reports of its agents, and other commands."""
+        """Watch the files that wake the run: agents' reports, and requests of other commands."""
         reports = [machine.directory.report for machine in self._machines.all()]
         paths = (self._run.wake, *reports)
         if paths != self._watched:
@@ -93,7 +93,7 @@ class Waiting:
 
 
 def _readable(descriptors: Sequence[int], pause: timedelta) -> list[int]:
-    """Those that have news, as soon as one has; they may be more than ``select`` can take."""
+    """Return the descriptors with data, once there is one; supports more than ``select`` does."""
     poller = select.poll()
     for descriptor in descriptors:
         poller.register(descriptor, select.POLLIN)
