@@ -1,4 +1,4 @@
-"""Sums over all ranks, equal to the bit however often they are repeated.
+"""All-reduce over TCP whose sums are bitwise equal, however often they are repeated.
 
 The ranks form a star around rank 0, which adds their vectors in the order of the ranks: floating
 point addition is not associative, so a sum in the order of arrival would differ between runs.
@@ -22,7 +22,7 @@ from holdfast.kit.units import format_duration
 from holdfast.model.errors import ConfigError
 
 _HELLO = struct.Struct(">8s32sI")
-"""Magic bytes, SHA-256 of what must be equal on all ranks, rank."""
+"""Magic bytes, SHA-256 of the values that must be equal on all ranks, rank."""
 
 _MAGIC = b"HFRANKS1"
 _LENGTH = struct.Struct(">Q")
@@ -31,11 +31,11 @@ _RETRY_PAUSE = 0.02
 """Seconds between attempts to reach rank 0, which may start a little later."""
 
 _HELLO_TIMEOUT = 1.0
-"""Seconds for a stranger on the port to say who it is; ranks do so at once."""
+"""Seconds for a client on the port to send its hello; ranks do so at once."""
 
 
 class RankGroup:
-    """The links of one rank: those of rank 0 lead to all others, theirs to rank 0."""
+    """The connections of one rank: rank 0 to all others, the others to rank 0."""
 
     def __init__(self, links: Mapping[int, socket.socket], timeout: timedelta) -> None:
         self._links = dict(sorted(links.items()))
@@ -46,10 +46,10 @@ class RankGroup:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def sum(self, vector: Vector) -> None:
-        """Replace ``vector``, equally long on all ranks, by the sum over all ranks.
+        """Replace ``vector``, of equal length on all ranks, by the sum over all ranks.
 
         Raises:
-            PeerLost: a rank closed its connection or was silent for longer than the timeout.
+            PeerLost: a rank closed its connection or sent nothing for longer than the timeout.
 
         """
         content = vector.data.cast("B")
@@ -65,7 +65,7 @@ class RankGroup:
             self.send(rank, content)
 
     def broadcast(self, payload: bytes) -> bytes:
-        """Give the payload of rank 0 to all ranks.
+        """Broadcast the payload of rank 0 to all ranks.
 
         Raises:
             PeerLost: as for ``sum``.
@@ -94,7 +94,7 @@ class RankGroup:
             link.close()
 
     def send(self, rank: int, content: memoryview) -> None:
-        """Send to one rank that this one has a link to.
+        """Send to a rank that this rank is connected to.
 
         Raises:
             PeerLost: as for ``sum``.
@@ -120,13 +120,13 @@ class RankGroup:
 def join(
     environment: RankEnvironment, run: str, *, join_timeout: timedelta, peer_timeout: timedelta
 ) -> RankGroup:
-    """Meet the other ranks at ``MASTER_ADDR`` and ``MASTER_PORT``; return when all are there.
+    """Connect to the other ranks at ``MASTER_ADDR`` and ``MASTER_PORT``; return when all joined.
 
     ``run`` must be the same text on all ranks.
 
     Raises:
         ConfigError: the port is taken, or a rank belongs to another run.
-        PeerLost: not all ranks came in time.
+        PeerLost: not all ranks joined in time.
 
     """
     if environment.world_size == 1:
@@ -141,7 +141,7 @@ def join(
         joining = RankGroup(links, join_timeout)
         if environment.rank != 0:
             joining.send(0, memoryview(_HELLO.pack(_MAGIC, hello, environment.rank)))
-        joining.broadcast(b"")  # rank 0 sends this when all are there
+        joining.broadcast(b"")  # rank 0 sends this when all have joined
         on_failure.pop_all()
     return RankGroup(links, peer_timeout)
 
@@ -149,7 +149,7 @@ def join(
 def _gather(
     environment: RankEnvironment, hello: bytes, deadline: float, on_failure: ExitStack
 ) -> dict[int, socket.socket]:
-    """The links to all other ranks, by rank."""
+    """Return the connections to all other ranks, by rank."""
     links: dict[int, socket.socket] = {}
     with _listen(environment) as server:
         while len(links) < environment.world_size - 1:
@@ -178,7 +178,7 @@ def _listen(environment: RankEnvironment) -> socket.socket:
     try:
         return socket.create_server((address, port), family=family, backlog=environment.world_size)
     except OSError as error:
-        why = str(error.strerror).partition(" (")[0]  # create_server adds the address in its words
+        why = str(error.strerror).partition(" (")[0]  # create_server appends the address
         raise ConfigError(
             f"cannot listen at MASTER_ADDR={address} MASTER_PORT={port}: {why}; "
             "choose another port or address"
@@ -186,7 +186,7 @@ def _listen(environment: RankEnvironment) -> socket.socket:
 
 
 def _greet(link: socket.socket, hello: bytes) -> int | None:
-    """The rank at the other end; None if it is no rank of any such job."""
+    """Return the rank of the peer; None if it is not a rank of such a job."""
     content = bytearray(_HELLO.size)
     link.settimeout(_HELLO_TIMEOUT)
     try:
@@ -217,7 +217,7 @@ def _reach_root(environment: RankEnvironment, deadline: float) -> socket.socket:
             continue
         if link.getsockname() != link.getpeername():
             return link
-        # The kernel gave us the very port that we called, and TCP connects such a socket to itself.
+        # The kernel chose the target port as the source port, so the socket is connected to itself.
         # Without a reset on closing, the port would be taken for a minute: TIME_WAIT.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         link.close()

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from holdfast.apps.demo.corpus import CONTEXT, SYMBOLS, Batch
 
 EMBEDDING = 24
-"""Numbers by which a character is described; about a quarter of the vocabulary."""
+"""Dimensions of a character's embedding; about a quarter of the vocabulary."""
 
 Vector = NDArray[np.float32]
 
 
 class CharModel:
-    """Weights, and the gradient of their loss."""
+    """The weights of the model, with loss and gradient."""
 
     def __init__(self, *, hidden: int, seed: int) -> None:
         self._shapes = (
@@ -39,7 +39,7 @@ class CharModel:
                 layer[:] = draw.standard_normal(layer.shape, dtype=np.float32) * np.float32(scale)
 
     def loss(self, batch: Batch) -> float:
-        """Mean cross-entropy of the batch, in nats for a character."""
+        """Return the mean cross-entropy of the batch, in nats per character."""
         _, _, log_likelihoods = self._forward(batch)
         return -float(_at_targets(log_likelihoods, batch).mean())
 
@@ -79,7 +79,7 @@ class CharModel:
 
 
 class Adam:
-    """The optimizer of Kingma and Ba (arXiv:1412.6980), with the constants given there."""
+    """The Adam optimizer of Kingma and Ba (arXiv:1412.6980), with the constants given there."""
 
     def __init__(self, size: int, *, rate: float = 0.002) -> None:
         self.mean: Vector = np.zeros(size, dtype=np.float32)
@@ -87,7 +87,7 @@ class Adam:
         self._rate = rate
 
     def update(self, weights: Vector, gradient: Vector, *, step: int) -> None:
-        """Change ``weights`` in place. ``step`` counts the updates, this one included."""
+        """Update ``weights`` in place. ``step`` counts the updates, including this one."""
         self.mean *= 0.9
         self.mean += 0.1 * gradient
         self.square *= 0.999

@@ -1,4 +1,4 @@
-"""Checkpoints that a crash, a full disk or a flipped bit cannot turn into a wrong resume.
+"""Saves and loads checkpoints, and detects damage by a crash, a full disk or a flipped bit.
 
 A file holds the SHA-256 of everything after it, a line of JSON and the state::
 
@@ -20,7 +20,7 @@ from tempfile import TemporaryFile
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
 
 KEEP = 3
-"""Checkpoints kept. One could do; the others are for the day it is damaged."""
+"""Number of checkpoints to keep. One is enough; the others are for the case that it is damaged."""
 
 _DAMAGED = ".damaged"
 
@@ -34,14 +34,14 @@ class Checkpoint:
 
 
 class CheckpointDirectory:
-    """The checkpoints of one run. One process at a time may write there.
+    """The checkpoints of one run; only one process at a time may write them.
 
     Args:
-        path: made when missing, together with its parents.
+        path: directory; created, with its parents, if it is missing.
         run: what must be equal for a checkpoint to be resumed: the options that shape the run.
 
     Raises:
-        ConfigError: the directory cannot be made or written.
+        ConfigError: the directory cannot be created or written.
 
     """
 
@@ -52,20 +52,20 @@ class CheckpointDirectory:
             path.mkdir(parents=True, exist_ok=True)
             for left_over in path.glob(".*.tmp"):
                 left_over.unlink()
-            TemporaryFile(dir=path).close()  # better now than after the first hour
+            TemporaryFile(dir=path).close()  # fail now rather than after the first hour
         except OSError as error:
             raise ConfigError(
                 f"checkpoint directory {path}: {error.strerror}; choose another directory"
             ) from error
 
     def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole; None if there is none.
+        """Return the newest valid checkpoint; None if there is none.
 
-        A damaged one is set aside under another name, and ``warn`` is called with a sentence.
+        A damaged one is renamed, and ``warn`` is called with a message.
 
         Raises:
-            ConfigError: the newest whole checkpoint belongs to another run.
-            BackendError: a damaged one cannot be set aside.
+            ConfigError: the newest valid checkpoint belongs to another run.
+            BackendError: a damaged one cannot be renamed.
 
         """
         for path in self._paths():
@@ -88,7 +88,7 @@ class CheckpointDirectory:
         """Store a checkpoint durably, then remove all but the newest ``KEEP``.
 
         Raises:
-            StorageFull: there is no space left. The checkpoints before are untouched.
+            StorageFull: there is no space left. Earlier checkpoints are unchanged.
             BackendError: it cannot be written for another reason.
 
         """
@@ -99,12 +99,12 @@ class CheckpointDirectory:
                 old.unlink()
 
     def _paths(self) -> list[Path]:
-        """Newest first."""
+        """Return the paths of the checkpoints, newest first."""
         return sorted(self._path.glob("step-*.ckpt"), reverse=True)
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Put ``data`` in place of the file, so that it is the old or the new one also after a crash.
+    """Replace a file atomically and durably: after a crash it has the old or the new content.
 
     Raises:
         StorageFull: there is no space left.
@@ -129,7 +129,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def storage_error(path: Path, error: OSError) -> BackendError:
-    """What to raise, with a message for people, when ``path`` could not be written."""
+    """Return the error to raise, with a message for people, if ``path`` could not be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(
             f"{path} could not be written: {error.strerror}; "

@@ -1,4 +1,4 @@
-"""Text that every machine has: the source of Python's own standard library."""
+"""Training text that every machine has: the source of Python's own standard library."""
 
 import hashlib
 import sysconfig
@@ -15,23 +15,23 @@ SYMBOLS = 96
 """Size of the vocabulary: the line feed and the 95 printable characters of ASCII."""
 
 CONTEXT = 16
-"""Characters from which the next one is predicted."""
+"""Number of characters from which the next one is predicted."""
 
 TEXT_LIMIT = 1_000_000
-"""Characters used at most. A run of the demo draws about half as many windows from them."""
+"""Maximum number of characters. A run of the demo draws about half as many windows from them."""
 
 HELD_OUT_SHARE = 16
-"""One part of this many, at the end of the text, is never trained on."""
+"""Divisor: one part of this many, at the end of the text, is never trained on."""
 
 HELD_OUT_WINDOWS = 2048
-"""With a spread of about 2 nats, the mean over so many is within 0.05 nats."""
+"""With a standard deviation of about 2 nats, the mean over so many is within 0.05 nats."""
 
 Symbols = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows of text."""
+    """Windows of text, with their targets."""
 
     contexts: NDArray[np.int64]
     """Symbols, shape (windows, ``CONTEXT``)."""
@@ -47,10 +47,10 @@ class Corpus:
     training: Symbols
     held_out: Symbols
     digest: str
-    """SHA-256 of the whole text: another release of Python has another text."""
+    """SHA-256 of the whole text, which differs between releases of Python."""
 
     def batch(self, *, seed: int, step: int, size: int, rank: int, world_size: int) -> Batch:
-        """The share of ``rank`` in the batch of ``size`` windows that all ranks train in ``step``.
+        """Return the share of ``rank`` in the batch of ``size`` windows that all ranks train on.
 
         The batch does not depend on ``world_size``, and all shares together are the batch.
         """
@@ -59,25 +59,25 @@ class Corpus:
         return _windows(self.training, starts[rank::world_size])
 
     def held_out_batch(self) -> Batch:
-        """``HELD_OUT_WINDOWS`` windows of held-out text, evenly spread; always the same ones."""
+        """Return the same ``HELD_OUT_WINDOWS`` evenly spaced windows of held-out text each time."""
         starts = np.linspace(0, len(self.held_out) - CONTEXT - 1, HELD_OUT_WINDOWS).astype(np.int64)
         return _windows(self.held_out, starts)
 
 
 def standard_library() -> Corpus:
-    """The public top-level modules of this Python's standard library.
+    """Return the public top-level modules of this Python's standard library.
 
     Raises:
-        ConfigError: this Python comes without its sources.
+        ConfigError: this Python has no source files.
 
     """
     return modules_in(Path(sysconfig.get_path("stdlib")))
 
 
 def modules_in(directory: Path) -> Corpus:
-    """The modules right in ``directory``, in the order of their names.
+    """Return the modules directly in ``directory``, in the order of their names.
 
-    Those whose names begin with an underscore are left out: among them are records of how this
+    Names that begin with an underscore are left out: some of these modules record how this
     Python was built.
 
     Raises:
@@ -96,7 +96,7 @@ def modules_in(directory: Path) -> Corpus:
 
 
 def corpus_of(text: bytes) -> Corpus:
-    """Split a text; characters outside the vocabulary are left out.
+    """Return the corpus of a text; characters outside the vocabulary are left out.
 
     Raises:
         ValueError: the text is too short to take windows from both parts.

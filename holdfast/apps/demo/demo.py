@@ -1,4 +1,4 @@
-"""The demo: the same job twice, once undisturbed and once through four faults."""
+"""The demo: runs the same job twice, once without faults and once with four faults."""
 
 import importlib.util
 import json
@@ -25,12 +25,12 @@ NODES: Final = 2
 SPARES: Final = 1
 
 CONFIG: Final = RunConfig(machines=MachineSettings(boot_time=timedelta(seconds=1)))
-"""A second, so that a person sees a machine boot."""
+"""Boot time of one second, so that a person sees a machine boot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """What may be changed about the demo."""
+    """Settings of the demo."""
 
     home: Path
     steps: int
@@ -40,7 +40,7 @@ class DemoSettings:
 
 
 class DemoStopped(HoldfastError):
-    """A person ended the demo."""
+    """A person stopped the demo."""
 
     def __init__(self, signum: int) -> None:
         super().__init__("the demo was stopped")
@@ -52,16 +52,16 @@ def play(
     screen: Callable[[], Screen],
     reported: Callable[[str], None],
 ) -> Outcome:
-    """Run the job undisturbed, then through the story, and compare.
+    """Run the job without faults, then with the faults of the story, and compare.
 
     Args:
-        settings: of the demo.
-        screen: makes what shows a run; called once for each.
-        reported: takes what the demo itself has to say.
+        settings: settings of the demo.
+        screen: returns the screen of a run; called once per run.
+        reported: prints messages of the demo itself.
 
     Raises:
         ConfigError: a library that the job needs is missing.
-        DemoStopped: a person ended it.
+        DemoStopped: a person stopped it.
 
     """
     _require("torch" if settings.use_torch else "numpy")
@@ -90,7 +90,7 @@ def play(
 
 
 def command(settings: DemoSettings) -> Sequence[str]:
-    """The command line of the job."""
+    """Return the command line of the job."""
     options = [
         "--steps", str(settings.steps),
         "--checkpoint-every", str(settings.checkpoint_every),
@@ -139,13 +139,13 @@ def _announcement(one: Injected) -> str:
 
 
 def _forget(directory: RunDir) -> None:
-    """The demo starts from nothing: checkpoints of an earlier one would end it at once."""
+    """Delete the checkpoints of an earlier demo, with which the job would end at once."""
     for path in sorted(directory.checkpoints.glob("*")):
         path.unlink()
 
 
 def _final(directory: RunDir) -> str:
-    """SHA-256 of the final weights; empty if the job did not come to its end."""
+    """Return the SHA-256 of the final weights; empty if the job did not finish."""
     try:
         text = (directory.checkpoints / "final.json").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a training job is told: its options and the environment of its rank."""
+"""Options of a training job, and the environment of its rank."""
 
 import argparse
 import math
@@ -21,7 +21,7 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The same on all ranks."""
+    """Options of the job, the same on all ranks."""
 
     steps: int
     checkpoint_every: int
@@ -34,7 +34,7 @@ class Options:
     checkpoint_dir: Path
 
     def run_identity(self, trainer: str, corpus: Corpus) -> str:
-        """What shapes the weights after a given step, apart from the number of ranks."""
+        """Return what determines the weights after a step, except the number of ranks."""
         return (
             f"{trainer} seed={self.seed} batch={self.batch} hidden={self.hidden} "
             f"context={CONTEXT} text={corpus.digest[:12]}"
@@ -43,23 +43,23 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnvironment:
-    """The place of this process in the job, as torchrun, Kubeflow and Holdfast tell it."""
+    """Rank, size and addresses of this process, as torchrun, Kubeflow and Holdfast set them."""
 
     rank: int
     world_size: int
     master_addr: str
-    """Where rank 0 listens; without meaning where it is the only rank, as is the port."""
+    """Address on which rank 0 listens; address and port are unused if there is only one rank."""
 
     master_port: int
     attempt: int
     progress_file: Path | None
-    """Where rank 0 reports its step; None if nobody asks."""
+    """File in which rank 0 reports its step; None to report none."""
 
 
 def parse_options(
     trainer: str, description: str, arguments: Sequence[str], variables: Mapping[str, str]
 ) -> Options:
-    """Read the command line; ends the process with exit code 2 and a message if it is wrong."""
+    """Parse the command line; on errors, exit with code 2 and a message."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {trainer}", description=description, epilog=_EXIT_CODES
     )
@@ -95,10 +95,10 @@ def parse_options(
 
 
 def rank_environment(variables: Mapping[str, str]) -> RankEnvironment:
-    """Read the environment; without ``WORLD_SIZE`` the job is this process alone.
+    """Return the rank's environment; without ``WORLD_SIZE`` this process is the only rank.
 
     Raises:
-        ConfigError: with a line for each variable that cannot be used.
+        ConfigError: with a line for each invalid variable.
 
     """
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""What the demo came to: a recovery for each fault, and whether the weights are the same."""
+"""Result of the demo: a recovery for each fault, and whether the final weights are equal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from holdfast.model.jobs import AttemptRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoRecovery:
-    """One fault and how the job came back from it. Durations in seconds."""
+    """One fault and its recovery. Durations in seconds."""
 
     fault: str
     node: str
     action: str
-    """What was done to the node: ``replace``, ``reboot``, or ``none`` for a fault of the job."""
+    """Repair of the node: ``replace``, ``reboot``, or ``none`` for a fault of the job."""
 
     new_node: str
-    """The node that took the place of a replaced one, else empty."""
+    """The replacement of the node; empty if it was not replaced."""
 
     detect_s: float
     """From the fault to the decision to stop the job."""
@@ -30,23 +30,25 @@ class DemoRecovery:
     """From then to the end of its last rank."""
 
     repair_s: float | None
-    """From the drained node to its, or its successor's, first word; beside the job's restart."""
+    """From the end of the drain to the first report of the node or its replacement; runs in
+    parallel with the restart of the job."""
 
     start_s: float
     """From the end of the last rank to all ranks of the next attempt being launched."""
 
     recover_s: float
-    """From the fault to all ranks being launched again."""
+    """From the fault to the launch of all ranks."""
 
     lost_steps: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The demo as a whole."""
+    """Result of the demo."""
 
     ok: bool
-    """The disturbed job finished, every fault was recovered from, and the weights are the same."""
+    """Whether the job with faults finished, recovered from every fault, and has the same
+    weights."""
 
     steps: int
     final_sha256: str
@@ -60,7 +62,7 @@ def recovered(
     attempts: Sequence[AttemptRecord],
     incidents: Iterable[Incident],
 ) -> tuple[DemoRecovery, ...]:
-    """Match each fault with the attempt that it ended and with its incident, if it has one."""
+    """Return each fault with the attempt that it ended and its incident, if it has one."""
     by_number = {attempt.attempt: attempt for attempt in attempts}
     by_id = {incident.id: incident for incident in incidents}
     found = []
@@ -87,7 +89,7 @@ def recovered(
 
 
 def timeline(outcome: Outcome) -> list[list[str]]:
-    """The recoveries as the cells of a table; its titles come first."""
+    """Return the recoveries as the rows of a table, the titles first."""
     titles = ["fault", "node", "action", "detect", "stop", "repair", "start", "down", "lost"]
     rows = [
         [

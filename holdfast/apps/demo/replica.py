@@ -1,4 +1,4 @@
-"""What the training loop asks of a trainer."""
+"""Interface of a trainer for the training loop."""
 
 from typing import Protocol
 
@@ -6,35 +6,35 @@ from holdfast.model.errors import BackendError
 
 
 class PeerLost(BackendError):
-    """Another rank died, fell silent or never came. All ranks must be started again."""
+    """Another rank died, stopped responding or never joined. All ranks must be restarted."""
 
 
 class Replica(Protocol):
-    """The copy of the model on one rank, with its link to the other ranks.
+    """The copy of the model on one rank, with its connection to the other ranks.
 
     ``train`` and ``broadcast`` are called by all ranks in the same order; both raise ``PeerLost``.
     """
 
     def train(self, step: int) -> float:
-        """Make step number ``step``, counted from 0; return its mean loss over all ranks."""
+        """Run step number ``step``, counted from 0; return its mean loss over all ranks."""
         ...
 
     def broadcast(self, payload: bytes) -> bytes:
-        """Give the payload of rank 0 to all ranks; what the others pass is ignored."""
+        """Broadcast the payload of rank 0 to all ranks; the payloads of others are ignored."""
         ...
 
     def state(self) -> bytes:
-        """Weights and optimizer state: all that ``restore`` needs to go on as if undisturbed."""
+        """Return weights and optimizer state, with which ``restore`` continues identically."""
         ...
 
     def restore(self, state: bytes) -> None:
-        """Take over what ``state`` returned, perhaps in another process."""
+        """Load a state that ``state`` returned, possibly in another process."""
         ...
 
     def weights(self) -> bytes:
-        """All weights, in a fixed order: equal bytes mean equal models."""
+        """Return all weights in a fixed order: equal bytes mean equal models."""
         ...
 
     def held_out_loss(self) -> float:
-        """Mean loss on text that is never trained on, in nats for a character."""
+        """Return the mean loss on text that is never trained on, in nats per character."""
         ...

@@ -1,4 +1,4 @@
-"""The faults of the demo, and who brings them about while the job trains."""
+"""The faults of the demo, and the thread that injects them while the job trains."""
 
 import threading
 import time
@@ -27,19 +27,19 @@ _DEVICE: Final = "0000:b9:00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One fault: what, on which rank's node, and how far the job must have come."""
+    """One fault: its kind, the rank whose node it hits, and the progress at which it is due."""
 
     fault: str
     rank: int
     share: float
-    """Of all steps, after which it happens."""
+    """Fraction of all steps after which the fault is due."""
 
     inject: Callable[[NodeDir], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injected:
-    """A fault that was brought about."""
+    """A fault that was injected."""
 
     fault: str
     node: str
@@ -50,7 +50,7 @@ class Injected:
 
 
 def xid(code: int) -> Callable[[NodeDir], object]:
-    """Have the kernel of a node print an XID, as HyperPod's public test does."""
+    """Return a function that logs an XID on a node, as HyperPod's public test does."""
 
     def inject(node: NodeDir) -> object:
         line = xid_line(code, _DEVICE, XID_TEXTS[code])
@@ -70,10 +70,10 @@ STORY: Final = (
 
 @dataclass(slots=True)
 class Storyteller:
-    """Plays the story against a run, from a thread of its own.
+    """Injects the faults into a run, from its own thread.
 
-    A fault comes once the job has reached its step, runs, and has its spare again. It is brought
-    about from outside, as ``holdfast inject`` does: the run is told nothing.
+    A fault is injected once the job has reached its step, runs, and has its spare node again. It is
+    injected from outside, as ``holdfast inject`` does: the run is not notified.
     """
 
     run: RunDir
@@ -86,12 +86,12 @@ class Storyteller:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; the run must have been prepared."""
+        """Start the thread; the run must have been prepared."""
         self._thread = threading.Thread(target=self._play, name="story", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End, played to the end or not."""
+        """Stop the thread, even if faults are left."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -106,7 +106,7 @@ class Storyteller:
             store.close()
 
     def _try(self, act: Act, store: LocalStore) -> bool:
-        """Bring about the fault if its time has come."""
+        """Inject the fault if it is due. Returns whether it was injected."""
         try:
             if self.job not in (jobs := store.jobs()):
                 return False
@@ -123,7 +123,7 @@ class Storyteller:
             at = datetime.now(UTC)
             act.inject(self.run.node(node))
         except BackendError:
-            return False  # the rank ended just now: its time comes again
+            return False  # the rank has just ended: retried later
         one = Injected(fault=act.fault, node=node, attempt=record.attempt, at=at)
         self.injected.append(one)
         self.reported(one)

@@ -1,11 +1,12 @@
-"""Train a character model in NumPy, data parallel: ``python -m holdfast.apps.demo.train_numpy``.
+"""Trains a character model in NumPy, data parallel: ``python -m holdfast.apps.demo.train_numpy``.
 
-The weights after the last step are equal to the bit, however often the job was interrupted.
+The weights after the last step are bitwise equal, however often the job was interrupted.
 """
 
 import os
 
-# One thread: two cores serve two ranks, and BLAS splits its sums by threads. Before NumPy loads.
+# One thread: two ranks share two cores, and BLAS splits its sums by threads. Set before
+# NumPy loads.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["MKL_NUM_THREADS"] = "1"
@@ -38,11 +39,11 @@ class NumpyReplica:
         self._group = group
         self._model = CharModel(hidden=options.hidden, seed=options.seed)
         self._adam = Adam(self._model.weights.size)
-        # The gradient and, behind it, the loss.
+        # Buffer of the gradient, with the loss as its last element.
         self._message = np.empty(self._model.weights.size + 1, dtype=np.float32)
 
     def train(self, step: int) -> float:
-        """One step of Adam on the mean gradient of all ranks."""
+        """Run one step of Adam on the mean gradient of all ranks; return its loss."""
         batch = self._corpus.batch(
             seed=self._options.seed,
             step=step,
@@ -61,21 +62,21 @@ class NumpyReplica:
         return self._group.broadcast(payload)
 
     def state(self) -> bytes:
-        """The vectors of weights and optimizer, one after the other."""
+        """Return the vectors of weights and optimizer state, concatenated."""
         return b"".join(vector.tobytes() for vector in self._vectors())
 
     def restore(self, state: bytes) -> None:
-        """Copy into the vectors in place: the layers of the model are views of them."""
+        """Copy a state into the vectors in place: the layers of the model are views of them."""
         parts = np.split(np.frombuffer(state, dtype=np.float32), len(self._vectors()))
         for vector, part in zip(self._vectors(), parts, strict=True):
             vector[:] = part
 
     def weights(self) -> bytes:
-        """The vector of weights, float32 in native byte order."""
+        """Return the vector of weights, float32 in native byte order."""
         return self._model.weights.tobytes()
 
     def held_out_loss(self) -> float:
-        """Mean cross-entropy, in nats for a character."""
+        """Return the mean cross-entropy of held-out text, in nats per character."""
         return self._model.loss(self._corpus.held_out_batch())
 
     def _vectors(self) -> tuple[np.ndarray, ...]:

@@ -1,7 +1,7 @@
-"""Train a character model with PyTorch DDP: ``torchrun -m holdfast.apps.demo.train_torch``.
+"""Trains a character model with PyTorch DDP: ``torchrun -m holdfast.apps.demo.train_torch``.
 
-The same job as ``train_numpy``, on the CPU with gloo. The weights after the last step are equal
-to the bit, however often the job was interrupted.
+The same job as ``train_numpy``, on the CPU with gloo. The weights after the last step are bitwise
+equal, however often the job was interrupted.
 """
 
 import os
@@ -50,7 +50,7 @@ class TorchReplica:
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=LEARNING_RATE)
 
     def train(self, step: int) -> float:
-        """One step of Adam on the mean gradient of all ranks."""
+        """Run one step of Adam on the mean gradient of all ranks; return its loss."""
         batch = self._corpus.batch(
             seed=self._options.seed,
             step=step,
@@ -68,44 +68,44 @@ class TorchReplica:
         return float(mean)
 
     def broadcast(self, payload: bytes) -> bytes:
-        """Give the payload of rank 0 to all ranks."""
+        """Broadcast the payload of rank 0 to all ranks."""
         box = [payload]
         with _peer_errors():
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def state(self) -> bytes:
-        """The state of model and optimizer as ``torch.save`` writes it."""
+        """Return the state of model and optimizer as ``torch.save`` writes it."""
         buffer = BytesIO()
         torch.save((self._model.state_dict(), self._optimizer.state_dict()), buffer)
         return buffer.getvalue()
 
     def restore(self, state: bytes) -> None:
-        """Load what ``state`` returned."""
+        """Load a state that ``state`` returned."""
         model, optimizer = torch.load(BytesIO(state), weights_only=True)
         self._model.load_state_dict(model)
         self._optimizer.load_state_dict(optimizer)
 
     def weights(self) -> bytes:
-        """All parameters in the order of the layers, float32 in native byte order."""
+        """Return all parameters in the order of the layers, float32 in native byte order."""
         flat = torch.cat([weight.detach().flatten() for weight in self._model.parameters()])
         content: bytes = flat.numpy().tobytes()
         return content
 
     def held_out_loss(self) -> float:
-        """Mean cross-entropy, in nats for a character."""
+        """Return the mean cross-entropy of held-out text, in nats per character."""
         with torch.no_grad():
             batch = self._corpus.held_out_batch()
             return float(_summed_loss(self._model, batch)) / len(batch.targets)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Join the other ranks and train."""
+    """Join the process group and train."""
     options = parse_options(
         "holdfast.apps.demo.train_torch", "Train with PyTorch DDP.", arguments, os.environ
     )
     environment = rank_environment(os.environ)
-    torch.set_num_threads(1)  # two cores serve two ranks
+    torch.set_num_threads(1)  # two ranks share two cores
     torch.use_deterministic_algorithms(mode=True)
     corpus = standard_library()
     with _process_group(environment, options.join_timeout, options.peer_timeout):
@@ -128,12 +128,12 @@ def _process_group(
             "gloo", store=store, rank=rank, world_size=world_size, timeout=peer_timeout
         )
     yield
-    dist.destroy_process_group()  # not after a failure: it could wait for those that are gone
+    dist.destroy_process_group()  # not after a failure: it could wait for dead ranks
 
 
 @contextmanager
 def _peer_errors(what: str = "lost the other ranks") -> Iterator[None]:
-    """Turn what PyTorch raises when it cannot reach a rank, plain RuntimeErrors, into PeerLost."""
+    """Raise PeerLost for the plain RuntimeErrors of PyTorch when it cannot reach a rank."""
     try:
         yield
     except RuntimeError as error:
@@ -144,10 +144,10 @@ def _peer_errors(what: str = "lost the other ranks") -> Iterator[None]:
 def _sum_in_rank_order(
     world_size: int, bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """Communication hook of DDP: add up the gradients of all ranks in the order of the ranks.
+    """Communication hook of DDP: sum the gradients of all ranks in the order of the ranks.
 
-    The all-reduce of gloo adds each part of a bucket in another order, and DDP lays out its
-    buckets anew after the first step: resumed jobs of three and more ranks would differ.
+    The all-reduce of gloo sums each part of a bucket in another order, and DDP rebuilds its buckets
+    after the first step: resumed jobs of three and more ranks would differ.
     """
     own = bucket.buffer()
     parts = [torch.empty_like(own) for _ in range(world_size)]

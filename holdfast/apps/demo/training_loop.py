@@ -1,4 +1,4 @@
-"""The loop that both trainers run: resume, step, save, report."""
+"""Training loop of both trainers: resume, step, save, report."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ _STEP_BYTES = 8
 
 
 class Leader:
-    """What rank 0 does beside training: it reads and writes all files of the run."""
+    """Tasks of rank 0 besides training: it reads and writes all files of the run."""
 
     def __init__(self, options: Options, environment: RankEnvironment, run: str) -> None:
         self._options = options
@@ -30,7 +30,7 @@ class Leader:
         self._directory = CheckpointDirectory(options.checkpoint_dir, run)
 
     def resume_point(self) -> Checkpoint:
-        """The newest good checkpoint; step 0 without a state for a fresh start."""
+        """Return the newest valid checkpoint; step 0 without a state for a fresh start."""
         newest = self._directory.newest(_warn)
         step = newest.step if newest else 0
         if step > self._options.steps:
@@ -47,7 +47,7 @@ class Leader:
         return newest or Checkpoint(0, b"")
 
     def after_step(self, done: int, loss: float, replica: Replica) -> None:
-        """Save when it is time, then report progress."""
+        """Save a checkpoint if it is due, then report progress."""
         if done % self._options.checkpoint_every == 0 or done == self._options.steps:
             self._directory.save(Checkpoint(done, replica.state()))
             _print_line(f"step {done} of {self._options.steps}: loss {loss:.3f}, checkpoint saved")
@@ -82,7 +82,7 @@ def train(replica: Replica, options: Options, environment: RankEnvironment, run:
     """Train from the newest checkpoint to the last step; all ranks end up with equal weights.
 
     Raises:
-        ConfigError: the checkpoints cannot be used.
+        ConfigError: the checkpoints are invalid for this run.
         PeerLost: another rank is gone.
         BackendError: a file cannot be written; ``StorageFull`` if there is no space.
 
@@ -113,7 +113,7 @@ def run_trainer(main: Callable[[Sequence[str]], None]) -> int:
 
 
 def _resume(replica: Replica, leader: Leader | None) -> int:
-    """Bring all ranks to the checkpoint that rank 0 has chosen; return its step."""
+    """Load the checkpoint that rank 0 has chosen on all ranks; return its step."""
     message = b""
     if leader:
         chosen = leader.resume_point()
