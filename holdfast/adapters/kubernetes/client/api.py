@@ -1,6 +1,6 @@
-"""The one client of the Kubernetes API: agent, controller and commands use it.
+"""Kubernetes API client that the agent, the controller and the commands share.
 
-Objects are plain dicts, as they came. Everything may be called from any thread.
+Objects are plain dicts as the API server returned them. All methods are thread-safe.
 """
 
 import http.client
@@ -31,25 +31,25 @@ from holdfast.adapters.kubernetes.client.watch import Watch
 __all__ = ["Api", "Json", "Page", "Params", "Patch", "RateLimit", "Server", "Watch", "in_cluster"]
 
 Params = Mapping[str, str | int | Sequence[str]]
-"""Query of a call; switches are spelled ``"true"``."""
+"""Query parameters of a call; booleans are spelled ``"true"``."""
 
 TIMEOUT: Final = timedelta(seconds=10)
-"""Longest time of a call, with all its retries; list and watch have it for each page."""
+"""Timeout of a call including its retries; list and watch apply it to each page."""
 
 PAGE: Final = 500
-"""Objects asked for at once, as kubectl does."""
+"""Page size of a list request, as in kubectl."""
 
 _Body = Json | list[Json]
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
-_SHORTEST_S: Final = 0.001  # a socket takes 0 for "do not wait at all"
+_SHORTEST_S: Final = 0.001  # a socket timeout of 0 means non-blocking
 _PIECE: Final = 1 << 20
-_GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for the format of gzip
+_GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's window size that selects the gzip format
 
 
 class Patch(StrEnum):
-    """How the body of a patch is meant; the value is its media type."""
+    """Patch type; the value is its media type."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
@@ -59,7 +59,7 @@ class Patch(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Part of a list. ``resource_version`` is that of the whole list: watch from there."""
+    """Page of a list. ``resource_version`` is that of the whole list: start a watch there."""
 
     items: list[Json]
     resource_version: str
@@ -73,14 +73,14 @@ class _Request:
     body: bytes | None = None
     media_type: str = "application/json"
     repeatable: bool = True
-    """Doing it twice does the same as doing it once."""
+    """Whether the request is idempotent."""
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path}"
 
 
 class Api:
-    """Calls of one API server, with one identity.
+    """Client of one API server, with one identity.
 
     Paths are those of the API, such as ``/api/v1/nodes/a``; parameters go into the query.
 
@@ -100,21 +100,21 @@ class Api:
         limit: RateLimit | None = None,
         timeout: timedelta = TIMEOUT,
     ) -> None:
-        """Prepare calls; nothing is sent yet.
+        """Create the client; no request is sent yet.
 
         Args:
-            server: whom to call, and as whom.
-            user_agent: how the audit log names us.
-            field_manager: how the objects that we write name us.
-            limit: that of this process; None for as many requests as are asked for.
-            timeout: longest time of one call, retries included, waiting for ``limit`` excluded.
+            server: API server and credentials.
+            user_agent: user agent of the requests, shown in the audit log.
+            field_manager: field manager of the objects that the client writes.
+            limit: rate limit of this process; None for no limit.
+            timeout: timeout of one call, retries included, waiting for ``limit`` excluded.
 
         """
         self._server = server
         self._connections = Connections(server)
         self._headers = {
             "Accept": "application/json",
-            "Accept-Encoding": "gzip",  # answered with from 128 KiB on
+            "Accept-Encoding": "gzip",  # the API server compresses responses from 128 KiB on
             "User-Agent": user_agent,
         }
         self._manager = {"fieldManager": field_manager}
@@ -126,10 +126,10 @@ class Api:
         return self._call(_Request(verb="GET", path=path, params=params or {}))
 
     def create(self, path: str, body: Json, *, repeatable: bool = False) -> Json:
-        """Create an object; ``path`` is that of its collection, or of an eviction.
+        """Create an object; ``path`` is that of its collection or of an eviction.
 
         Args:
-            path: where.
+            path: API path of the request.
             body: the object.
             repeatable: the caller takes ``AlreadyExists`` for success, so the call may be tried
                 again when it is not known whether the first was carried out.
@@ -138,13 +138,13 @@ class Api:
         return self._write("POST", path, body, repeatable=repeatable)
 
     def replace(self, path: str, body: Json) -> Json:
-        """Replace an object; one that has changed since is a ``Conflict``."""
+        """Replace an object; raises ``Conflict`` if it has changed since it was read."""
         return self._write("PUT", path, body)
 
     def patch(self, path: str, body: _Body, kind: Patch = Patch.MERGE) -> Json:
-        """Change an object."""
+        """Patch an object."""
         forced = {"force": "true"} if kind is Patch.APPLY else {}
-        repeatable = kind is not Patch.JSON  # its "add" to an array adds twice
+        repeatable = kind is not Patch.JSON  # a JSON patch "add" to an array is not idempotent
         return self._write("PATCH", path, body, kind, forced, repeatable=repeatable)
 
     def delete(
@@ -153,10 +153,10 @@ class Api:
         """Delete an object.
 
         Args:
-            path: of the object.
-            uid: only this very object; another of its name is a ``Conflict``.
-            grace: seconds that a pod has to end, 0 for none; None for its own wish.
-            propagation: ``Foreground``, ``Background`` or ``Orphan``, for what it owns.
+            path: API path of the object.
+            uid: precondition; an object of the same name with another UID raises ``Conflict``.
+            grace: grace period of a pod in seconds, 0 for none; None for the pod's own.
+            propagation: ``Foreground``, ``Background`` or ``Orphan``, for its dependents.
 
         """
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -169,10 +169,10 @@ class Api:
         self._call(_Request(verb="DELETE", path=path, params={}, body=_encode(options)))
 
     def pages(self, path: str, params: Params | None = None) -> Iterator[Page]:
-        """List the objects of a collection, as of one moment, ``PAGE`` at a time.
+        """Yield the objects of a collection at one resource version, ``PAGE`` per page.
 
         Raises:
-            Gone: the caller took longer than the API server remembers (five minutes).
+            Gone: the continue token expired (after five minutes).
 
         """
         query = {"limit": PAGE, **(params or {})}
@@ -188,19 +188,19 @@ class Api:
             query["continue"] = about["continue"]
 
     def list(self, path: str, params: Params | None = None) -> Iterator[Json]:
-        """List the objects of a collection, one after another; see ``pages``."""
+        """Yield the objects of a collection one by one; see ``pages``."""
         for page in self.pages(path, params):
             yield from page.items
 
     def watch(
         self, path: str, params: Params | None = None, *, stall: timedelta = timedelta(minutes=2)
     ) -> Watch:
-        """Open a watch; tried once only.
+        """Open a watch, without retries.
 
         Args:
-            path: of the collection.
-            params: ``resourceVersion`` and the like.
-            stall: the longest time without any event; ask for bookmarks, which come every minute.
+            path: API path of the collection.
+            params: query such as ``resourceVersion``.
+            stall: read timeout; request bookmarks, which the API server sends every minute.
 
         """
         return Watch(*self.opened(path, {**(params or {}), "watch": "true"}, stall))
@@ -214,24 +214,24 @@ class Api:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[str, socket.socket, http.client.HTTPResponse]:
-        """Open an answer that goes on, for ``Stream`` and the like; tried once only.
+        """Open a streaming response, for ``Stream`` and the like, without retries.
 
         Args:
-            path: of what is read.
+            path: API path of the request.
             params: its query.
-            stall: the longest time without any byte.
-            status: that of an answer to go on with; any other is a refusal.
-            headers: beside those of all calls.
+            stall: read timeout.
+            status: expected HTTP status; any other is an error.
+            headers: headers in addition to those of all calls.
 
         Returns:
-            the call's name, the socket and the answer.
+            Name of the call, the socket and the response.
 
         """
         request = _Request(verb="GET", path=path, params=params)
         sent = {**self._headers_of(request), **(headers or {})}
         self._wait_for_limit()
         connection = self._connections.open(self._timeout_s)
-        opened = connection.sock  # the connection forgets it if the server means to close
+        opened = connection.sock  # the connection drops its socket if the server is about to close
         try:
             self._send(connection, request, sent)
             response = connection.getresponse()
@@ -248,7 +248,7 @@ class Api:
         return str(request), opened, response
 
     def close(self) -> None:
-        """Close the connections that are idle; the next call opens a new one."""
+        """Close idle connections; the next call opens a new one."""
         self._connections.clear()
 
     def _write(
@@ -285,7 +285,7 @@ class Api:
                     raise
                 refused()
                 refused = None
-                self._connections.clear()  # they were opened with the old certificate
+                self._connections.clear()  # these connections were opened with the old certificate
                 continue
             except (Unreachable, ApiError) as error:
                 wait_s = _wait(error, request, pause_s)
@@ -330,7 +330,9 @@ class Api:
         connection.request(request.verb, target, body=request.body, headers=headers)
 
     def _no_answer(self, error: Exception) -> str:
-        if isinstance(error, TimeoutError) and error.errno is None:  # ours, not that of TCP
+        if (
+            isinstance(error, TimeoutError) and error.errno is None
+        ):  # our own timeout, not that of TCP
             return f"{self._server.url} did not answer within {self._timeout_s:g} s"
         return f"the connection to {self._server.url} broke: {error!r}"
 
@@ -339,7 +341,7 @@ class Api:
 
 
 def _wait(error: Unreachable | ApiError, request: _Request, pause_s: float) -> float | None:
-    """Seconds until the next try, None for none."""
+    """Seconds until the next retry; None for no retry."""
     jittered_s = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
     if isinstance(error, Unreachable):
         if error.permanent or (error.sent and not request.repeatable):
@@ -381,7 +383,9 @@ def _decode(request: _Request, response: http.client.HTTPResponse, body: bytes) 
     try:
         content = json.loads(body)
     except ValueError as error:
-        if "json" in response.headers.get("Content-Type", "json"):  # lost headers are a cut, too
+        if "json" in response.headers.get(
+            "Content-Type", "json"
+        ):  # incomplete headers are a lost connection, too
             raise Unreachable(f"{request}: the answer was cut off: {error}") from error
         content = None
     if not isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""What a call of the Kubernetes API can end in.
+"""Errors that a call of the Kubernetes API can raise.
 
 BackendError
 ├── Unreachable          no answer: connection, name, certificate, timeout
@@ -21,36 +21,36 @@ from typing import Any, Final
 from holdfast.model.errors import BackendError
 
 Json = dict[str, Any]
-"""An object of the API."""
+"""Object of the API."""
 
 _RBAC: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"'
     r' in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)'
 )
-"""How the RBAC authorizer words a refusal (``forbiddenMessage`` of k8s.io/apiserver)."""
+"""Pattern of an RBAC refusal (``forbiddenMessage`` of k8s.io/apiserver)."""
 
 _EXCERPT: Final = 300
-"""Characters of an answer that is not the API server's own, for example that of a proxy."""
+"""Characters quoted of a response that is not from the API server, such as that of a proxy."""
 
 
 _TRANSIENT: Final = frozenset((500, 502, 503, 504))
 _WEBHOOK: Final = "failed calling webhook"
-"""How the API server words that it asked in vain whether an object may be written."""
+"""Text of the API server's error when an admission webhook could not be called."""
 
 
 class Unreachable(BackendError):
-    """No usable answer came; whether a write was done is known only if ``sent`` is False."""
+    """No usable response; whether a write was applied is known only if ``sent`` is False."""
 
     def __init__(self, message: str, *, sent: bool = True, permanent: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
         self.permanent = permanent
-        """Another try would end the same, as with a certificate that is not trusted."""
+        """Whether a retry would fail the same way, as with an untrusted certificate."""
 
 
 class ApiError(BackendError):
-    """The API server refused a call.
+    """Error response of the API server.
 
     ``status`` is that of HTTP, ``reason`` the word of the API such as ``Invalid`` (may be empty),
     ``message`` its sentence, ``after`` how long it asked to wait, None if it did not.
@@ -67,40 +67,40 @@ class ApiError(BackendError):
 
     @property
     def is_transient(self) -> bool:
-        """Whether another try may well end otherwise; hardly so where a webhook is down."""
+        """Whether a retry may succeed; unlikely while an admission webhook is down."""
         return self.status in _TRANSIENT and _WEBHOOK not in self.message
 
 
 class Unauthorized(ApiError):
-    """The API server does not accept the token or the certificate."""
+    """The API server rejected the token or the certificate."""
 
 
 class Forbidden(ApiError):
-    """We may not do that; the text names the missing RBAC rule, if it is RBAC that forbids."""
+    """The request is not allowed; the message names the missing RBAC rule if RBAC denied it."""
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such kind."""
+    """The object or its kind does not exist."""
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there already."""
+    """An object of that name exists already."""
 
 
 class Conflict(ApiError):
-    """The object is not as the call supposed: changed since, or another of the same name."""
+    """The object has changed since it was read, or has another UID."""
 
 
 class Gone(ApiError):
-    """The API server has forgotten that resource version; list anew."""
+    """The resource version has expired; list again."""
 
 
 class Throttled(ApiError):
-    """Too many requests, or, to an eviction, a disruption budget without room."""
+    """Too many requests or, for an eviction, an exhausted disruption budget."""
 
     @property
     def is_disruption_budget(self) -> bool:
-        """A PodDisruptionBudget forbids the eviction for now."""
+        """Whether a PodDisruptionBudget currently forbids the eviction."""
         return self.reason == DISRUPTION_BUDGET
 
 
@@ -118,14 +118,14 @@ _KINDS: Final[Mapping[int, type[ApiError]]] = {
 
 
 def api_error(call: str, status: int, body: bytes, after: str | None) -> ApiError:
-    """The error of an answer; ``call`` is the verb and the path, ``after`` its ``Retry-After``."""
+    """Return the error of a response; ``call`` is verb and path, ``after`` its ``Retry-After``."""
     return status_error(call, status, _status_object(body), after)
 
 
 def status_error(
     call: str, status: int, content: Mapping[str, Any], after: str | None = None
 ) -> ApiError:
-    """The error of a ``Status`` object, from an answer or from an ERROR event of a watch."""
+    """Return the error of a ``Status`` object, from a response or an ERROR event of a watch."""
     reason = str(content.get("reason") or "")
     message = str(content.get("message") or "").strip()
     if _is_disruption_budget(content.get("details")):

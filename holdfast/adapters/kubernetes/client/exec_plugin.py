@@ -1,4 +1,4 @@
-"""Credentials from a program, as ``aws eks get-token`` gives them."""
+"""Exec credential plugins such as ``aws eks get-token``."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from holdfast.adapters.kubernetes.client.errors import Unreachable
 _GROUP: Final = "client.authentication.k8s.io"
 _VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 _MARGIN: Final = timedelta(seconds=30)
-"""A credential that ends within this time might end on its way."""
+"""Credentials are renewed this long before they expire, as they might expire in transit."""
 
 _TIMEOUT_S: Final = 60.0
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -32,7 +32,7 @@ def _now() -> datetime:
 
 
 class ExecPlugin:
-    """Runs a command for a token or a certificate, and keeps them until they end.
+    """Runs a command for a token or a certificate and caches both until they expire.
 
     Its methods raise ``Unreachable`` when the command fails; no other try is of use then.
     """
@@ -47,11 +47,11 @@ class ExecPlugin:
         hint: str = "",
         clock: Callable[[], datetime] = _now,
     ) -> None:
-        """Prepare; nothing is run yet.
+        """Create the plugin; no command is run yet.
 
         Args:
             command: a program and its arguments.
-            environment: added to ours.
+            environment: variables added to the environment of this process.
             api_version: of what it writes, ``client.authentication.k8s.io/v1``.
             cluster: told to it, if it is to know.
             hint: how a person gets the program, if it is missing.
@@ -74,15 +74,15 @@ class ExecPlugin:
         self._credential: _Credential | None = None
 
     def token(self) -> str:
-        """Return the bearer token, empty if it gives none."""
+        """Return the bearer token; empty if the plugin returns none."""
         return self._current().token
 
     def certificate(self) -> str:
-        """PEM of the certificate and its key, empty if it gives none."""
+        """Return the PEM of the certificate and its key; empty if the plugin returns none."""
         return self._current().certificate
 
     def refused(self) -> None:
-        """Run the command again before the next use."""
+        """Discard the cached credentials, so that the next use runs the command again."""
         with self._lock:
             self._credential = None
 

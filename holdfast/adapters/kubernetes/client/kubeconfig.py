@@ -1,4 +1,4 @@
-"""Read what kubectl reads: kubeconfig files. Needs PyYAML (extra ``kubernetes``).
+"""Parser of kubeconfig files. Needs PyYAML (extra ``kubernetes``).
 
 Within a cluster, and so for the agent, ``in_cluster`` needs none of this.
 """
@@ -19,12 +19,12 @@ from holdfast.adapters.kubernetes.client.server import Server, TokenFile, in_clu
 from holdfast.model.errors import ConfigError
 
 _UNKNOWN: Final = ("as", "as-groups", "as-uid", "as-user-extra", "auth-provider", "username")
-"""Ways to be someone that Holdfast does not know. To leave them out would be to be another."""
+"""Unsupported keys of a user. Ignoring one would authenticate as another identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A named cluster, user or context, and where it was read."""
+    """Named cluster, user or context, with the file that defines it."""
 
     kind: str
     name: str
@@ -40,7 +40,7 @@ class _Entry:
         return value
 
     def path(self, key: str) -> Path | None:
-        """A file that is there; relative ones are beside the kubeconfig."""
+        """Path of an existing file; relative paths are resolved against the kubeconfig."""
         text = self.text(key)
         if not text:
             return None
@@ -50,7 +50,7 @@ class _Entry:
         return path
 
     def data(self, key: str) -> str:
-        """Text that is written in base64."""
+        """Decoded base64 text."""
         text = self.text(key)
         try:
             return base64.b64decode(text, validate=True).decode()
@@ -67,7 +67,7 @@ def find_server(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> Server:
-    """Find the API server as kubectl does.
+    """Return the API server that kubectl would use.
 
     Looks in ``kubeconfig``, else in the files of ``$KUBECONFIG``, else in ``~/.kube/config``, else
     for the cluster that this pod runs in.
@@ -95,7 +95,7 @@ def find_server(
 
 
 def read_kubeconfig(files: list[Path], context: str = "") -> Server:
-    """Read the API server of a context; of two entries with one name the first holds.
+    """Return the API server of a context; of two entries with one name the first takes precedence.
 
     Raises:
         ConfigError: naming the file, the entry and the key.
@@ -157,7 +157,7 @@ def _proxy(cluster: _Entry) -> str:
 
 
 def _identity(user: _Entry | None, cluster: _Entry) -> dict[str, Any]:
-    """Arguments for ``Server``."""
+    """Return the credential arguments of ``Server``."""
     if user is None:
         return {}
     for key in _UNKNOWN:

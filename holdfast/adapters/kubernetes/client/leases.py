@@ -1,4 +1,4 @@
-"""One leader among replicas, by a Lease, with the rules of client-go's leader election.
+"""Leader election by a Lease, with the rules of client-go.
 
 A leader renews the lease every ``retry``. When it has not succeeded for ``renew_deadline`` it stops
 by itself, counting from before it sent its last successful renewal. Another takes the lease when it
@@ -25,7 +25,7 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Conflict, 
 from holdfast.model.errors import BackendError
 
 _JITTER: Final = 1.2
-"""As in client-go, so that replicas do not retry at the same time."""
+"""Jitter factor, as in client-go, so that replicas do not retry at the same time."""
 
 _NEVER: Final = float("-inf")
 
@@ -61,13 +61,13 @@ class LeaderElector:
     identity: str
     durations: LeaseDurations
     lease: Json | None = None
-    """As last read, without metadata if there is none any more; None before the first time."""
+    """Lease as last read, without metadata if it was deleted; None before the first read."""
 
     changed_at: float = _NEVER
-    """When it was first seen as it is."""
+    """Time at which its current content was first observed."""
 
     safe_until: float = _NEVER
-    """No other replica can lead before."""
+    """Time before which no other replica can lead."""
 
     def read(self, lease: Json | None, now: float) -> Self:
         """State after the lease was read; ``now`` is at or after the time of the response."""
@@ -77,7 +77,7 @@ class LeaderElector:
         return replace(self, lease=lease, changed_at=self.changed_at if is_same else now)
 
     def may_claim(self, now: float) -> bool:
-        """Whether the lease is ours, has no holder, or has expired."""
+        """Whether the lease is held by this replica, has no holder, or has expired."""
         spec = _spec(self.lease)
         holder = spec.get("holderIdentity") or ""
         # One that was deleted may have been another's in the end, unless we still lead.
@@ -87,7 +87,7 @@ class LeaderElector:
         return now >= self.changed_at + _duration_s(spec, self.durations)
 
     def claim(self, wall: datetime) -> Json:
-        """The lease to write; ``wall`` is for people only."""
+        """Return the lease to write; ``wall`` is informational."""
         lease = self.lease or {}
         spec = _spec(lease)
         renewed = _micro_time(wall)
@@ -130,13 +130,13 @@ class LeaderElection:
         changed: Callable[[], None],
         durations: LeaseDurations | None = None,
     ) -> None:
-        """Prepare; nothing is sent yet.
+        """Create the election; no request is sent yet.
 
         Args:
             api: a client with a timeout of at most half the ``renew_deadline``, and no rate limit,
                 so that one slow call does not cost the leadership.
-            namespace: of the Lease.
-            name: of the Lease.
+            namespace: namespace of the Lease.
+            name: name of the Lease.
             identity: of this process and no other, now or later; a restarted one is another.
             changed: called from the thread when leadership has begun or ended.
             durations: the times; all replicas should have the same.
@@ -175,7 +175,7 @@ class LeaderElection:
 
     @property
     def holder(self) -> str:
-        """Identity of the holder as last read; empty if there is none."""
+        """Identity of the last observed holder; empty if there is none."""
         return str(_spec(self._elector.lease).get("holderIdentity") or "")
 
     @property
@@ -233,7 +233,7 @@ class LeaderElection:
         try:
             self._write({**lease, "spec": spec})
         except BackendError as error:
-            self._error = str(error)  # it runs out by itself
+            self._error = str(error)  # the lease expires by itself
 
 
 def _now() -> float:
@@ -246,7 +246,7 @@ def _spec(lease: Json | None) -> Json:
 
 
 def _duration_s(spec: Json, durations: LeaseDurations) -> float:
-    """Duration that its holder relies on, or ours if that is longer."""
+    """Lease duration that its holder uses, or ours if that is longer."""
     return max(float(spec.get("leaseDurationSeconds") or 0), durations.duration.total_seconds())
 
 

@@ -1,4 +1,4 @@
-"""Commands in containers that need nobody: run to their end, what they say is kept."""
+"""Non-interactive commands in containers, with captured output."""
 
 import http.client
 import json
@@ -17,17 +17,17 @@ _PIECE: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command has said, and why there is no more of it."""
+    """Output of a command, and the error if it failed."""
 
     text: str
     error: str
-    """With what it said on standard error; empty if it exited with code 0."""
+    """Error including standard error; empty if the command exited with code 0."""
 
 
 def run_in_pod(
     api: Api, pod: str, container: str, command: Sequence[str], *, within: timedelta, limit: int
 ) -> Output:
-    """Run a command and wait for its end.
+    """Run a command in a container and wait until it exits.
 
     Args:
         api: the client.
@@ -73,7 +73,7 @@ def run_in_pod(
 
 
 def failure(status: bytes) -> str:
-    """Why a command failed, from the last thing that is said of it; empty if it did not."""
+    """Return the error of a command from its final ``Status``; empty if it succeeded."""
     try:
         said = json.loads(status)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Commands in containers that a person talks to, from a terminal of its own size."""
+"""Interactive commands in containers, with a terminal that can be resized."""
 
 import http.client
 import json
@@ -20,23 +20,23 @@ from holdfast.model.errors import BackendError
 _PIECE: Final = 1 << 16
 _TYPED: Final = 1 << 12
 _END_OF_INPUT: Final = b"\x04"
-"""What a terminal makes of Ctrl-D; the protocol has no word for the end of the input."""
+"""Ctrl-D as a terminal sends it; the protocol has no message for the end of the input."""
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 Log = Callable[[int, bytes], None]
-"""Takes what the command says, and on which channel."""
+"""Callback that takes output of the command and its channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """Where a person types."""
+    """Terminal of the user."""
 
     typed: int
-    """Descriptor of what is typed."""
+    """File descriptor of the input."""
 
     resized: int
-    """Descriptor that gives a byte whenever the size has changed."""
+    """File descriptor that yields a byte whenever the terminal is resized."""
 
     size: Callable[[], os.terminal_size]
 
@@ -44,13 +44,13 @@ class Terminal:
 def attend(
     api: Api, pod: str, container: str, command: Sequence[str], terminal: Terminal | None, log: Log
 ) -> int:
-    """Run a command, on a terminal if there is one and without input otherwise.
+    """Run a command, with a terminal if there is one and without input otherwise.
 
     Returns:
-        its exit code.
+        Exit code of the command.
 
     Raises:
-        BackendError: it could not be started, or nobody knows how it ended.
+        BackendError: it could not be started, or its exit code is unknown.
 
     """
     query = {"container": container, "command": command, "stdout": "true"}
@@ -113,7 +113,7 @@ class _Talk:
             raise Unreachable(f"{self._call}: {error!r}") from error
 
     def _wait(self) -> None:
-        """Wait for something to do; what is typed waits while the other side does not take it."""
+        """Wait for I/O; input is not read while the connection cannot take more."""
         terminal = self._terminal
         watched: list[socket.socket | int] = [self._connection]
         if terminal is not None:
@@ -126,7 +126,7 @@ class _Talk:
         self._has_news = self._connection in ready
         if terminal is not None and terminal.resized in ready:
             os.read(terminal.resized, _TYPED)
-        self._tell_size()  # before what is typed: the notice of a new size may be late
+        self._tell_size()  # before the input: the notification of a resize may be late
         if terminal is not None and terminal.typed in ready:
             typed = os.read(terminal.typed, _TYPED)
             self._is_input_over = not typed
@@ -141,7 +141,7 @@ class _Talk:
 
 
 def _exit_code(status: bytes) -> int:
-    """From a ``Status`` of the API."""
+    """Return the exit code in a ``Status`` of the API."""
     try:
         said = json.loads(status)
         if said["status"] == "Success":

@@ -1,4 +1,4 @@
-"""How many requests one process may send to the API server."""
+"""Client-side rate limit of requests to the API server."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 
 class RateLimit:
-    """A token bucket; threads are served in the order in which they came.
+    """Token bucket; threads are served in order of arrival.
 
     Every request takes a token. The bucket holds ``burst`` of them and gets ``per_second`` new
     ones a second.
@@ -32,7 +32,7 @@ class RateLimit:
         self._waited = 0.0
 
     def acquire(self) -> timedelta:
-        """Wait for a token, and say how long that took."""
+        """Wait for a token, and return the time waited."""
         with self._lock:
             now = self._clock()
             turn = max(self._next, now - self._slack)
@@ -45,5 +45,5 @@ class RateLimit:
 
     @property
     def waited(self) -> timedelta:
-        """Time that all requests together have waited so far."""
+        """Total time that all requests have waited so far."""
         return timedelta(seconds=self._waited)

@@ -1,4 +1,4 @@
-"""A copy of the objects of one kind, kept up to date by list and watch."""
+"""Cache of the objects of one kind, updated by list and watch."""
 
 import random
 import threading
@@ -16,14 +16,14 @@ T = TypeVar("T")
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _WATCH_S: Final = (240, 360)
-"""How long the API server keeps a watch; drawn, so that those of many replicas end apart."""
+"""Range of watch timeouts in seconds; randomized, so that replicas do not re-watch together."""
 
 _STALL: Final = timedelta(minutes=2)
-"""The API server sends a bookmark every minute, so this much silence is that of a hung one."""
+"""Read timeout of a watch. The API server sends a bookmark every minute."""
 
 
 class Cache(Generic[T]):
-    """What is known of a collection; ``version`` is the moment up to which it is known in full."""
+    """Cached collection; ``version`` is the resource version up to which it is complete."""
 
     def __init__(self, trim: Callable[[Json], T]) -> None:
         self._trim = trim
@@ -32,7 +32,7 @@ class Cache(Generic[T]):
         self.version = ""
 
     def replace(self, found: dict[str, T], version: str) -> bool:
-        """Take over a list; whether that has changed anything."""
+        """Replace the content with a list; return whether that changed anything."""
         listed = _number(version)
         self._ahead = {key: ahead for key, ahead in self._ahead.items() if ahead > listed}
         found |= {key: self.objects[key] for key in self._ahead}
@@ -42,7 +42,7 @@ class Cache(Generic[T]):
         return differs
 
     def apply(self, kind: str, content: Json) -> bool:
-        """Take over an event; whether that has changed anything."""
+        """Apply a watch event; return whether that changed anything."""
         key, version = _key(content), _version(content)
         self.version = version
         if kind == "BOOKMARK" or _number(version) < self._ahead.get(key, 0):
@@ -52,20 +52,22 @@ class Cache(Generic[T]):
             return self.objects.pop(key, None) is not None
         trimmed = self._trim(content)
         differs = key not in self.objects or self.objects[key] != trimmed
-        self.objects[key] = trimmed  # even so: what does not count in a comparison may be newer
+        self.objects[key] = (
+            trimmed  # store it anyway: fields that the comparison ignores may be newer
+        )
         return differs
 
     def learn(self, content: Json) -> None:
-        """Take over an object from elsewhere, unless what is known is newer."""
+        """Store an object from another response, unless the cached one is newer."""
         key, version = _key(content), _number(_version(content))
-        # The events know better about everything that they have passed, deletions included.
+        # The events take precedence up to the version that they reached, deletions included.
         if version > max(_number(self.version), self._ahead.get(key, 0)):
             self.objects[key] = self._trim(content)
             self._ahead[key] = version
 
 
 class Reflector(Generic[T]):
-    """Follows a collection in a thread of its own, from ``start`` to ``stop``.
+    """Updates a cache in its own thread, from ``start`` to ``stop``.
 
     While the API server is away the copy stays as it was; afterwards it goes on from where it was,
     or, if the API server has forgotten that, compares with a new list. Either way the copy becomes
@@ -81,7 +83,7 @@ class Reflector(Generic[T]):
         changed: Callable[[], None],
         params: Params | None = None,
     ) -> None:
-        """Prepare; nothing is sent yet.
+        """Create the reflector; no request is sent yet.
 
         Args:
             api: the client; its rate limit counts a watch as one request.
@@ -109,11 +111,11 @@ class Reflector(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"reflector {path}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a call in progress is waited for."""
+        """Stop the thread after the call in progress."""
         self._stopped.set()
         with self._lock:
             watch = self._watch
@@ -122,39 +124,39 @@ class Reflector(Generic[T]):
         self._thread.join()
 
     def objects(self) -> Mapping[str, T]:
-        """The copy as of one moment, by ``name`` or ``namespace/name``; empty before the first."""
+        """Snapshot of the cache by ``name`` or ``namespace/name``; empty before the first list."""
         with self._lock:
             return dict(self._copy.objects)
 
     @property
     def synced(self) -> bool:
-        """The copy was complete at least once."""
+        """Whether the cache was complete at least once."""
         return self._synced.is_set()
 
     def wait_until_synced(self, timeout: timedelta) -> bool:
-        """Whether the copy was complete within ``timeout``."""
+        """Wait for the first sync; return whether it completed within ``timeout``."""
         return self._synced.wait(timeout.total_seconds())
 
     @property
     def age(self) -> timedelta:
-        """Time since the API server has last said anything; about a minute if nothing happens."""
+        """Time since the last event or response; about a minute without changes."""
         with self._lock:
             return timedelta(seconds=time.monotonic() - self._heard_at)
 
     @property
     def error(self) -> str:
-        """Why the copy is not kept up to date at the moment, empty if it is."""
+        """Current error of list or watch; empty if there is none."""
         with self._lock:
             return self._error
 
     @property
     def is_missing(self) -> bool:
-        """Whether ``error`` is that nobody has defined such objects (any more)."""
+        """Whether ``error`` is that the resource is not defined (any more)."""
         with self._lock:
             return self._is_missing
 
     def learn(self, content: Json) -> None:
-        """Take over the API server's answer to a write, so that who wrote sees it at once."""
+        """Store the response to a write, so that the writer sees it at once."""
         with self._lock:
             self._copy.learn(content)
 
@@ -216,7 +218,7 @@ class Reflector(Generic[T]):
 def _key(content: Json) -> str:
     about = content.get("metadata") or {}
     namespace = about.get("namespace")
-    name = str(about.get("name", ""))  # a bookmark has none
+    name = str(about.get("name", ""))  # bookmarks carry no object
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -225,5 +227,5 @@ def _version(content: Json) -> str:
 
 
 def _number(version: str) -> int:
-    """Resource versions are revisions of etcd and may be compared (KEP-5504)."""
+    """Return a resource version as a number: revisions of etcd are comparable (KEP-5504)."""
     return int(version) if version.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Where the API server is, how it is trusted and who we are."""
+"""Address of the API server, its certificate authority and the client's credentials."""
 
 import http.client
 import os
@@ -18,59 +18,59 @@ from holdfast.adapters.kubernetes.client.errors import Unreachable
 from holdfast.model.errors import ConfigError
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts the token and the certificate authority of a pod's service account."""
+"""Mount path of the token and the certificate authority of a pod's service account."""
 
 _TOKEN_AGE_S: Final = 60.0
-"""As client-go does; the kubelet renews a token when 80 % of its time are over."""
+"""Cache time of a token, as in client-go; the kubelet renews it after 80 % of its lifetime."""
 
 _UNANSWERED_MS: Final = 5_000
-"""A peer that acknowledges nothing for so long is gone; the next try then still has time."""
+"""TCP user timeout, after which an unresponsive peer is closed with time left for a retry."""
 
 _PROBES: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5}
-"""Seconds of silence before TCP asks whether the peer is there, and between two such questions.
-Together with the above, a silent watch ends 15 s after its peer has gone."""
+"""TCP keepalive: seconds of idle time before the first probe, and between two probes.
+With the user timeout, an idle watch ends 15 s after its peer has gone."""
 
 _POOL: Final = 8
-"""Idle connections kept; more calls than this at once are rare."""
+"""Maximum number of idle connections; more concurrent calls than this are rare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """An API server. Certificates, keys and tokens are read anew for each new connection."""
+    """API server. Certificates, keys and tokens are read again for each new connection."""
 
     url: str
-    """Such as ``https://10.0.0.1:443``; a path is put before that of each call."""
+    """URL such as ``https://10.0.0.1:443``; its path prefixes that of each call."""
 
     ca_file: Path | None = None
     ca_data: str = ""
-    """PEM; without both, the authorities that this machine trusts."""
+    """Certificate authorities (PEM); without both, the system trust store is used."""
 
     certificate: Callable[[], str] | None = None
-    """PEM of the client's certificate, its chain and its key, one after another; empty for none."""
+    """Returns the PEM of the client certificate, its chain and its key; empty for none."""
 
     token: Callable[[], str] | None = None
-    """The bearer token of a call, called for each; empty for none."""
+    """Returns the bearer token, called for each request; empty for none."""
 
     token_refused: Callable[[], None] | None = None
-    """Called when the API server did not accept who we are; token and certificate should then be
-    fresh."""
+    """Called when the API server rejected the credentials, so that they are read
+    again."""
 
     tls_server_name: str = ""
-    """The name that the server's certificate must bear, if not that of ``url``."""
+    """Name that the server's certificate must have, if not that of ``url``."""
 
     proxy: str = ""
-    """``http://host:port`` of a proxy that connects us. The environment's is not used: traffic
-    within a cluster has no business with it."""
+    """``http://host:port`` of an HTTP CONNECT proxy. That of the environment is ignored: traffic
+    within a cluster must not use it."""
 
     insecure: bool = False
-    """Trust any certificate."""
+    """Skip verification of the server's certificate."""
 
     namespace: str = "default"
-    """Where a person means objects to be who names no other namespace."""
+    """Default namespace."""
 
 
 class TokenFile:
-    """A token that the kubelet or a person replaces now and then; read once a minute at most."""
+    """Token file that may be replaced at any time; read once a minute at most."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class TokenFile:
         """Return the token.
 
         Raises:
-            Unreachable: it cannot be read and there is no former one.
+            Unreachable: the file cannot be read and no earlier token is cached.
 
         """
         with self._lock:
@@ -92,7 +92,7 @@ class TokenFile:
             return self._token
 
     def refused(self) -> None:
-        """Read it again at the next call."""
+        """Read the file again at the next call."""
         with self._lock:
             self._read_at = float("-inf")
 
@@ -141,7 +141,7 @@ def in_cluster(
 
 
 class Connections:
-    """Kept-alive connections to one server, taken by one thread at a time."""
+    """Pool of keep-alive connections to one server; each is used by one thread at a time."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -153,11 +153,11 @@ class Connections:
 
     @property
     def prefix(self) -> str:
-        """What comes before the path of every call."""
+        """Path prefix of every call."""
         return self._url.path.rstrip("/")
 
     def take(self, timeout_s: float) -> http.client.HTTPConnection:
-        """An open connection, an idle one if there is.
+        """Return an open connection, an idle one if available.
 
         Raises:
             Unreachable: it could not be opened; nothing was sent.
@@ -193,7 +193,7 @@ class Connections:
         return connection
 
     def give_back(self, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection whose last answer was read to its end."""
+        """Return a connection to the pool; its last response was read completely."""
         with self._lock:
             is_kept = connection.sock is not None and len(self._idle) < _POOL
             if is_kept:
@@ -202,7 +202,7 @@ class Connections:
             connection.close()
 
     def clear(self) -> None:
-        """Close those that are idle; where one has died, the others likely have, too."""
+        """Close all idle connections: if one has failed, the others probably have, too."""
         while (connection := self._pop()) is not None:
             connection.close()
 
@@ -236,7 +236,7 @@ class Connections:
             context = ssl.create_default_context(
                 cafile=server.ca_file, cadata=server.ca_data or None
             )
-            # Python 3.13 demands extensions that the authorities of many clusters do not have.
+            # Python 3.13 requires extensions that the CAs of many clusters lack.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
             if server.insecure:
                 context.check_hostname = False
@@ -252,7 +252,7 @@ class Connections:
 
 
 class _Connection(http.client.HTTPConnection):
-    """TCP that notices a dead peer, and TLS on it."""
+    """Connection with TCP keepalive, and TLS."""
 
     def __init__(
         self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None, name: str
@@ -265,14 +265,14 @@ class _Connection(http.client.HTTPConnection):
         super().connect()
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in {**_PROBES, "TCP_USER_TIMEOUT": _UNANSWERED_MS}.items():
-            if hasattr(socket, option):  # they are Linux's
+            if hasattr(socket, option):  # Linux only
                 self.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         if self._context is not None:
             self.sock = self._context.wrap_socket(self.sock, server_hostname=self._name)
 
 
 def _load_certificate(context: ssl.SSLContext, pem: str) -> None:
-    """``SSLContext`` reads files only, so there is one for a moment, for our eyes alone."""
+    """Load a PEM; ``SSLContext`` reads only files, so use a private temporary file."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
         file.write(pem)
         file.flush()
@@ -280,7 +280,7 @@ def _load_certificate(context: ssl.SSLContext, pem: str) -> None:
 
 
 def _is_quiet(connection: http.client.HTTPConnection) -> bool:
-    """Nothing has come: an idle peer that speaks only takes leave."""
+    """Whether nothing was received: an idle peer sends data only to close the connection."""
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return not poll.poll(0)

@@ -13,7 +13,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
-"""Times beyond these are mistakes, and adding a timeout to one could overflow."""
+"""Latest accepted time; later ones are mistakes, and adding a timeout could overflow."""
 
 _EXCERPT_CHARS: Final = 100
 
@@ -43,12 +43,12 @@ def format_time(moment: datetime) -> str:
 
 
 def compact_json(value: object) -> str:
-    """A dataclass or a plain value as one line of JSON."""
+    """Return a dataclass or a plain value as one line of JSON."""
     return json.dumps(to_plain(value), separators=(",", ":"))
 
 
 def parse_json(kind: type[T], text: str) -> T:
-    """A value of ``kind`` from JSON, which ``compact_json`` or a person may have written.
+    """Return a value of ``kind`` from JSON that ``compact_json`` or a user has written.
 
     Raises:
         ValueError: ``text`` is no such value, or has a time without a zone or outside of the years
@@ -68,12 +68,12 @@ def parse_json(kind: type[T], text: str) -> T:
 
 
 def digest(*parts: str) -> str:
-    """Sixteen characters that identify these parts, the same in every process."""
+    """Return a 16-character digest of these parts, the same in every process."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def excerpt(value: str) -> str:
-    """The first 100 characters of a value, for messages."""
+    """Return the first 100 characters of a value, for messages."""
     return value if len(value) <= _EXCERPT_CHARS else f"{value[:_EXCERPT_CHARS]}..."
 
 

@@ -1,4 +1,4 @@
-"""Answers that go on: the events of a watch, the lines of a log."""
+"""Streaming responses: the events of a watch, the lines of a log."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ _PIECE: Final = 1 << 16
 
 
 class Stream:
-    """The bytes of an answer as they come; belongs to one thread."""
+    """Bytes of a streaming response; used by one thread."""
 
     def __init__(
         self, call: str, opened: socket.socket, response: http.client.HTTPResponse
@@ -25,10 +25,10 @@ class Stream:
         self._closed = False
 
     def read(self) -> bytes:
-        """What has come since; waits until there is something. Empty at the end, or once closed.
+        """Return the bytes received; blocks until there are some. Empty at the end, or once closed.
 
         Raises:
-            Unreachable: the connection broke, or nothing has come for too long.
+            Unreachable: the connection broke, or the read timeout passed.
 
         """
         try:
@@ -39,10 +39,10 @@ class Stream:
             raise Unreachable(f"{self._call}: the answer broke off: {error!r}") from error
 
     def close(self) -> None:
-        """End it; any thread may call this, and the one that waits for more wakes."""
+        """Close the stream; any thread may call this, and a blocked ``read`` returns."""
         self._closed = True
-        with suppress(OSError):  # the other side was faster
-            # Not SSLSocket's own, which would take the TLS layer from under the reader.
+        with suppress(OSError):  # the peer closed first
+            # Not SSLSocket's own method, which would remove the TLS layer under the reader.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def __enter__(self) -> Self:

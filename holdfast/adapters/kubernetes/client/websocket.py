@@ -1,4 +1,4 @@
-"""Streams of commands in containers: WebSockets (RFC 6455) with the channels of Kubernetes."""
+"""WebSockets (RFC 6455) with the channels of Kubernetes, for commands in containers."""
 
 import base64
 import http.client
@@ -14,10 +14,10 @@ from holdfast.adapters.kubernetes.client.api import Api
 LONGEST_MESSAGE: Final = 1 << 20
 
 _PROTOCOL: Final = "v4.channel.k8s.io"
-"""The first byte of a message is its channel."""
+"""WebSocket subprotocol; the first byte of a message is its channel."""
 
 _LENGTHS: Final = {126: 2, 127: 8}
-"""Bytes of the length that follows, by what stands in its place."""
+"""Size in bytes of the extended payload length, by the value of the length field."""
 
 _LAST: Final = 0x80
 _MASKED: Final = 0x80
@@ -27,13 +27,13 @@ _CONTROL: Final = range(_CLOSE, 16)
 
 
 class Channel(IntEnum):
-    """What a message is."""
+    """Channel of a message."""
 
     INPUT = 0
     OUTPUT = 1
     ERRORS = 2
     STATUS = 3
-    """How the command ended, as a ``Status`` of the API."""
+    """Exit of the command, as a ``Status`` of the API."""
 
     RESIZE = 4
 
@@ -41,9 +41,9 @@ class Channel(IntEnum):
 def opened(
     api: Api, pod: str, query: Mapping[str, str | Sequence[str]], stall: timedelta
 ) -> tuple[str, socket.socket, http.client.HTTPResponse]:
-    """Start a command. See ``Api.opened``."""
+    """Start a command in a container. See ``Api.opened``."""
     headers = {
-        "Accept": "*/*",  # the kubelet's route for exec matches nothing else: 406 Not Acceptable
+        "Accept": "*/*",  # the kubelet's exec route accepts nothing else: 406 Not Acceptable
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Key": base64.b64encode(secrets.token_bytes(16)).decode(),
@@ -54,7 +54,7 @@ def opened(
 
 
 def frame(channel: Channel, content: bytes) -> bytes:
-    """A message to the server, in one frame; 65,534 bytes at most."""
+    """Return a masked frame with a message to the server; 65,534 bytes at most."""
     whole = bytes([channel]) + content
     size = len(whole)
     head = bytes([_MASKED | size] if size < 126 else [_MASKED | 126, *size.to_bytes(2)])
@@ -65,17 +65,17 @@ def frame(channel: Channel, content: bytes) -> bytes:
 
 
 class Messages:
-    """Puts together what comes from the server, in whatever pieces it comes."""
+    """Decoder of the server's frames, from chunks of any size."""
 
     def __init__(self) -> None:
         self._unread = b""
         self._content = b""
 
     def feed(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
-        """The messages that are whole now: the channel of each, and what it says.
+        """Yield the messages that are complete: channel and content of each.
 
         Raises:
-            http.client.HTTPException: the server has closed, or says what cannot be.
+            http.client.HTTPException: the server has closed, or sent an invalid frame.
 
         """
         self._unread += piece
@@ -96,7 +96,7 @@ class Messages:
         unread = self._unread
         if len(unread) < 2:
             return None
-        begin, size = 2, unread[1] & 0x7F  # a server masks nothing
+        begin, size = 2, unread[1] & 0x7F  # frames of a server are not masked
         if size in _LENGTHS:
             begin += _LENGTHS[size]
             if len(unread) < begin:

@@ -14,17 +14,17 @@ from holdfast.model.health import Fault, Finding, Severity
 from holdfast.model.report import NodeReport
 
 NAMESPACE: Final = "default"
-"""Where Events about objects without a namespace have to be."""
+"""Namespace of Events about objects without a namespace."""
 
 COMPONENT: Final = "holdfast-agent"
-"""The ``source.component`` of the Events, and the field manager of what is written."""
+"""``source.component`` of the Events, and the field manager of the agent's writes."""
 
 _NAME_CHARS: Final = 253 - 1 - 16
-"""What is left for the node in the name of an Event, beside a dot and the digest."""
+"""Characters left for the node in the name of an Event, beside a dot and the digest."""
 
 
 def events(before: NodeReport | None, report: NodeReport) -> list[Json]:
-    """Events of what is new in ``report``, is said again, or is over since ``before``.
+    """Return the Events of faults that are new, repeated or cleared in ``report``.
 
     The name of an Event is a digest of what it is about, so that a fault has one, however often
     it is told and by however many processes.
@@ -40,7 +40,7 @@ def events(before: NodeReport | None, report: NodeReport) -> list[Json]:
 
 
 def fault_events(report: NodeReport, faults: Iterable[Fault]) -> list[Json]:
-    """Events of ``faults``, which are in ``report``."""
+    """Return the Events of ``faults``, which are in ``report``."""
     return [
         _event(
             report,

@@ -1,4 +1,4 @@
-"""Cache of nodes, and their only writer."""
+"""Cache of nodes, and the only writer of Node objects."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ STALE: Final = timedelta(minutes=3)
 """Maximum age of the cache; the API server sends an event or a bookmark every minute."""
 
 _LOOK_AGAIN_S: Final = 5.0
-"""For so long a node that the selector does not let through is taken to be what it was."""
+"""For this long a node that the selector excludes is not read again."""
 
 _TRIES: Final = 5
 """Attempts to patch a node before it is left for the next round."""
@@ -115,7 +115,7 @@ class NodeCache:
         return self._reflector.objects().get(node)
 
     def look_up(self, node: str) -> NodeState | None:
-        """A node as the API server had it within 5 s; None if there is none of that name now."""
+        """Return a node as read at most 5 s ago; None if there is none of that name."""
         known = self._looked_up.get(node)
         if known is not None and time.monotonic() - known[0] < _LOOK_AGAIN_S:
             return known[1]
@@ -130,15 +130,15 @@ class NodeCache:
     def write(
         self, node: str, now: datetime, patch: Callable[[NodeState, ParsedAnnotations], Json | None]
     ) -> None:
-        """Patch a node, again with what is there now if somebody else was faster.
+        """Patch a node; retries with the current object after a conflict.
 
         Args:
             node: its name.
             now: the present time.
-            patch: from what the node is and says to the patch; None for nothing to do.
+            patch: returns the patch for the current state and annotations; None if none is needed.
 
         Raises:
-            NotFound: there is no such node, or another by that name than was read last.
+            NotFound: the node does not exist, or was replaced by another of the same name.
             BackendError: it could not be written.
 
         """
@@ -156,7 +156,7 @@ class NodeCache:
         raise BackendError(f"{path} changes too often to be written")
 
     def write_condition(self, node: str, now: datetime) -> None:
-        """Make the condition of a node say whether its agent is silent, as its record does."""
+        """Update the ``AgentSilent`` condition of a node from its record."""
         state = self._current(node)
         record = parse_annotations(state, self._conventions, now).record
         patch = None if record is None else agent_condition_patch(state, record, now)
@@ -165,7 +165,7 @@ class NodeCache:
             self._reflector.learn(self._api.patch(path, patch, Patch.STRATEGIC))
 
     def remove(self, node: str, uid: str) -> None:
-        """Delete the object of a node, if it is still that one."""
+        """Delete a Node object if it still has that UID."""
         try:
             self._api.delete(f"{NODES}/{node}", uid=uid)
         except (NotFound, Conflict):

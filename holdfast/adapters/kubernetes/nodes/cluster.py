@@ -1,4 +1,4 @@
-"""The nodes of a Kubernetes cluster."""
+"""Nodes of a Kubernetes cluster."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -46,16 +46,16 @@ from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.requests import Request
 
 _CHECKED_AT_ONCE: Final = 8
-"""Nodes with a requested check that are looked at in one round, whether pods are left on them."""
+"""Nodes with a requested check whose pods are listed in one round."""
 
 _COMING: Final = (Phase.JOINING, Phase.REBOOTING)
 
 _Leases = tuple[NodeLease | None, NodeLease | None]
-"""The leases of the agent and of the kubelet of a node."""
+"""Leases of the agent and of the kubelet of a node."""
 
 
 class KubernetesCluster:
-    """A ``ClusterBackend``; works from ``start`` to ``stop``."""
+    """``ClusterBackend`` of a Kubernetes cluster; works from ``start`` to ``stop``."""
 
     def __init__(self, api: Api, settings: KubernetesSettings, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
@@ -94,47 +94,47 @@ class KubernetesCluster:
         )
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start the threads; returns at once."""
         for reflector in self._reflectors:
             reflector.start()
         self._drainer.start()
 
     def stop(self) -> None:
-        """End the threads; calls in progress are waited for."""
+        """Stop the threads after the calls in progress."""
         self._drainer.stop()
         for reflector in self._reflectors:
             reflector.stop()
 
     def node_states(self) -> Mapping[str, NodeState]:
-        """All nodes that the selector lets through, looked after or not, by name."""
+        """All nodes that the selector matches by name, managed or not."""
         return self._nodes.reflector.objects()
 
     def find(self, node: str) -> NodeState | None:
-        """A node, whether or not the selector lets it through; None if there is none.
+        """Return a node, whether or not the selector matches it; None if there is none.
 
         Raises:
-            BackendError: that is not known just now.
+            BackendError: the node could not be read.
 
         """
         state = self._nodes.state(node)
         return state if state is not None else self._nodes.look_up(node)
 
     def is_watched(self, node: str) -> bool:
-        """Whether a node was in the last snapshot: it is looked after."""
+        """Whether a node was in the last snapshot, and so is managed."""
         return node in self._watched
 
     @property
     def synced(self) -> bool:
-        """Everything was read at least once."""
+        """Whether all caches were complete at least once."""
         return all(reflector.synced for reflector in self._reflectors)
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why something is not kept up to date at the moment."""
+        """Current errors of the caches."""
         return tuple(reflector.error for reflector in self._reflectors if reflector.error)
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
-        """See ``ClusterBackend.snapshot``; who may act puts marks right before."""
+        """See ``ClusterBackend.snapshot``; the leader corrects drift first."""
         if not self.synced:
             raise BackendError(f"the cluster is not read yet: {'; '.join(self.errors) or 'wait'}")
         now = self._dependencies.clock.now()
@@ -184,7 +184,7 @@ class KubernetesCluster:
             self._nodes.write(node, self._dependencies.clock.now(), patch)
 
     def request_check(self, node: str, request: Request) -> bool:
-        """See ``ClusterBackend.request_check``; without an image there is none."""
+        """See ``ClusterBackend.request_check``; without an image no check is started."""
         if not self._conventions.can_check:
             return False
 
@@ -240,7 +240,7 @@ class KubernetesCluster:
         peer_pools: Collection[Pool],
         now: datetime,
     ) -> list[NodeView]:
-        """The nodes that are ours to look after. Healthy ones cost next to nothing."""
+        """Return the views of managed nodes. Views of healthy nodes are reused."""
         views, records = [], {}
         oldest = now - self._dependencies.fresh
         states = (
@@ -301,7 +301,7 @@ class KubernetesCluster:
         return {name: (agents.get(name), kubelets.get(name)) for name in records}
 
     def _is_fresh(self, view: NodeView, oldest: datetime, now: datetime) -> bool:
-        """Whether a view may be used again as it is."""
+        """Whether a view may be reused."""
         has_heartbeat = view.heartbeat_at is not None and view.heartbeat_at > oldest
         return has_heartbeat and not self._is_due(view.group, view.record, now)
 
@@ -340,7 +340,7 @@ class KubernetesCluster:
     def _follow(
         self, cached_nodes: Mapping[str, CachedNode], records: Mapping[str, NodeRecord]
     ) -> None:
-        """Let the pods of those nodes be counted where it matters."""
+        """Count the pods of the nodes where they matter."""
         fenced = {
             name: is_fenced(cached_nodes[name].state, cached_nodes[name].parsed, record)
             for name, record in records.items()
@@ -367,7 +367,7 @@ class KubernetesCluster:
         return {name: True for name in self._left if name not in cached_nodes}
 
     def _leaving(self, node: str, record: NodeRecord) -> LeavingNode:
-        """What must outlive the Node object of a node that is to be replaced."""
+        """Return what must outlive the Node object of a node that will be replaced."""
         known = self._memory.read().leaving.get(node)
         state = self._nodes.state(node)
         if state is not None and is_same_machine(state.provider_id, known):
@@ -391,6 +391,6 @@ def _record(cached: CachedNode, leaving: LeavingNode | None) -> NodeRecord:
 
 
 def _is_settled(cached: CachedNode, record: NodeRecord) -> bool:
-    """Whether nothing but an event changes the view of a node for a while."""
+    """Whether only an event can change the view of a node for a while."""
     has_heartbeat = cached.state.ready != UNKNOWN
     return record.phase is Phase.SCHEDULABLE and cached.parsed.record is not None and has_heartbeat

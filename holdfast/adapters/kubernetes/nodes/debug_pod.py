@@ -1,4 +1,4 @@
-"""A pod through which a person gets onto a node, as ``kubectl debug node/NODE`` makes one."""
+"""Debug pod with a shell on a node, as ``kubectl debug node/NODE`` creates."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +15,10 @@ Json = dict[str, Any]
 
 CONTAINER: Final = "shell"
 DEFAULT_IMAGE: Final = "busybox:1.36"
-"""Has ``nsenter`` and ``sleep``; used where no agent runs, whose image has them, too."""
+"""Image with ``nsenter`` and ``sleep``; used where no agent runs, whose image has them, too."""
 
 LIFETIME: Final = timedelta(hours=8)
-"""A pod that nobody could delete ends by itself after so long."""
+"""Lifetime after which a pod that could not be deleted ends by itself."""
 
 _AGENTS: Final = "app.kubernetes.io/component=agent"
 _LABELS: Final = {
@@ -29,7 +29,7 @@ _OVER: Final = {
     "labelSelector": ",".join(f"{key}={value}" for key, value in _LABELS.items()),
     "fieldSelector": "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown",
 }
-"""Pods of ours that have ended."""
+"""Selectors of debug pods that have ended."""
 
 _PAUSE_S: Final = 0.1
 _HOPELESS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError")
@@ -38,7 +38,7 @@ _LOGIN: Final = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec s
 
 
 def manifest(node: str, name: str, image: str) -> Json:
-    """The pod: it sees the node's processes, network and devices, and holds no credentials."""
+    """Return a pod with the node's processes, network and devices, and without credentials."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -67,16 +67,16 @@ def manifest(node: str, name: str, image: str) -> Json:
 
 
 def on_node(command: Sequence[str]) -> list[str]:
-    """What to run in the pod so that a command, or a login shell, runs on the node itself."""
+    """Return the command in the pod that runs a command, or a login shell, on the node itself."""
     return ["nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--", *(command or _LOGIN)]
 
 
 def image_on(api: Api, namespace: str, node: str) -> str:
-    """That of the agent on the node, which need not be pulled; else one from the registry."""
+    """Return the image of the node's agent, which is pulled already, or else the default image."""
     query = {"labelSelector": _AGENTS, "fieldSelector": f"spec.nodeName={node}"}
     try:
         agents = list(api.list(f"/api/v1/namespaces/{namespace}/pods", query))
-    except ApiError:  # a person who may make pods need not be allowed to list them
+    except ApiError:  # a user who may create pods may lack the permission to list them
         agents = []
     return str(agents[0]["spec"]["containers"][0]["image"]) if agents else DEFAULT_IMAGE
 
@@ -85,7 +85,7 @@ def image_on(api: Api, namespace: str, node: str) -> str:
 def running(
     api: Api, namespace: str, pod: Json, within: timedelta, leaving: Callable[[], None]
 ) -> Iterator[str]:
-    """Create a pod, wait until it runs, and delete it at the end of the block, however that ends.
+    """Create a pod, wait until it runs, and delete it on exit from the context.
 
     Pods that have ended, as nobody was left to delete them, are deleted as well.
 
@@ -122,7 +122,7 @@ def running(
 
 
 def _clear(api: Api, folder: str) -> None:
-    """Delete what calls have left that were killed; without the rights for it, it stays."""
+    """Delete debug pods that interrupted calls left, if permitted."""
     with suppress(ApiError):
         for pod in list(api.list(folder, _OVER)):
             about = pod["metadata"]

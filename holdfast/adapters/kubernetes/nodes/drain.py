@@ -1,4 +1,4 @@
-"""Counts the pods on nodes that are to be empty, and asks them to leave."""
+"""Drain of nodes: lists their pods and evicts them."""
 
 import threading
 import time
@@ -12,13 +12,13 @@ from holdfast.adapters.kubernetes.nodes.pods import Owner, Pod, leaving_pods
 from holdfast.model.errors import BackendError
 
 UNCOUNTED: Final = ("(not counted yet)",)
-"""In place of the pods of a node that nobody has counted yet: it does not count as empty."""
+"""Placeholder for the pods of a node that were not listed yet: it does not count as empty."""
 
 _EVERY_S: Final = 1.0
-"""Between two looks at one node."""
+"""Interval between two listings of one node's pods."""
 
 Reported = Callable[[str, Owner], None]
-"""Takes a node and the owner of a pod that was asked to leave it, once for each such pod."""
+"""Receives a node and the owner of an evicted pod, once for each pod."""
 
 
 def _never(_pod: str) -> bool:
@@ -26,7 +26,7 @@ def _never(_pod: str) -> bool:
 
 
 class Drainer:
-    """Follows the pods of some nodes in a thread of its own, from ``start`` to ``stop``.
+    """Follows the pods of some nodes in its own thread, from ``start`` to ``stop``.
 
     Pods leave by the Eviction API, so that disruption budgets hold; one without room is asked
     again. Nobody here gives up: when to go on all the same is not decided here.
@@ -42,7 +42,7 @@ class Drainer:
         evicted: Reported,
         stops_itself: Callable[[str], bool] = _never,
     ) -> None:
-        """Prepare; nothing is sent yet.
+        """Create the drainer; no request is sent yet.
 
         Args:
             api: the client.
@@ -71,17 +71,17 @@ class Drainer:
         self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a call in progress is waited for."""
+        """Stop the thread after the call in progress."""
         self._stopped.set()
         self._woken.set()
         self._thread.join()
 
     def follow(self, nodes: Mapping[str, bool]) -> None:
-        """Count the pods of these nodes from now on, and of no others.
+        """Follow the pods of these nodes from now on, and of no others.
 
         Args:
             nodes: name to whether nothing can run on the node any more: there, pods are not only
@@ -98,7 +98,7 @@ class Drainer:
             self._woken.set()
 
     def drain(self, node: str) -> None:
-        """Ask the pods of a node to leave, again and again while it is followed."""
+        """Evict the pods of a node, repeatedly while it is followed."""
         with self._lock:
             is_new = node in self._followed and node not in self._drained
             if is_new:
@@ -108,12 +108,12 @@ class Drainer:
             self._woken.set()
 
     def spare(self, node: str) -> None:
-        """Ask the pods of a node no longer to leave."""
+        """Stop evicting the pods of a node."""
         with self._lock:
             self._drained -= {node}
 
     def jobs(self, node: str) -> tuple[str, ...]:
-        """The pods of a node that are to leave, as ``namespace/name``, or ``UNCOUNTED``."""
+        """Return the pods to evict from a node, as ``namespace/name``, or ``UNCOUNTED``."""
         with self._lock:
             return self._jobs.get(node, UNCOUNTED)
 
@@ -128,7 +128,7 @@ class Drainer:
                 self._look_at(node)
 
     def _until_next(self) -> float | None:
-        """Seconds until a node is due; None while none is followed."""
+        """Seconds until a node is due; None if none is followed."""
         with self._lock:
             if not self._followed:
                 return None
@@ -169,11 +169,11 @@ class Drainer:
         self._tell(node, "; ".join(problems))
 
     def _is_asked(self, pod: Pod) -> bool:
-        """Whether somebody has asked a pod to leave, or will."""
+        """Whether a pod is terminating, or is stopped together with its whole job."""
         return pod.is_terminating or self._stops_itself(str(pod))
 
     def _tell(self, node: str, problem: str) -> None:
-        """Report what failed, once; empty if nothing did."""
+        """Report an error once; empty if there was none."""
         if problem and self._errors.get(node) != problem:
             self._failed(f"draining {node}", problem)
         self._errors[node] = problem
@@ -197,7 +197,7 @@ class Drainer:
         try:
             self._api.create(f"{pod.path}/eviction", eviction, repeatable=True)
         except (NotFound, Conflict):
-            return  # it is gone, or another has its name
+            return  # the pod is gone, or was replaced by another of the same name
         except Throttled as error:
             if not error.is_disruption_budget:
                 raise

@@ -119,7 +119,7 @@ class DriftCorrection:
         leaving: Mapping[str, LeavingNode],
         now: datetime,
     ) -> None:
-        """Note on each new node that replaces another which that is: once, and for good."""
+        """Record on each new node which node it replaces; once only."""
         states = [cached.state for cached in cached_nodes.values()]
         taken = [state.replaces for state in states if state.replaces is not None]
         for new, old in successors(arrivals(states), leaving, taken).items():
@@ -151,7 +151,7 @@ class DriftCorrection:
         try:
             act()
         except NotFound:
-            return  # who is gone needs nothing
+            return  # nodes that are gone need no report
         except BackendError as error:
             self._events.emit(CallFailed(what=what, error=str(error)))
         self._done_at[what] = time.monotonic()
@@ -163,7 +163,7 @@ def _stays(cached: CachedNode) -> bool:
 
 
 def _replacing(old: str, state: NodeState, _word: ParsedAnnotations) -> Json | None:
-    """The patch that notes on a node that it replaces ``old``."""
+    """Return the patch that records on a node that it replaces ``old``."""
     if state.replaces is not None or state.record is not None:
         return None
     version = str(state.resource_version)

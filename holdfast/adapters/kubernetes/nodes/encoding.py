@@ -1,4 +1,4 @@
-"""Between Node objects and what the core knows: pure, both ways."""
+"""Conversion between Node objects and the core's records. Pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,27 +38,27 @@ _ASKS: Final[Mapping[str, Verb]] = {
     PENDING_REPLACE: Verb.REPLACE,
     HealthStatus.SCHEDULABLE: Verb.RELEASE,
 }
-"""What a person asks for with a value of the health label."""
+"""Repair that a user requests with a value of the health label."""
 
 _OF_NEW_NODES: Final = frozenset((HealthStatus.SCHEDULABLE, HealthStatus.UNSCHEDULABLE))
-"""Values that a node may bear when it joins, which then ask for nothing."""
+"""Values that a node may have when it joins; they request nothing."""
 
 _HOLD_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedAnnotations:
-    """What a node says about itself: its annotations, read."""
+    """Parsed annotations of a node."""
 
     record: NodeRecord | None = None
     report: NodeReport | None = None
     request: Request | None = None
     is_label_request: bool = False
-    """The request is a value of one of HyperPod's labels."""
+    """Whether the request is a value of one of HyperPod's labels."""
 
     held: str = ""
     is_damaged: bool = False
-    """There is a record that cannot be read, so nothing is to be done with the node."""
+    """Whether the record cannot be parsed; such a node is left unchanged."""
 
     rejected: tuple[Rejection, ...] = ()
 
@@ -66,7 +66,7 @@ class ParsedAnnotations:
 def parse_annotations(
     state: NodeState, conventions: Conventions, now: datetime
 ) -> ParsedAnnotations:
-    """Read what a node says; ``now`` is when a request counts as made that does not say when.
+    """Parse a node's annotations; ``now`` is the time of a request that has none.
 
     Never raises: what cannot be read is rejected.
     """
@@ -90,19 +90,19 @@ def parse_annotations(
 
 
 def is_present(report: NodeReport | None, state: NodeState) -> bool:
-    """Whether a report is of this boot, as far as the kubelet knows of it."""
+    """Whether a report is of the current boot, as far as the kubelet has reported it."""
     return report is not None and (not state.boot_id or report.boot_id == state.boot_id)
 
 
 def boot_id(state: NodeState, parsed: ParsedAnnotations) -> str:
-    """What the agent says, else what the kubelet says; empty while neither has said a word."""
+    """Boot ID from the agent, else from the kubelet; empty if neither has reported one."""
     return parsed.report.boot_id if parsed.report is not None else state.boot_id
 
 
 def node_patch(
     state: NodeState, parsed: ParsedAnnotations, record: NodeRecord, conventions: Conventions
 ) -> Json | None:
-    """The merge patch that makes a node say what ``record`` says; None if it does already.
+    """Return the merge patch that writes ``record`` to a node; None if it is there already.
 
     It bears the version of ``state``, so that it undoes nothing that was written since.
     """
@@ -116,7 +116,7 @@ def _marks_patch(
     text: str,
     conventions: Conventions,
 ) -> Json | None:
-    """As ``node_patch``; ``text`` is that of the record."""
+    """Return the patch of ``node_patch``; ``text`` is the serialized record."""
     is_cordoned = _is_cordoned_by_us(state, record)
     wanted_labels = _label_changes(state, parsed, record, conventions)
     wanted_annotations = _changes(
@@ -138,7 +138,7 @@ def _marks_patch(
 def _label_changes(
     state: NodeState, parsed: ParsedAnnotations, record: NodeRecord | None, conventions: Conventions
 ) -> Json:
-    """What has to become of HyperPod's labels, so that they say what the record says."""
+    """Return the changes that make HyperPod's labels match the record."""
     labels, deep_check = conventions.labels, state.deep_check
     if record is not None:
         view = NodeView(
@@ -157,7 +157,7 @@ def _label_changes(
 def request_patch(
     state: NodeState, parsed: ParsedAnnotations, request_id: str, conventions: Conventions
 ) -> Json | None:
-    """The merge patch that takes a request from a node; None if it does not bear that one."""
+    """Return the merge patch that clears a request from a node; None if it has another or none."""
     if parsed.request is None or parsed.request.id != request_id:
         return None
     if parsed.is_label_request:
@@ -166,7 +166,7 @@ def request_patch(
 
 
 def new_request_patch(state: NodeState, parsed: ParsedAnnotations, request: Request) -> Json | None:
-    """The merge patch that writes a request on a node; None if it bears one."""
+    """Return the merge patch that writes a request to a node; None if it has one already."""
     if parsed.request is not None:
         return None
     return _versioned(state, {}, {REQUEST: compact_json(request)}, {})
@@ -175,11 +175,11 @@ def new_request_patch(state: NodeState, parsed: ParsedAnnotations, request: Requ
 def differs_from_record(
     state: NodeState, parsed: ParsedAnnotations, conventions: Conventions
 ) -> bool:
-    """Whether the marks of a node are not those of its record, though nobody meant that."""
+    """Whether the marks of a node differ from its record unintentionally."""
     if parsed.record is None or state.record is None or parsed.request is not None:
         return False
     if state.agent_health_status is not None and state.health == state.agent_health_status:
-        return False  # the agent is ahead of us; its fault will be answered
+        return False  # the agent is ahead of the controller, which will handle the fault
     return _marks_patch(state, parsed, parsed.record, state.record, conventions) is not None
 
 
@@ -247,12 +247,12 @@ def _labelled_request(
     now: datetime,
     rejected: list[Rejection],
 ) -> Request | None:
-    """A health label that is neither our status nor the agent's mark is what a person wants."""
+    """A health label that is neither our status nor the agent's mark is a user's request."""
     value = state.health
     if value is None or value in (_expected(record), state.agent_health_status):
         return None
     if record is None and _is_tainted(state, conventions):
-        return None  # our own status, from before the record was lost
+        return None  # our own status, written before the record was lost
     is_new = record is None or (record.phase is Phase.JOINING and record.remediation is None)
     if is_new and value in _OF_NEW_NODES:
         return None
@@ -273,7 +273,7 @@ def _labelled_check(
     now: datetime,
     rejected: list[Rejection],
 ) -> Request | None:
-    """``InProgress`` on a node that takes work is the wish for a deep health check."""
+    """``InProgress`` on a schedulable node requests a deep health check."""
     value = DeepCheckStatus.IN_PROGRESS
     if record is None or record.phase is not Phase.SCHEDULABLE or state.deep_check != value:
         return None
@@ -292,7 +292,7 @@ def _labelled_check(
 
 
 def _expected(record: NodeRecord | None) -> str | None:
-    """The health label that says what the record says."""
+    """Return the health label that matches the record."""
     return None if record is None else health_status(record)
 
 
@@ -303,7 +303,7 @@ def _id(state: NodeState, record: NodeRecord | None, value: str) -> str:
 
 
 def _is_cordoned_by_us(state: NodeState, record: NodeRecord) -> bool:
-    """Whether the cordon is, or should be, ours; where there is one already, it is somebody's."""
+    """Whether the cordon is, or should be, ours; an existing one belongs to somebody else."""
     if state.cordoned is None:
         return is_out_of_service(record) and not state.is_unschedulable
     return record.phase is not Phase.SCHEDULABLE
@@ -323,14 +323,14 @@ def _is_tainted(state: NodeState, conventions: Conventions) -> bool:
 
 
 def _is_ours(taint: Taint, conventions: Conventions) -> bool:
-    """HyperPod has written other values, too; key and effect are what tells one from another."""
+    """Whether a taint is ours, by key and effect: HyperPod has used several values."""
     known = dict(taint)
     key = conventions.labels.node_health_status
     return (known.get("key"), known.get("effect")) == (key, NO_SCHEDULE)
 
 
 def _changes(*entries: tuple[str, str | None, str | None]) -> dict[str, str | None]:
-    """``key -> value`` of the entries ``(key, present, wanted)`` that differ."""
+    """Return ``key -> value`` of the entries ``(key, present, wanted)`` that differ."""
     return {key: wanted for key, present, wanted in entries if present != wanted}
 
 

@@ -53,34 +53,34 @@ from holdfast.model.names import Reason
 from holdfast.ports.clock import Clock
 
 NAMESPACE: Final = "default"
-"""Where Events about objects without a namespace have to be."""
+"""Namespace of Events about objects without a namespace."""
 
 COMPONENT: Final = "holdfast-controller"
-"""The ``source.component`` of the Events, and the field manager of what is written."""
+"""``source.component`` of the Events, and the field manager of the controller's writes."""
 
 QUEUE: Final = 2000
-"""Events that may wait; when the API server is away for longer, the newest are dropped."""
+"""Size of the queue; when it is full because the API server is down, the newest are dropped."""
 
 SERIES: Final = timedelta(minutes=10)
-"""An Event that is told again within so long is counted, as client-go does."""
+"""Time within which a repeated Event is counted instead of created, as in client-go."""
 
 _SERIES_KEPT: Final = 4096  # client-go's lruCacheEntries
 _LONGEST: Final = 1024  # bytes of a message that the API takes
 _NAME_CHARS: Final = 253 - 1 - 16
-"""What is left for the name of the object, beside a dot and a digest."""
+"""Characters left for the name of the object, beside a dot and a digest."""
 
 _PAUSE_S: Final = 1.0
-"""Before another try, while the API server is away."""
+"""Pause before a retry while the API server is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How an event of the engine is told."""
+    """Reason, type and message of an event of the engine."""
 
     reason: str
     type: str
     next: str = ""
-    """What happens, or has to be done, next."""
+    """Next step, automatic or required of the user."""
 
 
 KINDS: Final[Mapping[type[Event], Kind]] = {
@@ -110,7 +110,7 @@ KINDS: Final[Mapping[type[Event], Kind]] = {
     NodeAgentReports: Kind("AgentReports", "Normal"),
     InputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
 }
-"""Those of the nodes; other events are not about an object of the cluster, and are only logged."""
+"""Kinds of node events; other events are not about an object of the cluster, and only logged."""
 
 _BREAKER_KINDS: Final[Mapping[type[Event], Kind]] = {
     BreakerTripped: Kind("BreakerTripped", "Warning"),
@@ -118,15 +118,15 @@ _BREAKER_KINDS: Final[Mapping[type[Event], Kind]] = {
 }
 
 NODE_FAULT: Final = "NodeFault"
-"""Reason of the Event of a job that loses pods; HyperPod's training operator calls it so."""
+"""Reason of the Event on a job that loses pods, as in HyperPod's training operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A Kubernetes Event that is to be told."""
+    """Kubernetes Event to send."""
 
     about: Owner
-    """The object; one without a namespace is a node."""
+    """Object of the Event; one without a namespace is a node."""
 
     kind: Kind
     message: str
@@ -134,13 +134,13 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """Two notices with equal keys are one Event that happened twice."""
+        """Key of the Event; notices with equal keys are repetitions of one Event."""
         about = self.about
         return digest(about.kind, about.namespace, about.name, self.kind.reason, self.message)
 
 
 def node_notice(event: Event, at: datetime) -> Notice | None:
-    """What to tell of an event of the engine; None if it is about no node."""
+    """Return the notice of an event of the engine; None if it is not about a node."""
     kind = KINDS.get(type(event))
     node = getattr(event, "node", None)
     if kind is None or not node:
@@ -154,13 +154,13 @@ def node_notice(event: Event, at: datetime) -> Notice | None:
 
 
 def eviction_notice(node: str, owner: Owner, at: datetime) -> Notice:
-    """What to tell the owner of a pod that has to leave a node."""
+    """Return the notice for the owner of a pod that is evicted from a node."""
     words = f"found unhealthy node {node}: a pod is evicted from it, so that it can be repaired"
     return Notice(about=owner, kind=Kind(NODE_FAULT, "Warning"), message=words, at=at)
 
 
 def event_object(notice: Notice, first: datetime, count: int) -> Json:
-    """The object of an Event that was told ``count`` times since ``first``."""
+    """Return the object of an Event that was sent ``count`` times since ``first``."""
     about = notice.about
     namespace = about.namespace or NAMESPACE
     involved = {
@@ -188,7 +188,7 @@ def event_object(notice: Notice, first: datetime, count: int) -> Json:
 
 
 class KubernetesEvents:
-    """An ``EventSink`` that sends from a thread of its own, from ``start`` to ``stop``."""
+    """``EventSink`` that sends from its own thread, from ``start`` to ``stop``."""
 
     def __init__(self, api: Api, clock: Clock, *, namespace: str, memory: str) -> None:
         """Prepare; nothing is sent yet.
@@ -212,11 +212,11 @@ class KubernetesEvents:
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send what waits, unless the API server is away, and end."""
+        """Send the queued Events, unless the API server is down, and stop."""
         self._stopped.set()
         with suppress(queue.Full):
             self._queue.put_nowait(None)
@@ -224,7 +224,7 @@ class KubernetesEvents:
 
     @property
     def error(self) -> str:
-        """Why the last Event may not be written, empty if it was."""
+        """Error of the last Event; empty if it was sent."""
         return self._error
 
     def emit(self, event: Event) -> None:
@@ -239,11 +239,11 @@ class KubernetesEvents:
             self.tell(notice)
 
     def evicted(self, node: str, owner: Owner) -> None:
-        """Tell the owner of a pod that it was asked to leave a node."""
+        """Notify the owner of a pod that the pod is evicted from a node."""
         self.tell(eviction_notice(node, owner, self._clock.now()))
 
     def tell(self, notice: Notice) -> None:
-        """Send a notice; it is dropped if too many wait."""
+        """Queue a notice; it is dropped if the queue is full."""
         with suppress(queue.Full):
             self._queue.put_nowait(notice)
 
@@ -254,7 +254,7 @@ class KubernetesEvents:
                 return
 
     def _sent(self, notice: Notice) -> bool:
-        """Send it, in the end; False if the API server is away and it is time to stop."""
+        """Send a notice, with retries; False if the API server is down and ``stop`` was called."""
         while True:
             try:
                 self._send(notice)
@@ -265,7 +265,7 @@ class KubernetesEvents:
                 continue
             except Forbidden as error:
                 self._error = str(error)
-            except ApiError:  # its namespace is gone, for example
+            except ApiError:  # its namespace was deleted, for example
                 pass
             return True
 
@@ -277,7 +277,7 @@ class KubernetesEvents:
         folder = f"/api/v1/namespaces/{content['metadata']['namespace']}/events"
         try:
             self._write(folder, content)
-        except NotFound:  # the API server forgets Events after an hour
+        except NotFound:  # the API server deletes Events after an hour
             series = _Series(first=notice.at, last=notice.at, count=0)
             self._write(folder, event_object(notice, series.first, 1))
         self._series[notice.key] = _Series(
