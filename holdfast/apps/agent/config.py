@@ -17,36 +17,36 @@ from holdfast.model.health import Remedy
 
 
 class KernelSource(StrEnum):
-    """Where the messages of the kernel are read."""
+    """Source of kernel messages."""
 
     KMSG = "kmsg"
     """The device ``/dev/kmsg``, which takes root or ``CAP_SYSLOG``."""
 
     JOURNALD = "journald"
-    """The journal of systemd, by way of ``journalctl``."""
+    """The systemd journal, through ``journalctl``."""
 
     FILES = "files"
-    """Syslog files alone, those of ``log_files``."""
+    """Only the syslog files in ``log_files``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorSettings:
-    """One detector."""
+    """Settings of one detector."""
 
     enabled: bool | None = None
-    """Whether it looks at anything. All do if this is left out, save for those that need the
-    devices for themselves."""
+    """Whether the detector is enabled. Default: all are, except those that need exclusive access
+    to the devices."""
 
     every: timedelta | None = None
-    """How often what it reads is read, such as ``"24h"``; as often as is usual for it if left out.
-    Of several detectors of one source the shortest time counts."""
+    """Polling interval of the detector's source, such as ``"24h"``. Default: the interval of the
+    detector. If several detectors share a source, the shortest interval applies."""
 
     shadow: bool = False
-    """Whether what it finds is only told, as notices, and never calls for a remedy."""
+    """Whether its findings are reported as notices only and never request a remedy."""
 
     second_witness: bool = False
-    """Whether what it finds in the kernel's log, where lines can be forged, only warns until
-    another reading supports it, if its remedy touches the node."""
+    """Whether a finding from the kernel log, where lines can be forged, stays a warning until
+    another reading corroborates it. Applies to findings whose remedy affects the node."""
 
     def __post_init__(self) -> None:
         if self.every is not None and self.every <= timedelta(0):
@@ -55,20 +55,20 @@ class DetectorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedDevices:
-    """How many devices the node should have: one may be lost before the agent ever saw it.
+    """Expected device counts of the node: a device may be lost before the agent first reads it.
 
-    What is left out is taken from the instance type; 0 expects none.
+    Counts that are omitted come from the instance type; 0 expects none.
     """
 
     gpus: int | None = None
-    """GPUs of NVIDIA."""
+    """Number of NVIDIA GPUs."""
 
     efa: int | None = None
-    """EFA devices. The instance type does not tell, as a node may be launched with fewer: with
-    fewer than it can have there is a warning, unless this is given."""
+    """Number of EFA devices. The instance type gives only the maximum, because a node may be
+    launched with fewer: fewer than the maximum is a warning, unless this is set."""
 
     neuron_devices: int | None = None
-    """Neuron devices of AWS Trainium and Inferentia."""
+    """Number of AWS Trainium and Inferentia (Neuron) devices."""
 
     def __post_init__(self) -> None:
         for name in ("gpus", "efa", "neuron_devices"):
@@ -79,14 +79,14 @@ class ExpectedDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentitySettings:
-    """What AWS calls the machine, for the labels of its metrics.
+    """AWS identity of the machine, for the labels of its metrics.
 
-    What is left out is read from the machine: from its firmware on EC2, and from
+    Values that are omitted are read from the machine: from its firmware on EC2, and from
     ``/opt/ml/config/resource_config.json`` below ``root`` on HyperPod.
     """
 
     instance_id: str | None = None
-    """Such as ``"i-0592464924bd45322"``."""
+    """EC2 instance ID, such as ``"i-0592464924bd45322"``."""
 
     instance_group: str | None = None
     """Name of the instance group."""
@@ -95,94 +95,94 @@ class IdentitySettings:
     """Name of the HyperPod cluster."""
 
     cluster_id: str | None = None
-    """Last part of the cluster's ARN."""
+    """ID of the cluster: the last part of its ARN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The JSON log lines of HyperPod's health monitoring agent."""
+    """Output of JSON log lines in the format of HyperPod's health monitoring agent."""
 
     stdout: bool = False
-    """Whether they go to standard output."""
+    """Whether to write the lines to standard output."""
 
     file: Path | None = None
-    """The file that they are appended to. It may be renamed to rotate it."""
+    """File to append the lines to. It may be renamed to rotate it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
-    """Metrics for Prometheus."""
+    """Endpoint for Prometheus metrics."""
 
     listen: ListenAddress | None = None
-    """Where ``/metrics`` and ``/healthz`` are served, such as ``"127.0.0.1:20257"``, the port of
-    node-problem-detector; a port alone is one of the loopback address. Nowhere if left out."""
+    """Listen address of ``/metrics`` and ``/healthz``, such as ``"127.0.0.1:20257"``, the port of
+    node-problem-detector; a port alone binds to the loopback address. Default: not served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """The agent of one node. The options of the command line win over the file."""
+    """Settings of the agent of one node. Command-line options override the file."""
 
     node: str | None = None
-    """Name of the node in reports; the host name if left out."""
+    """Name of the node in reports. Default: the host name."""
 
     root: Path = Path("/")
-    """Where the machine's own ``/proc``, ``/sys``, ``/dev``, ``/run`` and ``/var/log`` are below,
-    such as ``"/host"`` in a container. A path that is given on its own is taken as it is."""
+    """Root directory of the machine's ``/proc``, ``/sys``, ``/dev``, ``/run`` and ``/var/log``,
+    such as ``"/host"`` in a container. It is not prepended to paths that are set explicitly."""
 
     command_path: str | None = None
-    """Folders with commands such as ``nvidia-smi``, separated by colons; ``PATH`` if left out."""
+    """Directories of commands such as ``nvidia-smi``, separated by colons. Default: ``PATH``."""
 
     source: KernelSource = KernelSource.KMSG
-    """Where the kernel's messages are read: ``"kmsg"``, the device; ``"journald"``, the journal of
-    systemd, by way of ``journalctl``; ``"files"``, those of ``log_files`` and nothing else."""
+    """Source of kernel messages: ``"kmsg"``, the device; ``"journald"``, the systemd journal,
+    through ``journalctl``; ``"files"``, only the files in ``log_files``."""
 
     kmsg: Path | None = None
-    """The kernel's log: the device, or a file that holds its records; ``/dev/kmsg`` below ``root``
-    if left out."""
+    """Kernel log: the device, or a file that holds its records. Default: ``/dev/kmsg`` below
+    ``root``."""
 
     log_files: tuple[Path, ...] | None = None
-    """Syslog files to follow, too; ``/var/log/messages`` below ``root`` if left out and if it
+    """Syslog files to follow as well. Default: ``/var/log/messages`` below ``root``, if it
     exists."""
 
     boot_id_file: Path | None = None
-    """Holds another text after every boot; ``/proc/sys/kernel/random/boot_id`` below ``root`` if
-    left out."""
+    """File with the boot ID, which changes on every boot. Default:
+    ``/proc/sys/kernel/random/boot_id`` below ``root``."""
 
     report_dir: Path = Path("/run/holdfast")
-    """Where to keep ``report.json`` and ``heartbeat``."""
+    """Directory of ``report.json`` and ``heartbeat``."""
 
     heartbeat: timedelta = timedelta(milliseconds=500)
-    """Time between two signs of life, such as ``"500ms"``."""
+    """Heartbeat interval, such as ``"500ms"``."""
 
     profile: Profile = Profile.HYPERPOD
-    """Whose opinion of a fault counts where vendors disagree."""
+    """Vendor profile that classifies a fault where vendors disagree."""
 
     shadow: bool = False
-    """Whether all detectors only tell what they find, and never call for a remedy."""
+    """Whether all detectors only report their findings and never request a remedy."""
 
     logs_only: bool = False
-    """Whether to read logs and nothing else, where several agents share one machine: its disks and
-    its memory are not those of any one of their nodes."""
+    """Whether to read only logs, for several agents that share one machine: its disks and memory
+    do not belong to any one of their nodes."""
 
     instance_type: str | None = None
-    """Such as ``"p5.48xlarge"``; on Amazon EC2 the machine knows, if left out."""
+    """Instance type, such as ``"p5.48xlarge"``. Default on Amazon EC2: read from the machine."""
 
     corroboration_window: timedelta = timedelta(minutes=5)
-    """How far a second witness may be from what it supports, before or after."""
+    """Longest time between a finding and the reading that corroborates it, before or after."""
 
     detectors: dict[str, DetectorSettings] = field(default_factory=dict)
-    """A table for each detector that is not to run as usual, by its name."""
+    """Settings by detector name, for detectors that differ from their defaults."""
 
     rule_files: tuple[Path, ...] = ()
-    """Files with rules for the kernel log, such as ``["/etc/holdfast/rules.toml"]``. Each must be
+    """Rule files for the kernel log, such as ``["/etc/holdfast/rules.toml"]``. Each must be
     owned by root or by the user of the agent, and writable by its owner alone."""
 
     plugins: tuple[str, ...] = ()
-    """Detectors of installed packages, by the names of their entry points in the group
+    """Detector plug-ins of installed packages: names of entry points in the group
     ``holdfast.detectors``."""
 
     xid: dict[str, Remedy] = field(default_factory=dict)
-    """The remedy for single XID codes, such as ``74 = "reboot"``, whatever the profile says."""
+    """Remedy by XID code, such as ``74 = "reboot"``; overrides the profile."""
 
     expected: ExpectedDevices = field(default_factory=ExpectedDevices)
     identity: IdentitySettings = field(default_factory=IdentitySettings)

@@ -13,7 +13,7 @@ DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
 
 
 class Alarming(StrEnum):
-    """Where alarms are looked up."""
+    """Source of alarms."""
 
     NONE = "none"
     CLOUDWATCH = "cloudwatch"
@@ -21,39 +21,40 @@ class Alarming(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConfig:
-    """Where the API is served, to whom, and how it calls itself."""
+    """Settings of the API: listen address, access keys, region and account."""
 
     keys: tuple[Key, ...]
-    """Who may call it. ``holdfast api --new-key operate`` makes one. Let nobody else read the
-    file."""
+    """Access keys of the API. ``holdfast api --new-key operate`` creates one. Make the file
+    readable by its owner only."""
 
     listen: ListenAddress = DEFAULT_LISTEN
-    """Only programs on this machine can reach it, unless another address is given; then put it
-    behind something that speaks TLS."""
+    """Listen address. The default is reachable from this machine only; for any other address,
+    use a reverse proxy that terminates TLS."""
 
     region: str = "us-east-1"
-    """What clients have to set as their region; it is part of every ARN."""
+    """Region that clients must set; part of every ARN."""
 
     account: str = "000000000000"
-    """Twelve digits; part of every ARN."""
+    """Account ID, twelve digits; part of every ARN."""
 
     name: str = ""
-    """Of the cluster on Kubernetes or Slurm; made of its address if left out."""
+    """Name of the Kubernetes or Slurm cluster. Default: derived from its address."""
 
     database: str = ""
-    """Where it is written what clusters people ask for: ``sqlite:////path/of/file`` or
-    ``postgresql+psycopg://user:password@host/name``; a file beside the runs of this machine if left
-    out."""
+    """Database URL of the created clusters: ``sqlite:////path/of/file`` or
+    ``postgresql+psycopg://user:password@host/name``. Default: a file beside the runs of this
+    machine."""
 
     node_limit: int = 100
-    """How many nodes all created clusters together may have."""
+    """Maximum number of nodes of all created clusters together."""
 
     alarms: Alarming = Alarming.NONE
-    """Where alarms are looked up that take a software update back: ``cloudwatch``, or nowhere."""
+    """Source of the alarms that roll back a software update: ``cloudwatch``, or none."""
 
     ec2: Ec2GroupSettings | None = None
-    """With it, the instance groups of created clusters become EC2 Auto Scaling groups, whose
-    machines join the cluster that is shown; without it, groups are of nodes that are there."""
+    """Settings of EC2 Auto Scaling groups. If set, instance groups of created clusters become
+    Auto Scaling groups whose machines join the served cluster; if not, groups consist of existing
+    nodes."""
 
     def __post_init__(self) -> None:
         if self.node_limit < 0:
