@@ -5,6 +5,7 @@ marked ``gpu`` may still be skipped, because no installation brings a GPU.
 """
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -57,9 +58,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _take_signals()
     if config.getoption("suite") == PYTHON:
         os.environ[QUICK] = "1"
         settings.load_profile("quick")
+
+
+def _take_signals() -> None:
+    """Undo what `nohup` and a shell's ``&`` do: programs that tests start would ignore signals."""
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
