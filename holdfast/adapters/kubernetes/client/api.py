@@ -330,9 +330,7 @@ class Api:
         connection.request(request.verb, target, body=request.body, headers=headers)
 
     def _no_answer(self, error: Exception) -> str:
-        if (
-            isinstance(error, TimeoutError) and error.errno is None
-        ):  # our own timeout, not that of TCP
+        if isinstance(error, TimeoutError) and error.errno is None:  # not the timeout of TCP
             return f"{self._server.url} did not answer within {self._timeout_s:g} s"
         return f"the connection to {self._server.url} broke: {error!r}"
 
@@ -383,9 +381,7 @@ def _decode(request: _Request, response: http.client.HTTPResponse, body: bytes) 
     try:
         content = json.loads(body)
     except ValueError as error:
-        if "json" in response.headers.get(
-            "Content-Type", "json"
-        ):  # incomplete headers are a lost connection, too
+        if "json" in response.headers.get("Content-Type", "json"):  # or headers were lost
             raise Unreachable(f"{request}: the answer was cut off: {error}") from error
         content = None
     if not isinstance(content, dict):

@@ -52,9 +52,7 @@ class Cache(Generic[T]):
             return self.objects.pop(key, None) is not None
         trimmed = self._trim(content)
         differs = key not in self.objects or self.objects[key] != trimmed
-        self.objects[key] = (
-            trimmed  # store it anyway: fields that the comparison ignores may be newer
-        )
+        self.objects[key] = trimmed  # even if equal: ignored fields may be newer
         return differs
 
     def learn(self, content: Json) -> None:
