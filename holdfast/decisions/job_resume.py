@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.backoff import app_backoff
+from holdfast.decisions.crash_loop import app_backoff
 from holdfast.decisions.faults import node_faults, silent_at
 from holdfast.decisions.job_failures import (
     application,
@@ -18,6 +18,7 @@ from holdfast.decisions.job_failures import (
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
+from holdfast.kit.backoff import Backoff
 from holdfast.kit.units import counted, format_duration
 from holdfast.model.actions import (
     ConfirmStart,
@@ -34,12 +35,9 @@ from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, JobView,
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase
 
-KILL_AGAIN: Final = timedelta(seconds=1)
-"""After SIGKILL was sent, it is sent again: a process may have been forked in between."""
-
-KILL_AGAIN_MAX: Final = timedelta(minutes=1)
-"""The pause doubles each time, to this at most: on a node that hangs, nothing ends before the node
-is repaired."""
+KILL_BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minutes=1))
+"""Delays before SIGKILL is repeated: a process may have been forked in between. They grow, as on a
+node that hangs nothing ends before the node is repaired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,12 +197,8 @@ def _decide_stopping(
 def _kill_pause(job: JobView) -> timedelta:
     """From the stop, or from the last SIGKILL, to the next SIGKILL."""
     if any(rank.is_fenced for rank in job.ranks):
-        return KILL_AGAIN if job.record.kills else timedelta(0)
-    if job.record.kills == 0:
-        return job.spec.grace
-    doublings = min(job.record.kills - 1, 10)  # the longest pause is reached long before
-    factor: int = 2**doublings
-    return min(KILL_AGAIN * factor, KILL_AGAIN_MAX)
+        return KILL_BACKOFF.delay(min(job.record.kills, 1))
+    return KILL_BACKOFF.delay(job.record.kills) if job.record.kills else job.spec.grace
 
 
 def _lingering(alive: Sequence[RankView]) -> str:

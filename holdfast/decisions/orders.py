@@ -6,8 +6,8 @@ from typing import Final
 from holdfast.decisions.faults import has_joined
 from holdfast.decisions.ladder import is_repeat_offender
 from holdfast.decisions.lifecycle import machine_ordered_on
-from holdfast.decisions.patience import due_at, is_refused_for_good
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
+from holdfast.decisions.provider_timeouts import due_at, is_refused_for_good
 from holdfast.model.actions import NodeAction, Reboot, Rejoin, Replace, Wait
 from holdfast.model.health import Remedy
 from holdfast.model.names import Condition, Reason

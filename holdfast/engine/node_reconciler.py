@@ -9,8 +9,8 @@ from holdfast.decisions.faults import node_faults
 from holdfast.decisions.incident_course import advanced, opened, vanished
 from holdfast.decisions.incident_expiry import expired
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
-from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.decisions.remediation import decide
 from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.node_events import check_ended, event_of

@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.decisions.job_resume import (
-    KILL_AGAIN,
-    KILL_AGAIN_MAX,
+    KILL_BACKOFF,
     ResumePolicy,
     decide_job,
     failures_at_step,
@@ -432,11 +431,11 @@ def test_ranks_have_their_grace_and_are_then_killed() -> None:
 @pytest.mark.parametrize(
     ("kills", "pause"),
     [
-        (1, KILL_AGAIN),
-        (2, 2 * KILL_AGAIN),
-        (5, 16 * KILL_AGAIN),
-        (7, KILL_AGAIN_MAX),
-        (10_000, KILL_AGAIN_MAX),
+        (1, KILL_BACKOFF.first),
+        (2, 2 * KILL_BACKOFF.first),
+        (5, 16 * KILL_BACKOFF.first),
+        (7, KILL_BACKOFF.longest),
+        (10_000, KILL_BACKOFF.longest),
     ],
 )
 def test_what_outlives_sigkill_is_killed_again_and_ever_more_rarely(kills, pause) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.job_lifecycle import after_job
-from holdfast.decisions.job_resume import KILL_AGAIN, ResumePolicy, decide_job
+from holdfast.decisions.job_resume import KILL_BACKOFF, ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RecoveryMode, RemediationPolicy
 from holdfast.model.actions import (
     ConfirmStart,
@@ -253,8 +253,8 @@ def test_a_rank_on_a_node_where_nothing_runs_is_removed_at_once_and_every_second
 
     assert decided(stopping(fenced, alive)) == KillAttempt(job="job-1")
     again = stopping(fenced, alive, kills=9)
-    assert isinstance(decided(again, now=NOW + KILL_AGAIN - TICK), Wait)
-    assert decided(again, now=NOW + KILL_AGAIN) == KillAttempt(job="job-1")
+    assert isinstance(decided(again, now=NOW + KILL_BACKOFF.first - TICK), Wait)
+    assert decided(again, now=NOW + KILL_BACKOFF.first) == KillAttempt(job="job-1")
 
 
 def test_nothing_is_retried_before_the_stop_was_seen() -> None:

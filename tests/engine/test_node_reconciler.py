@@ -3,8 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.patience import due_at
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.provider_timeouts import due_at
 from holdfast.engine.node_reconciler import (
     AFTER_ERROR,
     RESYNC,

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.kubernetes.client.errors import ApiError, Unreachable, api_error
 from holdfast.adapters.kubernetes.client.periodic import (
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
+    BACKOFF,
     PeriodicTask,
 )
 
@@ -92,7 +91,7 @@ def test_pauses_grow_to_their_longest_and_news_does_not_shorten_them(statuses) -
         world.task.run()
         world.task.requeue_now(world.now)
 
-        longest = min(FIRST_PAUSE_S * 2**number, LONGEST_PAUSE_S)
+        longest = BACKOFF.delay(number + 1).total_seconds()
         assert longest / 2 <= world.pause_s <= longest
 
 
@@ -106,7 +105,7 @@ def test_after_a_success_pauses_begin_anew() -> None:
     world.error = Unreachable("away")
     world.task.run()
 
-    assert world.pause_s <= FIRST_PAUSE_S
+    assert world.pause_s <= BACKOFF.first.total_seconds()
 
 
 def test_a_server_that_says_when_to_come_again_is_obeyed() -> None:

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from holdfast.kit.backoff import Backoff
+
 BLOCK: Final = 256 * 1024
 """Bytes that are taken at once."""
 
 LONGEST: Final = 1024 * 1024
 """Bytes of a line; what is longer is left out."""
 
-FIRST_PAUSE: Final = timedelta(seconds=1)
-LONGEST_PAUSE: Final = timedelta(minutes=1)
-"""Before a command is started again; the pause doubles each time."""
+BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minutes=1))
+"""Delays before a command is started again."""
 
 PROVEN: Final = timedelta(seconds=5)
 """A command that has lived so long, or has written a line, was started well."""
@@ -51,7 +52,7 @@ class Stream:
         self._silence = silence
         self._process: subprocess.Popen[bytes] | None = None
         self._name = ""
-        self._pause = FIRST_PAUSE
+        self._failures = 0
         self._start_at = 0.0
         self._output_at = 0.0
         self._rest = b""
@@ -94,7 +95,7 @@ class Stream:
             self._fail(f"has said nothing for {self._silence.total_seconds():g} s", now)
         lines = self._lines(data or b"")
         if lines or (self._process and now - self._output_at > PROVEN.total_seconds()):
-            self.error, self._pause = "", FIRST_PAUSE
+            self.error, self._failures = "", 0
         return lines
 
     def _end(self) -> None:
@@ -127,8 +128,8 @@ class Stream:
     def _fail(self, why: str, now: float) -> None:
         self._end()
         self.error = f"{self._name} {why}"
-        self._start_at = now + self._pause.total_seconds()
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._failures += 1
+        self._start_at = now + BACKOFF.delay(self._failures).total_seconds()
 
     def _why(self) -> str:
         lines_written = self._error_output.decode("utf-8", errors="replace").strip().splitlines()

@@ -4,15 +4,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Final, Generic, TypeVar
+
+from holdfast.kit.backoff import Backoff
 
 T = TypeVar("T")
 
 CAPACITY: Final = 10_000
 """Maximum queue length; the oldest notices are dropped beyond it. An event is about 1 KiB."""
 
-_FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 60.0
+_BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minutes=1))
 _FLUSH_S: Final = 3.0
 """How long ``stop`` waits for the queue to drain."""
 
@@ -96,7 +98,7 @@ class Outbox(Generic[T]):
             self._changed.notify()
 
     def _run(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         while items := self._next():
             try:
                 self._deliver(items)
@@ -104,13 +106,14 @@ class Outbox(Generic[T]):
                 self._failed(f"telling {self._name}", str(error))
                 left = range(len(items)) if error.left is None else error.left
                 self._put_back([items[number] for number in left])
-                if not self._wait(max(pause_s, min(error.after_s, _LONGEST_PAUSE_S))):
+                failures += 1
+                requested_s = min(error.after_s, _BACKOFF.longest.total_seconds())
+                if not self._wait(max(_BACKOFF.delay(failures).total_seconds(), requested_s)):
                     return
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             except Refused as error:
                 self._failed(f"telling {self._name}", f"{error}; this notice is dropped")
             else:
-                pause_s = _FIRST_PAUSE_S
+                failures = 0
                 self._report_dropped()
 
     def _next(self) -> list[T]:

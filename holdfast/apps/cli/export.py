@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -20,14 +21,13 @@ from holdfast.adapters.telemetry.log_follower import LogFollower
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import dry_run_option
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.kit.backoff import Backoff
 from holdfast.model.errors import BackendError, ConfigError
 
 LOOK_S: Final = 1.0
 """Between two looks for new lines."""
 
-FIRST_PAUSE_S: Final = 1.0
-LAST_PAUSE_S: Final = 60.0
-"""A pause between two tries doubles from the first to the last."""
+BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minutes=1))
 
 _KNOWN: Final = "[default: read from the machine]"
 
@@ -194,11 +194,12 @@ def _ship(ship: Callable[[Sequence[str]], None], lines: list[str], *, once: bool
 
 def insist(attempt: Callable[[], Any]) -> Any:
     """The outcome of ``attempt``, which is made until it succeeds."""
-    pause = FIRST_PAUSE_S
+    failures = 0
     while True:
         try:
             return attempt()
         except BackendError as error:
-            click.echo(f"holdfast: {error}; retrying in {pause:g} s", err=True)
-            time.sleep(pause)
-            pause = min(2 * pause, LAST_PAUSE_S)
+            failures += 1
+            delay_s = BACKOFF.delay(failures).total_seconds()
+            click.echo(f"holdfast: {error}; retrying in {delay_s:g} s", err=True)
+            time.sleep(delay_s)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host.stream import FIRST_PAUSE, LONGEST, Stream
+from holdfast.adapters.host.stream import BACKOFF, LONGEST, Stream
 
 TIMEOUT_S = 20.0
 
@@ -82,7 +82,7 @@ def test_a_command_that_fails_at_once_is_not_started_at_every_look(tmp_path: Pat
     stream = Stream(script(tmp_path, f"open({str(starts)!r}, 'a').write('x'); sys.exit(1)"))
 
     read_until(stream, lambda _: stream.error)
-    until = time.monotonic() + FIRST_PAUSE.total_seconds() / 2
+    until = time.monotonic() + BACKOFF.first.total_seconds() / 2
     while time.monotonic() < until:
         assert stream.read() == []
         time.sleep(0.01)

@@ -27,6 +27,7 @@ from holdfast.adapters.kubernetes.client.errors import (
 from holdfast.adapters.kubernetes.client.rate_limit import RateLimit
 from holdfast.adapters.kubernetes.client.server import Connections, Server, in_cluster
 from holdfast.adapters.kubernetes.client.watch import Watch
+from holdfast.kit.backoff import Backoff
 
 __all__ = ["Api", "Json", "Page", "Params", "Patch", "RateLimit", "Server", "Watch", "in_cluster"]
 
@@ -41,8 +42,7 @@ PAGE: Final = 500
 
 _Body = Json | list[Json]
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 2.0
+_BACKOFF: Final = Backoff(first=timedelta(seconds=0.1), longest=timedelta(seconds=2))
 _SHORTEST_S: Final = 0.001  # a socket timeout of 0 means non-blocking
 _PIECE: Final = 1 << 20
 _GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's window size that selects the gzip format
@@ -274,7 +274,7 @@ class Api:
 
     def _call(self, request: _Request) -> Json:
         deadline = time.monotonic() + self._timeout_s
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         refused = self._server.token_refused
         while True:
             deadline += self._wait_for_limit()
@@ -288,11 +288,11 @@ class Api:
                 self._connections.clear()  # these connections were opened with the old certificate
                 continue
             except (Unreachable, ApiError) as error:
-                wait_s = _wait(error, request, pause_s)
+                failures += 1
+                wait_s = _wait(error, request, failures)
                 if wait_s is None or time.monotonic() + wait_s >= deadline:
                     raise
             time.sleep(wait_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _attempt(self, request: _Request, deadline: float) -> Json:
         headers = self._headers_of(request)
@@ -338,9 +338,9 @@ class Api:
         return self._limit.acquire().total_seconds() if self._limit is not None else 0.0
 
 
-def _wait(error: Unreachable | ApiError, request: _Request, pause_s: float) -> float | None:
+def _wait(error: Unreachable | ApiError, request: _Request, failures: int) -> float | None:
     """Seconds until the next retry; None for no retry."""
-    jittered_s = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+    jittered_s = _BACKOFF.delay(failures, random.random()).total_seconds()  # noqa: S311 - no secret
     if isinstance(error, Unreachable):
         if error.permanent or (error.sent and not request.repeatable):
             return None

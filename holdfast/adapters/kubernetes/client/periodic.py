@@ -4,14 +4,15 @@ import math
 import random
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import ApiError
+from holdfast.kit.backoff import Backoff
 from holdfast.model.errors import BackendError
 
-FIRST_PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 15.0
-"""Longest backoff after a failure; after an outage, pending work is sent within this time."""
+BACKOFF: Final = Backoff(first=timedelta(seconds=0.5), longest=timedelta(seconds=15))
+"""Delays after failures; after an outage, pending work is sent within the longest."""
 
 Log = Callable[[str], None]
 
@@ -68,7 +69,7 @@ class PeriodicTask:
             self._act()
         except BackendError as error:
             self._failures += 1
-            self._retry_at = self._clock() + self._pause_s(error)
+            self._retry_at = self._clock() + self._delay(error).total_seconds()
             if self._last_error != str(error):
                 self._last_error = str(error)
                 self._log(f"cannot {self._name}: {error}; trying again")
@@ -79,8 +80,7 @@ class PeriodicTask:
         self._last_error = ""
         self._next_at = self._clock() + self._every_s
 
-    def _pause_s(self, error: BackendError) -> float:
-        wanted = error.after if isinstance(error, ApiError) else None
-        doubled = FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10)
-        pause = min(doubled, LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        return pause if wanted is None else max(pause, wanted.total_seconds())
+    def _delay(self, error: BackendError) -> timedelta:
+        requested = error.after if isinstance(error, ApiError) else None
+        delay = BACKOFF.delay(self._failures, random.random())  # noqa: S311 - no secret
+        return delay if requested is None else max(delay, requested)

@@ -9,12 +9,12 @@ from typing import Final, Generic, TypeVar
 
 from holdfast.adapters.kubernetes.client.api import Api, Json, Params, Watch
 from holdfast.adapters.kubernetes.client.errors import Gone, NotFound
+from holdfast.kit.backoff import Backoff
 from holdfast.model.errors import BackendError
 
 T = TypeVar("T")
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
+_BACKOFF: Final = Backoff(first=timedelta(seconds=0.1), longest=timedelta(seconds=5))
 _WATCH_S: Final = (240, 360)
 """Range of watch timeouts in seconds; randomized, so that replicas do not re-watch together."""
 
@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
         self._params = dict(params or {})
         self._lock = threading.Lock()
         self._copy = Cache(trim)
-        self._pause_s = 0.0
+        self._failures = 0
         self._heard_at = time.monotonic()
         self._error = ""
         self._is_missing = False
@@ -160,8 +160,8 @@ class Reflector(Generic[T]):
 
     def _run(self) -> None:
         is_lost = True
-        while not self._stopped.wait(self._pause_s * random.uniform(0.5, 1.0)):  # noqa: S311
-            self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        while not self._stopped.wait(self._delay_s()):
+            self._failures += 1  # reset by an event: a watch that ends without one has failed
             try:
                 if is_lost:
                     self._list()
@@ -173,6 +173,9 @@ class Reflector(Generic[T]):
                 with self._lock:
                     self._error = str(error)
                     self._is_missing = isinstance(error, NotFound)
+
+    def _delay_s(self) -> float:
+        return _BACKOFF.delay(self._failures, random.random()).total_seconds()  # noqa: S311
 
     def _list(self) -> None:
         found: dict[str, T] = {}
@@ -209,7 +212,7 @@ class Reflector(Generic[T]):
     def _apply(self, event: Json) -> bool:
         with self._lock:
             self._heard_at = time.monotonic()
-            self._pause_s = 0.0
+            self._failures = 0
             return self._copy.apply(event["type"], event["object"])
 
 

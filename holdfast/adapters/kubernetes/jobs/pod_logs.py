@@ -10,6 +10,7 @@ from holdfast.adapters.kubernetes.client.values import format_time
 from holdfast.adapters.kubernetes.client.watch import Stream
 from holdfast.adapters.kubernetes.jobs.log_lines import Position, Splitter
 from holdfast.adapters.kubernetes.jobs.objects import PodState
+from holdfast.kit.backoff import Backoff
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
@@ -20,8 +21,7 @@ _SILENCE: Final = timedelta(hours=1)
 """A log may be silent; after that it is opened anew. That the API server is gone is noticed within
 15 s, see ``server``."""
 
-_FIRST_PAUSE_S: Final = 1.0
-_LONGEST_PAUSE_S: Final = 30.0
+_BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=30))
 
 
 class PodLog:
@@ -85,7 +85,7 @@ class PodLog:
                 self._is_asked = True
 
     def _run(self) -> None:
-        pause_s = _FIRST_PAUSE_S
+        attempts = 1
         while not self._over.is_set():
             requested_at, has_lines = self._clock.now(), False
             try:
@@ -94,9 +94,9 @@ class PodLog:
                 has_lines = self._read(follow=True)
             except BackendError as error:
                 self.error = str(error)
-            pause_s = _FIRST_PAUSE_S if has_lines else min(2 * pause_s, _LONGEST_PAUSE_S)
+            attempts = 1 if has_lines else attempts + 1
             if not self._is_asked:
-                self._over.wait(pause_s)
+                self._over.wait(_BACKOFF.delay(attempts).total_seconds())
             self._is_asked = False
 
     def _read(self, *, follow: bool) -> bool:

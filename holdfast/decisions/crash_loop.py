@@ -1,19 +1,16 @@
-"""How long a job that keeps failing by itself waits, as the kubelet's CrashLoopBackOff does."""
+"""Backoff of a job whose application keeps crashing, as the kubelet's CrashLoopBackOff."""
 
 from datetime import datetime, timedelta
 
 from holdfast.decisions.policy import JobPolicy
+from holdfast.kit.backoff import Backoff
 from holdfast.model.jobs import Failure, FailureKind, JobRecord
 
 
 def app_backoff(record: JobRecord, failure: Failure, policy: JobPolicy) -> timedelta:
-    """The pause before the next attempt: none after the first crash, then doubling."""
-    crashes = crashes_in_a_row(record, failure, policy)
-    if crashes <= 1:
-        return timedelta(0)
-    doublings = min(crashes - 2, 30)  # more could overflow a timedelta
-    factor: int = 2**doublings
-    return min(policy.app_backoff_max, policy.app_backoff * factor)
+    """Delay before the next attempt: none after the first crash, then doubling."""
+    backoff = Backoff(policy.app_backoff, policy.app_backoff_max)
+    return backoff.delay(crashes_in_a_row(record, failure, policy) - 1)
 
 
 def crashes_in_a_row(record: JobRecord, failure: Failure, policy: JobPolicy) -> int:

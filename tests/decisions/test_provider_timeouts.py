@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.patience import due_at, pause_after_refusal
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import NOW, a_record, a_remediation

@@ -1,13 +1,14 @@
-"""How long a provider is waited for: for what it promised, and before it is asked again."""
+"""Timeouts of the repairs that a provider has accepted, and delays after its refusals."""
 
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.kit.backoff import Backoff
 from holdfast.model.nodes import NodeRecord, Phase
 
-_DOUBLINGS: Final = 3
-"""Of ``replace_timeout``, so that it grows to eight times its length: a working day by default."""
+_LONGEST: Final = 8
+"""Longest timeout of a replacement, in units of ``replace_timeout``: a working day by default."""
 
 
 def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
@@ -22,8 +23,8 @@ def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
         case Phase.REBOOTING:
             return remediation.ordered_at + policy.reboot_timeout
         case Phase.REPLACING:
-            doublings = min(max(remediation.replacements - 1, 0), _DOUBLINGS)
-            return remediation.ordered_at + policy.replace_timeout * (1 << doublings)
+            timeout = Backoff(policy.replace_timeout, _LONGEST * policy.replace_timeout)
+            return remediation.ordered_at + timeout.delay(max(remediation.replacements, 1))
     return None
 
 

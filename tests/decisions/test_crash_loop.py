@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.backoff import app_backoff, crashes_in_a_row
+from holdfast.decisions.crash_loop import app_backoff, crashes_in_a_row
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import Retry
