@@ -40,7 +40,7 @@ class SimHarness:
     def __init__(self):
         self._simulation = Simulation(Scenario(nodes=1))
         self._world = self._simulation.world
-        ports = platform(self._world, self._simulation.line)
+        ports = platform(self._world, self._simulation.gate)
         self.cluster, self.provider, self.incidents = ports.cluster, ports.provider, ports.incidents
         (self.node,) = self._world.nodes
         self.settle()
@@ -52,7 +52,7 @@ class SimHarness:
         self._world.advance(self._world.now + timedelta(hours=1))
 
     def reopened(self):
-        return platform(self._world, self._simulation.line).cluster
+        return platform(self._world, self._simulation.gate).cluster
 
 
 class SimJobHarness:
@@ -63,7 +63,7 @@ class SimJobHarness:
         simulation = Simulation(Scenario(nodes=2, trainings=(training,)))
         self._world = simulation.world
         self._world.advance(self._world.now + timedelta(minutes=1))
-        self.jobs = platform(self._world, simulation.line).jobs
+        self.jobs = platform(self._world, simulation.gate).jobs
         self.job, self.nodes = "job", tuple(self._world.nodes)
 
     def settle(self, is_done):
