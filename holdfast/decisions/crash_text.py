@@ -1,10 +1,11 @@
 """Why a rank failed, by what it printed last: the exception that says it, not those that follow."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from holdfast.kit.bounded_files import parse_json
 
 SHOWN_CHARS: Final = 200
 """The longest text that is made of a log."""
@@ -76,8 +77,8 @@ def error_file_text(content: str) -> str:
     ``{"message": "text"}``.
     """
     try:
-        message = json.loads(content)["message"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        message = parse_json(content)["message"]
+    except (ValueError, TypeError, KeyError):
         return ""
     if isinstance(message, dict):
         message = message.get("message")

@@ -1,14 +1,20 @@
 """Frozen dataclasses to plain JSON values and back."""
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cache
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from holdfast.kit.bounded_files import parse_json
+
 T = TypeVar("T")
+
+_EARLIEST: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""Latest accepted time; later ones are mistakes, and adding a timeout could overflow."""
 
 _READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     datetime: datetime.fromisoformat,
@@ -55,8 +61,48 @@ def from_plain(kind: type[T], value: Any) -> T:
     """
     try:
         return _read(kind, value)  # type: ignore[no-any-return]
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ValueError(f"not a {kind.__name__}: {error}") from error
+
+
+def parse_value(kind: type[T], text: str | bytes) -> T:
+    """Return a value of ``kind`` from JSON that a less trusted party may have written.
+
+    Raises:
+        ValueError: the text is not such a value, nests too deeply (``MAX_DEPTH``), or has a time
+            without a zone or outside of the years 2000 to 2199.
+
+    """
+    return checked_value(kind, parse_json(text))
+
+
+def checked_value(kind: type[T], plain: object) -> T:
+    """Return a value of ``kind``, as ``parse_value`` does, from parsed JSON.
+
+    Raises:
+        ValueError: see ``parse_value``.
+
+    """
+    value = from_plain(kind, plain)
+    for time in _times(value):
+        if time.tzinfo is None or not _EARLIEST <= time <= _LATEST:
+            raise ValueError(
+                f"invalid {kind.__name__}: {time} has no zone or is not in the years 2000 to 2199"
+            )
+    return value
+
+
+def _times(value: Any) -> Iterator[datetime]:
+    if isinstance(value, datetime):
+        yield value
+    elif isinstance(value, tuple | frozenset):
+        for item in value:
+            yield from _times(item)
+    elif isinstance(value, Mapping):
+        yield from _times(tuple(value.values()))
+    elif is_dataclass(value):
+        for one in fields(value):
+            yield from _times(getattr(value, one.name))
 
 
 def _read(kind: Any, value: Any) -> Any:

@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from holdfast.model.conditions import NodeCondition
 from holdfast.model.health import Fault, Finding
+
+REPORT_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes of a report that are read; one with every possible fault has some 100 kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,7 +193,7 @@ def test_an_index_that_is_too_large_is_left_alone(tmp_path: Path) -> None:
 def test_nothing_but_a_plain_file_is_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(OSError, match="is not a plain file"), opened(path):
+        with pytest.raises(OSError, match="expected a regular file"), opened(path):
             pass
 
 

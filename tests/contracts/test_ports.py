@@ -22,7 +22,7 @@ from holdfast.testing.contracts import (
     IncidentContract,
     JobContract,
 )
-from holdfast.testing.fakes import Calls, FakeClock, FakeCluster, FakeIncidents
+from holdfast.testing.fakes import Calls, FakeClock, FakeCluster, FakeEvents, FakeIncidents
 from holdfast.testing.provider_contracts import ProviderContract
 
 
@@ -81,14 +81,15 @@ class LocalHarness:
             run, self.store, SystemClock(), delays, lambda *_: ["sleep", "600"]
         )
         checks = LocalChecks(self.provider, SystemClock())
-        self.cluster = LocalCluster(self.provider, self.store, checks, SystemClock())
+        self.cluster = LocalCluster(self.provider, self.store, checks, SystemClock(), FakeEvents())
         self.node = self.provider.add().name
         self.settle()
         self._run = run
 
     def reopened(self):
         checks = LocalChecks(self.provider, SystemClock())
-        return LocalCluster(self.provider, LocalStore(self._run.state), checks, SystemClock())
+        store = LocalStore(self._run.state)
+        return LocalCluster(self.provider, store, checks, SystemClock(), FakeEvents())
 
     def ask(self, request):
         self.store.ask(self.node, request)

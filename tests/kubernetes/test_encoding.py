@@ -20,7 +20,7 @@ from node_objects import (
     state_of,
 )
 
-from holdfast.adapters.kubernetes.client.values import compact_json, parse_json
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.encoding import (
     differs_from_record,
     new_request_patch,
@@ -29,6 +29,7 @@ from holdfast.adapters.kubernetes.nodes.encoding import (
     request_patch,
 )
 from holdfast.decisions.lifecycle import health_status, is_out_of_service
+from holdfast.kit.serial import parse_value
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,
@@ -559,9 +560,9 @@ def test_a_long_value_is_told_by_its_beginning() -> None:
 def test_times_at_the_edges_can_be_meant() -> None:
     first = a_record(phase_since=NOW.replace(year=2000, month=1, day=1, hour=0))
 
-    assert parse_json(NodeRecord, compact_json(first)) == first
+    assert parse_value(NodeRecord, compact_json(first)) == first
     with pytest.raises(ValueError, match="2000 to 2199"):
-        parse_json(
+        parse_value(
             NodeRecord, compact_json(replace(first, phase_since=first.phase_since - timedelta(1)))
         )
 
@@ -577,7 +578,7 @@ def test_a_report_with_faults_is_read() -> None:
 
 def test_a_request_by_annotation_is_whole() -> None:
     with pytest.raises(ValueError, match="Request"):
-        parse_json(Request, "{}")
+        parse_value(Request, "{}")
 
 
 def test_a_request_of_ours_is_read_again_and_takes_no_place_of_a_persons() -> None:

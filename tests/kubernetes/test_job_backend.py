@@ -14,7 +14,7 @@ from real_cluster import until
 from small_server import SmallServer, small_server
 
 from holdfast.adapters.kubernetes.client.api import Api, Server
-from holdfast.adapters.kubernetes.client.values import compact_json, parse_json
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.backend import KubernetesJobs
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
@@ -24,6 +24,7 @@ from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
@@ -85,7 +86,7 @@ class Backend:
 
     @property
     def record(self) -> JobRecord:
-        return parse_json(JobRecord, self.object["metadata"]["annotations"][JOB_RECORD])
+        return parse_value(JobRecord, self.object["metadata"]["annotations"][JOB_RECORD])
 
     @property
     def is_suspended(self) -> bool:

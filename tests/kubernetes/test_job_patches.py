@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from job_objects import BEGAN, KIND, a_job_object, a_record, a_state, requests
 
-from holdfast.adapters.kubernetes.client.values import parse_json
 from holdfast.adapters.kubernetes.jobs.records import (
     RECORD_LIMIT,
     bounded,
@@ -15,6 +14,7 @@ from holdfast.adapters.kubernetes.jobs.records import (
     release_patch,
     summary,
 )
+from holdfast.kit.serial import parse_value
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, RESTART_REASON
 
@@ -53,7 +53,7 @@ def test_a_record_and_the_suspension_that_it_means_are_one_write(phase, suspend)
     found = patch(record)
 
     assert found["metadata"]["resourceVersion"] == "7"
-    assert parse_json(JobRecord, found["metadata"]["annotations"][JOB_RECORD]) == record
+    assert parse_value(JobRecord, found["metadata"]["annotations"][JOB_RECORD]) == record
     assert found["metadata"]["annotations"][RECORD_OF] == "job-uid"
     requested = found.get("spec", {}).get("runPolicy", {}).get("suspend")
     assert requested is suspend

@@ -1,5 +1,7 @@
 """The local adapters keep the contracts of the ports, with machines that are real processes."""
 
+import json
+import os
 import socket
 import sys
 import threading
@@ -19,7 +21,9 @@ from holdfast.adapters.local.pair_check import BYTES
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.summary import recoveries
+from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError, NodeGone
+from holdfast.model.events import CallFailed
 from holdfast.model.jobs import (
     AttemptRecord,
     Failure,
@@ -29,7 +33,10 @@ from holdfast.model.jobs import (
     JobSpec,
 )
 from holdfast.model.nodes import Pairing, Phase
+from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
+from holdfast.testing.builders import a_fault
+from holdfast.testing.fakes import FakeEvents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,7 +50,8 @@ class Platform:
         delays = Delays(boot=timedelta(0), replace=timedelta(0))
         self.machines = LocalMachines(self.run, self.store, clock, delays, sleeping_agent)
         checks = LocalChecks(self.machines, clock)
-        self.cluster = LocalCluster(self.machines, self.store, checks, clock)
+        self.events = FakeEvents()
+        self.cluster = LocalCluster(self.machines, self.store, checks, clock, self.events)
         launch = Launch(
             argv=[sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"],
             nproc_per_node=1,
@@ -251,3 +259,58 @@ def test_the_outcome_of_one_test_is_not_that_of_the_next(platform):
     platform.cluster.put(node, replace(record, pairing=later))
 
     assert platform.view().pair is None
+
+
+def report_of(platform, **changes):
+    machine = platform.machines.get(platform.node)
+    values = {
+        "node": platform.node, "boot_id": machine.boot_id, "sequence": 1, "reported_at": NOW,
+        "faults": (a_fault(),), **changes,
+    }  # fmt: skip
+    return machine.directory.report, json.dumps(to_plain(NodeReport(**values)))
+
+
+def fill_with_fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (fill_with_fifo, "is a FIFO, expected a regular file"),
+        (lambda path: path.write_text("{"), "Expecting property name"),
+        (lambda path: path.write_text("[" * 100_000), "nested deeper"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "codec can't decode"),
+        (lambda path: path.write_text(path.read_text().replace("+00:00", "")), "has no zone"),
+        (lambda path: path.write_text(path.read_text().replace("2026-", "9999-")), "2000 to 2199"),
+    ],
+)
+def test_a_bad_report_is_skipped_with_one_warning_and_all_other_nodes_go_on(platform, spoil, why):
+    path, text = report_of(platform)
+    path.write_text(text)
+    other = platform.machines.add().name
+    platform.machines.boot_due()
+    assert platform.view().faults == (a_fault(),)
+
+    spoil(path)
+
+    for _ in range(3):
+        assert platform.names() == {platform.node, other}
+        assert platform.view().faults == (a_fault(),), "the last valid report still holds"
+    [warning] = platform.events.reported
+    assert isinstance(warning, CallFailed)
+    assert warning.what == f"reading {path}"
+    assert why in warning.error
+
+
+def test_a_bad_heartbeat_is_skipped_and_its_node_counts_as_silent(platform):
+    machine = platform.machines.get(platform.node)
+    machine.directory.heartbeat.write_text(f"{machine.boot_id} 1\n")
+    assert platform.view().heartbeat_at is not None
+
+    seen_at = platform.view().heartbeat_at
+    machine.directory.heartbeat.write_bytes(b"x" * 100_000)
+
+    assert platform.view().heartbeat_at == seen_at
+    assert "larger than" in platform.events.reported[0].error

@@ -27,6 +27,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
+from holdfast.testing.fakes import FakeEvents
 
 JOB = "echo attempt $HOLDFAST_ATTEMPT; sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/child; wait"
 
@@ -265,7 +266,8 @@ def test_the_report_of_an_earlier_boot_is_not_believed(tmp_path):
     run_dir = RunDir(tmp_path)
     run_dir.create()
     machines = LocalMachines(run_dir, store, SystemClock(), Delays(boot=timedelta(0)), no_agent)
-    cluster = LocalCluster(machines, store, LocalChecks(machines, SystemClock()), SystemClock())
+    checks = LocalChecks(machines, SystemClock())
+    cluster = LocalCluster(machines, store, checks, SystemClock(), FakeEvents())
     machine = machines.add()
     machines.boot_due()
     fault = Fault(

@@ -204,14 +204,60 @@ def test_what_is_no_report_is_told_and_not_heard(tmp_path: Path, content: str) -
     reports = looked(tmp_path)
 
     assert reports.heard() == {}
-    assert reports.unreadable() == {"n1"}
+    assert reports.skipped()["n1"].startswith(f"{tmp_path}/n1.json: ")
+
+
+def fill_with_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link_elsewhere(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (fill_with_fifo, "is a FIFO, expected a regular file"),
+        (link_elsewhere, "is a symbolic link"),
+        (lambda path: path.write_bytes(b"x" * 5_000_000), "larger than"),
+        (lambda path: path.write_text("[" * 100_000), "nested deeper"),
+        (lambda path: path.write_text(path.read_text().replace("+00:00", "")), "has no zone"),
+        (lambda path: path.write_text(path.read_text().replace("2026-", "9999-")), "2000 to 2199"),
+    ],
+)
+def test_a_bad_file_is_skipped_by_name_and_the_last_valid_report_holds(
+    tmp_path: Path, spoil: Callable[[Path], object], why: str
+) -> None:
+    now = datetime.now(UTC)
+    path = put(tmp_path)
+    put(tmp_path, report=replace(REPORT, node="n2"))
+    reports = looked(tmp_path, now)
+    before = reports.heard()["n1"]
+
+    spoil(path)
+    reports.look(now + LATER)
+    reports.look(now + 2 * LATER)
+
+    assert why in reports.skipped()["n1"]
+    assert str(path) in reports.skipped()["n1"]
+    assert reports.heard()["n1"] == before, "and its heartbeat ages"
+    assert reports.heard()["n2"].report.node == "n2"
+
+    path.unlink()
+    put(tmp_path)
+    reports.look(now + 3 * LATER)
+    assert reports.skipped() == {}
+    assert reports.heard()["n1"].at == now + 3 * LATER
 
 
 def test_no_node_speaks_for_another_nor_with_a_name_that_means_two(tmp_path: Path) -> None:
     put(tmp_path).rename(tmp_path / "n2.json")
-    assert looked(tmp_path).unreadable() == {"n2"}
+    assert looked(tmp_path).skipped().keys() == {"n2"}
     put(tmp_path, machine="m1#b1")
-    assert looked(tmp_path).unreadable() == {"n1", "n2"}
+    assert looked(tmp_path).skipped().keys() == {"n1", "n2"}
 
 
 def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
@@ -221,7 +267,7 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     reports = looked(tmp_path)
 
     assert reports.heard() == {}
-    assert reports.unreadable() == frozenset()
+    assert reports.skipped() == {}
 
 
 def test_what_was_heard_holds_while_the_directory_is_away(tmp_path: Path) -> None:

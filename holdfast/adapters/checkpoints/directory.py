@@ -12,6 +12,7 @@ from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE
 from holdfast.adapters.checkpoints.contract import CannotVerify, CheckpointFormat, Found, Names
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
 from holdfast.adapters.checkpoints.table import ROWS, format_named
+from holdfast.kit.bounded_files import NotRegular
 from holdfast.kit.files import sync_directory
 from holdfast.model.checkpoints import (
     Checkpoint,
@@ -97,11 +98,10 @@ class CheckpointDirectory:
             return replace(one, state=CheckpointState.UNKNOWN, problems=(str(error),))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             problems.append(Problem(text=f"{error.filename or path} is missing or is no file"))
+        except NotRegular as error:
+            problems.append(Problem(text=f"{error.filename} {error.strerror}"))
         except OSError as error:
-            if error.errno is None:  # a FIFO, a device, or a link to one
-                problems.append(Problem(text=str(error)))
-            else:
-                raise BackendError(f"{path} cannot be read: {error}") from error
+            raise BackendError(f"{path} cannot be read: {error}") from error
         return replace(
             one, state=_state(problems), problems=tuple(problem.text for problem in problems)
         )

@@ -1,9 +1,9 @@
 """Reads plain files in directories that may be anybody's, within bounds.
 
-Nothing but a plain file is opened: a FIFO would block, a device would never end.
+Nothing but a plain file is opened: a FIFO would block, a device would never end. A link may lead to
+one: model hubs store checkpoints as links into a cache.
 """
 
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from holdfast.kit.bounded_files import open_regular, parse_json
 
 CHUNK: Final = 1 << 20
 """Bytes read at once."""
@@ -55,14 +57,8 @@ def opened(path: Path) -> Iterator[Window]:
         OSError: it cannot be opened, or is no plain file.
 
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is not a plain file")
+    with open_regular(path, follow_links=True) as (handle, status):
         yield Window(handle, 0, status.st_size)
-    finally:
-        os.close(handle)
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -86,29 +82,16 @@ def read_text(path: Path) -> str:
     return read_bytes(path, _TEXT_LIMIT).decode("utf-8", errors="replace").strip()
 
 
-def parsed(data: bytes) -> object:
-    """A JSON document.
-
-    Raises:
-        ValueError: it is none, or is nested too deeply.
-
-    """
-    try:
-        return json.loads(data)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
 def read_object(path: Path) -> dict[str, object]:
     """The JSON object in a plain file.
 
     Raises:
         OSError: it cannot be read, or is no plain file.
-        ValueError: it is no JSON object, or larger than ``JSON_LIMIT``.
+        ValueError: it is no JSON object, nested too deeply, or larger than ``JSON_LIMIT``.
 
     """
     data = read_bytes(path, JSON_LIMIT + 1)
-    value = parsed(data) if len(data) <= JSON_LIMIT else None
+    value = parse_json(data) if len(data) <= JSON_LIMIT else None
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     return value

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.adapters.checkpoints.contract import CannotVerify, damaged, incomplete
-from holdfast.adapters.checkpoints.plain_files import JSON_LIMIT, Window, opened, parsed
+from holdfast.adapters.checkpoints.plain_files import JSON_LIMIT, Window, opened
+from holdfast.kit.bounded_files import parse_json
 from holdfast.model.checkpoints import Problem
 
 _HEADER_LIMIT: Final = 100_000_000
@@ -98,7 +99,7 @@ def _header(window: Window) -> tuple[dict[str, Any], int]:
     if size > JSON_LIMIT:
         raise CannotVerify(f"its header is larger than {JSON_LIMIT >> 20} MiB")
     try:
-        header = parsed(window.read(8, size))
+        header = parse_json(window.read(8, size))
     except ValueError as error:
         raise BadHeader("has a header that is not valid JSON") from error
     if not isinstance(header, dict):

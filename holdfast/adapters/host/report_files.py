@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.storage import storage_error
+from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.files import write_atomically
-from holdfast.kit.serial import from_plain, to_plain
+from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.errors import ConfigError
-from holdfast.model.report import NodeReport
+from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 _TIMEOUT_S: Final = 2.0
 """For so long an agent that is ending may still hold its directory."""
@@ -74,7 +75,7 @@ class ReportFiles:
     def last(self) -> NodeReport | None:
         """See ``ReportSink.last``; a report that cannot be read is none."""
         try:
-            return from_plain(NodeReport, json.loads(self._report.read_text(encoding="utf-8")))
+            return parse_value(NodeReport, read_bounded(self._report, REPORT_LIMIT))
         except (OSError, ValueError):
             return None
 

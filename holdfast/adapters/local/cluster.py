@@ -1,24 +1,27 @@
 """Cluster backend: the nodes of the local platform."""
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.machine import Machine, Power
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.store import LocalStore
-from holdfast.kit.serial import from_plain
+from holdfast.engine.repeats import Repeats
+from holdfast.kit.bounded_files import read_bounded
+from holdfast.kit.serial import parse_value
 from holdfast.model.actions import CloseBreaker, TripBreaker
-from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase, Pool
-from holdfast.model.report import NodeReport
+from holdfast.model.report import REPORT_LIMIT, NodeReport
 from holdfast.model.requests import Request
 from holdfast.ports.clock import Clock
+from holdfast.ports.events import EventSink
 
 POLL: Final = timedelta(milliseconds=500)
 """Poll interval of the heartbeats, and precision of ``NodeView.heartbeat_at``."""
@@ -26,6 +29,9 @@ POLL: Final = timedelta(milliseconds=500)
 _STALLED: Final = 4
 """Number of missed polls after which this process, not the agents, must have been suspended."""
 
+
+_HEARTBEAT_BYTES: Final = 256
+_SHOWN_CHARS: Final = 200
 
 _REMOVED: Final = "removed from the cluster on request"
 
@@ -40,12 +46,21 @@ class LocalCluster:
     """A ``ClusterBackend`` over the machines of one run."""
 
     def __init__(
-        self, machines: LocalMachines, store: LocalStore, checks: LocalChecks, clock: Clock
+        self,
+        machines: LocalMachines,
+        store: LocalStore,
+        checks: LocalChecks,
+        clock: Clock,
+        events: EventSink,
     ) -> None:
+        """Use these machines and stores; ``events`` takes reports of files that are skipped."""
         self._machines = machines
         self._store = store
         self._checks = checks
         self._clock = clock
+        self._repeats = Repeats(events)
+        self._reports: dict[str, NodeReport] = {}
+        """The last valid report of each machine."""
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._polled_at: datetime | None = None
         self.stopping = ""
@@ -62,7 +77,7 @@ class LocalCluster:
         views = []
         for name, (provider_id, replaces, record) in self._store.nodes().items():
             machine = self._machines.get(name)
-            report = _report(machine) if machine is not None else None
+            report = self._report(machine) if machine is not None else None
             is_on = machine is not None and machine.power is Power.ON
             heartbeat = self._heartbeats.get(name)
             views.append(
@@ -98,10 +113,10 @@ class LocalCluster:
         is_stalled = self._polled_at is not None and now - self._polled_at > _STALLED * POLL
         self._polled_at = now
         for machine in self._machines.all():
-            text = _heartbeat(machine)
             known = self._heartbeats.get(machine.name)
             if machine.power is Power.OFF:
                 continue  # the last heartbeat shows since when it is off
+            text = self._heartbeat(machine, known)
             if text is None or machine.power is Power.BOOTING:
                 self._heartbeats.pop(machine.name, None)
             elif known is None or known.text != text:
@@ -167,28 +182,37 @@ class LocalCluster:
             for node in record.placement
         }
 
+    def _heartbeat(self, machine: Machine, known: _Heartbeat | None) -> str | None:
+        """Return the text of the last heartbeat of this boot; None before the first one."""
+        path = machine.directory.heartbeat
+        try:
+            text = read_bounded(path, _HEARTBEAT_BYTES).decode("utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._skip(path, error.strerror or str(error))
+            return None if known is None else known.text
+        return text if text.startswith(machine.boot_id) else None
+
+    def _report(self, machine: Machine) -> NodeReport | None:
+        """Return the agent's last valid report of this boot; None before the first one."""
+        path = machine.directory.report
+        try:
+            self._reports[machine.name] = parse_value(NodeReport, read_bounded(path, REPORT_LIMIT))
+        except FileNotFoundError:
+            return None
+        except OSError as error:  # affects this machine only
+            self._skip(path, error.strerror or str(error))
+        except ValueError as error:
+            self._skip(path, str(error))
+        report = self._reports.get(machine.name)
+        return report if report is not None and report.boot_id == machine.boot_id else None
+
+    def _skip(self, path: Path, why: str) -> None:
+        """Report a file that the processes of a machine may write, and that cannot be used."""
+        what, error = f"reading {path}", f"{why[:_SHOWN_CHARS]}; the file is skipped"
+        self._repeats.emit(CallFailed(what=what, error=error), self._clock.now())
+
 
 def _powered_on(machine: Machine) -> bool | None:
     return None if machine.power is Power.BOOTING else machine.power is Power.ON
-
-
-def _heartbeat(machine: Machine) -> str | None:
-    """Return the text of the last heartbeat of this boot; None before the first one."""
-    try:
-        text = machine.directory.heartbeat.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-    return text if text.startswith(machine.boot_id) else None
-
-
-def _report(machine: Machine) -> NodeReport | None:
-    """Return the agent's last report of this boot; None before the first one."""
-    try:
-        text = machine.directory.report.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        report = from_plain(NodeReport, json.loads(text))
-    except ValueError as error:
-        raise BackendError(f"{machine.directory.report} is damaged: {error}") from error
-    return report if report.boot_id == machine.boot_id else None

@@ -17,6 +17,7 @@ from holdfast.adapters.local.rank_environment import Rendezvous, rank_environmen
 from holdfast.adapters.local.store import LocalStore
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.hangs import HangLimits, Heard, is_unarmed, silence
+from holdfast.kit.bounded_files import read_end
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
     RESTART_REASON_VARIABLE,
@@ -260,9 +261,7 @@ def _error_file(log: Path) -> Path:
 def _tail(file: Path) -> str:
     """Return the end of a file; empty if it cannot be read."""
     try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
-            return opened.read().decode("utf-8", "replace")
+        return read_end(file, _TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -4,9 +4,12 @@ The job appends one decimal number and a newline after each step; the first numb
 the step that it resumed from. Such a short append is atomic and takes microseconds.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from holdfast.kit.bounded_files import open_regular
 
 _LINE_BYTES: Final = 64
 """Maximum bytes of a line: a step of 64 bits has 19 digits."""
@@ -23,11 +26,9 @@ class Progress:
 def read_progress(path: Path) -> Progress:
     """Return the progress in a file; none if it is missing, empty or invalid."""
     try:
-        with path.open("rb") as file:
-            head = file.read(_LINE_BYTES)
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _LINE_BYTES))
-            tail = file.read()
+        with open_regular(path) as (handle, status):
+            head = os.pread(handle, _LINE_BYTES, 0)
+            tail = os.pread(handle, _LINE_BYTES, max(0, status.st_size - _LINE_BYTES))
     except OSError:
         return Progress()
     first, newline, _ = head.partition(b"\n")

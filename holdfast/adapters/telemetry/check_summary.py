@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from holdfast.kit.serial import from_plain, to_plain
+from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.deep_checks import CheckSummary, NodeCheck
 
 LIMIT: Final = 4000
@@ -39,7 +39,7 @@ def read_summary(text: str) -> CheckSummary:
     lines = text.strip().splitlines()
     last = lines[-1] if lines else ""
     try:
-        return from_plain(CheckSummary, json.loads(last))
+        return parse_value(CheckSummary, last)
     except ValueError:
         return CheckSummary(summary=last)
 

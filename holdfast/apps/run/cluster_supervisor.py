@@ -63,7 +63,7 @@ class ClusterSupervisor:
         delays = Delays(boot=config.machines.boot_time, replace=config.machines.boot_time)
         self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
         checks = LocalChecks(self._machines, self._clock)
-        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
+        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock, self)
         self._jobs = LocalJobs(
             run,
             self._machines,

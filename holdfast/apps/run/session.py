@@ -45,7 +45,7 @@ class Session:
         )
         self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
         checks = LocalChecks(self._machines, self._clock)
-        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock)
+        self._cluster = LocalCluster(self._machines, self._store, checks, self._clock, self)
         launch = self._launch()
         self._jobs = LocalJobs(
             run,

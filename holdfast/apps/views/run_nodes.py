@@ -1,6 +1,5 @@
 """The nodes of a run: what it remembers, and what its machines say themselves."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,10 +10,11 @@ from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.views.nodes import JobRank, NodeStatus
 from holdfast.decisions.lifecycle import deep_check_status, health_status
-from holdfast.kit.serial import from_plain
+from holdfast.kit.bounded_files import read_bounded
+from holdfast.kit.serial import parse_value
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import NodeRecord, NodeView
-from holdfast.model.report import NodeReport
+from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _concerns(incident: Incident, node: str, record: NodeRecord) -> bool:
 def _report(directory: NodeDir, boot_id: str) -> NodeReport | None:
     """The agent's report of this boot; None before the first one, and if it is damaged."""
     try:
-        report = from_plain(NodeReport, json.loads(_text(directory.report)))
+        report = parse_value(NodeReport, _text(directory.report))
     except ValueError:
         return None
     return report if report.boot_id == boot_id else None
@@ -125,8 +125,8 @@ def _heartbeat_at(directory: NodeDir, boot_id: str) -> datetime | None:
 
 
 def _text(path: Path) -> str:
-    """What is in a small file of a machine; nothing if it is not there, or not any more."""
+    """Content of a small file of a machine; empty if it is missing or cannot be used."""
     try:
-        return path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
+        return read_bounded(path, REPORT_LIMIT).decode("utf-8", errors="replace").strip()
+    except OSError:
         return ""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.kubernetes.client.values import Rejection, excerpt, parse_json
+from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.decisions.log_rules import LogRule
+from holdfast.kit.serial import parse_value
 from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import (
@@ -76,7 +77,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
     record = None
     if state.record is not None:
         try:
-            record = parse_json(JobRecord, state.record)
+            record = parse_value(JobRecord, state.record)
         except ValueError:
             rejected.append(
                 _rejection(JOB_RECORD, state.record, "what the controller wrote; remove it")

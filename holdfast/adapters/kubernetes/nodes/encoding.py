@@ -11,10 +11,10 @@ from holdfast.adapters.kubernetes.client.values import (
     compact_json,
     digest,
     excerpt,
-    parse_json,
 )
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
 from holdfast.decisions.lifecycle import deep_check_status, health_status, is_out_of_service
+from holdfast.kit.serial import parse_value
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,
     CORDONED,
@@ -187,7 +187,7 @@ def _record(state: NodeState, rejected: list[Rejection]) -> NodeRecord | None:
     if state.record is None:
         return None
     try:
-        record = parse_json(NodeRecord, state.record)
+        record = parse_value(NodeRecord, state.record)
     except ValueError:
         record = None
     if record is None or (record.phase in _NEEDS_REMEDIATION and record.remediation is None):
@@ -201,7 +201,7 @@ def _report(state: NodeState, rejected: list[Rejection]) -> NodeReport | None:
     if state.report is None:
         return None
     try:
-        return parse_json(NodeReport, state.report)
+        return parse_value(NodeReport, state.report)
     except ValueError:
         expected = "what the node's agent wrote"
         rejected.append(Rejection(key=REPORT, value=excerpt(state.report), expected=expected))
@@ -228,7 +228,7 @@ def _annotated_request(
                 urgency=verb.usual_urgency,
             )
         else:
-            request = parse_json(Request, text)
+            request = parse_value(Request, text)
     except ValueError:
         request = None
     if request is None or request.verb not in verbs:

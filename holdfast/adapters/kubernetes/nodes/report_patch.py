@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import format_time
-from holdfast.kit.serial import from_plain, to_plain
+from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.conditions import ConditionStatus, NodeCondition, node_conditions
 from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import (
@@ -36,8 +36,8 @@ _HELD: Final = frozenset(Phase) - {Phase.JOINING, Phase.SCHEDULABLE}
 """Phases in which the controller keeps the node from jobs: its marks and people's answers to them
 are none of the agent's business."""
 
-_UNREADABLE: Final = (ValueError, TypeError, KeyError, RecursionError, OverflowError)
-"""What a text that somebody else wrote may lead to."""
+_UNREADABLE: Final = (ValueError, TypeError)
+"""Errors of an annotation that is not valid, or not text."""
 
 
 def brief(report: NodeReport) -> NodeReport:
@@ -56,7 +56,7 @@ def brief(report: NodeReport) -> NodeReport:
 def reported(node: Json) -> NodeReport | None:
     """The report that the node carries; None if it has none or one that nobody can read."""
     try:
-        return from_plain(NodeReport, json.loads(_annotations(node).get(REPORT, "null")))
+        return parse_value(NodeReport, _annotations(node).get(REPORT, "null"))
     except _UNREADABLE:
         return None
 
@@ -174,12 +174,9 @@ def _record(node: Json) -> NodeRecord | None:
     if text is None:
         return None
     try:
-        record = from_plain(NodeRecord, json.loads(text))
-        if record.cleared_at is None or record.cleared_at.tzinfo is not None:
-            return record
+        return parse_value(NodeRecord, text)
     except _UNREADABLE:
-        pass
-    return NodeRecord(phase=Phase.QUARANTINED, phase_since=datetime.min.replace(tzinfo=UTC))
+        return NodeRecord(phase=Phase.QUARANTINED, phase_since=datetime.min.replace(tzinfo=UTC))
 
 
 def _is_forgiven(fault: Fault, record: NodeRecord | None) -> bool:

@@ -14,9 +14,9 @@ from holdfast.adapters.kubernetes.client.values import (
     compact_json,
     digest,
     excerpt,
-    parse_json,
 )
 from holdfast.decisions.succession import LeavingNode
+from holdfast.kit.serial import parse_value
 from holdfast.model.nodes import Breaker
 
 STATE: Final = "holdfast-state"
@@ -48,7 +48,7 @@ class Memory:
 @lru_cache(maxsize=2048)  # more of them than an object of 1 MiB can hold
 def _entry(kind: type[Breaker] | type[LeavingNode], text: str) -> Breaker | LeavingNode:
     """An entry, read. All come anew with each change of one, hundreds in a wave of repairs."""
-    return parse_json(kind, text)
+    return parse_value(kind, text)
 
 
 def memory_of(config_map: Json) -> Memory:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from holdfast.adapters.slurm.commands.node_text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.commands.reasons import our_reason
 from holdfast.adapters.slurm.nodes.check_results import verdict_name
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
-from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, DriftCorrection
+from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, Damage, DriftCorrection
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.preparation import Preparation
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, Reports
@@ -370,10 +370,10 @@ class SlurmCluster:
                 self._reports.look(self._around.clock.now())
             return self._reports.heard()
 
-    def _damaged(self, memory: Memory) -> dict[str, str]:
+    def _damaged(self, memory: Memory) -> Iterator[Damage]:
         with self._looking:
-            reports = self._reports.unreadable()
-        return {
-            **dict.fromkeys(reports, REPORT),
-            **dict.fromkeys(memory.unreadable, ENTRY),
-        }
+            skipped = self._reports.skipped()
+        for name, why in skipped.items():
+            yield Damage(node=name, what=REPORT, why=why)
+        for name in memory.unreadable:
+            yield Damage(node=name, what=ENTRY)

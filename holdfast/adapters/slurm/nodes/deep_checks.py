@@ -21,6 +21,7 @@ from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.kit.bounded_files import read_end
 from holdfast.model.deep_checks import (
     KINDS_VARIABLE,
     RESULT_VARIABLE,
@@ -284,9 +285,7 @@ class DeepChecks:
     def _text(self, path: Path) -> str:
         """Return the end of a file; empty if there is none."""
         try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _TAIL))
-                return file.read().decode("utf-8", errors="replace")
+            return read_end(path, _TAIL).decode("utf-8", errors="replace")
         except FileNotFoundError:
             return ""
         except OSError as error:

@@ -1,7 +1,8 @@
 """Corrects drift of nodes before each round of the leader, without decisions of the core."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -37,6 +38,10 @@ _AT_ONCE: Final = 50
 """Nodes corrected before one round; the others follow before the next."""
 
 _SHOWN_CHARS: Final = 100
+_DAMAGE_CHARS: Final = 250
+_QUIET_S: Final = 60.0
+"""Minimum seconds between two reports about the same value of one node, which may change with
+every round."""
 
 _MISSED: Final = (
     "The agent of its machine is heard. Slurm ignores a slurmd whose machine booted before the"
@@ -47,9 +52,20 @@ _MISSED: Final = (
 REPORT: Final = "its report"
 ENTRY: Final = "its entry in state.db"
 _EXPECTED: Final = {
-    REPORT: "what its agent writes; look at the agent of that node",
+    REPORT: "the report of its agent; the file is skipped: see the agent's log on that node",
     ENTRY: "what Holdfast wrote; bring the file back from a copy, or remove the entry",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """An unreadable file or database entry of one node."""
+
+    node: str
+    what: str
+    """``REPORT`` or ``ENTRY``."""
+
+    why: str = ""
 
 
 class DriftCorrection:
@@ -80,12 +96,13 @@ class DriftCorrection:
         self._repeats = Repeats(events)
         self._done_at: dict[str, float] = {}
         self._told: set[Trouble] = set()
+        self._told_at: dict[tuple[str, ...], float] = {}
 
     def run(
         self,
         facts: Mapping[str, NodeFacts],
         known: Mapping[str, Known],
-        damaged: Mapping[str, str],
+        damaged: Iterable[Damage],
         opened: Collection[str],
     ) -> bool:
         """Correct all drift that is found. Returns whether any node was changed.
@@ -93,7 +110,7 @@ class DriftCorrection:
         Args:
             facts: all nodes that Slurm knows.
             known: the managed nodes.
-            damaged: what of a node is unreadable: ``REPORT`` or ``ENTRY``.
+            damaged: what cannot be read.
             opened: nodes whose deep health check is about to begin: they stay open.
 
         """
@@ -126,9 +143,16 @@ class DriftCorrection:
 
     def _tell(self, found: set[Trouble]) -> None:
         """Report invalid values, once for as long as each exists."""
+        now, waiting = time.monotonic(), set()
+        self._told_at = {key: at for key, at in self._told_at.items() if now - at < _QUIET_S}
         for one in sorted(found - self._told, key=str):
+            key = (one.node, one.key) if isinstance(one, InputRejected) else (one.what,)
+            if key in self._told_at:
+                waiting.add(one)
+                continue
             self._events.emit(one)
-        self._told = found
+            self._told_at[key] = now
+        self._told = found - waiting
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         if what in self._done_at:
@@ -156,7 +180,7 @@ def _unreached(known: Known) -> CallFailed:
 
 
 def _mistakes(
-    facts: Mapping[str, NodeFacts], known: Mapping[str, Known], damaged: Mapping[str, str]
+    facts: Mapping[str, NodeFacts], known: Mapping[str, Known], damaged: Iterable[Damage]
 ) -> Iterator[InputRejected]:
     words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, spelled exactly"
     for node in facts.values():
@@ -180,5 +204,6 @@ def _mistakes(
                 value=node.reason.text[:_SHOWN_CHARS],
                 expected="an agent that reports from the node; start holdfast agent there first",
             )
-    for name, what in damaged.items():
-        yield InputRejected(node=name, key=what, value="", expected=_EXPECTED[what])
+    for one in damaged:
+        value = one.why[:_DAMAGE_CHARS]
+        yield InputRejected(node=one.node, key=one.what, value=value, expected=_EXPECTED[one.what])

@@ -1,23 +1,23 @@
 """Reads the reports of all agents from the directory that they share with the controller."""
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from holdfast.kit.serial import from_plain
+from holdfast.kit.bounded_files import parse_json, read_bounded
+from holdfast.kit.serial import checked_value
 from holdfast.model.errors import BackendError
-from holdfast.model.report import NodeReport
+from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 _SUFFIX: Final = ".json"
 _FRESH: Final = timedelta(minutes=1)
 """Maximum age at which the time of a file counts, which is that of its server; later, only the
 clock of this host counts."""
 
-_LARGEST: Final = 4 * 1024 * 1024  # bytes; a report with every fault there is has some 100 kB
+_SHOWN_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,14 @@ class ReceivedReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     mark: tuple[int, int, int]
-    content: bytes
-    heard: ReceivedReport | None
+    content: bytes | None
     """None if it cannot be read."""
+
+    heard: ReceivedReport | None
+    """The last valid report of the node; None if there was none yet."""
+
+    problem: str = ""
+    """Why the file is not a valid report, and is skipped; empty if it is one."""
 
 
 class Reports:
@@ -77,9 +82,13 @@ class Reports:
         """Return the reports of the last look, by node name."""
         return {name: file.heard for name, file in self._files.items() if file.heard is not None}
 
-    def unreadable(self) -> frozenset[str]:
-        """Return nodes whose report cannot be read."""
-        return frozenset(name for name, file in self._files.items() if file.heard is None)
+    def skipped(self) -> Mapping[str, str]:
+        """Return the files that are not valid reports, by node name, each with the reason."""
+        return {
+            name: f"{self._folder / name}{_SUFFIX}: {file.problem}"
+            for name, file in self._files.items()
+            if file.problem
+        }
 
     def forget(self, node: str) -> None:
         """Delete the report of a node that is gone, or a verdict on it."""
@@ -91,20 +100,28 @@ class Reports:
     def _look_at(
         self, name: str, entry: os.DirEntry[str], before: _File | None, now: datetime
     ) -> _File | None:
+        """Return the state of a file; one that is not a valid report changes no earlier one."""
+        known = None if before is None else before.heard
+        mark = (0, 0, 0)
         try:
-            status = entry.stat()
+            status = entry.stat(follow_symlinks=False)
             mark = (status.st_ino, status.st_mtime_ns, status.st_size)
             if before is not None and before.mark == mark:
                 return before
-            with open(entry.path, "rb") as file:
-                content = file.read(_LARGEST)
+            content = read_bounded(entry.path, REPORT_LIMIT)
         except FileNotFoundError:
             return None
+        except OSError as error:  # affects one node only
+            return _File(mark=mark, content=None, heard=known, problem=error.strerror or str(error))
         at = _first(status.st_mtime, now) if before is None else now
-        if before is not None and before.content == content and before.heard is not None:
-            heard = before.heard
-            return _File(mark=mark, content=content, heard=_at(heard, at))
-        return _File(mark=mark, content=content, heard=_read(name, content, at))
+        if before is not None and before.content == content:
+            heard = known if known is None or before.problem else replace(known, at=at)
+            return replace(before, mark=mark, heard=heard)
+        try:
+            heard = _parsed(name, content, at)
+        except ValueError as error:
+            return _File(mark=mark, content=content, heard=known, problem=str(error))
+        return _File(mark=mark, content=content, heard=heard)
 
 
 def _first(mtime: float, now: datetime) -> datetime | None:
@@ -113,16 +130,18 @@ def _first(mtime: float, now: datetime) -> datetime | None:
     return min(now, now - age) if abs(age) < _FRESH else None
 
 
-def _at(heard: ReceivedReport, at: datetime | None) -> ReceivedReport:
-    return ReceivedReport(report=heard.report, machine=heard.machine, at=at)
+def _parsed(name: str, content: bytes, at: datetime | None) -> ReceivedReport:
+    """Return the report in a file.
 
+    Raises:
+        ValueError: it is not a report of the node ``name``.
 
-def _read(name: str, content: bytes, at: datetime | None) -> ReceivedReport | None:
-    try:
-        plain = json.loads(content)
-        machine = plain["machine"]
-        report = from_plain(NodeReport, plain["report"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    is_sound = isinstance(machine, str) and "#" not in machine and report.node == name
-    return ReceivedReport(report=report, machine=machine, at=at) if is_sound else None
+    """
+    plain = parse_json(content)
+    machine = plain.get("machine") if isinstance(plain, dict) else None
+    if not isinstance(machine, str) or "#" in machine:
+        raise ValueError("not a report of an agent: machine is missing or is not an ID")
+    report = checked_value(NodeReport, plain.get("report"))
+    if report.node != name:
+        raise ValueError(f"a report of the node {report.node[:_SHOWN_CHARS]}")
+    return ReceivedReport(report=report, machine=machine, at=at)
