@@ -37,16 +37,16 @@ from holdfast.api.server import application
 from holdfast.apps.api.connections import ImpatientProtocol, listening
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
 from holdfast.model.clusters import (
+    DesiredCluster,
+    DesiredGroup,
     Machine,
     MachineGroup,
     MachineState,
     Member,
-    WantedCluster,
-    WantedGroup,
 )
 from holdfast.model.incidents import Incident
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 from holdfast.ports.cluster_records import Change, RecordedRequest
 
 NODES = 10_000
@@ -81,12 +81,12 @@ def run(*, quick: bool = False) -> list[Figure]:
 
 def _fill(url: str) -> None:
     group = MachineGroup(cluster=CLUSTER, name="workers", instance_type="ml.p5.48xlarge")
-    cluster = WantedCluster(
+    cluster = DesiredCluster(
         name=CLUSTER,
         created_at=LONG_AGO,
         status=ClusterStatus.IN_SERVICE,
         since=LONG_AGO,
-        groups=(WantedGroup(made_of=group, target=NODES),),
+        groups=(DesiredGroup(made_of=group, target=NODES),),
     )
     requested = RecordedRequest(at=LONG_AGO, person="bench", operation="CreateCluster", request={})
     with closing(Database(url, SystemClock())) as database:

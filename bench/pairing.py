@@ -13,7 +13,7 @@ from holdfast.decisions.pairing import Pair, PairTest, localize, next_pairs, pai
 
 NODES = [f"node-{number:02}" for number in range(64)]
 ROUNDS = 12
-SHOWS = 0.5
+DETECTION_RATE = 0.5
 TRIALS = 250
 QUICK_TRIALS = 40
 
@@ -53,7 +53,7 @@ def _misses(method: Method, bad: int, trials: int) -> tuple[float, float]:
 
 
 def _passes(pair: Pair, culprits: set[str], chance: random.Random) -> bool:
-    return all(node not in culprits or chance.random() >= SHOWS for node in pair)
+    return all(node not in culprits or chance.random() >= DETECTION_RATE for node in pair)
 
 
 def _adaptive(ask: Ask) -> set[str]:

@@ -8,7 +8,7 @@ from holdfast.api.clusters import Cluster, Node
 from holdfast.api.identity import Key
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
-from holdfast.model.clusters import WantedCluster
+from holdfast.model.clusters import DesiredCluster
 from holdfast.ports.cluster_records import ClusterRecords, RecordedRequest
 
 
@@ -29,7 +29,7 @@ class Maker:
     """Where it is written what people want, and what of it can be had."""
 
     records: ClusterRecords
-    objections: Callable[[WantedCluster], Sequence[str]]
+    objections: Callable[[DesiredCluster], Sequence[str]]
     """What of a cluster cannot be had here, a sentence for each."""
 
     wake: Callable[[str], None]

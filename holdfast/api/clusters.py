@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-from holdfast.model.cluster_words import InstanceStatus
-from holdfast.model.clusters import ClusterEvent, WantedCluster
+from holdfast.model.clusters import ClusterEvent, DesiredCluster
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
+from holdfast.model.sagemaker import InstanceStatus
 
 _ID_CHARS: Final = 12
 _INSTANCE_CHARS: Final = 17
@@ -74,7 +74,7 @@ class Cluster(Protocol):
         """All incidents that are remembered."""
         ...
 
-    def wanted(self) -> WantedCluster | None:
+    def wanted(self) -> DesiredCluster | None:
         """What was asked for through the API; None for a cluster that came to be otherwise."""
         ...
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from holdfast.api.clusters import Node, cluster_id
-from holdfast.model.clusters import ClusterEvent, Member, WantedCluster
+from holdfast.model.clusters import ClusterEvent, DesiredCluster, Member
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
@@ -56,7 +56,7 @@ class CreatedCluster:
         """See ``Cluster.created_at``."""
         return self.held.cluster.created_at
 
-    def wanted(self) -> WantedCluster | None:
+    def wanted(self) -> DesiredCluster | None:
         """See ``Cluster.wanted``."""
         return self.held.cluster
 

@@ -16,9 +16,9 @@ from holdfast.api.problems import (
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.tags import checked_tags
 from holdfast.api.wanted_groups import changed_group, node_count, objections, refuse, wanted_group
-from holdfast.decisions.cluster_members import Telling
-from holdfast.model.cluster_words import ClusterStatus
-from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
+from holdfast.decisions.cluster_members import ClusterEventCollector
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
+from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, Fits, StoredCluster
 
 _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
@@ -39,7 +39,7 @@ def create_cluster(call: Call) -> Json:
     shared = {key: request[key] for key in _SHARED if key in request}
     repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
     uid = secrets.token_hex(_UID_BYTES)
-    cluster = WantedCluster(
+    cluster = DesiredCluster(
         name=name,
         uid=uid,
         created_at=call.now,
@@ -54,11 +54,11 @@ def create_cluster(call: Call) -> Json:
         requested=shared,
     )
     refuse(maker.objections(cluster))
-    telling = Telling(cluster, call.now)
-    telling.cluster("Cluster {c} creation started successfully")
+    collector = ClusterEventCollector(cluster, call.now)
+    collector.cluster("Cluster {c} creation started successfully")
     is_known = any(one.name == name and one.is_listed for one in call.clusters)
     if is_known or not maker.records.create(
-        cluster, telling.reported, tags, call.requested("CreateCluster"), fits=within_limit(call)
+        cluster, collector.reported, tags, call.requested("CreateCluster"), fits=within_limit(call)
     ):
         raise ResourceInUse(
             f"Resource Already Exists: Cluster with name {name} already exists. Choose a different "
@@ -83,13 +83,13 @@ def delete_cluster(call: Call) -> Json:
         cluster = held.cluster
         if cluster.status is ClusterStatus.DELETING:
             return Change(cluster=cluster, members=held.members, answer={})
-        telling = Telling(cluster, call.now)
-        telling.cluster("Cluster {c} deletion started successfully")
+        collector = ClusterEventCollector(cluster, call.now)
+        collector.cluster("Cluster {c} deletion started successfully")
         going = tuple(_deleting(one) for one in cluster.groups)
         return Change(
             cluster=replace(cluster, status=ClusterStatus.DELETING, since=call.now, groups=going),
             members=held.members,
-            cluster_events=tuple(telling.reported),
+            cluster_events=tuple(collector.reported),
             answer={},
         )
 
@@ -128,7 +128,7 @@ def changed(
     return {"ClusterArn": call.place.arn(cluster.id), **answer}
 
 
-def steady(cluster: WantedCluster, *also: ClusterStatus) -> None:
+def steady(cluster: DesiredCluster, *also: ClusterStatus) -> None:
     """Let a cluster be changed only while nothing else happens to it.
 
     Raises:
@@ -149,7 +149,7 @@ def within_limit(call: Call) -> Fits:
     """
     limit = call.made().node_limit
 
-    def fits(before: Sequence[WantedCluster], after: Sequence[WantedCluster]) -> None:
+    def fits(before: Sequence[DesiredCluster], after: Sequence[DesiredCluster]) -> None:
         count = node_count(after)
         if count > max(limit, node_count(before)):
             raise ResourceLimitExceeded(
@@ -160,7 +160,7 @@ def within_limit(call: Call) -> Fits:
     return fits
 
 
-def _deleting(group: WantedGroup) -> WantedGroup:
+def _deleting(group: DesiredGroup) -> DesiredGroup:
     return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
 
 
@@ -198,20 +198,20 @@ def _updated(call: Call, held: StoredCluster) -> Change:
         requested=shared,
     )
     refuse(call.made().objections(after))
-    telling = Telling(after, call.now)
-    telling.cluster("Cluster {c} update started successfully")
+    collector = ClusterEventCollector(after, call.now)
+    collector.cluster("Cluster {c} update started successfully")
     return Change(
-        cluster=after, members=held.members, cluster_events=tuple(telling.reported), answer={}
+        cluster=after, members=held.members, cluster_events=tuple(collector.reported), answer={}
     )
 
 
-def _with_recovery(group: WantedGroup, *, repairs: bool) -> WantedGroup:
+def _with_recovery(group: DesiredGroup, *, repairs: bool) -> DesiredGroup:
     if group.made_of.repairs == repairs:
         return group
     return replace(group, made_of=replace(group.made_of, repairs=repairs), stage=GroupStage.NEW)
 
 
-def _group_problems(cluster: WantedCluster, request: Json) -> Iterator[str]:
+def _group_problems(cluster: DesiredCluster, request: Json) -> Iterator[str]:
     names = {one.name for one in cluster.groups}
     requested = {one["InstanceGroupName"] for one in request.get("InstanceGroups", ())}
     goes = set(request.get("InstanceGroupsToDelete", ()))

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from holdfast.api.clusters import Node
 from holdfast.api.sagemaker_model import Json
-from holdfast.model.cluster_words import GROUP_SETTINGS, ClusterStatus, GroupStatus, InstanceStatus
-from holdfast.model.clusters import GroupStage, SoftwareUpdate, WantedCluster, WantedGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage, SoftwareUpdate
+from holdfast.model.sagemaker import GROUP_SETTINGS, ClusterStatus, GroupStatus, InstanceStatus
 
 _BY_CLUSTER: Final = {
     ClusterStatus.CREATING: GroupStatus.CREATING,
@@ -16,7 +16,7 @@ _BY_CLUSTER: Final = {
 }
 
 
-def described(cluster: WantedCluster, nodes: Sequence[Node]) -> Json:
+def described(cluster: DesiredCluster, nodes: Sequence[Node]) -> Json:
     """What is said about a cluster beyond its summary."""
     return {
         **cluster.requested,
@@ -35,7 +35,7 @@ def node_recovery(*, is_automatic: bool) -> str:
     return "Automatic" if is_automatic else "None"
 
 
-def _group(cluster: WantedCluster, group: WantedGroup, nodes: Sequence[Node]) -> Json:
+def _group(cluster: DesiredCluster, group: DesiredGroup, nodes: Sequence[Node]) -> Json:
     spec: Mapping[str, Any] = dict(group.made_of.spec)
     running = sum(node.status is InstanceStatus.RUNNING for node in nodes)
     status = _status(cluster, group, running)
@@ -65,7 +65,7 @@ def _is_moving(update: SoftwareUpdate | None) -> bool:
     return update is not None and update.is_active
 
 
-def _status(cluster: WantedCluster, group: WantedGroup, running: int) -> GroupStatus:
+def _status(cluster: DesiredCluster, group: DesiredGroup, running: int) -> GroupStatus:
     if group.is_going:
         return GroupStatus.DELETING
     if _is_moving(group.update):

@@ -11,10 +11,10 @@ from holdfast.api.clusters import Cluster, instance_id
 from holdfast.api.paging import page
 from holdfast.api.problems import ResourceNotFound
 from holdfast.api.sagemaker_model import Json
-from holdfast.decisions.incident_course import level_of
-from holdfast.model.cluster_words import EventLevel, ResourceType
+from holdfast.decisions.incident_updates import level_of
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
+from holdfast.model.sagemaker import EventLevel, ResourceType
 
 _SPACE: Final = uuid.UUID("9a4f6d52-8f0e-4c2b-9d0e-6d1b8d2f5c11")
 """The namespace of the ids of events: the same step of an incident has the same id always."""

@@ -11,7 +11,7 @@ from holdfast.api.described import described
 from holdfast.api.paging import page
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
-from holdfast.model.cluster_words import ClusterStatus, GroupStatus, InstanceStatus
+from holdfast.model.sagemaker import ClusterStatus, GroupStatus, InstanceStatus
 
 Item = TypeVar("Item")
 

@@ -10,9 +10,9 @@ from holdfast.api.creation import changed, within_limit
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.wanted_groups import refuse
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
-from holdfast.model.clusters import Member, WantedCluster, WantedGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, Member
 from holdfast.model.names import BatchResponse
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 from holdfast.ports.cluster_records import Change, StoredCluster
 
 _MOST_ADDED: Final = 50
@@ -49,7 +49,7 @@ def delete_nodes(call: Call) -> Json:
     return answer
 
 
-def _in_service(cluster: WantedCluster) -> None:
+def _in_service(cluster: DesiredCluster) -> None:
     if cluster.status is not ClusterStatus.IN_SERVICE:
         raise ValidationException(
             f"Cluster {cluster.name} has the status {cluster.status}; wait until it is "
@@ -90,7 +90,7 @@ def _added(call: Call, held: StoredCluster) -> Change:
     return Change(cluster=after, members=tuple(members), answer=answer)
 
 
-def _why_not_added(group: WantedGroup | None, wanted: Json) -> Json | None:
+def _why_not_added(group: DesiredGroup | None, wanted: Json) -> Json | None:
     name = wanted["InstanceGroupName"]
     if group is None:
         code, why = "InstanceGroupNotFound", f"There is no instance group {name}"

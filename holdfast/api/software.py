@@ -9,9 +9,9 @@ from holdfast.api.call import Call
 from holdfast.api.creation import changed, steady
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
-from holdfast.decisions.cluster_members import Telling
-from holdfast.model.cluster_words import ClusterStatus, UpdateStatus
-from holdfast.model.clusters import GroupStage, SoftwareUpdate, WantedGroup
+from holdfast.decisions.cluster_members import ClusterEventCollector
+from holdfast.model.clusters import DesiredGroup, GroupStage, SoftwareUpdate
+from holdfast.model.sagemaker import ClusterStatus, UpdateStatus
 from holdfast.ports.cluster_records import Change, StoredCluster
 
 
@@ -39,11 +39,11 @@ def _begun(call: Call, held: StoredCluster) -> Change:
     names = {one["InstanceGroupName"] for one in requested} or {one.name for one in cluster.groups}
     if unknown_members := names - {one.name for one in cluster.groups}:
         raise ResourceNotFound(f"Instance group {min(unknown_members)} not found")
-    telling = Telling(cluster, call.now)
+    collector = ClusterEventCollector(cluster, call.now)
     groups = []
     for one in cluster.groups:
         if one.name in names:
-            telling.group(one.name, "UpdateClusterSoftware initiated for IG {g} in Cluster {c}.")
+            collector.group(one.name, "UpdateClusterSoftware initiated for IG {g} in Cluster {c}.")
             groups.append(_updating(call, one))
         else:
             groups.append(one)
@@ -55,11 +55,11 @@ def _begun(call: Call, held: StoredCluster) -> Change:
         groups=tuple(groups),
     )
     return Change(
-        cluster=after, members=held.members, cluster_events=tuple(telling.reported), answer={}
+        cluster=after, members=held.members, cluster_events=tuple(collector.reported), answer={}
     )
 
 
-def _updating(call: Call, group: WantedGroup) -> WantedGroup:
+def _updating(call: Call, group: DesiredGroup) -> DesiredGroup:
     deployment = call.request.get("DeploymentConfig", {})
     rolling = deployment.get("RollingUpdatePolicy", {})
     batch = _size(rolling.get("MaximumBatchSize"), group.target)

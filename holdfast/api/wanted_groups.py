@@ -7,11 +7,11 @@ from typing import Any, Final
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import (
+    DesiredCluster,
+    DesiredGroup,
     GroupStage,
     LifecycleScripts,
     MachineGroup,
-    WantedCluster,
-    WantedGroup,
 )
 
 _NOT_OFFERED: Final = (
@@ -77,7 +77,7 @@ def _objections_to(group: Json) -> Iterator[str]:
 
 def wanted_group(
     cluster: str, uid: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
-) -> WantedGroup:
+) -> DesiredGroup:
     """A group as a request describes it.
 
     Args:
@@ -92,7 +92,7 @@ def wanted_group(
     network = {"VpcConfig": shared["VpcConfig"]} if "VpcConfig" in shared else {}
     if "OverrideVpcConfig" in spec:
         network = {"VpcConfig": spec["OverrideVpcConfig"]}
-    return WantedGroup(
+    return DesiredGroup(
         made_of=MachineGroup(
             cluster=cluster,
             uid=uid,
@@ -111,7 +111,7 @@ def wanted_group(
     )
 
 
-def changed_group(before: WantedGroup, after: WantedGroup) -> WantedGroup:
+def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
     """A group that is to be another; machines that it has stay as they are.
 
     Raises:
@@ -131,6 +131,6 @@ def changed_group(before: WantedGroup, after: WantedGroup) -> WantedGroup:
     return replace(kept, made_of=made_of, stage=GroupStage.NEW)
 
 
-def node_count(clusters: Sequence[WantedCluster]) -> int:
+def node_count(clusters: Sequence[DesiredCluster]) -> int:
     """How many nodes clusters are to have, those that are to go left out."""
     return sum(one.target for cluster in clusters for one in cluster.groups if not one.is_going)

@@ -54,15 +54,15 @@ def _within_check_limit(
     """The actions that may be taken while at most ``allowed`` nodes are under a check."""
     running = sum(node.record.phase is Phase.CHECKING for node in members)
     taken: list[NodeAction] = []
-    held = []
+    deferred = []
     for action in sorted(actions, key=lambda action: action.node):
         if isinstance(action, StartCheck) and running >= allowed:
             why = f"limit of concurrent deep health checks reached ({running} of {allowed})"
-            held.append(Deferred(node=action.node, why=why))
+            deferred.append(Deferred(node=action.node, why=why))
         else:
             running += isinstance(action, StartCheck)
             taken.append(action)
-    return taken, held
+    return taken, deferred
 
 
 def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.model.cluster_words import EventLevel, InstanceStatus
 from holdfast.model.clusters import (
     ClusterEvent,
+    DesiredCluster,
+    DesiredGroup,
     Machine,
     MachineState,
     Member,
     NodeHealth,
-    WantedCluster,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import EventLevel, InstanceStatus
 
 _SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
 """The namespace of the ids of happenings: what is told twice has the same id."""
@@ -25,7 +25,7 @@ _UNWATCHED: Final = "No controller reports on the health of this node."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedCluster:
     """What there is of a cluster now."""
 
     machines: Mapping[str, Sequence[Machine]]
@@ -38,10 +38,10 @@ class Seen:
     """Names of the alarms that have gone off."""
 
 
-class Telling:
+class ClusterEventCollector:
     """Collects what happened to one cluster at one time."""
 
-    def __init__(self, cluster: WantedCluster, now: datetime) -> None:
+    def __init__(self, cluster: DesiredCluster, now: datetime) -> None:
         self._cluster = cluster
         self._now = now
         self.reported: list[ClusterEvent] = []
@@ -54,18 +54,20 @@ class Telling:
             why: it failed, if it did; told after it as it is.
 
         """
-        self._tell(what, why)
+        self._report(what, why)
 
     def group(self, group: str, what: str, why: str = "") -> None:
         """Something happened to a group; ``{g}`` in the text is its name."""
-        self._tell(what, why, group=group)
+        self._report(what, why, group=group)
 
     def member(self, member: Member, what: str, why: str = "") -> None:
         """Something happened to a node; ``{i}`` in the text is the id of its machine."""
         machine = member.machine.id if member.machine is not None else ""
-        self._tell(what, why, group=member.group, instance_id=machine, logical_id=member.logical_id)
+        self._report(
+            what, why, group=member.group, instance_id=machine, logical_id=member.logical_id
+        )
 
-    def _tell(self, what: str, why: str, **of: str) -> None:
+    def _report(self, what: str, why: str, **of: str) -> None:
         text = what.format(c=self._cluster.name, g=of.get("group"), i=of.get("instance_id"))
         text = f"{text}: {why}" if why else text
         seed = "|".join((self._cluster.name, self._now.isoformat(), text, of.get("logical_id", "")))
@@ -82,11 +84,11 @@ class Telling:
 
 
 def present(
-    cluster: WantedCluster,
+    cluster: DesiredCluster,
     members: Sequence[Member],
-    seen: Seen,
+    seen: ObservedCluster,
     now: datetime,
-    telling: Telling,
+    collector: ClusterEventCollector,
 ) -> tuple[Member, ...]:
     """The nodes that there are now: those known, those that came, places that still wait for one.
 
@@ -101,10 +103,12 @@ def present(
             member = known.pop(machine.id, None)
             if member is None:
                 member = _joined(machine, group, waiting, now)
-                telling.member(member, "Instance creation of {i} started in Cluster {c} and IG {g}")
-            found.append(_judged(member, machine, groups.get(group), seen, now, telling))
+                collector.member(
+                    member, "Instance creation of {i} started in Cluster {c} and IG {g}"
+                )
+            found.append(_judged(member, machine, groups.get(group), seen, now, collector))
     for gone in known.values():
-        telling.member(gone, "Instance deletion of {i} in Cluster {c} and IG {g} completed")
+        collector.member(gone, "Instance deletion of {i} in Cluster {c} and IG {g} completed")
     found += _places_left(waiting, found, groups)
     return tuple(sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id)))
 
@@ -127,21 +131,21 @@ def _joined(machine: Machine, group: str, waiting: list[Member], now: datetime) 
 def _judged(
     member: Member,
     machine: Machine,
-    group: WantedGroup | None,
-    seen: Seen,
+    group: DesiredGroup | None,
+    seen: ObservedCluster,
     now: datetime,
-    telling: Telling,
+    collector: ClusterEventCollector,
 ) -> Member:
     status, message = _status(machine, group, seen.health.get(machine.id))
     judged = replace(member, machine=machine, message=message)
     if status is not member.status:
         judged = replace(judged, status=status, status_since=now)
-        _tell_of(judged, telling)
+        _report_status(judged, collector)
     return replace(judged, released=judged.released or status is InstanceStatus.RUNNING)
 
 
 def _status(
-    machine: Machine, group: WantedGroup | None, health: NodeHealth | None
+    machine: Machine, group: DesiredGroup | None, health: NodeHealth | None
 ) -> tuple[InstanceStatus, str]:
     match machine.state:
         case MachineState.LEAVING:
@@ -158,23 +162,23 @@ def _status(
     return health.status, health.message
 
 
-def _tell_of(member: Member, telling: Telling) -> None:
+def _report_status(member: Member, collector: ClusterEventCollector) -> None:
     """The steps of a node that people wait for or are woken by."""
     match member.status:
         case InstanceStatus.RUNNING if not member.released:
-            telling.member(
+            collector.member(
                 member, "Instance creation of {i} in Cluster {c} and IG {g} completed successfully"
             )
         case InstanceStatus.FAILURE:
             what = "Instance creation of {i} in Cluster {c} and IG {g} failed"
-            telling.member(member, what, member.message or "no reason was given")
+            collector.member(member, what, member.message or "no reason was given")
         case InstanceStatus.SHUTTING_DOWN:
             what = "Termination of EC2 Instance {i} is currently in progress in Cluster {c} and IG "
-            telling.member(member, what + "{g}")
+            collector.member(member, what + "{g}")
 
 
 def _places_left(
-    waiting: Sequence[Member], found: Sequence[Member], groups: Mapping[str, WantedGroup]
+    waiting: Sequence[Member], found: Sequence[Member], groups: Mapping[str, DesiredGroup]
 ) -> Iterator[Member]:
     for group in groups.values():
         taken = sum(

@@ -4,28 +4,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from holdfast.decisions.cluster_members import Seen, Telling, present
+from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster, present
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.software_update import advanced, renewals
 from holdfast.model.cluster_actions import ClusterAction, Delete, Ensure, Remove, Scale
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus, UpdateStatus
 from holdfast.model.clusters import (
     ClusterEvent,
+    DesiredCluster,
+    DesiredGroup,
     GroupStage,
     Machine,
     MachineState,
     Member,
     Proven,
-    WantedCluster,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus, UpdateStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStep:
     """What becomes of a cluster now, and what is done for it."""
 
-    cluster: WantedCluster | None
+    cluster: DesiredCluster | None
     """None once nothing is left of it."""
 
     members: tuple[Member, ...]
@@ -34,9 +34,9 @@ class ClusterStep:
 
 
 def decide(
-    cluster: WantedCluster,
+    cluster: DesiredCluster,
     members: Sequence[Member],
-    seen: Seen,
+    seen: ObservedCluster,
     policy: ClusterPolicy,
     now: datetime,
 ) -> ClusterStep:
@@ -45,19 +45,19 @@ def decide(
     Everything follows from the arguments, so a step whose actions were not carried out, or only
     some of them, is decided again.
     """
-    telling = Telling(cluster, now)
-    there = present(cluster, members, seen, now, telling)
+    collector = ClusterEventCollector(cluster, now)
+    there = present(cluster, members, seen, now, collector)
     by_group = {
         group.name: [one for one in there if one.group == group.name] for group in cluster.groups
     }
     groups = [
-        advanced(_cleared(group, seen), by_group[group.name], seen, policy, now, telling)
+        advanced(_cleared(group, seen), by_group[group.name], seen, policy, now, collector)
         for group in cluster.groups
     ]
     groups = [one for one in groups if one.stage is not GroupStage.GONE or seen.machines[one.name]]
     for gone in {one.name for one in cluster.groups} - {one.name for one in groups}:
-        telling.group(gone, "Instance Group {g} deletion in Cluster {c} completed successfully")
-    judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, telling)
+        collector.group(gone, "Instance Group {g} deletion in Cluster {c} completed successfully")
+    judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
     actions: list[ClusterAction] = []
     for group in judged.groups if judged is not None else ():
         actions += _actions(group, by_group[group.name], seen, policy, now)
@@ -65,32 +65,32 @@ def decide(
         cluster=judged,
         members=there if judged is not None else (),
         actions=tuple(actions),
-        cluster_events=tuple(telling.reported),
+        cluster_events=tuple(collector.reported),
     )
 
 
-def _cleared(group: WantedGroup, seen: Seen) -> WantedGroup:
+def _cleared(group: DesiredGroup, seen: ObservedCluster) -> DesiredGroup:
     """A group that no longer remembers machines which are gone."""
     there = {one.id for one in seen.machines[group.name]}
     return replace(group, leaving=tuple(one for one in group.leaving if one in there))
 
 
 def _judged(
-    cluster: WantedCluster,
+    cluster: DesiredCluster,
     members: Mapping[str, Sequence[Member]],
     policy: ClusterPolicy,
     now: datetime,
-    telling: Telling,
-) -> WantedCluster | None:
+    collector: ClusterEventCollector,
+) -> DesiredCluster | None:
     """A cluster with the status that it has now; None if nothing is left of it."""
     match cluster.status:
         case ClusterStatus.DELETING:
             if not cluster.groups:
-                telling.cluster("Cluster {c} deletion completed successfully")
+                collector.cluster("Cluster {c} deletion completed successfully")
                 return None
             return replace(cluster, groups=tuple(_leaving(one) for one in cluster.groups))
         case ClusterStatus.CREATING | ClusterStatus.UPDATING:
-            return _provisioned(cluster, members, policy, now, telling)
+            return _provisioned(cluster, members, policy, now, collector)
         case ClusterStatus.ROLLING_BACK if all(
             _is_settled(group, members[group.name]) for group in cluster.groups
         ):
@@ -103,12 +103,12 @@ def _judged(
 
 
 def _provisioned(
-    cluster: WantedCluster,
+    cluster: DesiredCluster,
     members: Mapping[str, Sequence[Member]],
     policy: ClusterPolicy,
     now: datetime,
-    telling: Telling,
-) -> WantedCluster:
+    collector: ClusterEventCollector,
+) -> DesiredCluster:
     """A cluster that is being created or changed: done, failed, or under way."""
     what = "creation" if cluster.status is ClusterStatus.CREATING else "update"
     lacking = [
@@ -117,7 +117,7 @@ def _provisioned(
         if not _is_fulfilled(group, members[group.name], is_continuous=cluster.is_continuous)
     ]
     if not lacking:
-        telling.cluster(f"Cluster {{c}} {what} completed successfully")
+        collector.cluster(f"Cluster {{c}} {what} completed successfully")
         proven = tuple(replace(one, before=_proven(one)) for one in cluster.groups)
         return replace(cluster, status=ClusterStatus.IN_SERVICE, groups=proven)
     why = _trouble(cluster, lacking, members)
@@ -125,7 +125,7 @@ def _provisioned(
         why = f"{', '.join(one.name for one in lacking)}: nodes are missing for too long"
     if not why:
         return cluster
-    telling.cluster(f"Cluster {{c}} {what} failed", why)
+    collector.cluster(f"Cluster {{c}} {what} failed", why)
     return replace(
         cluster,
         status=ClusterStatus.ROLLING_BACK,
@@ -134,7 +134,7 @@ def _provisioned(
     )
 
 
-def _updated(cluster: WantedCluster) -> WantedCluster:
+def _updated(cluster: DesiredCluster) -> DesiredCluster:
     updates = [group.update for group in cluster.groups if group.update is not None]
     if any(one.is_active for one in updates):
         return cluster
@@ -145,8 +145,8 @@ def _updated(cluster: WantedCluster) -> WantedCluster:
 
 
 def _trouble(
-    cluster: WantedCluster,
-    lacking: Sequence[WantedGroup],
+    cluster: DesiredCluster,
+    lacking: Sequence[DesiredGroup],
     members: Mapping[str, Sequence[Member]],
 ) -> str:
     """Why a change has failed; empty if it may still succeed."""
@@ -160,7 +160,7 @@ def _trouble(
     return ""
 
 
-def _rolled_back(group: WantedGroup) -> WantedGroup:
+def _rolled_back(group: DesiredGroup) -> DesiredGroup:
     """A group as it was before the change that failed; a new one keeps no machine."""
     before = group.before
     if before is None and group.stage is GroupStage.NEW:
@@ -180,30 +180,30 @@ def _rolled_back(group: WantedGroup) -> WantedGroup:
     )
 
 
-def _proven(group: WantedGroup) -> Proven:
+def _proven(group: DesiredGroup) -> Proven:
     return Proven(made_of=group.made_of, target=group.target, minimum=group.minimum)
 
 
-def _leaving(group: WantedGroup) -> WantedGroup:
+def _leaving(group: DesiredGroup) -> DesiredGroup:
     return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
 
 
-def _is_settled(group: WantedGroup, members: Sequence[Member]) -> bool:
+def _is_settled(group: DesiredGroup, members: Sequence[Member]) -> bool:
     """Whether nothing of a group is left that should not be there."""
     there = sum(one.machine is not None for one in members)
     return group.stage is GroupStage.MADE and there <= group.target and not group.leaving
 
 
-def _is_fulfilled(group: WantedGroup, members: Sequence[Member], *, is_continuous: bool) -> bool:
+def _is_fulfilled(group: DesiredGroup, members: Sequence[Member], *, is_continuous: bool) -> bool:
     running = sum(one.status is InstanceStatus.RUNNING for one in members)
     least = group.minimum if is_continuous else group.target
     return _is_settled(group, members) and running >= least
 
 
 def _actions(
-    group: WantedGroup,
+    group: DesiredGroup,
     members: Sequence[Member],
-    seen: Seen,
+    seen: ObservedCluster,
     policy: ClusterPolicy,
     now: datetime,
 ) -> list[ClusterAction]:
@@ -235,7 +235,7 @@ def _actions(
     return renewals(group, [machine for _, machine in staying])
 
 
-def _named(group: WantedGroup, members: Sequence[Member]) -> list[str]:
+def _named(group: DesiredGroup, members: Sequence[Member]) -> list[str]:
     return [
         one.machine.id
         for one in members
@@ -245,7 +245,9 @@ def _named(group: WantedGroup, members: Sequence[Member]) -> list[str]:
     ]
 
 
-def _surplus(group: WantedGroup, kept: Sequence[tuple[Member, Machine]], seen: Seen) -> list[str]:
+def _surplus(
+    group: DesiredGroup, kept: Sequence[tuple[Member, Machine]], seen: ObservedCluster
+) -> list[str]:
     """Which machines go where there are too many: those that cost the least.
 
     First those that failed, then those that take no work, then those without a job; of equal ones
@@ -264,6 +266,6 @@ def _surplus(group: WantedGroup, kept: Sequence[tuple[Member, Machine]], seen: S
     return [machine.id for _, machine in cheapest[: max(0, len(kept) - group.target)]]
 
 
-def _is_busy(machine: Machine, seen: Seen) -> bool:
+def _is_busy(machine: Machine, seen: ObservedCluster) -> bool:
     health = seen.health.get(machine.id)
     return health is not None and health.is_busy

@@ -19,7 +19,7 @@ class HangLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class AttemptProgress:
     """What is known of the progress of one attempt."""
 
     started_at: datetime
@@ -52,36 +52,43 @@ def hangs_at(limits: HangLimits, started_at: datetime, last_at: datetime | None)
     return last_at + limits.pause if limits.pause is not None else None
 
 
-def silence(limits: HangLimits, heard: Heard, *, reason: str, missing: str) -> Hang | None:
+def silence(
+    limits: HangLimits, progress: AttemptProgress, *, reason: str, missing: str
+) -> Hang | None:
     """The hang of a job that has shown no progress for too long; None if it has.
 
     Args:
         limits: how long it may be silent.
-        heard: what is known of it.
+        progress: what is known of it.
         reason: of the hang.
         missing: what did not come, for people to read, such as ``no step was reported``.
 
     """
-    at = hangs_at(limits, heard.started_at, heard.last_at)
-    if at is None or heard.known_until is None or heard.known_until < at:
+    at = hangs_at(limits, progress.started_at, progress.last_at)
+    if at is None or progress.known_until is None or progress.known_until < at:
         return None
-    if heard.last_at is None:
+    if progress.last_at is None:
         waited = format_duration(limits.startup or timedelta(0))
         evidence = f"{missing} within {waited} of the start of the attempt"
-        return Hang(reason=reason, since=heard.started_at, evidence=evidence)
+        return Hang(reason=reason, since=progress.started_at, evidence=evidence)
     waited = format_duration(limits.pause or timedelta(0))
-    last = f"last at {heard.last_at.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
-    if heard.last:
-        last = f"last {heard.last}, {format_duration(heard.known_until - heard.last_at)} ago"
+    last = f"last at {progress.last_at.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+    if progress.last:
+        last = (
+            f"last {progress.last}, {format_duration(progress.known_until - progress.last_at)} ago"
+        )
     evidence = f"{missing} for {waited}, {last}"
-    return Hang(reason=reason, since=heard.last_at, evidence=evidence)
+    return Hang(reason=reason, since=progress.last_at, evidence=evidence)
 
 
-def is_unarmed(limits: HangLimits, heard: Heard) -> bool:
+def is_unarmed(limits: HangLimits, progress: AttemptProgress) -> bool:
     """Whether a job that is to be restarted when it hangs has not begun to show progress.
 
     It is as long in coming as a hang would be; a limit on the startup makes up for that.
     """
-    if limits.pause is None or limits.startup is not None or heard.last_at is not None:
+    if limits.pause is None or limits.startup is not None or progress.last_at is not None:
         return False
-    return heard.known_until is not None and heard.known_until >= heard.started_at + limits.pause
+    return (
+        progress.known_until is not None
+        and progress.known_until >= progress.started_at + limits.pause
+    )

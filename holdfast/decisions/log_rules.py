@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from holdfast.decisions.hangs import Hang, HangLimits, Heard, hangs_at, silence
+from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, hangs_at, silence
 from holdfast.model.names import LOG_STATE_HANGING
 
 _SHOWN_CHARS: Final = 200
@@ -182,7 +182,7 @@ def _silence(
     but = f" with a finite number (last: {state.not_finite})" if state.not_finite else ""
     return silence(
         rule.limits,
-        Heard(started_at=started_at, last_at=state.matched_at, known_until=known_until),
+        AttemptProgress(started_at=started_at, last_at=state.matched_at, known_until=known_until),
         reason=_reason(rule),
         missing=f"no line matched {rule.pattern[:_SHOWN_CHARS]!r}{but}",
     )

@@ -15,11 +15,11 @@ def unsettled_nodes(
     Nearly all nodes of a fleet are healthy nearly always, so this loop is kept bare.
     """
     timeout = policy.heartbeat_timeout
-    heard_after = now - timeout
+    alive_after = now - timeout
     oldest = None
     unsettled = []
     for node in nodes:
-        heard = node.heartbeat_at
+        heartbeat = node.heartbeat_at
         record = node.record
         if (
             record.phase is not Phase.SCHEDULABLE
@@ -29,12 +29,12 @@ def unsettled_nodes(
             or record.history
             or node.is_idle
             or record.agent_silent_since is not None
-            or heard is None
-            or heard <= heard_after
+            or heartbeat is None
+            or heartbeat <= alive_after
         ):
             unsettled.append(node)
-        elif oldest is None or heard < oldest:
-            oldest = heard
+        elif oldest is None or heartbeat < oldest:
+            oldest = heartbeat
     return unsettled, None if oldest is None else oldest + timeout
 
 

@@ -14,7 +14,7 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeView, Remediation
 from holdfast.model.requests import Verb
 
-HELD_BY_MODE: Final = "node recovery is set to None"
+DEFERRED_BY_MODE: Final = "node recovery is set to None"
 
 
 def drain_time(node: NodeView, remediation: Remediation, policy: RemediationPolicy) -> timedelta:
@@ -36,7 +36,7 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
     remediation = remediation_of(node)
     if node.machine != remediation.machine and has_joined(node):
         return Rejoin(node=node.name)
-    if asks_for(node, Verb.REPLACE):
+    if has_request(node, Verb.REPLACE):
         return replacement(node, Reason.REQUESTED_REPLACE, policy, now)
     if remediation.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
         deadline = due_at(node.record, policy)
@@ -50,7 +50,7 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
         if deadline is not None and now < deadline:
             return Wait(until=deadline)
     if policy.node_recovery is RecoveryMode.NONE:
-        return Wait(until=None, why=f"the node did not rejoin after its reboot; {HELD_BY_MODE}")
+        return Wait(until=None, why=f"the node did not rejoin after its reboot; {DEFERRED_BY_MODE}")
     return replacement(node, remediation.reason, policy, now)
 
 
@@ -96,6 +96,6 @@ def remediation_of(node: NodeView) -> Remediation:
     return node.record.remediation
 
 
-def asks_for(node: NodeView, verb: Verb) -> bool:
+def has_request(node: NodeView, verb: Verb) -> bool:
     """Whether a person requests just that for the node."""
     return node.request is not None and node.request.verb is verb

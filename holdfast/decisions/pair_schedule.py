@@ -15,7 +15,7 @@ from typing import Final
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.lifecycle import is_borrowed
-from holdfast.decisions.pair_verdicts import Made, verdict
+from holdfast.decisions.pair_verdicts import NodeTest, verdict
 from holdfast.decisions.pairing import Localization, PairTest, localize, next_pairs, pair_of
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import NodeAction, Pair, Quarantine, Release
@@ -34,10 +34,10 @@ ENOUGH: Final = 4
 """With fewer nodes, one without jobs is taken in when a test has failed: of two nodes, tests never
 tell which is bad."""
 
-SEEKS: Final = timedelta(minutes=2)
+PEER_WAIT: Final = timedelta(minutes=2)
 """How long a node that is alone waits until another is found to have no job."""
 
-LOOKS: Final = timedelta(seconds=2)
+PEER_POLL: Final = timedelta(seconds=2)
 """How often it is looked for one."""
 
 
@@ -75,7 +75,7 @@ def pools_short_of_peers(nodes: Iterable[NodeView]) -> frozenset[Pool]:
     return frozenset(pool for pool, count in present.items() if 0 < count < ENOUGH)
 
 
-def given_back(
+def release_borrowed(
     node: NodeView, nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
 ) -> Release | None:
     """Return the release of a borrowed node that cannot or need not be a test peer any more.
@@ -225,14 +225,14 @@ class _Tests:
     # what is known
 
     @cached_property
-    def _made(self) -> dict[str, list[Made]]:
+    def _made(self) -> dict[str, list[NodeTest]]:
         """The tests of each node: the other end, and how it ended.
 
         A test counts if both its ends still take part as they did then: a machine that came in
         place of another has had no test.
         """
         began = min(self._pairings[name].since for name in self._present)
-        made: defaultdict[str, list[Made]] = defaultdict(list)
+        made: defaultdict[str, list[NodeTest]] = defaultdict(list)
         for name, pairing in self._pairings.items():
             for test in pairing.tests:
                 other = self._pairings.get(test.partner)
@@ -242,7 +242,7 @@ class _Tests:
         return made
 
     @cached_property
-    def _spoken(self) -> list[PairTest]:
+    def _conclusive(self) -> list[PairTest]:
         return [
             PairTest(nodes=pair_of(name, other), passed=test.passed)
             for name, made in self._made.items()
@@ -252,8 +252,10 @@ class _Tests:
 
     @cached_property
     def _found(self) -> Localization:
-        names = sorted({*self._present, *(name for test in self._spoken for name in test.nodes)})
-        return localize(names, self._spoken)
+        names = sorted(
+            {*self._present, *(name for test in self._conclusive for name in test.nodes)}
+        )
+        return localize(names, self._conclusive)
 
     # rounds
 
@@ -299,7 +301,7 @@ class _Tests:
     def _begun(self, names: Sequence[str]) -> Iterator[NodeAction]:
         if len(names) < 2:
             return
-        for owner, partner in next_pairs(sorted(names), self._spoken):
+        for owner, partner in next_pairs(sorted(names), self._conclusive):
             pairing = self._pairings[owner]
             begun = replace(pairing, partner=partner, began_at=self._now)
             yield Pair(node=owner, pairing=begun)
@@ -313,10 +315,10 @@ class _Tests:
             return True
         if self._room < 1:
             return False
-        seeks_until = self._pairings[node.name].since + SEEKS
-        if self._now < seeks_until:
-            self.wake_times.append(min(self._now + LOOKS, seeks_until))
-        return bool(self._free) or self._now < seeks_until
+        waits_until = self._pairings[node.name].since + PEER_WAIT
+        if self._now < waits_until:
+            self.wake_times.append(min(self._now + PEER_POLL, waits_until))
+        return bool(self._free) or self._now < waits_until
 
     def _is_coming(self, node: NodeView) -> bool:
         """Whether a node will take part before long."""
@@ -341,7 +343,7 @@ class _Tests:
 
     def _borrowed(self, left: Sequence[str]) -> Quarantine | None:
         """A node without jobs that is taken in, if that helps and there is one."""
-        has_failed = any(not test.passed for test in self._spoken)
+        has_failed = any(not test.passed for test in self._conclusive)
         is_needed = len(left) == 1 or (has_failed and len(left) < ENOUGH)
         if not is_needed or self._room < 1 or any(map(_is_on_the_way, self._pool)):
             return None

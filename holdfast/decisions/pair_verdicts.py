@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.decisions.lifecycle import is_borrowed
-from holdfast.decisions.pairing import CLEARED, Localization
+from holdfast.decisions.pairing import GOOD_UP_TO, Localization
 from holdfast.model.actions import Quarantine, Release
 from holdfast.model.deep_checks import KindResult, Outcome, combined
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, NodeView, PairOutcome
 
-Made = tuple[str, PairOutcome]
+NodeTest = tuple[str, PairOutcome]
 """A test of a node: the other end, and how it ended."""
 
 _NAMED: Final = 8
@@ -23,7 +23,7 @@ _NAMED: Final = 8
 
 
 def verdict(
-    node: NodeView, made: Sequence[Made], found: Localization, now: datetime
+    node: NodeView, made: Sequence[NodeTest], found: Localization, now: datetime
 ) -> Quarantine | Release:
     """Replace a node that is accused, and give any other to jobs.
 
@@ -43,8 +43,8 @@ def verdict(
     return Release(node=node.name, checked=check.outcome is Outcome.PASSED, check=check)
 
 
-def _accused(node: NodeView, made: Sequence[Made], belief: float, now: datetime) -> Quarantine:
-    detail = f"{_failures(made)}; it is bad with {belief:.1%}{_last_word(made)}"
+def _accused(node: NodeView, made: Sequence[NodeTest], belief: float, now: datetime) -> Quarantine:
+    detail = f"{_failures(made)}; it is bad with {belief:.1%}{_last_detail(made)}"
     fault = Fault(
         family="node",
         condition=Condition.DEEP_CHECK,
@@ -58,30 +58,30 @@ def _accused(node: NodeView, made: Sequence[Made], belief: float, now: datetime)
     return Quarantine(node=node.name, fault=fault, remedy=Remedy.REPLACE, check=check)
 
 
-def _note(node: str, made: Sequence[Made], found: Localization) -> str:
+def _note(node: str, made: Sequence[NodeTest], found: Localization) -> str:
     """What is to be said of a node that is not accused; empty if it is good, or not tested."""
     if all(test.passed is None for _, test in made):
         return ""
     ends = [other for link in found.bad_links if node in link for other in link if other != node]
     if ends:
-        return f"the link to {', '.join(ends)} is bad{_last_word(made)}"
+        return f"the link to {', '.join(ends)} is bad{_last_detail(made)}"
     made = [(other, test) for other, test in made if other not in found.bad_nodes]
     if not any(test.passed is False for _, test in made):
         return ""
     if found.has_common_cause:
-        return f"{_failures(made)}, as most nodes did: inspect what they share{_last_word(made)}"
-    if found.nodes[node] <= CLEARED and not _failed_again(made):
+        return f"{_failures(made)}, as most nodes did: inspect what they share{_last_detail(made)}"
+    if found.nodes[node] <= GOOD_UP_TO and not _failed_again(made):
         return ""
-    return f"{_failures(made)}, and which end or link is to blame is not known{_last_word(made)}"
+    return f"{_failures(made)}, and which end or link is to blame is not known{_last_detail(made)}"
 
 
-def _failed_again(made: Sequence[Made]) -> bool:
+def _failed_again(made: Sequence[NodeTest]) -> bool:
     """Whether more than one test with the same node failed, so that it was no chance."""
     return max(Counter(other for other, test in made if test.passed is False).values()) > 1
 
 
 def _result(
-    node: NodeView, made: Sequence[Made], detail: str, now: datetime, *, passed: bool
+    node: NodeView, made: Sequence[NodeTest], detail: str, now: datetime, *, passed: bool
 ) -> CheckResult:
     pairing = node.record.pairing
     own = pairing.own if pairing is not None else None
@@ -103,7 +103,9 @@ def _result(
     )
 
 
-def _connectivity(own: Sequence[KindResult], made: Sequence[Made], *, passed: bool) -> KindResult:
+def _connectivity(
+    own: Sequence[KindResult], made: Sequence[NodeTest], *, passed: bool
+) -> KindResult:
     """How the connectivity of a node is judged, by what it could measure alone and with others."""
     if not passed:
         return KindResult(kind=DeepCheck.CONNECTIVITY, outcome=Outcome.FAILED)
@@ -128,13 +130,14 @@ def _medians(measured: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in values.items()}
 
 
-def _failures(made: Sequence[Made]) -> str:
-    spoken = [test for _, test in made if test.passed is not None]
+def _failures(made: Sequence[NodeTest]) -> str:
+    conclusive = [test for _, test in made if test.passed is not None]
     failed = sorted({other for other, test in made if test.passed is False})
     names = ", ".join(failed[:_NAMED])
-    return f"it failed {sum(not test.passed for test in spoken)} of {len(spoken)} tests ({names})"
+    count = sum(not test.passed for test in conclusive)
+    return f"it failed {count} of {len(conclusive)} tests ({names})"
 
 
-def _last_word(made: Sequence[Made]) -> str:
+def _last_detail(made: Sequence[NodeTest]) -> str:
     said = [test.detail for _, test in made if test.passed is False and test.detail]
     return f": {said[-1]}" if said else ""

@@ -1,12 +1,12 @@
 """Which pairs of nodes to test next, and which node or link is bad.
 
-A test of a pair says that something in it is bad, not what; and what is bad need not show it every
-time. So nodes are tested in rounds, each in one pair of a round, and what is believed of every node
-and link is reckoned from all results together. A passed test makes the three parts of its pair, two
-nodes and their link, less suspicious, by ``SHOWS`` at most. A failed one makes all three more
-suspicious, each the more, the less the others are. The next round brings suspects together with
-nodes that nothing speaks against: if the failures follow a node, it is the node; if they stay with
-the pair, it is the link.
+A failed test of a pair shows that a part of it is bad, but not which one, and a bad part need not
+fail every test. So nodes are tested in rounds, each node in one pair of a round, and the belief
+about every node and link is computed from all results together. A passed test makes the three parts
+of its pair, two nodes and their link, less suspicious, by ``DETECTION_RATE`` at most. A failed test
+makes all three more suspicious, each the more, the less suspicious the others are. The next round
+pairs suspicious nodes with nodes without evidence against them: if the failures follow a node, the
+node is bad; if they stay with the pair, the link is.
 
 The model is a noisy-or of independent parts; the beliefs are found by passing messages between the
 pairs that failed and their parts (J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-SHOWS: Final = 0.5
+DETECTION_RATE: Final = 0.5
 """How often a bad part is taken to make a test fail. One that does so more often is found as well,
 with fewer tests than it would need."""
 
@@ -33,10 +33,10 @@ LINK_IS_BAD: Final = 0.00001
 NOISE: Final = 0.0001
 """How often a test fails though nothing in it is bad."""
 
-ACCUSED: Final = 0.9
+BAD_FROM: Final = 0.9
 """From this belief on a part is called bad."""
 
-CLEARED: Final = NODE_IS_BAD / 100
+GOOD_UP_TO: Final = NODE_IS_BAD / 100
 """Up to this belief a node is called good: of 100 that show it half of the time, less than one
 passes the seven tests that this takes."""
 
@@ -88,21 +88,21 @@ class Localization:
         """The nodes that are accused."""
         if self.has_common_cause:
             return ()
-        return tuple(node for node, belief in self.nodes.items() if belief >= ACCUSED)
+        return tuple(node for node, belief in self.nodes.items() if belief >= BAD_FROM)
 
     @property
     def bad_links(self) -> tuple[Pair, ...]:
         """The links that are accused."""
         if self.has_common_cause:
             return ()
-        return tuple(link for link, belief in self.links.items() if belief >= ACCUSED)
+        return tuple(link for link, belief in self.links.items() if belief >= BAD_FROM)
 
     @property
     def is_settled(self) -> bool:
         """Whether more tests would hardly change anything."""
-        doubts = any(CLEARED < belief < ACCUSED for belief in self.nodes.values())
+        doubts = any(GOOD_UP_TO < belief < BAD_FROM for belief in self.nodes.values())
         return not doubts and not any(
-            NODE_IS_BAD < belief < ACCUSED for belief in self.links.values()
+            NODE_IS_BAD < belief < BAD_FROM for belief in self.links.values()
         )
 
 
@@ -145,7 +145,7 @@ class _Beliefs:
         for test in tests:
             if test.passed:
                 for part in _parts(test.nodes):
-                    self._base[part] += math.log(1 - SHOWS)
+                    self._base[part] += math.log(1 - DETECTION_RATE)
             else:
                 self.failures[test.nodes] += 1
         self._pairs: defaultdict[_Part, list[Pair]] = defaultdict(list)
@@ -154,7 +154,7 @@ class _Beliefs:
                 self._pairs[part].append(pair)
         self._messages = {pair: dict.fromkeys(_parts(pair), 0.0) for pair in self.failures}
         for _ in range(_SWEEPS):
-            self._messages = {pair: self._told_by(pair) for pair in self.failures}
+            self._messages = {pair: self._messages_from(pair) for pair in self.failures}
 
     def log_odds(self, part: _Part, *, without: Pair | None = None) -> float:
         """What speaks against a part, but for the failures of one pair."""
@@ -163,7 +163,7 @@ class _Beliefs:
         total = math.log(prior / (1 - prior)) + self._base[part] + sum(against)
         return max(-_LARGEST, min(_LARGEST, total))
 
-    def _told_by(self, pair: Pair) -> dict[_Part, float]:
+    def _messages_from(self, pair: Pair) -> dict[_Part, float]:
         """What a pair's failures say of each part, given what is believed of the other two."""
         beliefs = {part: _probability(self.log_odds(part, without=pair)) for part in _parts(pair)}
         times = min(self.failures[pair], _MANY)
@@ -183,9 +183,9 @@ def _evidence(others: Sequence[float], times: int) -> float:
         likely = math.prod(
             one if is_bad else 1 - one for one, is_bad in zip(others, bad, strict=True)
         )
-        passes = (1 - NOISE) * (1 - SHOWS) ** sum(bad)
+        passes = (1 - NOISE) * (1 - DETECTION_RATE) ** sum(bad)
         if_good += likely * (1 - passes) ** times
-        if_bad += likely * (1 - passes * (1 - SHOWS)) ** times
+        if_bad += likely * (1 - passes * (1 - DETECTION_RATE)) ** times
     return math.log(if_bad / if_good)
 
 

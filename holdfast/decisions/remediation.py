@@ -21,24 +21,24 @@ from holdfast.decisions.ladder import remedy_for
 from holdfast.decisions.lifecycle import is_borrowed
 from holdfast.decisions.members import unsettled_nodes, waiting_successors
 from holdfast.decisions.orders import (
-    HELD_BY_MODE,
-    asks_for,
+    DEFERRED_BY_MODE,
     decide_rebooting,
     decide_replacing,
     drain_time,
+    has_request,
     remediation_of,
     replacement,
 )
 from holdfast.decisions.pair_schedule import (
     decide_pairs,
-    given_back,
     has_pairs,
     pools_short_of_peers,
+    release_borrowed,
 )
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
-from holdfast.decisions.requested_checks import LOOKS, is_requested_check, requested_checks
+from holdfast.decisions.requested_checks import POLL, is_requested_check, requested_checks
 from holdfast.decisions.silent_agents import (
-    agent_mark,
+    agent_condition_change,
     is_agent_silent,
     is_checked_since,
     within_silent_limit,
@@ -64,7 +64,7 @@ from holdfast.model.names import Condition
 from holdfast.model.nodes import ClusterView, NodeView, Pairing, Phase, Remediation
 from holdfast.model.requests import Verb
 
-_HELD_BY_BREAKER: Final = "circuit breaker open"
+_DEFERRED_BY_BREAKER: Final = "circuit breaker open"
 _NOTHING: Final = Wait(until=None)
 
 
@@ -82,7 +82,7 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     closed, closes_at = close(cluster, policy, now)
     actions: list[NodeAction] = []
     drains: list[tuple[NodeView, Drain]] = []
-    held: list[Deferred] = []
+    deferred: list[Deferred] = []
     for node in members:
         wake_at = _earliest(wake_at, _falls_silent_at(node, policy, now))
         if node.name in successors:
@@ -90,7 +90,7 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
             continue
         choice = _decide_member(node, cluster.offenders, unsettled, policy, now)
         if why := _deferred(node, choice, is_open=is_open):
-            held.append(Deferred(node=node.name, why=why))
+            deferred.append(Deferred(node=node.name, why=why))
         if isinstance(choice, Wait):
             wake_at = _earliest(wake_at, choice.until)
         elif isinstance(choice, Drain) and not is_borrowed(node.record):
@@ -103,20 +103,20 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
     checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
-    look_at, check_at = now + LOOKS if unbegun else None, next_check_at(cluster.nodes, policy, now)
+    poll_at, check_at = now + POLL if unbegun else None, next_check_at(cluster.nodes, policy, now)
     taken, refused = within_limits([*actions, *checks], drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
         trip=tripped,
         close=closed,
-        deferred=_by_node(*held, *uncordoned, *unbegun, *refused),
+        deferred=_by_node(*deferred, *uncordoned, *unbegun, *refused),
         peer_pools=pools_short_of_peers(unsettled),
-        wake_at=_earliest(wake_at, closes_at, look_at, pairs.wake_at, check_at),
+        wake_at=_earliest(wake_at, closes_at, poll_at, pairs.wake_at, check_at),
     )
 
 
-def _by_node(*held: Deferred) -> tuple[Deferred, ...]:
-    return tuple(sorted(held, key=lambda item: item.node))
+def _by_node(*deferred: Deferred) -> tuple[Deferred, ...]:
+    return tuple(sorted(deferred, key=lambda item: item.node))
 
 
 def _planned_checks(
@@ -129,7 +129,7 @@ def _planned_checks(
     is_open: bool,
 ) -> tuple[list[Quarantine], list[Deferred]]:
     """The checks that begin now because of a request or of the schedule, and those that wait."""
-    blocked = _HELD_BY_BREAKER if is_open else ""
+    blocked = _DEFERRED_BY_BREAKER if is_open else ""
     taken, waiting = requested_checks(members, busy, policy, size=size, blocked=blocked)
     if not is_open:
         taken += scheduled_check(members, {*busy, *(one.node for one in taken)}, policy, now)
@@ -144,7 +144,7 @@ def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> st
         return ""
     if node.held:
         return f"held by an operator: {node.held}"
-    return _HELD_BY_BREAKER if is_open else ""
+    return _DEFERRED_BY_BREAKER if is_open else ""
 
 
 def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
@@ -172,14 +172,14 @@ def _decide_member(
     returned = offender_fault(node, offenders)
     if returned is not None:
         return _quarantine(node, returned, policy, now)
-    choice = given_back(node, unsettled, policy, now) or decide_node(node, policy, now)
-    return agent_mark(node, choice, policy, now) or choice
+    choice = release_borrowed(node, unsettled, policy, now) or decide_node(node, policy, now)
+    return agent_condition_change(node, choice, policy, now) or choice
 
 
 def _decide_schedulable(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
-    if asks_for(node, Verb.RELEASE):
+    if has_request(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     worst = _worst_fault if is_requested_check(node.request) else _worst
     fault = worst(node, policy, now)
@@ -187,10 +187,10 @@ def _decide_schedulable(
 
 
 def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    if asks_for(node, Verb.RELEASE) and has_joined(node):
+    if has_request(node, Verb.RELEASE) and has_joined(node):
         return Release(node=node.name, forgive=True)
-    wants_check = asks_for(node, Verb.DEEP_CHECK)
-    worst = _worst_fault if wants_check else _worst
+    needs_check = has_request(node, Verb.DEEP_CHECK)
+    worst = _worst_fault if needs_check else _worst
     fault = check_fault(node, policy, now) or worst(node, policy, now)
     if fault is not None:
         return _quarantine(node, fault, policy, now)
@@ -201,7 +201,7 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
         return _after_check(node, policy, now)
     if not has_joined(node):
         return _NOTHING
-    if node.request is not None and wants_check:
+    if node.request is not None and needs_check:
         return StartCheck(node=node.name, kinds=node.request.checks)
     must_check = policy.deep_check_on_start and is_checked_unasked(node.group, policy)
     if must_check and node.record.checked_machine != node.machine:
@@ -224,7 +224,7 @@ def _decide_quarantined(
     node: NodeView, policy: RemediationPolicy, now: datetime
 ) -> NodeAction | Wait:
     remediation = remediation_of(node)
-    if asks_for(node, Verb.RELEASE):
+    if has_request(node, Verb.RELEASE):
         return Release(node=node.name, forgive=True)
     fault = _worst(node, policy, now)
     if fault is None and not _stays_without_fault(remediation):
@@ -257,7 +257,7 @@ def _begin_repair(
     node: NodeView, remediation: Remediation, policy: RemediationPolicy
 ) -> NodeAction | Wait:
     if policy.node_recovery is RecoveryMode.NONE and remediation.condition != Condition.REQUESTED:
-        return Wait(until=None, why=HELD_BY_MODE)
+        return Wait(until=None, why=DEFERRED_BY_MODE)
     if is_agent_silent(remediation) and not _gets_check(node, policy):
         return Wait(until=None, why="Holdfast agent silent; inspect its pod or service")
     if remediation.urgency is Urgency.DEFERRED and node.running_jobs:

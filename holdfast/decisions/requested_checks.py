@@ -17,7 +17,7 @@ from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
-LOOKS: Final = timedelta(seconds=10)
+POLL: Final = timedelta(seconds=10)
 """How often it is looked whether the jobs have left that a check waits for."""
 
 _NAMED: Final = 3
@@ -69,18 +69,18 @@ def requested_checks(
     away = sum(_is_away(node) or node.name in busy for node in nodes)
     checking = sum(node.record.phase is Phase.CHECKING or _is_planned(node) for node in nodes)
     taken: list[Quarantine] = []
-    held: list[Deferred] = []
+    deferred: list[Deferred] = []
     for node, request in sorted(waiting, key=_idle_first):
         why = blocked or _own_reason(node, request)
         why = why or _no_room(away + len(taken), checking + len(taken), policy, size)
         fault = request_fault(request)
         if why or fault is None:
-            held.append(Deferred(node=node.name, why=why, is_check=True))
+            deferred.append(Deferred(node=node.name, why=why, is_check=True))
         else:
             taken.append(
                 Quarantine(node=node.name, fault=fault, remedy=Remedy.NONE, request_id=request.id)
             )
-    return taken, held
+    return taken, deferred
 
 
 def named_jobs(jobs: Sequence[str]) -> str:

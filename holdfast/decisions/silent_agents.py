@@ -37,7 +37,7 @@ def is_checked_since(record: NodeRecord) -> bool:
     return last.passed and last.ended_at >= remediation.opened_at
 
 
-def agent_mark(
+def agent_condition_change(
     node: NodeView, choice: NodeAction | Wait, policy: RemediationPolicy, now: datetime
 ) -> SetAgentCondition | None:
     """What has to be published about the agent of a node before ``choice``; None if nothing.
@@ -76,8 +76,8 @@ def within_silent_limit(
             taken.append(action)
     wanted.sort(key=lambda action: action.node)
     room = max(0, allowed - cordoned)
-    held = [Deferred(node=action.node, why=_TOO_MANY) for action in wanted[room:]]
-    return [*taken, *wanted[:room]], held
+    deferred = [Deferred(node=action.node, why=_TOO_MANY) for action in wanted[room:]]
+    return [*taken, *wanted[:room]], deferred
 
 
 def _is_cordon(choice: NodeAction | Wait) -> bool:

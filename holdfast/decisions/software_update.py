@@ -4,28 +4,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from holdfast.decisions.cluster_members import Seen, Telling
+from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.model.cluster_actions import ClusterAction, Remove, Renew
-from holdfast.model.cluster_words import InstanceStatus, UpdateStatus
 from holdfast.model.clusters import (
+    DesiredGroup,
     GroupStage,
     Machine,
     MachineState,
     Member,
     SoftwareUpdate,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import InstanceStatus, UpdateStatus
 
 
 def advanced(
-    group: WantedGroup,
+    group: DesiredGroup,
     members: Sequence[Member],
-    seen: Seen,
+    seen: ObservedCluster,
     policy: ClusterPolicy,
     now: datetime,
-    telling: Telling,
-) -> WantedGroup:
+    collector: ClusterEventCollector,
+) -> DesiredGroup:
     """A group whose update has come as far as it can now.
 
     Args:
@@ -34,7 +34,7 @@ def advanced(
         seen: what there is of its cluster.
         policy: how much patience there is.
         now: the present time.
-        telling: is told the steps.
+        collector: is told the steps.
 
     """
     update = group.update
@@ -42,7 +42,7 @@ def advanced(
         return group
     update = _begun(update, now)
     if why := _trouble(update, members, seen, policy, now):
-        return _turned(group, update, why, telling)
+        return _turned(group, update, why, collector)
     if _going(update, members):
         return replace(group, update=update)
     if update.batch_at is not None:
@@ -52,10 +52,10 @@ def advanced(
             update = replace(update, baking_since=now, going=())
         if update.baking_since is not None and now - update.baking_since < update.bake:
             return replace(group, update=update)
-    return replace(group, update=_next(group, update, members, now, telling))
+    return replace(group, update=_next(group, update, members, now, collector))
 
 
-def renewals(group: WantedGroup, machines: Sequence[Machine]) -> list[ClusterAction]:
+def renewals(group: DesiredGroup, machines: Sequence[Machine]) -> list[ClusterAction]:
     """What is done for the present batch; a machine that failed has no jobs to wait for."""
     update = group.update
     if update is None or not update.is_active or group.stage is not GroupStage.MADE:
@@ -99,7 +99,7 @@ def _going(update: SoftwareUpdate, members: Sequence[Member]) -> bool:
     return any(machine.id in update.going for _, machine in _staying(members))
 
 
-def _all_run(group: WantedGroup, members: Sequence[Member]) -> bool:
+def _all_run(group: DesiredGroup, members: Sequence[Member]) -> bool:
     staying = _staying(members)
     return len(staying) == group.target and all(
         one.status is InstanceStatus.RUNNING for one, _ in staying
@@ -109,7 +109,7 @@ def _all_run(group: WantedGroup, members: Sequence[Member]) -> bool:
 def _trouble(
     update: SoftwareUpdate,
     members: Sequence[Member],
-    seen: Seen,
+    seen: ObservedCluster,
     policy: ClusterPolicy,
     now: datetime,
 ) -> str:
@@ -131,12 +131,14 @@ def _trouble(
     return ""
 
 
-def _turned(group: WantedGroup, update: SoftwareUpdate, why: str, telling: Telling) -> WantedGroup:
+def _turned(
+    group: DesiredGroup, update: SoftwareUpdate, why: str, collector: ClusterEventCollector
+) -> DesiredGroup:
     """On the way back; one that is on its way back already cannot be helped."""
     if update.status is UpdateStatus.ROLLBACK_IN_PROGRESS:
-        telling.group(group.name, "Rollback of IG {g} in Cluster {c} failed", why)
+        collector.group(group.name, "Rollback of IG {g} in Cluster {c} failed", why)
         return replace(group, update=replace(update, status=UpdateStatus.FAILED, going=()))
-    telling.group(group.name, "Initiating rollback of IG {g} in Cluster {c}", why)
+    collector.group(group.name, "Initiating rollback of IG {g} in Cluster {c}", why)
     return replace(
         group,
         made_of=replace(update.before, revision=group.made_of.revision + 1),
@@ -152,11 +154,11 @@ def _turned(group: WantedGroup, update: SoftwareUpdate, why: str, telling: Telli
 
 
 def _next(
-    group: WantedGroup,
+    group: DesiredGroup,
     update: SoftwareUpdate,
     members: Sequence[Member],
     now: datetime,
-    telling: Telling,
+    collector: ClusterEventCollector,
 ) -> SoftwareUpdate:
     """The next batch, those that failed before all others; or the end."""
     stale = sorted(
@@ -169,7 +171,7 @@ def _next(
     if stale:
         is_back = update.turned_at is not None
         size = update.rollback_batch if is_back else update.batch
-        telling.group(group.name, "Next update batch selected for IG {g} in Cluster {c}.")
+        collector.group(group.name, "Next update batch selected for IG {g} in Cluster {c}.")
         return replace(
             update,
             going=tuple(machine for _, _, machine in stale[:size]),
@@ -181,5 +183,5 @@ def _next(
     if update.turned_at is not None:
         done = UpdateStatus.ROLLBACK_COMPLETE
         what = "IG {g} in Cluster {c} was rolled back to its earlier software."
-    telling.group(group.name, what)
+    collector.group(group.name, what)
     return replace(update, status=done, going=(), batch_at=None, baking_since=None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.cluster_members import Seen
+from holdfast.decisions.cluster_members import ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import ClusterStep, decide
 from holdfast.model.cluster_actions import (
@@ -16,9 +16,9 @@ from holdfast.model.cluster_actions import (
     Renew,
     Scale,
 )
-from holdfast.model.cluster_words import ClusterStatus
-from holdfast.model.clusters import GroupStage, WantedCluster, WantedGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
+from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
@@ -39,7 +39,7 @@ class ClusterPorts:
     nodes: ClusterNodes
     alarms: Alarms
     clock: Clock
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     """Is told of what fails."""
 
 
@@ -62,7 +62,7 @@ class ClusterReconciler:
         self._policy = policy
         self._pace = pace
         self._not_before: dict[str, datetime] = {}  # only so that a throttled owner has its peace
-        self._told: dict[str, str] = {}  # only so that each failure is told once
+        self._reported: dict[str, str] = {}  # only so that each failure is told once
 
     def step(self) -> datetime:
         """Make one round; returns when to make the next, unless somebody asks for something."""
@@ -71,13 +71,13 @@ class ClusterReconciler:
         try:
             names = self._ports.records.names()
         except BackendError as error:
-            self._tell("", error)
+            self._report("", error)
             return now + AFTER_ERROR
         for name in names:
             if self._not_before.setdefault(name, now) <= now:
-                look_at = self._look(name)
+                poll_at = self._poll(name)
                 if name in self._not_before:  # nobody has asked for anything meanwhile
-                    self._not_before[name] = look_at
+                    self._not_before[name] = poll_at
             wake_at = min(wake_at, self._not_before.get(name, now))
         return wake_at
 
@@ -85,49 +85,49 @@ class ClusterReconciler:
         """Somebody has asked for something: look at once."""
         self._not_before.pop(name, None)
 
-    def _look(self, name: str) -> datetime:
+    def _poll(self, name: str) -> datetime:
         now = self._ports.clock.now()
         try:
-            held = self._ports.records.load(name)
-            if held is None:
+            stored = self._ports.records.load(name)
+            if stored is None:
                 return now
-            step = decide(held.cluster, held.members, self._seen(held), self._policy, now)
-            if not self._is_saved(held, step):
+            step = decide(stored.cluster, stored.members, self._observed(stored), self._policy, now)
+            if not self._is_saved(stored, step):
                 return now
             for action in step.actions:
                 self._carry_out(name, action)
         except RetryLater as error:
-            self._tell(name, error)
+            self._report(name, error)
             return now + error.after
         except BackendError as error:
-            self._tell(name, error)
+            self._report(name, error)
             return now + AFTER_ERROR
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         is_quiet = step.cluster is not None and step.cluster.status in _QUIET and not step.actions
         return now + (self._pace.quiet if is_quiet else self._pace.busy)
 
-    def _seen(self, held: StoredCluster) -> Seen:
-        groups = held.cluster.groups
+    def _observed(self, stored: StoredCluster) -> ObservedCluster:
+        groups = stored.cluster.groups
         alarms = [
             alarm
             for one in groups
             if one.update is not None and one.update.is_active
             for alarm in one.update.alarms
         ]
-        return Seen(
+        return ObservedCluster(
             machines={
                 one.name: tuple(self._ports.groups.machines(one.made_of.key)) for one in groups
             },
-            health=self._ports.nodes.health(held.cluster.name),
+            health=self._ports.nodes.health(stored.cluster.name),
             alarms=self._ports.alarms.ringing(alarms) if alarms else frozenset(),
         )
 
-    def _is_saved(self, held: StoredCluster, step: ClusterStep) -> bool:
+    def _is_saved(self, stored: StoredCluster, step: ClusterStep) -> bool:
         is_news = (
-            step.cluster_events or step.cluster != held.cluster or step.members != held.members
+            step.cluster_events or step.cluster != stored.cluster or step.members != stored.members
         )
         return not is_news or self._ports.records.save(
-            held, step.cluster, step.members, step.cluster_events
+            stored, step.cluster, step.members, step.cluster_events
         )
 
     def _carry_out(self, cluster: str, action: ClusterAction) -> None:
@@ -139,11 +139,11 @@ class ClusterReconciler:
         except ProviderError as error:
             why = str(error)
             self._note(cluster, key, lambda group: replace(group, failure=why))
-            self._tell(cluster, error)
+            self._report(cluster, error)
             return
         match action:
             case Ensure(made_of):
-                self._note(cluster, key, lambda group: _told(group, GroupStage.MADE, made_of))
+                self._note(cluster, key, lambda group: _reported(group, GroupStage.MADE, made_of))
             case Delete():
                 self._note(cluster, key, lambda group: replace(group, stage=GroupStage.GONE))
             case _:
@@ -164,24 +164,26 @@ class ClusterReconciler:
                 if not self._ports.nodes.renew(cluster, node):
                     groups.remove(key, (machine,))
 
-    def _note(self, name: str, key: str, make: Callable[[WantedGroup], WantedGroup]) -> None:
+    def _note(self, name: str, key: str, make: Callable[[DesiredGroup], DesiredGroup]) -> None:
         """Write what the owner was told; if somebody comes between, it is told so once more."""
-        held = self._ports.records.load(name)
-        if held is None:
+        stored = self._ports.records.load(name)
+        if stored is None:
             return
-        groups = tuple(make(one) if one.made_of.key == key else one for one in held.cluster.groups)
-        changed: WantedCluster = replace(held.cluster, groups=groups)
-        if changed != held.cluster:
-            self._ports.records.save(held, changed, held.members, ())
+        groups = tuple(
+            make(one) if one.made_of.key == key else one for one in stored.cluster.groups
+        )
+        changed: DesiredCluster = replace(stored.cluster, groups=groups)
+        if changed != stored.cluster:
+            self._ports.records.save(stored, changed, stored.members, ())
 
-    def _tell(self, name: str, error: Exception) -> None:
+    def _report(self, name: str, error: Exception) -> None:
         reported = f"{name}: {error}" if name else str(error)
-        if self._told.get(name) != reported:
-            self._told[name] = reported
-            self._ports.tell(reported)
+        if self._reported.get(name) != reported:
+            self._reported[name] = reported
+            self._ports.report(reported)
 
 
-def _told(group: WantedGroup, stage: GroupStage, made_of: object) -> WantedGroup:
+def _reported(group: DesiredGroup, stage: GroupStage, made_of: object) -> DesiredGroup:
     """The group once its owner knows; unless it is to be made of something else meanwhile."""
     if group.made_of != made_of or group.stage is not GroupStage.NEW:
         return group

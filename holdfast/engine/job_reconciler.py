@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from holdfast.decisions.incident_course import resumed, touched
+from holdfast.decisions.incident_updates import resumed, touched
 from holdfast.decisions.job_lifecycle import after_job, launched
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
-from holdfast.decisions.suspects import suspects
+from holdfast.decisions.suspect_nodes import suspect_nodes
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.engine.repeats import Repeats
 from holdfast.model.actions import (
@@ -140,7 +140,7 @@ class JobReconciler:
         self._ended = [(job, one) for job, one in self._ended if one.stopped_at > since]
         seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
         has_requested = False
-        for one in suspects((*self._ended, *seen), nodes, self._policy, now):
+        for one in suspect_nodes((*self._ended, *seen), nodes, self._policy, now):
             if one.request.id in self._suspects or not self._ports.leadership.is_held():
                 continue
             try:
@@ -174,7 +174,7 @@ class JobReconciler:
                 case StartAttempt() | Relaunch():
                     self._launch(action, job, nodes, now)
                 case ConfirmStart():
-                    self._tell_started(job, nodes, after_job(job, action, now))
+                    self._report_started(job, nodes, after_job(job, action, now))
                 case StopAttempt():
                     self._stop(action, job, now)
                 case KillAttempt():
@@ -218,9 +218,11 @@ class JobReconciler:
         if isinstance(action, StartAttempt):
             self._ports.jobs.put(name, record)
         self._ports.jobs.launch(name)
-        self._tell_started(job, nodes, launched(record, now))
+        self._report_started(job, nodes, launched(record, now))
 
-    def _tell_started(self, job: JobView, nodes: Mapping[str, NodeView], record: JobRecord) -> None:
+    def _report_started(
+        self, job: JobView, nodes: Mapping[str, NodeView], record: JobRecord
+    ) -> None:
         name = job.spec.name
         self._resume_incident(job, nodes)
         self._ports.jobs.put(name, record)

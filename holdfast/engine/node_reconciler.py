@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
-from holdfast.decisions.incident_course import advanced, opened, vanished
 from holdfast.decisions.incident_expiry import expired
+from holdfast.decisions.incident_updates import advanced, opened, vanished
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
@@ -299,7 +299,7 @@ class NodeReconciler:
         """Record the order, give it to the provider, record the answer; safe to die between."""
         cluster = self._ports.cluster
         cluster.put(node.name, record)
-        self._tell_overdue(node.record, node.name, now)
+        self._report_overdue(node.record, node.name, now)
         assert record.remediation is not None  # noqa: S101 - an order is part of a course
         call = self._ports.provider.reboot
         if isinstance(action, Replace):
@@ -353,7 +353,7 @@ class NodeReconciler:
         if incident is not None:
             self._ports.incidents.put(advanced(incident, action, node, now))
 
-    def _tell_overdue(self, record: NodeRecord, node: str, now: datetime) -> None:
+    def _report_overdue(self, record: NodeRecord, node: str, now: datetime) -> None:
         """Tell if the order of ``record`` was taken and not carried out."""
         due, remediation = due_at(record, self._policy), record.remediation
         if (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from holdfast.model.cluster_words import (
+from holdfast.model.sagemaker import (
     ClusterStatus,
     EventLevel,
     InstanceStatus,
@@ -32,7 +32,7 @@ class MachineGroup:
     cluster: str
     name: str
     uid: str = ""
-    """That of its cluster: see ``WantedCluster.uid``."""
+    """That of its cluster: see ``DesiredCluster.uid``."""
 
     instance_type: str = ""
     """As SageMaker calls it, e.g. ``ml.p5.48xlarge``; empty if it is not fixed."""
@@ -153,7 +153,7 @@ class GroupStage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedGroup:
+class DesiredGroup:
     """An instance group that somebody asked for."""
 
     made_of: MachineGroup
@@ -197,7 +197,7 @@ class Proven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedCluster:
+class DesiredCluster:
     """A cluster that somebody asked for."""
 
     name: str
@@ -210,7 +210,7 @@ class WantedCluster:
     since: datetime
     """When what is asked for now was asked for."""
 
-    groups: tuple[WantedGroup, ...] = ()
+    groups: tuple[DesiredGroup, ...] = ()
     repairs: bool = True
     """Whether faults of its nodes are repaired unasked: ``NodeRecovery``."""
 

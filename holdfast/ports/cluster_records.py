@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.model.clusters import ClusterEvent, Member, WantedCluster
+from holdfast.model.clusters import ClusterEvent, DesiredCluster, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCluster:
     """A cluster as it was read."""
 
-    cluster: WantedCluster
+    cluster: DesiredCluster
     members: tuple[Member, ...]
     version: int
     """Another with every change."""
@@ -32,14 +32,14 @@ class RecordedRequest:
 class Change:
     """What a person's wish makes of a cluster."""
 
-    cluster: WantedCluster
+    cluster: DesiredCluster
     members: tuple[Member, ...]
     cluster_events: tuple[ClusterEvent, ...] = ()
     answer: Mapping[str, object]
     """What is said about it; given again to whoever asks with the same nonce."""
 
 
-Fits = Callable[[Sequence[WantedCluster], Sequence[WantedCluster]], None]
+Fits = Callable[[Sequence[DesiredCluster], Sequence[DesiredCluster]], None]
 """Told all clusters as they are and as they would be; raises if they must not be so."""
 
 
@@ -64,7 +64,7 @@ class ClusterRecords(Protocol):
 
     def create(
         self,
-        cluster: WantedCluster,
+        cluster: DesiredCluster,
         cluster_events: Sequence[ClusterEvent],
         tags: Mapping[str, str],
         requested: RecordedRequest,
@@ -106,7 +106,7 @@ class ClusterRecords(Protocol):
     def save(
         self,
         held: StoredCluster,
-        cluster: WantedCluster | None,
+        cluster: DesiredCluster | None,
         members: Sequence[Member],
         cluster_events: Sequence[ClusterEvent],
     ) -> bool:

@@ -16,10 +16,10 @@ from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
-from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Verb
+from holdfast.model.sagemaker import InstanceStatus
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
 AT_ONCE = Pace(busy=timedelta(0), quiet=timedelta(0))
@@ -135,7 +135,7 @@ class Lab(Api):
             nodes=self.nodes,
             alarms=self.alarms,
             clock=self.late,
-            tell=self.reported.append,
+            report=self.reported.append,
         )
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from holdfast.api.clusters import cluster_id, instance_id
 from holdfast.api.operations import OPERATIONS
-from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
+from holdfast.model.sagemaker import InstanceStatus
 from tests.engines.fake_clusters import ShownCluster
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from created_calls import Lab, group
 
-from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.errors import ProviderError
 from holdfast.model.requests import Verb
+from holdfast.model.sagemaker import InstanceStatus
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
 

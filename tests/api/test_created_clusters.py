@@ -9,10 +9,10 @@ from created_calls import ROLE, Lab, group
 
 from holdfast.api.clusters import cluster_id
 from holdfast.engine.cluster_reconciler import Pace
-from holdfast.model.cluster_words import ClusterStatus
-from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, MachineGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.incidents import Incident
+from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import RecordedRequest
 from tests.engines.fake_clusters import ShownCluster
 
@@ -238,12 +238,12 @@ def test_clusters_above_a_limit_that_was_lowered_may_become_smaller(lab) -> None
 def test_a_cluster_that_came_while_a_request_was_read_counts(lab) -> None:
     lab.limit = 3
     lab.protocol = lab.served()
-    other = WantedCluster(
+    other = DesiredCluster(
         name="other",
         created_at=lab.late.now(),
         status=ClusterStatus.CREATING,
         since=lab.late.now(),
-        groups=(WantedGroup(made_of=MachineGroup(cluster="other", name="gpu"), target=2),),
+        groups=(DesiredGroup(made_of=MachineGroup(cluster="other", name="gpu"), target=2),),
     )
     requested = RecordedRequest(
         at=lab.late.now(), person="bob", operation="CreateCluster", request={}

@@ -27,8 +27,8 @@ from served_api import Served, Wire, with_keys
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.apps.clock import SystemClock
-from holdfast.model.cluster_words import ClusterStatus
-from holdfast.model.clusters import MachineGroup, WantedCluster, WantedGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, MachineGroup
+from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import RecordedRequest
 
 CLIENTS = 200
@@ -52,13 +52,13 @@ class Place:
         with self.records() as records:
             group = MachineGroup(cluster=SHARED, name="gpu", instance_type="ml.g5.xlarge")
             records.create(
-                WantedCluster(
+                DesiredCluster(
                     name=SHARED,
                     created_at=NOW,
                     status=ClusterStatus.IN_SERVICE,
                     since=NOW,
                     is_continuous=True,
-                    groups=(WantedGroup(made_of=group, target=0),),
+                    groups=(DesiredGroup(made_of=group, target=0),),
                 ),
                 (),
                 {},

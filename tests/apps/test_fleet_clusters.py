@@ -7,11 +7,11 @@ import pytest
 
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.views.nodes import NodeStatus, node_status
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
-from holdfast.model.clusters import MachineGroup, MachineState, WantedCluster, WantedGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, MachineGroup, MachineState
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.model.requests import Request, Verb
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = MachineGroup(cluster="lab", name="gpu-workers")
@@ -58,14 +58,14 @@ def clusters(fleet) -> FleetClusters:
     return FleetClusters(fleet)
 
 
-def wanted(count: int, name: str = "gpu-workers") -> WantedCluster:
+def wanted(count: int, name: str = "gpu-workers") -> DesiredCluster:
     made_of = MachineGroup(cluster="lab", name=name)
-    return WantedCluster(
+    return DesiredCluster(
         name="lab",
         created_at=NOW,
         since=NOW,
         status=ClusterStatus.CREATING,
-        groups=(WantedGroup(made_of=made_of, target=count),),
+        groups=(DesiredGroup(made_of=made_of, target=count),),
     )
 
 

@@ -7,7 +7,7 @@ from source_tree import FILES, relative, tree
 
 from holdfast.model import names
 
-SPELLED_IN = ("holdfast/model/names.py", "holdfast/model/cluster_words.py")
+SPELLED_IN = ("holdfast/model/names.py", "holdfast/model/sagemaker.py")
 
 PARTS = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
 """Labels and prefixes: must not occur, not even within a longer text."""

@@ -4,22 +4,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.decisions.cluster_members import Seen, Telling
+from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import decide
 from holdfast.decisions.software_update import advanced
 from holdfast.model.cluster_actions import Remove, Scale
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus, UpdateStatus
 from holdfast.model.clusters import (
+    DesiredCluster,
+    DesiredGroup,
     GroupStage,
     Machine,
     MachineGroup,
     MachineState,
     Member,
     SoftwareUpdate,
-    WantedCluster,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus, UpdateStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -42,13 +42,13 @@ def a_member(machine: Machine | None, status=InstanceStatus.RUNNING, name: str =
     )
 
 
-def a_cluster(target: int, status=ClusterStatus.IN_SERVICE, **group) -> WantedCluster:
-    wanted = WantedGroup(made_of=MADE_OF, target=target, stage=GroupStage.MADE, **group)
-    return WantedCluster(name="lab", created_at=NOW, since=NOW, status=status, groups=(wanted,))
+def a_cluster(target: int, status=ClusterStatus.IN_SERVICE, **group) -> DesiredCluster:
+    wanted = DesiredGroup(made_of=MADE_OF, target=target, stage=GroupStage.MADE, **group)
+    return DesiredCluster(name="lab", created_at=NOW, since=NOW, status=status, groups=(wanted,))
 
 
 def stepped(cluster, machines, now=NOW, members=()):
-    seen = Seen(machines={"gpu": tuple(machines)}, health={})
+    seen = ObservedCluster(machines={"gpu": tuple(machines)}, health={})
     return decide(cluster, members, seen, POLICY, now)
 
 
@@ -98,7 +98,7 @@ def test_places_beyond_the_target_are_given_up_and_leaving_machines_take_none() 
 # software
 
 
-def updating(now=NOW, machines=(), seen=None, **update) -> WantedGroup:
+def updating(now=NOW, machines=(), seen=None, **update) -> DesiredGroup:
     values = {
         "status": UpdateStatus.IN_PROGRESS,
         "began_at": NOW,
@@ -106,7 +106,7 @@ def updating(now=NOW, machines=(), seen=None, **update) -> WantedGroup:
         "batch": 1,
         "rollback_batch": 2,
     }
-    group = WantedGroup(
+    group = DesiredGroup(
         made_of=MADE_OF,
         target=len(machines),
         stage=GroupStage.MADE,
@@ -118,8 +118,8 @@ def updating(now=NOW, machines=(), seen=None, **update) -> WantedGroup:
     members = [
         a_member(one, failed if one.state is MachineState.FAILED else running) for one in machines
     ]
-    empty = Seen(machines={}, health={})
-    return advanced(group, members, seen or empty, POLICY, now, Telling(cluster, now))
+    empty = ObservedCluster(machines={}, health={})
+    return advanced(group, members, seen or empty, POLICY, now, ClusterEventCollector(cluster, now))
 
 
 def test_only_machines_from_before_an_update_get_others_in_their_place() -> None:

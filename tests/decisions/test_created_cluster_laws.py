@@ -6,19 +6,19 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.decisions.cluster_members import Seen
+from holdfast.decisions.cluster_members import ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import decide
 from holdfast.model.cluster_actions import Delete, Ensure, Remove, Renew, Scale
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus, UpdateStatus
 from holdfast.model.clusters import (
+    DesiredCluster,
+    DesiredGroup,
     GroupStage,
     MachineGroup,
     MachineState,
     SoftwareUpdate,
-    WantedCluster,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus, UpdateStatus
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 from holdfast.testing.fakes import FakeClock
 
@@ -35,10 +35,10 @@ class World:
         self.clock = FakeClock(NOW)
         self.owner = FakeMachineGroups(self.clock)
         groups = tuple(
-            WantedGroup(made_of=MachineGroup(cluster="lab", name=name), target=count)
+            DesiredGroup(made_of=MachineGroup(cluster="lab", name=name), target=count)
             for name, count in targets.items()
         )
-        self.cluster: WantedCluster | None = WantedCluster(
+        self.cluster: DesiredCluster | None = DesiredCluster(
             name="lab",
             created_at=NOW,
             status=ClusterStatus.CREATING,
@@ -49,9 +49,9 @@ class World:
         self.members = ()
         self.reported = []
 
-    def seen(self) -> Seen:
+    def seen(self) -> ObservedCluster:
         machines = {one.name: self.owner.machines(one.made_of.key) for one in self.cluster.groups}
-        return Seen(machines=machines, health={})
+        return ObservedCluster(machines=machines, health={})
 
     def step(self, *, acts: int = 99) -> None:
         """One round of the loop, killed after so many calls."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from holdfast.decisions.hangs import HangLimits, Heard, hangs_at, is_unarmed, silence
+from holdfast.decisions.hangs import AttemptProgress, HangLimits, hangs_at, is_unarmed, silence
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -16,7 +16,9 @@ MOMENTS = SPANS.map(lambda span: START + span)
 
 
 def hang(limits: HangLimits, known_until: datetime | None, last_at: datetime | None = None):
-    heard = Heard(started_at=START, last_at=last_at, known_until=known_until, last="step 7")
+    heard = AttemptProgress(
+        started_at=START, last_at=last_at, known_until=known_until, last="step 7"
+    )
     return silence(limits, heard, reason="JobHung", missing="no new step was reported")
 
 
@@ -54,15 +56,15 @@ def test_without_a_limit_and_without_knowledge_nothing_is_a_hang(limits, last_at
 
 @given(LIMITS, MOMENTS, st.none() | MOMENTS)
 def test_a_job_is_never_both_unwatched_and_hung(limits, now, last_at):
-    heard = Heard(started_at=START, last_at=last_at, known_until=now)
+    heard = AttemptProgress(started_at=START, last_at=last_at, known_until=now)
 
     assert not (is_unarmed(limits, heard) and hang(limits, now, last_at))
 
 
 @given(SPANS)
 def test_a_job_without_progress_is_said_to_be_unwatched_when_a_hang_would_have_been_found(pause):
-    def heard(until: datetime | None, last_at: datetime | None = None) -> Heard:
-        return Heard(started_at=START, last_at=last_at, known_until=until)
+    def heard(until: datetime | None, last_at: datetime | None = None) -> AttemptProgress:
+        return AttemptProgress(started_at=START, last_at=last_at, known_until=until)
 
     end = START + pause
     assert is_unarmed(HangLimits(pause=pause), heard(end))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.decisions.lifecycle import after, deep_check_status
-from holdfast.decisions.pair_schedule import ENOUGH, ROUNDS, SEEKS, pools_short_of_peers
+from holdfast.decisions.pair_schedule import ENOUGH, PEER_WAIT, ROUNDS, pools_short_of_peers
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
@@ -527,7 +527,7 @@ def test_nobody_is_taken_while_the_breaker_is_open() -> None:
 
 
 def test_a_node_alone_passes_with_a_note_after_two_minutes_of_looking_for_another() -> None:
-    nodes = (under_test("n1", since=NOW - SEEKS), a_node(name="busy"))
+    nodes = (under_test("n1", since=NOW - PEER_WAIT), a_node(name="busy"))
 
     early = planned(*nodes, now=NOW - TICK)
     assert (early.actions, early.wake_at) == ((), NOW)
@@ -544,7 +544,7 @@ def test_a_node_alone_passes_with_a_note_after_two_minutes_of_looking_for_anothe
 
 def test_a_connectivity_check_without_another_node_is_skipped_and_no_pass() -> None:
     own = replace(OWN, kinds=())
-    alone = under_test("n1", since=NOW - SEEKS, own=own)
+    alone = under_test("n1", since=NOW - PEER_WAIT, own=own)
     requested = replace(alone, record=replace(alone.record, kinds=(DeepCheck.CONNECTIVITY,)))
 
     (action,) = planned(requested).actions
@@ -557,7 +557,7 @@ def test_a_connectivity_check_without_another_node_is_skipped_and_no_pass() -> N
 
 def test_a_node_alone_waits_for_those_that_are_still_checked_alone() -> None:
     coming = a_node(Phase.CHECKING, name="n2")
-    alone = under_test("n1", since=NOW - SEEKS)
+    alone = under_test("n1", since=NOW - PEER_WAIT)
 
     plan = planned(alone, coming, policy=replace(POLICY, deep_check_timeout=40 * MINUTE))
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.decisions.pairing import (
-    ACCUSED,
-    CLEARED,
+    BAD_FROM,
+    DETECTION_RATE,
+    GOOD_UP_TO,
     LINK_IS_BAD,
     NODE_IS_BAD,
     NOISE,
-    SHOWS,
     Localization,
     PairTest,
     localize,
@@ -140,7 +140,7 @@ def test_failures_that_follow_a_node_speak_against_it_and_for_its_partners() -> 
     found = localize(NODES, tests)
 
     assert found.bad_nodes == ("n00",)
-    assert found.nodes["n01"] < ACCUSED / 2
+    assert found.nodes["n01"] < BAD_FROM / 2
 
 
 def test_failures_that_stay_with_a_pair_speak_against_the_link() -> None:
@@ -167,7 +167,7 @@ def posterior(nodes, tests) -> dict[object, float]:
             prior = LINK_IS_BAD if isinstance(part, tuple) else NODE_IS_BAD
             weight *= prior if part in held else 1 - prior
         for test in tests:
-            passes = (1 - NOISE) * (1 - SHOWS) ** len(held & {*test.nodes, test.nodes})
+            passes = (1 - NOISE) * (1 - DETECTION_RATE) ** len(held & {*test.nodes, test.nodes})
             weight *= passes if test.passed else 1 - passes
         weights[None] += weight
         weights.update(dict.fromkeys(held, weight))
@@ -201,8 +201,8 @@ def test_nobody_is_accused_or_cleared_against_the_model(history) -> None:
 
     exact = posterior(nodes, tests)
     for part, belief in (*found.nodes.items(), *found.links.items()):
-        assert belief < ACCUSED or exact[part] > 0.5
-        assert belief > CLEARED or exact[part] < 0.05
+        assert belief < BAD_FROM or exact[part] > 0.5
+        assert belief > GOOD_UP_TO or exact[part] < 0.05
 
 
 @pytest.mark.parametrize("count", [4, 6])
@@ -229,8 +229,8 @@ def test_a_doubt_about_a_link_is_worth_more_tests() -> None:
 
     found = localize(NODES[:8], around({link}, 8, 4))
 
-    assert max(found.nodes.values()) < CLEARED
-    assert NODE_IS_BAD < found.links[link] < ACCUSED
+    assert max(found.nodes.values()) < GOOD_UP_TO
+    assert NODE_IS_BAD < found.links[link] < BAD_FROM
     assert not found.is_settled
 
 
@@ -256,7 +256,7 @@ def test_a_belief_accuses_nobody_while_most_fail() -> None:
 
     found = localize(NODES[:5], tests)
 
-    assert max(found.nodes.values()) >= ACCUSED
+    assert max(found.nodes.values()) >= BAD_FROM
     assert found.has_common_cause
     assert found.bad_nodes == ()
 

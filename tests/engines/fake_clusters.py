@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.api.clusters import Node, cluster_id, instance_id
-from holdfast.model.cluster_words import InstanceStatus
-from holdfast.model.clusters import ClusterEvent, WantedCluster
+from holdfast.model.clusters import ClusterEvent, DesiredCluster
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Verb
+from holdfast.model.sagemaker import InstanceStatus
 
 
 @dataclass
@@ -62,7 +62,7 @@ class ShownCluster:
         self._answer()
         return tuple(self.past)
 
-    def wanted(self) -> WantedCluster | None:
+    def wanted(self) -> DesiredCluster | None:
         """See ``Cluster.wanted``."""
         self._answer()
         return None

@@ -11,8 +11,8 @@ from real_cluster import Cluster, until
 
 from holdfast.apps.api.adopted import clusters_of
 from holdfast.apps.cli.where import Where
-from holdfast.model.cluster_words import InstanceStatus
 from holdfast.model.requests import Verb
+from holdfast.model.sagemaker import InstanceStatus
 
 
 @pytest.fixture

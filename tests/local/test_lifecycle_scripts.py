@@ -16,15 +16,15 @@ from moto.server import ThreadedMotoServer
 from holdfast.adapters.local.first_boot import prepare, provision_of
 from holdfast.adapters.local.groups import LocalMachineGroups
 from holdfast.adapters.local.layout import NodeDir
-from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import (
+    DesiredCluster,
+    DesiredGroup,
     GroupStage,
     LifecycleScripts,
     MachineGroup,
     MachineState,
-    WantedCluster,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import ClusterStatus
 
 TIMEOUT_S = 30.0
 RESOURCES = {"ClusterConfig": {"ClusterName": "lab"}, "InstanceGroups": []}
@@ -181,13 +181,13 @@ def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, t
         "old": LifecycleScripts(source="/missing", on_create="x.sh"),
     }
     since = datetime(2026, 1, 1, tzinfo=UTC)
-    cluster = WantedCluster(
+    cluster = DesiredCluster(
         name="lab",
         created_at=since,
         status=ClusterStatus.CREATING,
         since=since,
         groups=tuple(
-            WantedGroup(
+            DesiredGroup(
                 made_of=MachineGroup(cluster="lab", name=name, scripts=one),
                 target=1,
                 stage=GroupStage.MADE if name == "old" else GroupStage.NEW,

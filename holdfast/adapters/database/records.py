@@ -20,7 +20,7 @@ from holdfast.adapters.database.schema import (
     USED_WORDS,
 )
 from holdfast.kit.serial import from_plain, to_plain
-from holdfast.model.clusters import ClusterEvent, Member, WantedCluster, WantedGroup
+from holdfast.model.clusters import ClusterEvent, DesiredCluster, DesiredGroup, Member
 from holdfast.ports.cluster_records import Change, Fits, RecordedRequest, StoredCluster
 
 T = TypeVar("T")
@@ -77,8 +77,8 @@ class DatabaseRecords:
         self,
         connection: Connection,
         fits: Fits | None,
-        after: WantedCluster,
-        before: Sequence[WantedCluster] = (),
+        after: DesiredCluster,
+        before: Sequence[DesiredCluster] = (),
     ) -> None:
         if fits is not None:
             others = [one.cluster for one in self._others(connection, after.name)]
@@ -86,7 +86,7 @@ class DatabaseRecords:
 
     def create(
         self,
-        cluster: WantedCluster,
+        cluster: DesiredCluster,
         cluster_events: Sequence[ClusterEvent],
         tags: Mapping[str, str],
         requested: RecordedRequest,
@@ -153,7 +153,7 @@ class DatabaseRecords:
     def save(
         self,
         stored: StoredCluster,
-        cluster: WantedCluster | None,
+        cluster: DesiredCluster | None,
         members: Sequence[Member],
         cluster_events: Sequence[ClusterEvent],
     ) -> bool:
@@ -222,7 +222,7 @@ def _load(connection: Connection, name: str, *, lock: bool = False) -> StoredClu
     groups = _bodies(connection, GROUPS, name, "position")
     members = _bodies(connection, NODES, name, "logical_id")
     cluster = replace(
-        _read(WantedCluster, body), groups=tuple(_read(WantedGroup, text) for text in groups)
+        _read(DesiredCluster, body), groups=tuple(_read(DesiredGroup, text) for text in groups)
     )
     found = tuple(_read(Member, text) for text in members)
     in_order = sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id))
@@ -237,7 +237,7 @@ def _bodies(connection: Connection, table: Table, name: str, order: str) -> Sequ
 def _write(
     connection: Connection,
     stored: StoredCluster,
-    cluster: WantedCluster,
+    cluster: DesiredCluster,
     members: Sequence[Member],
     cluster_events: Sequence[ClusterEvent],
 ) -> None:
@@ -270,7 +270,7 @@ def _node(cluster: str, member: Member) -> dict[str, Any]:
     }
 
 
-def _write_groups(connection: Connection, cluster: WantedCluster) -> None:
+def _write_groups(connection: Connection, cluster: DesiredCluster) -> None:
     rows = [
         {"cluster": cluster.name, "name": one.name, "position": number, "body": _dump(one)}
         for number, one in enumerate(cluster.groups)

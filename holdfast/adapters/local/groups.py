@@ -12,12 +12,12 @@ from holdfast.adapters.local.first_boot import provision_of, scripts_path
 from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
 from holdfast.adapters.local.lock import guarded, is_held
 from holdfast.model.clusters import (
+    DesiredCluster,
     GroupStage,
     LifecycleScripts,
     Machine,
     MachineGroup,
     MachineState,
-    WantedCluster,
 )
 from holdfast.model.errors import BackendError, RetryLater
 from holdfast.model.nodes import Phase
@@ -41,7 +41,7 @@ class LocalMachineGroups:
         self._home = home
         self._start = start
 
-    def objections(self, cluster: WantedCluster) -> Sequence[str]:
+    def objections(self, cluster: DesiredCluster) -> Sequence[str]:
         """Return what of a cluster is not available: lifecycle scripts that do not exist.
 
         Unchanged groups are not checked: they may shrink without their scripts.

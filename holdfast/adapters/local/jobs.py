@@ -16,7 +16,7 @@ from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.adapters.local.rank_environment import Rendezvous, rank_environment
 from holdfast.adapters.local.store import LocalStore
 from holdfast.decisions.crash_text import crash_text, error_file_text
-from holdfast.decisions.hangs import HangLimits, Heard, is_unarmed, silence
+from holdfast.decisions.hangs import AttemptProgress, HangLimits, is_unarmed, silence
 from holdfast.kit.bounded_files import read_end
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
@@ -207,12 +207,12 @@ class LocalJobs:
             self._crashes[log] = reported or crash_text(_tail(log))
         return self._crashes[log]
 
-    def _heard(self, job: str, record: JobRecord, progress: Progress) -> Heard:
+    def _heard(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
         now = self._clock.now()
         known = self._advanced.get(job)
         if known is None or known[:2] != (record.phase_since, progress):
             self._advanced[job] = known = (record.phase_since, progress, now)
-        return Heard(
+        return AttemptProgress(
             started_at=record.phase_since,
             last_at=known[2] if progress.last is not None else None,
             known_until=now if record.phase is JobPhase.RUNNING else None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.decisions.incident_course import level_of as level_of_reason
+from holdfast.decisions.incident_updates import level_of as level_of_reason
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import (

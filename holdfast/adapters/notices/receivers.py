@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.adapters.notices.outbox import Refused, TryAgain
 from holdfast.adapters.notices.settings import NoticeWebhook
-from holdfast.kit.posting import NoResponse, NotTrusted, WebhookClient, pause_of, signature
+from holdfast.kit.webhooks import NoResponse, NotTrusted, WebhookClient, pause_of, signature
 from holdfast.model.errors import ConfigError
 
 

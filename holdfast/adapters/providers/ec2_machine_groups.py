@@ -15,7 +15,7 @@ from holdfast.adapters.providers.ec2_templates import (
     template_data,
 )
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings, Ec2TypeSettings
-from holdfast.model.clusters import Machine, MachineGroup, MachineState, WantedCluster
+from holdfast.model.clusters import DesiredCluster, Machine, MachineGroup, MachineState
 from holdfast.model.errors import ProviderError, RetryLater
 from holdfast.model.names import MachineTag
 from holdfast.ports.clock import Clock
@@ -68,7 +68,7 @@ class Ec2MachineGroups:
                 ScalingProcesses=[_REBALANCING],
             )
 
-    def objections(self, cluster: WantedCluster) -> Sequence[str]:
+    def objections(self, cluster: DesiredCluster) -> Sequence[str]:
         """What of a cluster cannot be had, as far as that is known without asking AWS."""
         return [
             why

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.adapters.providers.settings import ProviderConfig, WebhookSettings
-from holdfast.kit.posting import (
+from holdfast.kit.webhooks import (
     NoResponse,
     NotReached,
     NotTrusted,

@@ -15,13 +15,13 @@ from holdfast.apps.cli.where import Place, Where, open_fleets
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits
 from holdfast.apps.views.runs import KnownRun
-from holdfast.model.cluster_words import InstanceStatus
-from holdfast.model.clusters import ClusterEvent, NodeHealth, WantedCluster
+from holdfast.model.clusters import ClusterEvent, DesiredCluster, NodeHealth
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Request, Verb
+from holdfast.model.sagemaker import InstanceStatus
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class AdoptedCluster:
         """See ``Cluster.incidents``."""
         return self._incidents.get()
 
-    def wanted(self) -> WantedCluster | None:
+    def wanted(self) -> DesiredCluster | None:
         """See ``Cluster.wanted``: somebody else has made it."""
         return None
 

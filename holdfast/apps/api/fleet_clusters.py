@@ -9,11 +9,11 @@ from holdfast.apps.api.shared_fleet import RepairableFleet
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus
 from holdfast.model.clusters import (
+    DesiredCluster,
     Machine,
     MachineGroup,
     MachineState,
     NodeHealth,
-    WantedCluster,
 )
 from holdfast.model.errors import ProviderError
 from holdfast.model.incidents import Incident
@@ -35,7 +35,7 @@ class FleetClusters:
         self._since = SystemClock().now()
         self._let_go: set[str] = set()
 
-    def objections(self, cluster: WantedCluster) -> Sequence[str]:
+    def objections(self, cluster: DesiredCluster) -> Sequence[str]:
         """What of a cluster cannot be had."""
         nodes = self._fleet.nodes()
         return [

@@ -27,7 +27,7 @@ from holdfast.apps.cli.where import Place, Where
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
-from holdfast.model.clusters import WantedCluster
+from holdfast.model.clusters import DesiredCluster
 from holdfast.model.errors import ConfigError
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.machine_groups import MachineGroups
@@ -43,7 +43,7 @@ class Ground:
     groups: MachineGroups
     nodes: ClusterNodes
     supervisor: ClusterSupervisor
-    objections: Callable[[WantedCluster], Sequence[str]]
+    objections: Callable[[DesiredCluster], Sequence[str]]
     pace: Pace
 
 
@@ -120,7 +120,7 @@ def making_of(
         nodes=ground.nodes,
         alarms=_alarms(config),
         clock=SystemClock(),
-        tell=report,
+        report=report,
     )
     making = Making(ClusterReconciler(ports, ClusterPolicy(), ground.pace))
     making.start()

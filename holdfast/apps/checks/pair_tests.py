@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.adapters.host.commands import NotStarted, run_command
 from holdfast.adapters.host.pairs.contract import FAMILY
 from holdfast.decisions.pairing import (
-    CLEARED,
+    GOOD_UP_TO,
     Localization,
     Pair,
     PairTest,
@@ -147,7 +147,7 @@ def _part(node: str, result: PairsResult, now: datetime) -> PartResult:
     detail = f"{failed} of {len(made)} tests with others failed; bad with {belief:.1%}"
     is_bad = node in result.found.bad_nodes
     outcome = Outcome.FAILED if is_bad else Outcome.UNKNOWN
-    if belief <= CLEARED and not result.found.has_common_cause:
+    if belief <= GOOD_UP_TO and not result.found.has_common_cause:
         outcome = Outcome.PASSED
     return PartResult(
         name=PART,

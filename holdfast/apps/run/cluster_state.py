@@ -8,9 +8,9 @@ from typing import Final, cast
 from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.layout import cluster_dir
 from holdfast.apps.clock import SystemClock
-from holdfast.model.cluster_words import ClusterStatus
-from holdfast.model.clusters import WantedCluster
+from holdfast.model.clusters import DesiredCluster
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.sagemaker import ClusterStatus
 
 _DATABASE: Final = "holdfast.adapters.database"
 _DESCRIBE: Final = "holdfast clusters describe"
@@ -53,7 +53,7 @@ def creation_failure(home: Path, name: str, uid: str) -> str | None:
     return cluster.failure if is_failed else None
 
 
-def _recorded(home: Path, name: str) -> WantedCluster | None:
+def _recorded(home: Path, name: str) -> DesiredCluster | None:
     """Return the record of a cluster; None if the default database does not have it."""
     path = home / "api.db"
     if not path.is_file():
@@ -65,4 +65,4 @@ def _recorded(home: Path, name: str) -> WantedCluster | None:
             held = records.DatabaseRecords(database).load(name)
     except (ModuleNotFoundError, BackendError, ConfigError):
         return None
-    return None if held is None else cast("WantedCluster", held.cluster)
+    return None if held is None else cast("DesiredCluster", held.cluster)

@@ -39,9 +39,9 @@ from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
 from holdfast.apps.views.run_jobs import emit_recorded
-from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
+from holdfast.model.sagemaker import ClusterStatus
 
 _LOOK: Final = timedelta(milliseconds=50)
 

@@ -16,18 +16,18 @@ from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.adapters.database.schema import CLUSTERS, REQUESTS
 from holdfast.api.problems import ValidationException
-from holdfast.model.cluster_words import ClusterStatus
 from holdfast.model.clusters import (
     ClusterEvent,
+    DesiredCluster,
+    DesiredGroup,
     LifecycleScripts,
     Machine,
     MachineGroup,
     MachineState,
     Member,
-    WantedCluster,
-    WantedGroup,
 )
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
+from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, RecordedRequest
 from holdfast.testing.fakes import FakeClock
 from tests.engines.postgresql import missing, postgresql
@@ -72,7 +72,7 @@ def records(database) -> DatabaseRecords:
     return DatabaseRecords(database)
 
 
-def a_cluster(name: str = "lab", **changes) -> WantedCluster:
+def a_cluster(name: str = "lab", **changes) -> DesiredCluster:
     scripts = LifecycleScripts(source="s3://b", on_create="x.sh")
     made_of = MachineGroup(cluster=name, name="gpu", scripts=scripts, spec={"a": [1, {"b": True}]})
     values = {
@@ -80,10 +80,10 @@ def a_cluster(name: str = "lab", **changes) -> WantedCluster:
         "created_at": NOW,
         "status": ClusterStatus.CREATING,
         "since": NOW,
-        "groups": (WantedGroup(made_of=made_of, target=2),),
+        "groups": (DesiredGroup(made_of=made_of, target=2),),
         "requested": {"VpcConfig": {"Subnets": ["s"]}},
     }
-    return WantedCluster(**{**values, **changes})
+    return DesiredCluster(**{**values, **changes})
 
 
 def a_member(number: int) -> Member:

@@ -66,7 +66,7 @@ def aws(moto: str) -> str:
 
 
 @contextlib.contextmanager
-def telling(
+def collector(
     settings: NoticeSettings, failures: list[str] | None = None, clock: Clock = CLOCK
 ) -> Iterator[Notices]:
     def failed(what: str, why: str) -> None:
@@ -107,7 +107,7 @@ def test_a_bus_gets_every_event_so_that_rules_for_hyperpod_match(aws: str) -> No
     events.put_targets(Rule="r", EventBusName="ml", Targets=[{"Id": "1", "Arn": target}])
     bus = NoticeEventBridge(bus="ml", region=REGION, endpoint_url=aws)
 
-    with telling(NoticeSettings(eventbridge=bus, source="custom.ml")) as notices:
+    with collector(NoticeSettings(eventbridge=bus, source="custom.ml")) as notices:
         for number in range(25):
             notices.emit(fault(number))
         notices.emit(BACK)
@@ -125,7 +125,7 @@ def test_a_log_stream_gets_every_event_and_is_made_if_need_be(aws: str) -> None:
     log = NoticeCloudWatch(log_group="/holdfast", region=REGION, endpoint_url=aws)
 
     for _ in range(2):
-        with telling(NoticeSettings(cloudwatch=log), clock=SystemClock()) as notices:
+        with collector(NoticeSettings(cloudwatch=log), clock=SystemClock()) as notices:
             notices.emit(fault(1))
             notices.emit(BACK)
 
@@ -189,7 +189,7 @@ def test_only_what_the_bus_did_not_take_is_put_again(bus: Bus) -> None:
     bus.answers = [(200, []), (200, ["", "ThrottlingException", "InternalFailure"])]
     failures: list[str] = []
     bus.gate.clear()
-    with telling(on(bus), failures) as notices:
+    with collector(on(bus), failures) as notices:
         notices.emit(fault(0))
         until(lambda: bus.calls)
         for number in range(1, 5):
@@ -205,7 +205,7 @@ def test_only_what_the_bus_did_not_take_is_put_again(bus: Bus) -> None:
 def test_what_the_bus_will_never_take_is_dropped_and_told(bus: Bus) -> None:
     bus.answers = [(200, ["NotAuthorizedForSourceException"])]
     failures: list[str] = []
-    with telling(on(bus), failures) as notices:
+    with collector(on(bus), failures) as notices:
         notices.emit(fault(0))
         until(lambda: failures)
         notices.emit(fault(1))
@@ -225,7 +225,7 @@ def test_a_refused_call_is_made_again_unless_it_is_wrong_itself(
 ) -> None:
     bus.answers = [(400, [code])]
     failures: list[str] = []
-    with telling(on(bus), failures) as notices:
+    with collector(on(bus), failures) as notices:
         notices.emit(fault(0))
         until(lambda: failures and len(bus.calls) == calls)
 

@@ -43,7 +43,7 @@ def until(condition) -> None:
 
 
 @contextlib.contextmanager
-def telling(settings: NoticeSettings, failures: list[str] | None = None) -> Iterator[Notices]:
+def collector(settings: NoticeSettings, failures: list[str] | None = None) -> Iterator[Notices]:
     notices = Notices(
         settings,
         "lab",
@@ -103,7 +103,7 @@ def test_a_webhook_gets_every_event_in_order_and_signed(tmp_path) -> None:
     secret.write_text("k3y\n", encoding="utf-8")
     with reported() as seen:
         webhook = NoticeWebhook(url=seen.url, secret_file=secret)
-        with telling(NoticeSettings(webhook=webhook)) as notices:
+        with collector(NoticeSettings(webhook=webhook)) as notices:
             for event in (FAULT, TRIPPED, BACK):
                 notices.emit(event)
             until(lambda: len(seen.posts) == 3)
@@ -120,7 +120,7 @@ def test_a_webhook_that_is_busy_or_broken_is_told_again_in_order() -> None:
     failures: list[str] = []
     with reported() as seen:
         seen.answers = [500, 429]
-        with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url)), failures) as notices:
+        with collector(NoticeSettings(webhook=NoticeWebhook(url=seen.url)), failures) as notices:
             notices.emit(FAULT)
             notices.emit(BACK)
             until(lambda: len(seen.posts) == 2)
@@ -137,7 +137,7 @@ def test_what_a_webhook_refuses_is_dropped_and_told_and_the_rest_goes_on() -> No
     failures: list[str] = []
     with reported() as seen:
         seen.answers = [400]
-        with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url)), failures) as notices:
+        with collector(NoticeSettings(webhook=NoticeWebhook(url=seen.url)), failures) as notices:
             notices.emit(FAULT)
             notices.emit(BACK)
             until(lambda: len(seen.posts) == 1)
@@ -150,7 +150,7 @@ def test_a_webhook_that_is_away_keeps_nobody_waiting_and_is_told_when_it_is_back
     with reported() as seen:
         url = seen.url
     port = int(url.split(":")[2].split("/")[0])
-    with telling(NoticeSettings(webhook=NoticeWebhook(url=url))) as notices:
+    with collector(NoticeSettings(webhook=NoticeWebhook(url=url))) as notices:
         notices.emit(FAULT)
         with reported(port) as seen:
             until(lambda: len(seen.posts) == 1)
@@ -158,7 +158,7 @@ def test_a_webhook_that_is_away_keeps_nobody_waiting_and_is_told_when_it_is_back
 
 def test_a_file_gets_every_event_also_after_it_was_rotated(tmp_path) -> None:
     path = tmp_path / "events.jsonl"
-    with telling(NoticeSettings(file=path)) as notices:
+    with collector(NoticeSettings(file=path)) as notices:
         notices.emit(FAULT)
         until(lambda: path.read_text(encoding="utf-8").count("\n") == 1)
         path.rename(tmp_path / "events.1")
@@ -172,7 +172,7 @@ def test_a_file_gets_every_event_also_after_it_was_rotated(tmp_path) -> None:
 def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"version":"0","id', encoding="utf-8")
-    with telling(NoticeSettings(file=path)) as notices:
+    with collector(NoticeSettings(file=path)) as notices:
         notices.emit(FAULT)
         notices.emit(BACK)
 
@@ -183,7 +183,7 @@ def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path) -> None:
 
 def test_what_waits_is_delivered_at_the_end() -> None:
     with reported() as seen:
-        with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
+        with collector(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
             for _ in range(50):
                 notices.emit(FAULT)
         assert len(seen.posts) == 50
@@ -191,7 +191,7 @@ def test_what_waits_is_delivered_at_the_end() -> None:
 
 def test_a_call_that_failed_is_not_told() -> None:
     with reported() as seen:
-        with telling(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
+        with collector(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
             notices.emit(CallFailed(what="x", error="y"))
         assert seen.posts == []
 
@@ -204,7 +204,7 @@ def test_people_are_told_what_they_may_have_to_look_at(tmp_path) -> None:
         addresses = tmp_path / "addresses"
         address = seen.url.replace("http://", "json://")
         addresses.write_text(f"# on call\n\n{address}\n", encoding="utf-8")
-        with telling(NoticeSettings(apprise_file=addresses)) as notices:
+        with collector(NoticeSettings(apprise_file=addresses)) as notices:
             for event in (FAULT, TRIPPED, DONE, FAILED, BACK):
                 notices.emit(event)
             until(lambda: len(seen.posts) == 2)
@@ -218,7 +218,7 @@ def test_people_are_told_what_they_may_have_to_look_at(tmp_path) -> None:
 def test_people_choose_what_they_are_told() -> None:
     with reported() as seen:
         address = seen.url.replace("http://", "json://")
-        with telling(NoticeSettings(apprise=(address,), for_people=(FAULT.name,))) as notices:
+        with collector(NoticeSettings(apprise=(address,), for_people=(FAULT.name,))) as notices:
             for event in (TRIPPED, FAULT):
                 notices.emit(event)
         assert ["NVLink" in post["message"] for _, post in seen.posts] == [True]
@@ -229,7 +229,7 @@ def test_people_who_cannot_be_reached_are_told_later() -> None:
     with reported() as seen:
         seen.answers = [500]
         address = seen.url.replace("http://", "json://")
-        with telling(NoticeSettings(apprise=(address,)), failures) as notices:
+        with collector(NoticeSettings(apprise=(address,)), failures) as notices:
             notices.emit(TRIPPED)
             until(lambda: len(seen.posts) == 1)
 
@@ -242,7 +242,7 @@ def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_told_twi
     with reported() as seen, reported() as away:
         away.answers = [500] * 100
         urls = tuple(one.url.replace("http://", "json://") for one in (away, seen))
-        with telling(NoticeSettings(apprise=urls), failures) as notices:
+        with collector(NoticeSettings(apprise=urls), failures) as notices:
             notices.emit(TRIPPED)
             notices.emit(FAILED)
             until(lambda: len(failures) == 2)

@@ -16,15 +16,15 @@ from holdfast.adapters.providers.settings import AwsSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
-from holdfast.model.cluster_words import ClusterStatus, InstanceStatus
 from holdfast.model.clusters import (
+    DesiredCluster,
+    DesiredGroup,
     GroupStage,
     MachineGroup,
     MachineState,
     NodeHealth,
-    WantedCluster,
-    WantedGroup,
 )
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 from holdfast.ports.cluster_records import Change, RecordedRequest
 
 NAME = "whole"
@@ -67,7 +67,7 @@ class Whole:
                 nodes=EveryNode(self.groups),
                 alarms=NoAlarms(),
                 clock=SystemClock(),
-                tell=self.reported.append,
+                report=self.reported.append,
             )
             pace = Pace(busy=timedelta(0), quiet=timedelta(0))
             ClusterReconciler(ports, ClusterPolicy(), pace).step()
@@ -104,8 +104,8 @@ def whole(cloud: Cloud, moto: str, tmp_path) -> Iterator[Whole]:
 
 def test_a_cluster_is_made_grows_loses_a_named_node_and_goes(whole) -> None:
     now = SystemClock().now()
-    group = WantedGroup(made_of=GROUP, target=2)
-    wanted = WantedCluster(
+    group = DesiredGroup(made_of=GROUP, target=2)
+    wanted = DesiredCluster(
         name=NAME, created_at=now, status=ClusterStatus.CREATING, since=now, groups=(group,)
     )
     assert whole.groups.objections(wanted) == []
@@ -137,14 +137,14 @@ def test_a_cluster_is_made_grows_loses_a_named_node_and_goes(whole) -> None:
 
 def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:
     now = SystemClock().now()
-    no_type = WantedGroup(made_of=replace(GROUP, instance_type=""), target=1)
+    no_type = DesiredGroup(made_of=replace(GROUP, instance_type=""), target=1)
     going = replace(no_type, stage=GroupStage.LEAVING)
-    wanted = WantedCluster(
+    wanted = DesiredCluster(
         name=NAME,
         created_at=now,
         status=ClusterStatus.CREATING,
         since=now,
-        groups=(no_type, going, WantedGroup(made_of=GROUP, target=1)),
+        groups=(no_type, going, DesiredGroup(made_of=GROUP, target=1)),
     )
 
     assert whole.groups.objections(wanted) == ["instance group gpu has no InstanceType: name one"]

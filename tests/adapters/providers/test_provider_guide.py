@@ -14,7 +14,7 @@ from aws_front import REGION, Cloud, Front, activities
 from holdfast.adapters.providers.settings import AwsSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider
 from holdfast.kit.config import parse_table
-from holdfast.kit.posting import signature
+from holdfast.kit.webhooks import signature
 from holdfast.testing.builders import NOW, a_node
 from holdfast.testing.fakes import FakeClock
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.providers.settings import ProviderConfig, ProviderName, WebhookSettings
 from holdfast.adapters.providers.table import build_provider
-from holdfast.kit.posting import pause_of
+from holdfast.kit.webhooks import pause_of
 from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import NOW, a_node

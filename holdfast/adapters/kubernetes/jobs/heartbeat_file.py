@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.decisions.hangs import Hang, HangLimits, Heard, silence
+from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, silence
 from holdfast.model.errors import BackendError
 from holdfast.model.names import HEARTBEAT_STOPPED
 from holdfast.ports.clock import Clock
@@ -97,7 +97,7 @@ class HeartbeatFile:
         is_earlier = last is not None and last < self._started_at  # of the attempt before
         self._hang = silence(
             self._heartbeat.limits,
-            Heard(
+            AttemptProgress(
                 started_at=self._started_at,
                 last_at=None if is_earlier else last,
                 known_until=None if errors else now,

@@ -20,9 +20,8 @@ from holdfast.adapters.kubernetes.client.errors import (
 )
 from holdfast.adapters.kubernetes.client.values import digest, format_time
 from holdfast.adapters.kubernetes.nodes.pods import Owner
-from holdfast.decisions.incident_course import level_of
+from holdfast.decisions.incident_updates import level_of
 from holdfast.engine.wording import sentence
-from holdfast.model.cluster_words import EventLevel
 from holdfast.model.events import (
     BreakerClosed,
     BreakerTripped,
@@ -50,6 +49,7 @@ from holdfast.model.events import (
     RepairPostponed,
 )
 from holdfast.model.names import Reason
+from holdfast.model.sagemaker import EventLevel
 from holdfast.ports.clock import Clock
 
 NAMESPACE: Final = "default"

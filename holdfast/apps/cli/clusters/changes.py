@@ -20,8 +20,8 @@ from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.kit.quota import Quota
-from holdfast.model.cluster_words import GROUP_SETTINGS
 from holdfast.model.names import BatchResponse
+from holdfast.model.sagemaker import GROUP_SETTINGS
 
 _INSTANCE_ID: Final = re.compile(r"i-[a-f0-9]{8}([a-f0-9]{9})?")
 _NAMED: Final = "SuccessfulNodeLogicalIds"

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.incident_course import (
+from holdfast.decisions.incident_updates import (
     advanced,
     level_of,
     opened,
@@ -21,12 +21,12 @@ from holdfast.model.actions import (
     Retire,
     StartCheck,
 )
-from holdfast.model.cluster_words import EventLevel
 from holdfast.model.deep_checks import KindResult, Outcome
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, Phase
+from holdfast.model.sagemaker import EventLevel
 from holdfast.testing.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation
 
 LATER = NOW + timedelta(hours=1)

@@ -15,11 +15,11 @@ from holdfast.model.actions import (
     Retire,
     StartCheck,
 )
-from holdfast.model.cluster_words import EventLevel
 from holdfast.model.health import Fault
 from holdfast.model.incidents import Incident, JobTouch
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase, Remediation
+from holdfast.model.sagemaker import EventLevel
 
 _PLANNED: Final = {
     Reason.REQUESTED_REBOOT: EventLevel.INFO,

@@ -11,7 +11,7 @@ from holdfast.decisions.faults import request_fault
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.decisions.policy import JobPolicy, RecoveryMode, RemediationPolicy
 from holdfast.decisions.remediation import decide
-from holdfast.decisions.suspects import suspects
+from holdfast.decisions.suspect_nodes import suspect_nodes
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import Quarantine
 from holdfast.model.health import Urgency
@@ -54,13 +54,13 @@ def three(**changes) -> list[tuple[str, AttemptRecord]]:
 
 
 def accused(attempts, nodes=NODES, policy=POLICY) -> list[str]:
-    return [one.node for one in suspects(attempts, by_name(*nodes), policy, NOW)]
+    return [one.node for one in suspect_nodes(attempts, by_name(*nodes), policy, NOW)]
 
 
 def test_a_node_on_which_a_job_dies_again_and_again_is_checked_when_no_job_is_on_it() -> None:
     attempts = [died(number=number, ago=timedelta(hours=9 - number)) for number in range(1, 8)]
 
-    (one,) = suspects(attempts, by_name(*NODES), POLICY, NOW)
+    (one,) = suspect_nodes(attempts, by_name(*NODES), POLICY, NOW)
 
     assert (one.node, one.failures) == ("node-1", 7)
     assert one.evidence == (
@@ -71,7 +71,7 @@ def test_a_node_on_which_a_job_dies_again_and_again_is_checked_when_no_job_is_on
 
 
 def test_the_evidence_is_that_of_the_incident() -> None:
-    (one,) = suspects(three(), by_name(*NODES), POLICY, NOW)
+    (one,) = suspect_nodes(three(), by_name(*NODES), POLICY, NOW)
     requested = replace(NODES[0], request=one.request)
 
     plan = decide(a_cluster(requested, *NODES[1:]), POLICY.nodes, NOW)
@@ -210,12 +210,12 @@ def test_no_more_nodes_are_taken_than_may_be_away_and_the_worst_first(
 
 
 def test_the_same_failures_make_the_same_request_and_another_one_makes_another() -> None:
-    (one,) = suspects(three(), by_name(*NODES), POLICY, NOW)
+    (one,) = suspect_nodes(three(), by_name(*NODES), POLICY, NOW)
     later = NOW + timedelta(minutes=1)
     nodes = by_name(*(replace(node, heartbeat_at=later) for node in NODES))
 
-    (again,) = suspects(reversed(three()), nodes, POLICY, later)
-    (more,) = suspects([*three(), died(number=4, ago=timedelta(0))], nodes, POLICY, later)
+    (again,) = suspect_nodes(reversed(three()), nodes, POLICY, later)
+    (more,) = suspect_nodes([*three(), died(number=4, ago=timedelta(0))], nodes, POLICY, later)
 
     assert again.request.id == one.request.id
     assert more.request.id != one.request.id
@@ -238,7 +238,7 @@ deaths = st.lists(
 
 @given(deaths)
 def test_an_accusation_rests_on_enough_failures_of_jobs_that_died_nowhere_else(attempts) -> None:
-    for one in suspects(attempts, by_name(*NODES), POLICY, NOW):
+    for one in suspect_nodes(attempts, by_name(*NODES), POLICY, NOW):
         counted = [
             (job, over.failure)
             for job, over in attempts
@@ -298,17 +298,17 @@ def test_deaths_that_all_began_on_the_node_of_rank_0_accuse_nobody(attempts) -> 
 def test_the_order_in_which_jobs_are_read_does_not_matter(attempts, order) -> None:
     shuffled = [attempts[index] for index in order if index < len(attempts)]
 
-    assert {one.request.id for one in suspects(attempts, by_name(*NODES), POLICY, NOW)} == {
-        one.request.id for one in suspects(shuffled, by_name(*NODES), POLICY, NOW)
+    assert {one.request.id for one in suspect_nodes(attempts, by_name(*NODES), POLICY, NOW)} == {
+        one.request.id for one in suspect_nodes(shuffled, by_name(*NODES), POLICY, NOW)
     }
 
 
 @given(deaths)
 def test_a_node_that_was_asked_for_is_not_asked_for_again(attempts) -> None:
-    found = suspects(attempts, by_name(*NODES), POLICY, NOW)
+    found = suspect_nodes(attempts, by_name(*NODES), POLICY, NOW)
     requested = {one.node: one.request for one in found}
     nodes = [replace(node, request=requested.get(node.name)) for node in NODES]
 
-    again = suspects(attempts, by_name(*nodes), POLICY, NOW)
+    again = suspect_nodes(attempts, by_name(*nodes), POLICY, NOW)
 
     assert not {one.node for one in again} & set(requested)

@@ -16,13 +16,13 @@ from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
-_ASKED_BY: Final = "holdfast"
+_REQUESTED_BY: Final = "holdfast"
 _NAMED: Final = 5
 """Attempts that the evidence names; the others are in the records of their jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
+class SuspectNode:
     """A node that should be checked, and why."""
 
     node: str
@@ -39,12 +39,12 @@ class _Death:
     failure: Failure
 
 
-def suspects(
+def suspect_nodes(
     attempts: Iterable[tuple[str, AttemptRecord]],
     nodes: Mapping[str, NodeView],
     policy: ResumePolicy,
     now: datetime,
-) -> tuple[Suspect, ...]:
+) -> tuple[SuspectNode, ...]:
     """Nodes that should have a deep health check, those with the most failures first.
 
     What counts are failures of the application whose first failing rank was on the node since it
@@ -140,7 +140,9 @@ def _is_trusted(node: NodeView, policy: RemediationPolicy, now: datetime) -> boo
     return _is_at_work(node) and not node.held and not node_faults(node, policy, now)
 
 
-def _suspect(node: str, deaths: Sequence[_Death], policy: ResumePolicy, now: datetime) -> Suspect:
+def _suspect(
+    node: str, deaths: Sequence[_Death], policy: ResumePolicy, now: datetime
+) -> SuspectNode:
     newest = sorted(deaths, key=lambda one: (one.failure.at, one.job), reverse=True)
     named = [f"{one.job} attempt {one.attempt.attempt}" for one in newest[:_NAMED]]
     more = len(newest) - len(named)
@@ -149,7 +151,7 @@ def _suspect(node: str, deaths: Sequence[_Death], policy: ResumePolicy, now: dat
         f"{len(newest)} failures of jobs within {window} began on it and on no other node: "
         f"{', '.join(named)}{f' and {more} before' if more else ''}"
     )
-    return Suspect(
+    return SuspectNode(
         node=node,
         failures=len(newest),
         evidence=evidence,
@@ -157,7 +159,7 @@ def _suspect(node: str, deaths: Sequence[_Death], policy: ResumePolicy, now: dat
             id=f"suspect-{node}-{newest[0].failure.at.isoformat()}",
             verb=Verb.DEEP_CHECK,
             requested_at=now,
-            requested_by=_ASKED_BY,
+            requested_by=_REQUESTED_BY,
             urgency=Urgency.DEFERRED,  # what runs on it, runs; a job that died here is down now
             reason=Reason.JOBS_KEEP_FAILING,
             why=evidence,
