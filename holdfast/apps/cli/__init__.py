@@ -1,1 +1,1 @@
-"""The commands that people type; one file each, loaded when it is called."""
+"""Commands of the command line, one module each, imported when the command is called."""

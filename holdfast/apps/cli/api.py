@@ -1,4 +1,4 @@
-"""``holdfast api``: serves the cluster API and makes keys for it."""
+"""``holdfast api``: serves the cluster API and creates its keys."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ from holdfast.kit.config import load_config
 from holdfast.model.errors import ConfigError
 
 _LETTERS: Final = string.ascii_uppercase + "234567"
-"""What AWS makes access key IDs of."""
+"""Characters of AWS access key IDs."""
 
 _EPILOG: Final = """\b
 Examples:
@@ -95,7 +95,7 @@ def _serve(config: ApiConfig, where: Where) -> None:
 
 
 def _new_key(role: Role, name: str) -> Key:
-    """Key with random credentials."""
+    """Return a key with random credentials."""
     letters = (secrets.choice(_LETTERS) for _ in range(16))
     return Key(
         access_key_id=f"AKIA{''.join(letters)}",
@@ -113,7 +113,7 @@ def _print_key(key: Key) -> None:
     click.echo(f'token = "{key.token}"')
     click.echo(f'role = "{key.role}"')
     if key.name:
-        name = json.dumps(key.name, ensure_ascii=False)  # as TOML writes a text, too
+        name = json.dumps(key.name, ensure_ascii=False)  # a JSON string is a valid TOML string
         click.echo(f"name = {name}")
 
 

@@ -1,4 +1,4 @@
-"""``holdfast checkpoint``: what a job can resume from."""
+"""``holdfast checkpoint``: verifies and lists the checkpoints of a job."""
 
 import os
 from collections.abc import Callable
@@ -36,7 +36,10 @@ from holdfast.model.errors import ConfigError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _QUIET: Final = timedelta(minutes=1)
-"""A rank that writes a checkpoint changes a file of it more often than that."""
+"""Age of the last change from which a checkpoint counts as complete.
+
+A rank that saves a checkpoint changes one of its files more often.
+"""
 
 _DEEPER: Final = f"use --depth {Depth.HASHES}"
 
@@ -119,8 +122,8 @@ def verify(
         claim(store.attempt_file, attempt, job_in(os.environ))
     is_stopped = job_stopped or attempt is not None or bool(job_in(os.environ))
     quiet_since = None if is_stopped else datetime.now(UTC) - _QUIET
-    look = inspect if dry_run else guard
-    found = look(store, Depth(depth), quiet_since)
+    verify_directory = inspect if dry_run else guard
+    found = verify_directory(store, Depth(depth), quiet_since)
     code = _CODES.get(found.choice.outcome, ExitCode.FAILED)
     if is_document(output):
         print_document(_document(found, is_dry_run=dry_run), output)
@@ -151,7 +154,7 @@ def _document(found: Guarded, *, is_dry_run: bool) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A line of ``holdfast checkpoint list``."""
+    """Row of ``holdfast checkpoint list``."""
 
     name: str
     step: int | None
@@ -159,7 +162,7 @@ class _Row:
     state: str
     depth: str
     is_loaded: bool
-    """By the rule of the framework, as things are; false where the user's script chooses."""
+    """Whether the framework would load it now; false where the user's script chooses."""
 
     is_choice: bool
     """Whether ``verify`` would choose it."""

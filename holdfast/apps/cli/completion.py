@@ -1,4 +1,4 @@
-"""``holdfast completion``: what a shell needs to complete our commands."""
+"""``holdfast completion``: prints shell completion scripts."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""``holdfast controller``."""
+"""``holdfast controller``: runs the controller of a cluster."""
 
 import os
 from dataclasses import replace

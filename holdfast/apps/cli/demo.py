@@ -1,4 +1,4 @@
-"""``holdfast demo``."""
+"""``holdfast demo``: runs a training job through four faults."""
 
 import signal
 import sys
@@ -33,7 +33,7 @@ Exit codes: 0 the weights are the same, 1 they are not, 2 something is missing, 
 
 _STEPS: Final = 1200
 _TORCH_STEPS: Final = 400
-"""PyTorch and torchrun take some seconds to load in each of the five attempts."""
+"""Fewer steps, as PyTorch and torchrun take some seconds to load in each of the five attempts."""
 
 
 @click.command("demo", epilog=_EPILOG)

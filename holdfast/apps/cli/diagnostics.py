@@ -1,4 +1,4 @@
-"""Output and exit codes of the doctors."""
+"""Output and exit codes of the ``doctor`` commands."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -27,10 +27,10 @@ def strict_option(command: F) -> F:
 
 
 def print_diagnostics(found: Sequence[Diagnostic], output: str) -> None:
-    """Print a table, or a document for programs."""
+    """Print diagnostics as a table, or as a JSON or YAML document."""
     print_rows(found, _COLUMNS, output=output, empty="No problems found.")
 
 
 def exit_code(found: Sequence[Diagnostic], *, strict: bool) -> ExitCode:
-    """Return FAILED if jobs would not be resumed; with ``strict``, if there is a warning."""
+    """Return FAILED if jobs would not be resumed; with ``strict``, also for a warning."""
     return ExitCode.FAILED if is_failure(found, strict=strict) else ExitCode.OK

@@ -1,4 +1,4 @@
-"""Being ended from outside without leaving anything behind."""
+"""Clean termination by a signal."""
 
 import signal
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from types import FrameType
 from typing import Final
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
-"""SIGHUP is what a terminal leaves when it is closed, or its connection breaks."""
+"""A terminal sends SIGHUP when it is closed or its connection breaks."""
 
 
 @contextmanager
 def ending_by_signal() -> Iterator[None]:
-    """A signal ends this process the way an error does: with it, the tool that it runs.
+    """Raise ``SystemExit`` on a signal, so that the tool that this process runs is terminated, too.
 
-    Tools have sessions of their own, so nobody else would end them. What the caller had ignored, as
-    ``nohup`` does with SIGHUP, stays ignored.
+    Tools run in sessions of their own, so no other process would terminate them. Signals that the
+    caller ignores, as ``nohup`` does with SIGHUP, stay ignored.
     """
 
     def end(number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""``holdfast export``: ships an agent's log to other systems."""
+"""``holdfast export``: exports an agent's log to other systems."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.backoff import Backoff
 from holdfast.model.errors import BackendError, ConfigError
 
-LOOK_S: Final = 1.0
-"""Between two looks for new lines."""
+POLL_S: Final = 1.0
+"""Seconds between two reads of the log."""
 
 BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minutes=1))
 
@@ -37,7 +37,7 @@ _SOURCES: Final = {
     "instance_group": "{file} is missing, unreadable or does not list this instance",
     "instance_id": "neither the firmware nor EC2's metadata service gives it",
 }
-"""The options that name an instance, with what is wrong where the machine does not know them."""
+"""``option -> error message`` for each option that identifies an instance and has no default."""
 
 
 @click.group(cls=FullHelpGroup)
@@ -136,7 +136,7 @@ def _follow(
     follower: LogFollower, shipments: Sequence[Callable[[Sequence[str]], None]], *, once: bool
 ) -> int:
     while True:
-        lines = follower.read() if once else insist(follower.read)
+        lines = follower.read() if once else retry_until_success(follower.read)
         for ship in shipments if lines else []:
             _ship(ship, lines, once=once)
         if lines:
@@ -144,22 +144,22 @@ def _follow(
         elif once:
             return ExitCode.OK
         else:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
 def _names(
     given: Mapping[str, str | None], known: Identity, root: Path, *, is_whole: bool
 ) -> dict[str, str]:
-    """The names of the instance: those of the options, else those that the machine knows.
+    """Return the names of the instance, from the options or else from the machine.
 
     Args:
-        given: by option; None where it was left out.
-        known: what the files of the machine say.
-        root: where they are.
-        is_whole: whether all are needed; metrics need the instance ID alone.
+        given: ``option -> value``; None if the option is omitted.
+        known: names from the machine's files.
+        root: root directory of these files.
+        is_whole: whether all names are required; metrics require the instance ID only.
 
     Raises:
-        ConfigError: one is needed and not known.
+        ConfigError: a required name is not known.
 
     """
     file = root / RESOURCE_CONFIG
@@ -189,11 +189,11 @@ def _ship(ship: Callable[[Sequence[str]], None], lines: list[str], *, once: bool
     if once:
         ship(lines)
     else:
-        insist(lambda: ship(lines))
+        retry_until_success(lambda: ship(lines))
 
 
-def insist(attempt: Callable[[], Any]) -> Any:
-    """The outcome of ``attempt``, which is made until it succeeds."""
+def retry_until_success(attempt: Callable[[], Any]) -> Any:
+    """Call ``attempt`` until it raises no ``BackendError``; returns its result."""
     failures = 0
     while True:
         try:

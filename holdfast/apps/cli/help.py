@@ -1,4 +1,4 @@
-"""Help texts of commands: examples, and lists of commands."""
+"""Help texts of commands: examples and command lists."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -8,11 +8,11 @@ import click
 C = TypeVar("C", bound=click.Command)
 
 _SENTENCE: Final = 1000
-"""Longer than any sentence of help."""
+"""Maximum characters of a command's short help; no sentence is longer."""
 
 
 def examples(*lines: str) -> Callable[[C], C]:
-    """Add command lines, as a person would type them, to the help of a command."""
+    """Add example command lines to the help of a command."""
 
     def decorate(command: C) -> C:
         command.epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
@@ -22,7 +22,7 @@ def examples(*lines: str) -> Callable[[C], C]:
 
 
 class FullHelpGroup(click.Group):
-    """A group that lists each command with its whole first sentence; click would cut it."""
+    """Group that lists each command with its whole first sentence, which click truncates."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See ``click.Group.format_commands``."""

@@ -1,4 +1,4 @@
-"""``holdfast incidents``: what failed on the nodes of all runs, and how long each repair took."""
+"""``holdfast incidents``: lists faults of nodes, their repairs and how long each repair took."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ from holdfast.model.names import NODE_NAME_PREFIX
 
 RELEASED: Final = "released"
 VANISHED: Final = "vanished"
-"""The node was gone before its repair had ended."""
+"""State: the node disappeared before its repair ended."""
 
 OPEN: Final = "open"
-"""Not released, and the run that could do so has ended."""
+"""State: not released, and the run that could release the node has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +48,22 @@ class _Case:
 
     @property
     def took(self) -> timedelta | None:
-        """From detection to the end; None before."""
+        """Time from detection to the end; None while the incident is open."""
         ended_at = self.incident.ended_at
         return ended_at - self.incident.detected_at if ended_at is not None else None
 
     @property
     def short_id(self) -> str:
-        """The end of its id: the time of day. The date goes without saying beside its age."""
+        """Last part of its ID, the time of day; the list shows its age, so the date is left out."""
         return self.incident.id.rpartition("T")[2]
 
     @property
     def short_node(self) -> str:
-        """What tells one node from another; it is the instance id, which names the node, too."""
+        """Node name without its common prefix: the instance ID, which commands accept, too."""
         return self.incident.node.removeprefix(NODE_NAME_PREFIX)
 
     def plain(self) -> dict[str, Any]:
-        """For programs."""
+        """Return plain values for JSON and YAML output."""
         took_s = self.took.total_seconds() if self.took is not None else None
         state = {"run": self.run, "state": self.state, "took_s": took_s}
         return {**to_plain(self.incident), **state}
@@ -201,7 +201,7 @@ class _Point:
     name: str
     at: datetime
     after: timedelta | None
-    """Since the point before it."""
+    """Time since the previous point; None for the first."""
 
 
 def _remediation(incident: Incident) -> Iterator[_Point]:
@@ -230,5 +230,5 @@ def _seconds(duration: timedelta | None) -> str:
 
 
 def _time(at: datetime | None) -> str:
-    """The time of day on this machine, to the millisecond."""
+    """Return the local time of day, to the millisecond."""
     return "" if at is None else at.astimezone().time().isoformat("milliseconds")

@@ -1,6 +1,6 @@
-"""What a shell completes: names of nodes, jobs and incidents that there are.
+"""Shell completion of the names of nodes, jobs and incidents.
 
-Nothing is said of what cannot be read: a person who types does not want to be interrupted.
+Errors are not reported: a message would interrupt the command line that is being typed.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""``holdfast``: finds the command that was typed and loads no other."""
+"""``holdfast``: the root command; imports only the subcommand that is called."""
 
 import difflib
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from holdfast.apps.exit_codes import ExitCode
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One command: what it is for, and where it is defined."""
+    """Short help and module of a command."""
 
     help: str
     module: str
-    """Holds the command under its own name; empty if ``holdfast.apps.main`` runs it."""
+    """Module that defines the command under its name; empty if ``holdfast.apps.main`` runs it."""
 
 
 COMMANDS: Final = {
@@ -46,10 +46,10 @@ COMMANDS: Final = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, not when they are listed."""
+    """Group whose commands are imported when they are called, not when they are listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
-        """Names in the order of the table: what is used first comes first."""
+        """Return command names in the order of the table, the first used ones first."""
         return list(COMMANDS)
 
     def get_command(
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         cmd_name: str,
     ) -> click.Command | None:
-        """The command of that name, or None."""
+        """Return the command with this name, or None."""
         row = COMMANDS.get(cmd_name)
         if row is None:
             return None
@@ -71,12 +71,12 @@ class LazyGroup(click.Group):
         ctx: click.Context,  # noqa: ARG002
         formatter: click.HelpFormatter,
     ) -> None:
-        """Write the list of commands from the table alone."""
+        """Write the list of commands from the table, without imports."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """As in click, from the table alone."""
+        """See ``click.Group.shell_complete``; uses the table, without imports."""
         names = [
             CompletionItem(name, help=row.help)
             for name, row in COMMANDS.items()
@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click, but an unknown command is answered with the nearest known one."""
+        """See ``click.Group.resolve_command``; suggests the nearest command for an unknown one."""
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(name, COMMANDS, n=1)
@@ -106,10 +106,10 @@ def cli() -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command. Returns its exit code: what it returned, or 0 if that is nothing."""
+    """Run one command. Returns its exit code; 0 if the command returned none."""
     try:
         code = cli.main(list(argv), prog_name="holdfast", standalone_mode=False)
-    except click.Abort:  # what click makes of Ctrl-C
+    except click.Abort:  # click raises it on Ctrl-C
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
         error.show()

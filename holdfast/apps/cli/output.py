@@ -1,7 +1,7 @@
-"""One look for all commands: tables for people, JSON and YAML for programs.
+"""Output of all commands: tables for people, JSON and YAML for programs.
 
-A table is cut to the width of the terminal and colored there; elsewhere it is plain text in full.
-Colors follow https://no-color.org: ``NO_COLOR`` set to anything turns them off.
+On a terminal, a table is colored and truncated to its width; elsewhere it is complete plain text.
+Colors follow https://no-color.org: any value of ``NO_COLOR`` disables them.
 """
 
 import json
@@ -25,11 +25,11 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 NOTHING: Final = "-"
-"""Stands for an empty cell."""
+"""Text of an empty cell."""
 
 _GAP: Final = "  "
 _NARROWEST: Final = 8
-"""Columns are cut down to this width first; below that a cell tells little."""
+"""Columns are first truncated to this width in characters; narrower cells are hard to read."""
 
 _COLORS: Final = {
     "green": "schedulable running succeeded released ok passed",
@@ -39,44 +39,44 @@ _COLORS: Final = {
     ),
     "red": "failed lost fatal interrupted",
 }
-_COLOR_OF: Final = {word: color for color, words in _COLORS.items() for word in words.split()}
+_COLOR_OF: Final = {one: color for color, states in _COLORS.items() for one in states.split()}
 
 
 class Output(StrEnum):
-    """In which form a command prints its result."""
+    """Output format of a command."""
 
     TABLE = "table"
     WIDE = "wide"
-    """The table with its wide columns, not cut to the terminal."""
+    """Table with its wide columns, not truncated to the terminal."""
 
     JSON = "json"
     YAML = "yaml"
 
 
 LISTS: Final = (Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
-"""What a command offers that lists or describes."""
+"""Formats of commands that list or describe."""
 
 RESULTS: Final = (Output.TABLE, Output.JSON, Output.YAML)
-"""What a command offers that does something, and tells what."""
+"""Formats of commands that change something and print the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column(Generic[T]):
-    """One column of a table."""
+    """Column of a table."""
 
     title: str
     cell: Callable[[T], object]
-    """The cell of a row; None and an empty text are shown as a dash."""
+    """Value of the cell of a row; None and the empty string are shown as a dash."""
 
     wide: bool = False
     """Shown with ``--output wide`` only."""
 
     minor: bool = False
-    """Cut before any other where a table is too wide."""
+    """Truncated before other columns if the table is too wide."""
 
 
 def output_option(*formats: Output) -> Callable[[F], F]:
-    """The option ``--output`` with the given forms; the first is the default."""
+    """Return the option ``--output`` with the given formats; the first is the default."""
     return click.option(
         "-o",
         "--output",
@@ -88,24 +88,24 @@ def output_option(*formats: Output) -> Callable[[F], F]:
 
 
 def yes_option(command: F) -> F:
-    """The option ``--yes`` of a destructive command, for ``confirm_or_abort``."""
+    """Add the option ``--yes`` of a destructive command, for ``confirm_or_abort``."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def dry_run_option(command: F) -> F:
-    """The option ``--dry-run`` of a command that changes something."""
+    """Add the option ``--dry-run`` of a command that changes something."""
     text = "Print the planned changes and exit."
     return click.option("--dry-run", is_flag=True, help=text)(command)
 
 
 def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, empty: str) -> None:
-    """Print things of one kind: a table, or one array for programs.
+    """Print objects of one kind as a table, or as one JSON or YAML array.
 
     Args:
-        rows: dataclasses or dictionaries; programs are shown each of them whole.
-        columns: of the table.
+        rows: dataclasses or dictionaries; JSON and YAML contain all their fields.
+        columns: columns of the table.
         output: a value of ``Output``.
-        empty: the sentence to say, on standard error, when there are no rows.
+        empty: message for standard error if there are no rows.
 
     """
     if is_document(output):
@@ -125,7 +125,7 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
 
 
 def print_details(pairs: Iterable[tuple[str, object]]) -> None:
-    """Print one thing: a line for each name and its value, the values aligned."""
+    """Print one object: a line for each name and its value, the values aligned."""
     cells = [(name, printable(value)) for name, value in pairs]
     width = max(len(name) for name, _ in cells) + 1
     for name, value in cells:
@@ -133,12 +133,12 @@ def print_details(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def is_document(output: str) -> bool:
-    """Whether a form is for programs."""
+    """Whether a format is JSON or YAML."""
     return output in (Output.JSON, Output.YAML)
 
 
 def print_document(value: object, output: str) -> None:
-    """Print one JSON or YAML document: an array for several things, an object for one."""
+    """Print one JSON or YAML document: an array for several objects, an object for one."""
     plain = to_plain(value)
     if output == Output.YAML:
         click.echo(to_yaml(plain), nl=False)
@@ -147,12 +147,12 @@ def print_document(value: object, output: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document where there is no choice."""
+    """Print one JSON document, for commands without ``--output``."""
     print_document(value, Output.JSON)
 
 
 def print_next(value: object, output: str) -> None:
-    """Print one of several documents that come bit by bit: a line of JSON, or YAML after ---."""
+    """Print one document of a stream: a line of JSON, or YAML after ``---``."""
     if output == Output.YAML:
         click.echo("---")
         print_document(value, output)
@@ -167,14 +167,14 @@ def format_table(
     width: int | None,
     minor: Sequence[int] = (),
 ) -> list[str]:
-    """The lines of a table, its columns aligned.
+    """Return the lines of a table, with aligned columns.
 
     Args:
-        titles: of the columns.
-        cells: of each row.
-        width: characters that a line has at most; None for as many as it needs. What is too wide
-            is cut: first the columns of ``minor``, at last the first one, which tells rows apart.
-        minor: numbers of columns.
+        titles: titles of the columns.
+        cells: cells of each row.
+        width: maximum characters of a line; None for no limit. Columns that are too wide are
+            truncated: those of ``minor`` first, and the first column, which identifies rows, last.
+        minor: indexes of minor columns.
 
     """
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
@@ -188,7 +188,10 @@ def format_table(
 
 
 def _cut(widths: list[int], numbers: Sequence[int], room: int, least: int) -> None:
-    """Make columns narrower, always the widest of ``numbers``, until all fit into ``room``."""
+    """Shrink the widest column of ``numbers`` until all fit into ``room``, or are ``least`` wide.
+
+    All widths are in characters.
+    """
     while numbers and sum(widths) > room:
         widest = max(numbers, key=lambda number: widths[number])
         if widths[widest] <= least:
@@ -197,15 +200,15 @@ def _cut(widths: list[int], numbers: Sequence[int], room: int, least: int) -> No
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    """How long ago ``since`` was, to two units; a dash if it has not been."""
+    """Return the time since ``since`` in two units; a dash if it is None."""
     return NOTHING if since is None else format_duration(now - since)
 
 
 def confirm_or_abort(question: str, *, yes: bool) -> None:
-    """Ask before a destructive act; returns only if it may go on.
+    """Ask for confirmation of a destructive action; returns only if it is confirmed.
 
     Raises:
-        click.UsageError: nobody is there to ask, and ``--yes`` was not given.
+        click.UsageError: standard input is not a terminal, and ``--yes`` was not given.
         click.exceptions.Exit: the answer is no.
 
     """
@@ -219,7 +222,7 @@ def confirm_or_abort(question: str, *, yes: bool) -> None:
 
 
 def is_terminal() -> bool:
-    """Whether standard output is a terminal, on which things can move."""
+    """Whether standard output is a terminal that can be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -233,13 +236,13 @@ def _line(cells: Sequence[str], widths: Sequence[int], *, color: bool) -> str:
 
 
 def printable(value: object) -> str:
-    """Text that may come from a kernel log or a file name must not steer the terminal."""
+    """Return text without control characters, which kernel logs or file names may contain."""
     text = NOTHING if value is None or value == "" else str(value)
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def _colored(text: str, whole: str) -> str:
-    """A text in the color of a word of which it may be a part."""
+    """Return ``text``, which may be truncated, in the color of the state ``whole``."""
     color = _COLOR_OF.get(whole.lower())
     return click.style(text, fg=color) if color else text
 
@@ -255,14 +258,14 @@ def _terminal_width() -> int | None:
 def print_section(
     title: str, rows: Sequence[T], columns: Sequence[Column[T]], *, output: str
 ) -> None:
-    """Print a table under a heading; nothing if it has no rows."""
+    """Print a table under a heading, unless it has no rows."""
     if rows:
         click.echo(f"\n{title}")
         print_rows(rows, columns, output=output, empty="")
 
 
 def print_lines(title: str, lines: Sequence[tuple[str, str]]) -> None:
-    """Print lines under a heading, each with a name and none of them cut; nothing for none."""
+    """Print named lines, untruncated, under a heading, unless there are none."""
     if lines:
         click.echo(f"\n{title}")
         print_details(lines)

@@ -11,7 +11,7 @@ from holdfast.kit.units import parse_duration
 
 
 class Duration(click.ParamType[timedelta]):
-    """Text such as ``90s`` or ``1h30m``."""
+    """Duration such as ``90s`` or ``1h30m``."""
 
     name = "duration"
 
@@ -28,7 +28,7 @@ class Duration(click.ParamType[timedelta]):
 
 
 class Number(click.FloatRange):
-    """A finite number of a range; click's ``FloatRange`` accepts ``nan`` and ``inf``."""
+    """Finite number in a range; click's ``FloatRange`` accepts ``nan`` and ``inf``."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -41,7 +41,7 @@ class Number(click.FloatRange):
 
 
 class Address(click.ParamType[ListenAddress]):
-    """``host:port``, or a port of the loopback address."""
+    """``host:port``, or a port on the loopback address."""
 
     name = "[host:]port"
 

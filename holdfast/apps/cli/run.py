@@ -1,4 +1,4 @@
-"""``holdfast run``."""
+"""``holdfast run``: runs a job on an embedded cluster."""
 
 import shlex
 from dataclasses import replace
@@ -198,7 +198,7 @@ def _run(settings: RunSettings, output: str, follow: Follow) -> tuple[Summary, i
 def _run_on(
     cluster: str, settings: RunSettings, output: str, follow: Follow
 ) -> tuple[Summary, int | None]:
-    """The same on a cluster that is there; its nodes are shown by other commands."""
+    """Run the job on an existing cluster, whose nodes other commands show."""
     show = Show.JSON if output == Output.JSON else Show.PLAIN
     with handed_over(cluster, settings, _report) as job, opened(show) as screen:
         job.follow(screen, RankLogs(job.files, settings.nodes, follow))

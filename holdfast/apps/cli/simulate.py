@@ -1,4 +1,4 @@
-"""``holdfast simulate``."""
+"""``holdfast simulate``: simulates faults and repairs on a cluster."""
 
 import sys
 from dataclasses import replace
@@ -40,7 +40,7 @@ _LONGEST: Final = timedelta(days=30)
 
 
 class _Bounded(Duration):
-    """A duration from ``least`` to 30 days."""
+    """Duration from ``least`` to 30 days."""
 
     def __init__(self, least: timedelta) -> None:
         self._least = least
@@ -57,7 +57,7 @@ class _Bounded(Duration):
 
 
 class _QuotaType(click.ParamType[Quota]):
-    """A count or a percentage."""
+    """Quota: a count or a percentage."""
 
     name = "quota"
 

@@ -1,4 +1,4 @@
-"""``holdfast uninstall``: removes what is left in a cluster when a release is gone."""
+"""``holdfast uninstall``: removes what a deleted release left in a cluster."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -30,7 +30,7 @@ _LEFTOVERS: Final = "holdfast.apps.kubernetes.leftovers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One object and what became of it, as programs are shown it."""
+    """Object in the cluster and the result of its removal, as in JSON and YAML output."""
 
     kind: str
     namespace: str
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def removed(self) -> str:
-        """What goes, or why it stayed."""
+        """What is removed, or why the removal failed."""
         if self.error:
             return f"failed: {self.error}"
         return ", ".join(self.removes) or ("" if self.keeps else "the object")

@@ -1,4 +1,4 @@
-"""``--watch``: a list that is shown again when it changes."""
+"""Option ``--watch``: refreshes the output of a command."""
 
 import select
 import sys
@@ -16,7 +16,7 @@ _PAUSE_S: Final = 1.0
 
 
 def watch_option(command: F) -> F:
-    """The option ``--watch`` of a list, for ``show``."""
+    """Add the option ``--watch`` of a list, for ``show``."""
     return click.option(
         "-w", "--watch", is_flag=True, help="Refresh the output until interrupted."
     )(command)
@@ -29,10 +29,10 @@ def show(
     watch: bool,
     essence: Callable[[T], object] = lambda value: value,
 ) -> T:
-    """Show something once, or until Ctrl-C; returns what was shown last.
+    """Display a value once, or until Ctrl-C with ``watch``; returns the last value displayed.
 
-    On a terminal it is painted anew every second; elsewhere it is printed, with an empty line
-    before it, whenever ``essence`` of it has changed.
+    On a terminal the display is redrawn every second; elsewhere the value is printed again, after
+    an empty line, whenever its ``essence`` has changed.
     """
     value = read()
     repaint = watch and is_terminal()
@@ -52,13 +52,13 @@ def show(
 
 
 def _pause() -> None:
-    """Wait for a moment.
+    """Wait until the next refresh.
 
     Raises:
-        BrokenPipeError: nobody reads any more, such as ``head`` that has seen enough.
+        BrokenPipeError: the reader of standard output, such as ``head``, has exited.
 
     """
     reader = select.poll()
-    reader.register(sys.stdout, 0)  # no events but the end, which is always told
+    reader.register(sys.stdout, 0)  # POLLERR and POLLHUP only, which poll always reports
     if reader.poll(_PAUSE_S * 1000):
-        raise BrokenPipeError("the reader of standard output is gone")
+        raise BrokenPipeError("the reader of standard output has exited")

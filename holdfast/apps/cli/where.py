@@ -1,4 +1,4 @@
-"""Where the nodes are that a command is about: the options that say so, and what they open."""
+"""Target of a command: the options that select a platform, and the connections to it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,21 +26,21 @@ _SLURM_JOBS: Final = "holdfast.apps.slurm.jobs"
 
 
 class Place(StrEnum):
-    """Where nodes can be."""
+    """Target platform."""
 
     LOCAL = "local"
-    """In the runs on this machine."""
+    """Runs on this machine."""
 
     KUBERNETES = "kubernetes"
-    """In a Kubernetes cluster."""
+    """Kubernetes cluster."""
 
     SLURM = "slurm"
-    """In a Slurm cluster whose controller runs on this machine."""
+    """Slurm cluster whose controller runs on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """What a person said about it."""
+    """Options that select the target of a command."""
 
     run: str | None = None
     platform: str | None = None
@@ -50,14 +50,14 @@ class Where:
     namespace: str | None = None
     all_namespaces: bool = False
     cluster: str | None = None
-    """A cluster on this machine."""
+    """Name of a cluster on this machine."""
 
     everything: bool = False
-    """Whether jobs on this machine are meant that ended before others, too."""
+    """Whether to include jobs on this machine that ended before others."""
 
     @property
     def place(self) -> Place:
-        """Where to look; the options of one place say so as well as the platform."""
+        """Target platform, also where only an option of one platform is given."""
         if self.run is not None or self.cluster is not None:
             return Place.LOCAL
         if self.state_dir is not None:
@@ -68,12 +68,12 @@ class Where:
 
     @property
     def is_kubernetes(self) -> bool:
-        """Whether an option was given that only Kubernetes has."""
+        """Whether an option that only Kubernetes has was given."""
         given = (self.kubeconfig, self.context, self.namespace)
         return self.all_namespaces or any(one is not None for one in given)
 
-    def again(self) -> str:
-        """The options that mean the same place in another command; begins with a blank."""
+    def as_options(self) -> str:
+        """Return options that select the same target in another command, after a blank."""
         if self.run is not None:
             return f" --run {self.run}"
         if self.place is Place.LOCAL:
@@ -81,8 +81,8 @@ class Where:
         given = {
             "kubeconfig": self.kubeconfig, "context": self.context, "state-dir": self.state_dir,
         }  # fmt: skip
-        said = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
-        return said or f" --platform {self.place}"
+        options = "".join(f" --{name} {one}" for name, one in given.items() if one is not None)
+        return options or f" --platform {self.place}"
 
 
 _PLATFORM: Final[Sequence[Callable[[Any], Any]]] = (
@@ -111,12 +111,12 @@ _NAMESPACE: Final[Sequence[Callable[[Any], Any]]] = (
 
 
 def where_options(run_help: str) -> Callable[[Any], Any]:
-    """Adds the options for commands about nodes; ``taken`` makes a ``Where`` of them."""
+    """Add the options of commands on nodes; ``taken`` reads them into a ``Where``."""
     return _adding(click.option("--run", metavar="RUN", help=run_help), *_PLATFORM)
 
 
 def job_options() -> Callable[[Any], Any]:
-    """Adds the options for commands about jobs; ``taken`` makes a ``Where`` of them."""
+    """Add the options of commands on jobs; ``taken`` reads them into a ``Where``."""
     return _adding(*_PLATFORM, *_NAMESPACE)
 
 
@@ -130,7 +130,12 @@ def _adding(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def taken(values: dict[str, Any]) -> Where:
-    """Takes what ``where_options`` or ``job_options`` added out of a command's values."""
+    """Remove the options of ``where_options`` or ``job_options`` from ``values`` and return them.
+
+    Raises:
+        click.UsageError: options of different platforms are combined.
+
+    """
     names = [field.name for field in fields(Where) if field.name in values]
     where = Where(**{name: values.pop(name) for name in names})
     is_kubernetes = where.is_kubernetes
@@ -158,10 +163,10 @@ def taken(values: dict[str, Any]) -> Where:
 
 @contextlib.contextmanager
 def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet]]:
-    """Open what is meant: the runs that go on, and those that have ended if ``ended``.
+    """Open the selected fleets: a cluster, or the active runs and with ``ended`` all runs.
 
     Raises:
-        NotFound: there is no run of that name.
+        NotFound: there is no run with this name.
         ConfigError: the cluster cannot be found.
         BackendError: its state cannot be read.
 
@@ -180,7 +185,7 @@ def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet
 
 @contextlib.contextmanager
 def open_jobs(where: Where) -> Iterator[Jobs]:
-    """Open the jobs that are meant.
+    """Open the jobs of the selected target.
 
     Raises:
         ConfigError: the cluster cannot be found.

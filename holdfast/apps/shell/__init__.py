@@ -1,1 +1,1 @@
-"""A shell on a node, by whatever way there is."""
+"""Shell on a node: through a debug pod, srun, ssh or SSM."""

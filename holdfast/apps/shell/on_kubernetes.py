@@ -1,4 +1,4 @@
-"""A shell on a node of Kubernetes, through a pod of its own."""
+"""Shell on a Kubernetes node, through a debug pod."""
 
 import os
 import secrets
@@ -18,31 +18,31 @@ from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.pod_terminal import attend
 from holdfast.adapters.kubernetes.client.websocket import Channel
 from holdfast.adapters.kubernetes.nodes import debug_pod
-from holdfast.apps.shell.terminal import borrowed, tidied_up
+from holdfast.apps.shell.terminal import raw_terminal, unwinding_on_signals
 from holdfast.kit.units import format_duration
 
 START_TIME: Final = timedelta(minutes=1)
-"""For an image that has to be pulled."""
+"""Timeout of the start of the pod; its image may have to be pulled."""
 
 _LONGEST_PREFIX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class DebugPod:
-    """A pod that is not there yet, for a node."""
+    """Debug pod for a node, not created yet."""
 
     api: Api
     namespace: str
     manifest: dict[str, Any]
 
     def run(self, command: Sequence[str]) -> int:
-        """Create it, run a command or a login shell on its node, and delete it.
+        """Create the pod, run a command or a login shell on its node, and delete the pod.
 
         Returns:
-            the exit code of the command.
+            Exit code of the command.
 
         Raises:
-            BackendError: it does not run, or the connection broke.
+            BackendError: the pod does not start, or the connection broke.
 
         """
         name = f"{self.namespace}/{self.manifest['metadata']['name']}"
@@ -53,25 +53,25 @@ class DebugPod:
             f"command, and stops by itself after {lifetime}.",
             err=True,
         )
-        with tidied_up() as leaving:
+        with unwinding_on_signals() as leaving:
             running = debug_pod.running(
                 self.api, self.namespace, self.manifest, START_TIME, leaving
             )
-            with running as path, borrowed() as terminal:
+            with running as path, raw_terminal() as terminal:
                 argv = debug_pod.on_node(command)
-                code = attend(self.api, path, debug_pod.CONTAINER, argv, terminal, _say)
+                code = attend(self.api, path, debug_pod.CONTAINER, argv, terminal, _write)
         click.echo(f"Deleted the pod {name}.", err=True)
         return code
 
 
 @contextmanager
-def a_pod(
+def debug_pod_for(
     node: str, kubeconfig: Path | None, context: str | None, namespace: str, image: str | None
 ) -> Iterator[DebugPod]:
-    """What would be created for a node, by the rules of ``find_server``.
+    """Return the debug pod for a node, in the cluster that ``find_server`` selects.
 
     Raises:
-        ConfigError: there is no cluster, or one that cannot be used.
+        ConfigError: no cluster is found, or it cannot be used.
 
     """
     server = find_server(kubeconfig, context or "")
@@ -82,7 +82,7 @@ def a_pod(
         yield DebugPod(api, namespace, debug_pod.manifest(node, name, chosen))
 
 
-def _say(channel: int, content: bytes) -> None:
+def _write(channel: int, content: bytes) -> None:
     stream = sys.stderr if channel == Channel.ERRORS else sys.stdout
     stream.flush()
     while content:

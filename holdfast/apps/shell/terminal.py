@@ -1,4 +1,4 @@
-"""The terminal of this process, lent to a command elsewhere."""
+"""Terminal of this process, connected to a remote command."""
 
 import contextlib
 import os
@@ -17,13 +17,13 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 def has_terminal() -> bool:
-    """Whether a person can type, and see the answer."""
+    """Whether standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 @contextlib.contextmanager
-def borrowed() -> Iterator[Terminal | None]:
-    """The terminal with every key given on, Ctrl-C too; None where there is none."""
+def raw_terminal() -> Iterator[Terminal | None]:
+    """Yield the terminal in raw mode, which forwards every key, Ctrl-C too; None without one."""
     if not has_terminal():
         yield None
         return
@@ -36,21 +36,21 @@ def borrowed() -> Iterator[Terminal | None]:
         yield Terminal(typed=typed, resized=resized, size=lambda: os.get_terminal_size(typed))
     finally:
         signal.signal(signal.SIGWINCH, previous)
-        with contextlib.suppress(termios.error):  # the terminal may be gone
+        with contextlib.suppress(termios.error):  # the terminal may be closed
             termios.tcsetattr(typed, termios.TCSADRAIN, before)
         os.close(resized)
         os.close(notice)
 
 
 @contextlib.contextmanager
-def tidied_up() -> Iterator[Callable[[], None]]:
-    """Signals that end this process unwind the block first.
+def unwinding_on_signals() -> Iterator[Callable[[], None]]:
+    """Unwind the block before a signal ends this process.
 
     Yields:
-        what is called before the last things are put in order: nothing interrupts them then.
+        Callback that ignores further signals; call it before cleanup.
 
     Raises:
-        SystemExit: with 128 and the number of the signal, as shells count.
+        SystemExit: a signal was received; the code is 128 plus its number, as in shells.
 
     """
     signals = (*_ENDING, signal.SIGINT)
@@ -74,5 +74,5 @@ def _end(number: int, _: FrameType | None) -> None:
 
 
 def _note(notice: int) -> None:
-    with contextlib.suppress(BlockingIOError):  # it is full of news already
+    with contextlib.suppress(BlockingIOError):  # the pipe is full of notices already
         os.write(notice, b"!")

@@ -1,4 +1,4 @@
-"""How to get onto a node, as the command line of a program that does so."""
+"""Command lines that open a shell on a node."""
 
 import json
 import re
@@ -16,13 +16,13 @@ _LOGIN: Final = ("bash", "-l")
 _INSTANCE: Final = re.compile(
     rf"(?:sagemaker/cluster/{NODE_NAME_PREFIX}(?P<cluster>[^/]+)-)?(?P<id>i-\w+)$"
 )
-"""The end of a provider id: of an EC2 machine, or of one of a HyperPod cluster."""
+"""End of the provider ID of an EC2 instance, or of an instance of a HyperPod cluster."""
 
 _COMMAND_DOCUMENT: Final = "AWS-StartInteractiveCommand"
 
 
 class Way(StrEnum):
-    """How to get onto a node."""
+    """Way to open a shell on a node."""
 
     POD = "pod"
     SRUN = "srun"
@@ -31,15 +31,15 @@ class Way(StrEnum):
 
 
 def on_slurm(node: NodeStatus) -> Way:
-    """Slurm starts nothing on a node that is out of service; that is when people want to look."""
+    """Return srun for a schedulable node, ssh for others: Slurm starts nothing on these."""
     return Way.SRUN if node.phase is Phase.SCHEDULABLE else Way.SSH
 
 
 def argv(way: Way, node: NodeStatus, command: Sequence[str], *, is_terminal: bool) -> list[str]:
-    """What to run in place of this process.
+    """Return the command line to execute in place of this process.
 
     Raises:
-        ConfigError: that way does not lead to this node.
+        ConfigError: the way does not work for this node.
 
     """
     match way:

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from holdfast.adapters.telemetry import cloudwatch
 from holdfast.adapters.telemetry.cloudwatch import CloudWatch, Instance
 from holdfast.adapters.telemetry.detection_lines import detection_lines
-from holdfast.apps.cli.export import insist
+from holdfast.apps.cli.export import retry_until_success
 from holdfast.apps.main import run
 from holdfast.detectors import neuron_log
 from holdfast.detectors.contract import LogLine, Profile, Readings
@@ -360,7 +360,7 @@ def test_a_try_that_fails_is_made_again_after_pauses_that_double_up_to_a_minute(
             raise BackendError("CloudWatch is away")
         return "done"
 
-    assert insist(attempt) == "done"
+    assert retry_until_success(attempt) == "done"
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert capsys.readouterr().err.count("CloudWatch is away; retrying in 60 s") == 2
 

@@ -1,1 +1,1 @@
-"""``holdfast jobs``."""
+"""``holdfast jobs``: lists, describes, diagnoses and cancels jobs."""

@@ -1,4 +1,4 @@
-"""``holdfast jobs``: the jobs of all runs on this machine, or of a cluster, ended ones included."""
+"""``holdfast jobs``: lists, describes and cancels jobs of all runs or of a cluster."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -201,7 +201,7 @@ def _describe(story: JobStory, output: str) -> None:
         Column(title="detail", cell=lambda one: one.detail, minor=True),
     ]
     print_section("Ranks", story.ranks, ranks, output=output)
-    print_lines("Events", [_told(one, job.started_at) for one in story.reported])
+    print_lines("Events", [_event_line(one, job.started_at) for one in story.reported])
 
 
 def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
@@ -237,7 +237,7 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
 
 
 def _restarts(job: JobStatus) -> Iterator[tuple[str, str]]:
-    """How long it took to go on after each attempt that failed."""
+    """Yield each failed attempt with the duration of its restart."""
     for before, one in zip(job.attempts, job.attempts[1:], strict=False):
         if before.kind:
             yield _name(one), recovery(before.stopped_in, one.waited, one.started_in)
@@ -261,5 +261,5 @@ def _why(attempt: Attempt) -> str:
     return f"{where}{attempt.evidence}{incident}"
 
 
-def _told(one: JobEvent, since: datetime) -> tuple[str, str]:
+def _event_line(one: JobEvent, since: datetime) -> tuple[str, str]:
     return f"{(one.at - since).total_seconds():.2f}s", one.message

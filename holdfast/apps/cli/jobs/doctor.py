@@ -1,4 +1,4 @@
-"""``holdfast jobs doctor``: diagnoses jobs of Kubernetes."""
+"""``holdfast jobs doctor``: diagnoses Kubernetes jobs."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""``holdfast jobs logs``: what a rank printed."""
+"""``holdfast jobs logs``: prints the logs of a rank."""
 
 import contextlib
 import os
@@ -24,13 +24,13 @@ _CHUNK_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class _Log:
-    """One log and how far it was printed."""
+    """Log file and the number of bytes printed so far."""
 
     path: Path
     offset: int = 0
 
     def print_news(self) -> None:
-        """Print what was added; what is not there yet is nothing."""
+        """Print the appended bytes; a file that does not exist yet has none."""
         out = sys.stdout.buffer
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             file.seek(self.offset)
@@ -40,7 +40,7 @@ class _Log:
         out.flush()
 
     def skip_to_last(self, lines: int) -> None:
-        """Leave out all but the last ``lines`` lines."""
+        """Skip all but the last ``lines`` lines."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             self.offset = start_of_last(file, lines)
 
@@ -77,7 +77,7 @@ def logs(*, job: str, rank: int, attempt: int | None, follow: bool, tail: int | 
 
 
 def _check(job: KnownJob, rank: int, attempt: int | None, *, may_wait: bool) -> None:
-    """Say what there is if it is not what was asked for."""
+    """Raise ``NotFound`` if the job has no such rank or attempt, or no attempt yet."""
     spec, record = job.spec, job.record
     if not 0 <= rank < spec.nodes:
         raise NotFound(f"{job.ref} has no rank {rank}; its ranks are 0 to {spec.nodes - 1}")
@@ -89,7 +89,7 @@ def _check(job: KnownJob, rank: int, attempt: int | None, *, may_wait: bool) -> 
 
 def _follow(job: KnownJob, rank: int, attempt: int, log: _Log, *, is_restarted_too: bool) -> None:
     while True:
-        # read first: what an attempt writes is written before its end
+        # Read the record before the log: an attempt writes its log before its end is recorded.
         record = job.run.store.job(job.key)[1]
         has_ended = record.phase.is_final or not is_held(job.run.directory)
         log.print_news()
@@ -104,11 +104,11 @@ def _follow(job: KnownJob, rank: int, attempt: int, log: _Log, *, is_restarted_t
 
 
 def start_of_last(file: IO[bytes], lines: int) -> int:
-    """The byte at which the last ``lines`` lines of a file begin."""
+    """Return the byte offset at which the last ``lines`` lines of a file begin."""
     end = file.seek(0, os.SEEK_END)
     if lines == 0:
         return end
-    position = end - 1  # the newline that ends the last line begins none
+    position = end - 1  # the newline that ends the last line starts no other
     while position > 0:
         start = max(0, position - _CHUNK_BYTES)
         file.seek(start)

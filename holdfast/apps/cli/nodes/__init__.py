@@ -1,1 +1,1 @@
-"""``holdfast nodes``."""
+"""``holdfast nodes``: lists, repairs and checks nodes."""

@@ -1,4 +1,4 @@
-"""``holdfast nodes``: what the nodes do, and how to repair them."""
+"""``holdfast nodes``: lists and describes nodes."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -51,11 +51,11 @@ _NO_AGENT: Final = "No nodes: no agent of this cluster has reported yet."
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What there is to list at one time."""
+    """Snapshot of the nodes to list."""
 
     nodes: list[NodeStatus]
     breakers: dict[str, Breaker]
-    """The breakers that are open, by run."""
+    """``run -> open circuit breaker``."""
 
     shows_runs: bool
 
@@ -161,13 +161,13 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
         click.echo(
             f"Circuit breaker open, all repairs of {run} paused for "
             f"{age(breaker.tripped_at, now)}: {breaker.reason}. "
-            f"Inspect the nodes, then run: {RESET_BREAKER}{_again(where, run)}",
+            f"Inspect the nodes, then run: {RESET_BREAKER}{_options_of(where, run)}",
             err=True,
         )
 
 
 def _nothing() -> str:
-    """What to do where no run and no cluster of this machine is active."""
+    """Return the message for a machine without an active run or cluster."""
     clusters = [run.name for run in runs(default_home()) if run.is_cluster and not is_held(run)]
     if not clusters:
         return _NOTHING
@@ -177,8 +177,8 @@ def _nothing() -> str:
     )
 
 
-def _again(where: Where, run: str) -> str:
-    return f" --run {run}" if where.place is Place.LOCAL else where.again()
+def _options_of(where: Where, run: str) -> str:
+    return f" --run {run}" if where.place is Place.LOCAL else where.as_options()
 
 
 def _run(node: NodeStatus) -> str:

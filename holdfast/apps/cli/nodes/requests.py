@@ -1,4 +1,4 @@
-"""``holdfast nodes reboot`` and its like: they record what a person wants and never act."""
+"""``holdfast nodes reboot``, ``replace``, ``check`` and others: record requests, never act."""
 
 import getpass
 import os
@@ -39,10 +39,10 @@ RESET_BREAKER: Final = "holdfast nodes reset-breaker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a person wants for one node, and what became of it."""
+    """Request for one node, and whether it was accepted."""
 
     node: str
-    """Its name; as it was typed, if there is no such node."""
+    """Name of the node; as typed, if there is no such node."""
 
     run: str = ""
     verb: Verb
@@ -76,7 +76,7 @@ class _Target:
     fleet: Fleet
     node: str
     rank: JobRank | None
-    """The rank that runs on it now."""
+    """Rank that runs on the node now."""
 
 
 def _request_repair(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: Any) -> int:
@@ -100,13 +100,13 @@ def _request_repair(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: 
             if outcome.is_accepted and outcome.request_id
         ]
         _warn_of_breakers({one.fleet.name: one.fleet for one in accepted}.values(), options.where)
-        again = options.where.again()
-        is_done = not options.wait or wait_until_done(accepted, options.timeout, again)
+        target_options = options.where.as_options()
+        is_done = not options.wait or wait_until_done(accepted, options.timeout, target_options)
     return _exit_code(outcomes, is_done=is_done)
 
 
 def _targets(texts: Sequence[str], known: Sequence[Fleet]) -> tuple[list[_Target], dict[str, str]]:
-    """The nodes that are meant, each once, and why the other texts mean none."""
+    """Return the selected nodes, each once, and ``text -> error`` for texts that select none."""
     targets, rejected = {}, {}
     for text in texts:
         try:
@@ -143,9 +143,9 @@ def _submit(verb: Verb, target: _Target, options: _Options) -> Outcome:
         urgency=options.urgency,
         checks=tuple(map(DeepCheck, options.kinds)),
     )
-    in_vain = fleet.submit(node, request)
-    if in_vain:
-        return answer(is_accepted=False, message=in_vain)
+    refusal = fleet.submit(node, request)
+    if refusal:
+        return answer(is_accepted=False, message=refusal)
     waits = ""
     if verb is Verb.DEEP_CHECK and options.when_idle and target.rank is not None:
         waits = f"; waits for job {target.rank.job}"
@@ -153,7 +153,7 @@ def _submit(verb: Verb, target: _Target, options: _Options) -> Outcome:
 
 
 def _effect(verb: Verb, target: _Target, options: _Options) -> str:
-    """What it means for the job on the node."""
+    """Return the effect on the job on the node, for a dry run."""
     if target.rank is None or verb is Verb.RELEASE:
         return ""
     rank = f"rank {target.rank.rank} of job {target.rank.job}"
@@ -176,10 +176,10 @@ def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
     for fleet in requested:
         breaker = fleet.breaker()
         if breaker.tripped_at is not None:
-            again = where.again() or f" --run {fleet.name}"
+            target_options = where.as_options() or f" --run {fleet.name}"
             click.echo(
                 f"holdfast: circuit breaker open, all repairs of {fleet.name} paused: "
-                f"{breaker.reason}; inspect the nodes, then run: {RESET_BREAKER}{again}",
+                f"{breaker.reason}; inspect the nodes, then run: {RESET_BREAKER}{target_options}",
                 err=True,
             )
 
@@ -246,7 +246,7 @@ def _command(name: str, verb: Verb, text: str, *more: Decorator) -> click.Comman
         output_option(*RESULTS),
     )
     callback: Any = partial(_request_repair, verb)
-    for decorate in reversed(decorators):  # as if they stood above it
+    for decorate in reversed(decorators):  # in the order of decorators above a function
         callback = decorate(callback)
     return examples(
         f"holdfast nodes {name} 0 --wait",

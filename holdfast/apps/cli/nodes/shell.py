@@ -1,4 +1,4 @@
-"""``holdfast nodes shell``: onto a node, with a terminal or for one command."""
+"""``holdfast nodes shell``: opens a shell on a node, or runs one command there."""
 
 import os
 import shlex
@@ -30,11 +30,11 @@ _ON_SLURM: Final = "holdfast.apps.slurm.nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
-    """What is run in place of this process."""
+    """Program that replaces this process."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
-    """Beside our own."""
+    """Variables in addition to those of this process."""
 
     directory: Path | None = None
 
@@ -108,7 +108,12 @@ def shell(
 
 
 def _way(where: Where, status: NodeStatus, via: str | None) -> Way | None:
-    """None on this machine."""
+    """Return the way to reach a node; None for nodes on this machine.
+
+    Raises:
+        click.UsageError: ``via`` does not apply to the platform.
+
+    """
     if where.place is Place.LOCAL:
         if via is not None:
             raise click.UsageError("--via does not apply to nodes on this machine; omit it")
@@ -131,8 +136,8 @@ def _in_pod(
     *,
     dry_run: bool,
 ) -> int:
-    a_pod = import_module(_ON_KUBERNETES).a_pod
-    with a_pod(node, where.kubeconfig, where.context, namespace, image) as pod:
+    debug_pod_for = import_module(_ON_KUBERNETES).debug_pod_for
+    with debug_pod_for(node, where.kubeconfig, where.context, namespace, image) as pod:
         if dry_run:
             print_document(pod.manifest, Output.YAML)
             return ExitCode.OK
@@ -155,7 +160,7 @@ def _on_this_machine(status: NodeStatus, command: Sequence[str]) -> _Program:
 
 
 def _environment(where: Where) -> dict[str, str]:
-    """What srun needs to find the cluster that is meant."""
+    """Return the variables with which srun finds the selected cluster."""
     if where.place is not Place.SLURM:
         return {}
     store = import_module(_ON_SLURM).open_store(where.state_dir)
@@ -167,10 +172,10 @@ def _environment(where: Where) -> dict[str, str]:
 
 
 def _become(program: _Program) -> int:
-    """Have a program take our place, so that it gets the terminal, the signals and the last word.
+    """Replace this process by a program, which gets its terminal, signals and exit code.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the program is not installed.
 
     """
     name = program.argv[0]
@@ -181,4 +186,4 @@ def _become(program: _Program) -> int:
     if program.directory is not None:
         os.chdir(program.directory)
     environment = {**os.environ, **program.environment}
-    os.execvpe(name, list(program.argv), environment)  # noqa: S606 - no shell is what is wanted
+    os.execvpe(name, list(program.argv), environment)  # noqa: S606 - an argument list

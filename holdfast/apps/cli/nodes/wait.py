@@ -1,4 +1,4 @@
-"""``--wait``: follows what was asked for some nodes until it is done."""
+"""Option ``--wait``: follows requests on nodes until they are done."""
 
 import time
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ from holdfast.model.nodes import Phase
 
 @dataclass(slots=True)
 class Awaited:
-    """One node for which something was asked."""
+    """Request on one node that is waited for."""
 
     fleet: Fleet
     node: str
     request_id: str
     reported: str = ""
-    """What was last said of it."""
+    """Last progress line that was printed."""
 
     def is_done(self) -> bool:
-        """Whether it was carried out; says on standard error how it goes on."""
+        """Whether the request is done; prints progress on standard error."""
         nodes = {node.name: node for node in self.fleet.nodes()}
         if self.node not in nodes:
             successors = (node.name for node in nodes.values() if node.replaces == self.node)
@@ -40,16 +40,18 @@ class Awaited:
         return node.phase is Phase.SCHEDULABLE and not is_pending
 
 
-def wait_until_done(awaited: Iterable[Awaited], timeout: timedelta, again: str = "") -> bool:
-    """Wait until everything was carried out and every node, or its successor, takes work again.
+def wait_until_done(
+    awaited: Iterable[Awaited], timeout: timedelta, target_options: str = ""
+) -> bool:
+    """Wait until all requests are done and every node, or its successor, is schedulable.
 
     Args:
-        awaited: what was asked.
-        timeout: how long to wait.
-        again: options that name the same place in another command.
+        awaited: requests to wait for.
+        timeout: maximum time to wait.
+        target_options: options that select the same target in another command.
 
     Returns:
-        Whether that was so in time; if not, standard error says what is missing.
+        False on timeout or if a run ended before; standard error lists the nodes that are left.
 
     """
     deadline = time.monotonic() + timeout.total_seconds()
@@ -64,7 +66,7 @@ def wait_until_done(awaited: Iterable[Awaited], timeout: timedelta, again: str =
             nodes = ", ".join(one.node for one in left)
             click.echo(
                 f"holdfast: timed out after {format_duration(timeout)}: {nodes}; repairs continue: "
-                f"holdfast nodes list --watch{again}",
+                f"holdfast nodes list --watch{target_options}",
                 err=True,
             )
             return False
