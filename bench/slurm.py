@@ -21,7 +21,7 @@ from bench.figure import Figure
 from holdfast.adapters.slurm.commands.node_text import parse_nodes
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import Memory, Remembered
-from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view
+from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.serial import to_plain
@@ -82,9 +82,11 @@ def _snapshot(rounds: int) -> Figure:
             facts = parse_nodes(text)
             reports.look(now)
             views = []
-            for known in known_nodes(facts, reports.heard(), memory).values():
-                heard = heard_at(known, record, now, now)
-                views.append(node_view(known, record, memory, heard=heard, jobs=(), now=now))
+            for known in known_nodes(facts, reports.received(), memory).values():
+                heartbeat_at = last_response_at(known, record, now, now)
+                views.append(
+                    node_view(known, record, memory, heartbeat_at=heartbeat_at, jobs=(), now=now)
+                )
             decide(ClusterView(nodes=tuple(views)), RemediationPolicy(), now)
             took.append((time.process_time() - began) * 1000)
     return Figure(

@@ -85,7 +85,7 @@ def _reference(detector: str) -> dict[str, Any]:
 def _without_witness(detector: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a detector whose findings no other reading supports."""
     about = f"Only for {', '.join(CORROBORATED)}."
-    keys = detector["properties"] | {"second_witness": {"description": about, "const": False}}
+    keys = detector["properties"] | {"needs_corroboration": {"description": about, "const": False}}
     return {**detector, "properties": keys}
 
 

@@ -109,7 +109,7 @@ class Console:
             raise _Refused(403, "no key in api.toml has a token; add token = ... to a key")
         cookie = self._sessions.begin(token, request.client.host if request.client else "")
         session = self._sessions.find(cookie)
-        answer = _json(_told(session) if session else {})
+        answer = _json(_session_json(session) if session else {})
         answer.set_cookie(
             COOKIE,
             cookie,
@@ -122,7 +122,7 @@ class Console:
         return answer
 
     async def _who(self, _request: Request, session: Session) -> Response:
-        return _json(_told(session))
+        return _json(_session_json(session))
 
     async def _end(self, request: Request, _session: Session) -> Response:
         self._sessions.end(request.cookies[COOKIE])
@@ -179,7 +179,7 @@ def _answering(
     return answer
 
 
-def _told(session: Session) -> Json:
+def _session_json(session: Session) -> Json:
     return {
         "person": session.key.person,
         "role": session.key.role,

@@ -90,7 +90,7 @@ class CreatedClusters:
 
     def __init__(self, records: ClusterRecords, supervisor: ClusterSupervisor) -> None:
         self._records = records
-        self._keeper = supervisor
+        self._supervisor = supervisor
         self._shown: dict[str, CreatedCluster] = {}
 
     def all(self) -> Sequence[CreatedCluster]:
@@ -103,7 +103,7 @@ class CreatedClusters:
         known = self._shown.get(held.cluster.name)
         if known is not None and known.held is held:
             return known
-        return CreatedCluster(held, self._records, self._keeper)
+        return CreatedCluster(held, self._records, self._supervisor)
 
 
 def _node(member: Member, instance_type: str) -> Node:

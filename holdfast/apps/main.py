@@ -75,25 +75,27 @@ def _answer(error: Exception) -> int:
         case BrokenPipeError():  # the reader, such as ``head``, has seen enough
             return ExitCode.FAILED
         case ConfigError():
-            return _say(error.problems, ExitCode.BAD_INPUT)
+            return _print_problems(error.problems, ExitCode.BAD_INPUT)
         case HoldfastError():
             is_full = isinstance(error, StorageFull)
-            return _say([str(error)], ExitCode.BAD_INPUT if is_full else ExitCode.FAILED)
+            return _print_problems([str(error)], ExitCode.BAD_INPUT if is_full else ExitCode.FAILED)
         case OSError():
             where = f": {error.filename}" if error.filename else ""
             is_full = error.errno in _NO_SPACE
             code = ExitCode.BAD_INPUT if is_full else ExitCode.FAILED
-            return _say([f"{error.strerror or error}{where}"], code)
+            return _print_problems([f"{error.strerror or error}{where}"], code)
         case UnicodeEncodeError():
             letter = ascii(error.object[error.start])
             problem = f"{letter} in a name or a value is not valid UTF-8; rename it"
-            return _say([problem], ExitCode.BAD_INPUT)
+            return _print_problems([problem], ExitCode.BAD_INPUT)
         case RecursionError():
-            return _say(["the input is nested too deeply to be parsed"], ExitCode.BAD_INPUT)
+            return _print_problems(
+                ["the input is nested too deeply to be parsed"], ExitCode.BAD_INPUT
+            )
         case ModuleNotFoundError(name=name) if name in _EXTRAS:
             problem = f"{name} is not installed: pip install 'holdfast[{_EXTRAS[name]}]'"
-            return _say([problem], ExitCode.BAD_INPUT)
-    return _say(
+            return _print_problems([problem], ExitCode.BAD_INPUT)
+    return _print_problems(
         [
             f"internal error: {type(error).__name__}: {error}",
             "This is a bug. Repeat the command with HOLDFAST_DEBUG=1 and report its output.",
@@ -102,7 +104,7 @@ def _answer(error: Exception) -> int:
     )
 
 
-def _say(lines: Sequence[str], code: ExitCode) -> int:
+def _print_problems(lines: Sequence[str], code: ExitCode) -> int:
     for line in lines:  # what somebody has typed or written must not steer the terminal
         plain = "".join(char if char.isprintable() or char in "\n\t" else "�" for char in line)
         print(f"holdfast: {plain}", file=sys.stderr)  # noqa: T201 - click is not loaded here

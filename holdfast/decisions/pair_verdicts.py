@@ -139,5 +139,5 @@ def _failures(made: Sequence[NodeTest]) -> str:
 
 
 def _last_detail(made: Sequence[NodeTest]) -> str:
-    said = [test.detail for _, test in made if test.passed is False and test.detail]
-    return f": {said[-1]}" if said else ""
+    details = [test.detail for _, test in made if test.passed is False and test.detail]
+    return f": {details[-1]}" if details else ""

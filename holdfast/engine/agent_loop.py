@@ -40,7 +40,7 @@ class AgentLoop:
         self._clock = clock
         self._heartbeat = heartbeat
         self._boot_id = host.boot_id()
-        self._told: Health | None = None
+        self._reported: Health | None = None
         self._reports = 0
         self._beats = 0
         self._beat_at = clock.now()
@@ -69,10 +69,10 @@ class AgentLoop:
         is_due = not now < self._beat_at <= now + self._heartbeat
         is_time = is_due or self._is_urgent()
         try:
-            if is_time and self._health != self._told:
+            if is_time and self._health != self._reported:
                 self._publish(now)
         finally:
-            if is_due and self._told is not None:
+            if is_due and self._reported is not None:
                 self._beat(now)
         if is_time:
             self._host.commit()
@@ -80,7 +80,7 @@ class AgentLoop:
 
     def _take_in(self) -> bool:
         """Read and judge. Returns whether there may be more to read."""
-        rounds = 1 if self._told is not None else CATCH_UP_READS
+        rounds = 1 if self._reported is not None else CATCH_UP_READS
         for _ in range(rounds):
             readings = self._host.read()
             if readings == _NOTHING:
@@ -105,7 +105,7 @@ class AgentLoop:
         self._health = fold(self._health, findings, settled=settled)
 
     def _is_urgent(self) -> bool:
-        return self._told is None or _fingerprint(self._told) != _fingerprint(self._health)
+        return self._reported is None or _fingerprint(self._reported) != _fingerprint(self._health)
 
     def _publish(self, now: datetime) -> None:
         self._sink.publish(
@@ -120,7 +120,7 @@ class AgentLoop:
             )
         )
         self._reports += 1
-        self._told = self._health
+        self._reported = self._health
 
     def _beat(self, now: datetime) -> None:
         self._beat_at = now + self._heartbeat

@@ -1,4 +1,4 @@
-"""What people are told about the checkpoints of a job."""
+"""Messages about the checkpoints of a job."""
 
 from collections.abc import Sequence
 from typing import Final

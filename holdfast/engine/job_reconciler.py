@@ -73,7 +73,7 @@ class JobReconciler:
         self._ports = ports
         self._policy = policy
         self._repeats = Repeats(ports.events)
-        self._told: dict[str, str] = {}  # only so that each reason to wait is told once
+        self._reported: dict[str, str] = {}  # only so that each reason to wait is told once
         self._stopped: dict[str, int] = {}  # only so that each attempt is sent SIGTERM once
         self._suspects: set[str] = set()  # only so that each suspicion is told once
         self._troubled: set[str] = set()  # only so that jobs whose calls fail delay no others
@@ -121,7 +121,7 @@ class JobReconciler:
 
     def _forget_all_but(self, names: set[str]) -> None:
         """What was told of a job that is gone is news about the next one of its name."""
-        self._told = {job: why for job, why in self._told.items() if job in names}
+        self._reported = {job: why for job, why in self._reported.items() if job in names}
         self._stopped = {job: attempt for job, attempt in self._stopped.items() if job in names}
         self._troubled &= names
 
@@ -195,11 +195,11 @@ class JobReconciler:
             self._terminate(job.spec.name, job.record.attempt)
         if job.record.phase is JobPhase.STARTING:
             self._ports.jobs.launch(job.spec.name)
-        if wait.why and self._told.get(job.spec.name) != wait.why:
-            self._told[job.spec.name] = wait.why
+        if wait.why and self._reported.get(job.spec.name) != wait.why:
+            self._reported[job.spec.name] = wait.why
             self._ports.events.emit(JobWaits(job=job.spec.name, why=wait.why))
-        if job.unwatched and self._told.get(job.spec.name) != job.unwatched:
-            self._told[job.spec.name] = job.unwatched
+        if job.unwatched and self._reported.get(job.spec.name) != job.unwatched:
+            self._reported[job.spec.name] = job.unwatched
             attempt = job.record.attempt
             self._ports.events.emit(
                 JobUnwatched(job=job.spec.name, attempt=attempt, why=job.unwatched)
@@ -226,7 +226,7 @@ class JobReconciler:
         name = job.spec.name
         self._resume_incident(job, nodes)
         self._ports.jobs.put(name, record)
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         self._ports.events.emit(_started_event(name, record))
 
     def _stop(self, action: StopAttempt, job: JobView, now: datetime) -> None:

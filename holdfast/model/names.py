@@ -412,7 +412,7 @@ class Reason(StrEnum):
     GPU_POWER = "NvidiaPowerError"
     """A GPU is slowed down for want of power."""
     GPU_READING = "NvidiaReadingError"
-    """A GPU does not tell some of its values."""
+    """Some values of a GPU cannot be read."""
     DCGM_DIAG = "DCGMDiagnosticFailure"
     """A diagnosis of DCGM failed."""
     DCGM_HEALTH = "DCGMHealthCodeFatal"

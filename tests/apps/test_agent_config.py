@@ -169,7 +169,7 @@ def test_an_unknown_detector_or_key_is_answered_with_the_known_ones() -> None:
         f"detectors: unknown a, gpu; known are {names}",
     )
     assert problems({"detectors": {"gpu-xid": {"on": 1}}}) == (
-        "detectors.gpu-xid.on: unknown key; known are enabled, every, shadow, second_witness",
+        "detectors.gpu-xid.on: unknown key; known are enabled, every, shadow, needs_corroboration",
     )
     assert problems({"reprot_dir": "/x"}) == ("reprot_dir: unknown key (did you mean report_dir?)",)
 

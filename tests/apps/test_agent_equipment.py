@@ -96,8 +96,8 @@ def test_of_another_machine_nothing_is_expected(tmp_path: Path, product: str) ->
             "corroboration_window must be longer than 0s, got 0:00:00",
         ),
         (
-            {"detectors": {"host-disk": {"second_witness": True}}},
-            "second_witness: no other reading supports host-disk; one can be asked for with "
+            {"detectors": {"host-disk": {"needs_corroboration": True}}},
+            "needs_corroboration: no other reading supports host-disk; supported are "
             + ", ".join(CORROBORATED),
         ),
         (
@@ -140,9 +140,9 @@ NEURON = "NEURON_HW_ERR=DMA_ERROR instance-id=i-1 hostname=h nd-id=3 nc-id=0"
 APP = "NVRM: Xid (PCI:0000:b9:00): 94, pid=1, Contained: SM (0x1). RST: No, D-RST: No"
 
 
-def test_a_second_witness_is_asked_of_the_detectors_that_are_named(tmp_path: Path) -> None:
+def test_corroboration_is_requested_of_the_detectors_that_are_named(tmp_path: Path) -> None:
     config = log(tmp_path, NEURON, NEURON.replace("nd-id=3", "nd-id=4"))
-    asking = replace(config, detectors={"neuron-log": DetectorSettings(second_witness=True)})
+    asking = replace(config, detectors={"neuron-log": DetectorSettings(needs_corroboration=True)})
     alone = replace(asking, instance_type=None)
 
     assert {one.remedy for one in probe(replace(config, instance_type=None)).faults} == {"replace"}
@@ -154,7 +154,7 @@ def test_a_second_witness_is_asked_of_the_detectors_that_are_named(tmp_path: Pat
 
 def test_only_what_touches_the_node_needs_a_witness() -> None:
     config = AgentConfig(
-        detectors={"gpu-xid": DetectorSettings(second_witness=True)},
+        detectors={"gpu-xid": DetectorSettings(needs_corroboration=True)},
         corroboration_window=timedelta(minutes=1),
     )
     lines = [

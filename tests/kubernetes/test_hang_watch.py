@@ -11,7 +11,12 @@ from job_objects import a_pod, a_record, a_state, requests
 from machines import stays
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, heard_until, watched
+from holdfast.adapters.kubernetes.jobs.hang_watch import (
+    HangWatch,
+    Watched,
+    logs_known_until,
+    watched,
+)
 from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.log_rules import LogRule
@@ -121,10 +126,10 @@ def test_what_was_found_out_holds_for_the_same_attempt_by_the_same_rules():
 def test_a_job_is_heard_as_long_as_each_of_its_logs_is():
     early, late = START_OF_YEAR, START_OF_YEAR + timedelta(seconds=1)
 
-    assert heard_until([late, early, late], 3) == early
-    assert heard_until([late, None], 2) is None
-    assert heard_until([late, late], 3) is None
-    assert heard_until([], 0) is None
+    assert logs_known_until([late, early, late], 3) == early
+    assert logs_known_until([late, None], 2) is None
+    assert logs_known_until([late, late], 3) is None
+    assert logs_known_until([], 0) is None
 
 
 @pytest.fixture

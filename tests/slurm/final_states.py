@@ -23,7 +23,7 @@ RECORD = "HOLDFAST_RECORD"
 FAULTS = {
     "xid-replace": "XID 74, which calls for another machine",
     "xid-reboot": "XID 73, which calls for a reboot",
-    "dcgm-ecc": "DCGM tells of a double-bit ECC error; the job runs on",
+    "dcgm-ecc": "DCGM reports a double-bit ECC error; the job runs on",
     "crash-with-fault": "a rank dies of XID 74 before the fault is known",
     "gres": "XID 74; the job has GRES, and --no-requeue",
     "bystander": "nothing happens to it, and its neighbors are resumed",

@@ -50,8 +50,8 @@ def test_what_an_agent_says_is_what_the_controller_hears(tmp_path: Path) -> None
     until((tmp_path / "n1.json").exists)
     one.close()
 
-    heard = looked(tmp_path).heard()["n1"]
-    assert (heard.report, heard.machine) == (REPORT, "m1")
+    received = looked(tmp_path).received()["n1"]
+    assert (received.report, received.machine) == (REPORT, "m1")
 
 
 def test_the_newest_report_takes_the_place_of_the_last(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_the_newest_report_takes_the_place_of_the_last(tmp_path: Path) -> None:
     for number in range(1, 30):
         one.changed(None, replace(REPORT, sequence=number))
 
-    until(lambda: looked(tmp_path).heard().get("n1") is not None
-          and looked(tmp_path).heard()["n1"].report.sequence == 29)  # fmt: skip
+    until(lambda: looked(tmp_path).received().get("n1") is not None
+          and looked(tmp_path).received()["n1"].report.sequence == 29)  # fmt: skip
     one.close()
     assert [path.name for path in tmp_path.iterdir()] == ["n1.json"]
 
@@ -170,7 +170,7 @@ def test_only_news_is_news(tmp_path: Path) -> None:
     assert reports.look(now)
     path.unlink()
     assert reports.look(now)
-    assert reports.heard() == {}
+    assert reports.received() == {}
 
 
 def test_every_sign_of_life_is_heard_when_it_is_seen(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_every_sign_of_life_is_heard_when_it_is_seen(tmp_path: Path) -> None:
 
     os.utime(path, (1, 1))  # whatever the clock of the server says
     reports.look(now + LATER)
-    assert reports.heard()["n1"].at == now + LATER
+    assert reports.received()["n1"].at == now + LATER
 
     reports.look(now + 2 * LATER)
-    assert reports.heard()["n1"].at == now + LATER
+    assert reports.received()["n1"].at == now + LATER
 
 
 @pytest.mark.parametrize(("age_s", "has_heartbeat"), [(30, True), (3600, False), (-3600, False)])
@@ -192,7 +192,7 @@ def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, has_heartbea
     path = put(tmp_path)
     os.utime(path, (now.timestamp() - age_s, now.timestamp() - age_s))
 
-    assert (looked(tmp_path, now).heard()["n1"].at is not None) == has_heartbeat
+    assert (looked(tmp_path, now).received()["n1"].at is not None) == has_heartbeat
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_what_is_no_report_is_told_and_not_heard(tmp_path: Path, content: str) -
 
     reports = looked(tmp_path)
 
-    assert reports.heard() == {}
+    assert reports.received() == {}
     assert reports.skipped()["n1"].startswith(f"{tmp_path}/n1.json: ")
 
 
@@ -235,7 +235,7 @@ def test_a_bad_file_is_skipped_by_name_and_the_last_valid_report_holds(
     path = put(tmp_path)
     put(tmp_path, report=replace(REPORT, node="n2"))
     reports = looked(tmp_path, now)
-    before = reports.heard()["n1"]
+    before = reports.received()["n1"]
 
     spoil(path)
     reports.look(now + LATER)
@@ -243,14 +243,14 @@ def test_a_bad_file_is_skipped_by_name_and_the_last_valid_report_holds(
 
     assert why in reports.skipped()["n1"]
     assert str(path) in reports.skipped()["n1"]
-    assert reports.heard()["n1"] == before, "and its heartbeat ages"
-    assert reports.heard()["n2"].report.node == "n2"
+    assert reports.received()["n1"] == before, "and its heartbeat ages"
+    assert reports.received()["n2"].report.node == "n2"
 
     path.unlink()
     put(tmp_path)
     reports.look(now + 3 * LATER)
     assert reports.skipped() == {}
-    assert reports.heard()["n1"].at == now + 3 * LATER
+    assert reports.received()["n1"].at == now + 3 * LATER
 
 
 def test_no_node_speaks_for_another_nor_with_a_name_that_means_two(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 
     reports = looked(tmp_path)
 
-    assert reports.heard() == {}
+    assert reports.received() == {}
     assert reports.skipped() == {}
 
 
@@ -280,4 +280,4 @@ def test_what_was_heard_holds_while_the_directory_is_away(tmp_path: Path) -> Non
     with pytest.raises(BackendError, match="cannot read"):
         reports.look(datetime.now(UTC))
 
-    assert list(reports.heard()) == ["n1"]
+    assert list(reports.received()) == ["n1"]

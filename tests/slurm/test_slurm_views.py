@@ -14,11 +14,11 @@ from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,
     has_leftovers,
-    heard_at,
     held_by,
     is_lost,
     is_to_open,
     known_nodes,
+    last_response_at,
     node_view,
     remembered,
     request_of,
@@ -40,7 +40,7 @@ def facts(state: str = "IDLE", reason: str = "", **changes) -> NodeFacts:
     return NodeFacts("n1", frozenset(state.split("+")), parse_reason(reason), **values)
 
 
-def heard(machine: str = "m1", at=NOW) -> ReceivedReport:
+def received(machine: str = "m1", at=NOW) -> ReceivedReport:
     report = NodeReport(node="n1", boot_id="b1", sequence=1, reported_at=NOW)
     return ReceivedReport(report=report, machine=machine, at=at)
 
@@ -53,7 +53,7 @@ def record_in(phase: Phase, **remediation):
 
 
 def known(node=None, word=None, before=None) -> Known:
-    return Known(name="n1", facts=node, heard=word, remembered=before)
+    return Known(name="n1", facts=node, received=word, remembered=before)
 
 
 phases = st.sampled_from(list(Phase))
@@ -170,9 +170,9 @@ def test_nothing_else_asks(state: str, reason: str) -> None:
 def test_what_a_command_recorded_goes_before_a_reason() -> None:
     request = Request(id="r", verb=Verb.RELEASE, requested_at=NOW)
     memory = Memory(requests={"n1": request})
-    one = known(facts("IDLE+FAIL", "Action:Reboot"), heard())
+    one = known(facts("IDLE+FAIL", "Action:Reboot"), received())
 
-    view = node_view(one, record_in(Phase.SCHEDULABLE), memory, heard=NOW, jobs=(), now=NOW)
+    view = node_view(one, record_in(Phase.SCHEDULABLE), memory, heartbeat_at=NOW, jobs=(), now=NOW)
 
     assert view.request == request
 
@@ -192,17 +192,17 @@ def test_a_node_is_heard_while_slurmd_or_its_agent_speaks(phase: Phase) -> None:
     record = record_in(phase)
     silent = facts("DOWN+NOT_RESPONDING")
 
-    assert heard_at(known(facts(), heard(at=None)), record, NOW, EARLIER) == NOW
-    assert heard_at(known(silent, heard(at=NOW)), record, NOW, EARLIER) == NOW
-    assert heard_at(known(silent, heard(at=None)), record, NOW, EARLIER) == EARLIER
-    assert heard_at(known(silent, None), record, NOW, None) is None
+    assert last_response_at(known(facts(), received(at=None)), record, NOW, EARLIER) == NOW
+    assert last_response_at(known(silent, received(at=NOW)), record, NOW, EARLIER) == NOW
+    assert last_response_at(known(silent, received(at=None)), record, NOW, EARLIER) == EARLIER
+    assert last_response_at(known(silent, None), record, NOW, None) is None
 
 
 def test_a_node_that_power_saving_switched_off_is_not_lost() -> None:
-    asleep = known(facts("IDLE+POWERED_DOWN"), heard(at=EARLIER))
+    asleep = known(facts("IDLE+POWERED_DOWN"), received(at=EARLIER))
 
-    assert heard_at(asleep, a_record(Phase.SCHEDULABLE), NOW, EARLIER) == NOW
-    assert heard_at(asleep, record_in(Phase.DRAINING), NOW, EARLIER) == EARLIER
+    assert last_response_at(asleep, a_record(Phase.SCHEDULABLE), NOW, EARLIER) == NOW
+    assert last_response_at(asleep, record_in(Phase.DRAINING), NOW, EARLIER) == EARLIER
 
 
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.REBOOTING])
@@ -223,9 +223,9 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
 ) -> None:
     record = record_in(phase, remedy=Remedy.REBOOT)
     before = Remembered(record=record, machine="m1", slurmd="boot-1")
-    one = known(facts(state, slurmd=slurmd), heard(at=at), before)
+    one = known(facts(state, slurmd=slurmd), received(at=at), before)
 
-    assert heard_at(one, record, NOW, NOW) == (NOW if is_back else None)
+    assert last_response_at(one, record, NOW, NOW) == (NOW if is_back else None)
 
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
@@ -234,11 +234,11 @@ def test_a_node_that_never_joined_is_heard_only_once_its_slurmd_answers(phase, r
     remediation = a_remediation(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=reason)
     record = NodeRecord(phase=phase, phase_since=EARLIER, remediation=remediation)
     before = Remembered(record=record, machine="m1", slurmd="boot-1")
-    alone = known(facts("DOWN+FAIL+POWERED_DOWN", slurmd="boot-1"), heard(at=NOW), before)
-    both = known(facts("DOWN+FAIL", slurmd="boot-2"), heard(at=NOW), before)
+    alone = known(facts("DOWN+FAIL+POWERED_DOWN", slurmd="boot-1"), received(at=NOW), before)
+    both = known(facts("DOWN+FAIL", slurmd="boot-2"), received(at=NOW), before)
 
-    assert heard_at(alone, record, NOW, NOW) is None
-    assert heard_at(both, record, NOW, NOW) == NOW
+    assert last_response_at(alone, record, NOW, NOW) is None
+    assert last_response_at(both, record, NOW, NOW) == NOW
 
 
 @pytest.mark.parametrize(
@@ -254,9 +254,9 @@ def test_slurms_own_word_on_a_start_that_failed_stays_and_reaches_the_core(
     state, reason, is_given_up
 ) -> None:
     record = record_in(Phase.JOINING, remedy=Remedy.REPLACE)
-    one = known(facts(state, reason), heard(at=NOW))
+    one = known(facts(state, reason), received(at=NOW))
 
-    view = node_view(one, record, Memory(), heard=None, jobs=(), now=NOW)
+    view = node_view(one, record, Memory(), heartbeat_at=None, jobs=(), now=NOW)
 
     assert view.join_error == ("Slurm says: ResumeTimeout reached" if is_given_up else "")
     assert one.facts is not None
@@ -267,9 +267,9 @@ def test_slurms_own_word_on_a_start_that_failed_stays_and_reaches_the_core(
 def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> None:
     record = record_in(Phase.JOINING, remedy=Remedy.REPLACE)
     before = Remembered(record=record, machine="m1", slurmd="/")  # slurmctld had forgotten it
-    one = known(facts(slurmd="boot-1/start-1"), heard(at=NOW), before)
+    one = known(facts(slurmd="boot-1/start-1"), received(at=NOW), before)
 
-    assert heard_at(one, record, NOW, NOW) == NOW
+    assert last_response_at(one, record, NOW, NOW) == NOW
 
 
 # What is stored
@@ -278,10 +278,10 @@ def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> Non
 @pytest.mark.parametrize("phase", AWAY)
 def test_the_slurmd_before_a_repair_is_remembered_until_the_release(phase: Phase) -> None:
     draining = Remembered(record=record_in(Phase.DRAINING), machine="m1")
-    away = remembered(known(facts(), heard(), draining), record_in(phase))
+    away = remembered(known(facts(), received(), draining), record_in(phase))
     assert away.slurmd == "boot-1"
 
-    later = known(facts(slurmd="boot-2"), heard("m2"), away)
+    later = known(facts(slurmd="boot-2"), received("m2"), away)
     assert remembered(later, record_in(phase)).slurmd == "boot-1"
     assert remembered(later, record_in(Phase.JOINING, remedy=Remedy.REBOOT)).slurmd == "boot-1"
     free = remembered(later, a_record(Phase.SCHEDULABLE))
@@ -291,10 +291,10 @@ def test_the_slurmd_before_a_repair_is_remembered_until_the_release(phase: Phase
 def test_the_agent_names_the_machine_and_slurm_does_where_it_cannot() -> None:
     stored = Remembered(record=a_record(Phase.SCHEDULABLE), machine="m0")
 
-    assert known(facts(instance_id="i-1"), heard("m1"), stored).machine == "m1"
-    assert known(facts(instance_id="i-1"), heard(""), stored).machine == "i-1"
+    assert known(facts(instance_id="i-1"), received("m1"), stored).machine == "m1"
+    assert known(facts(instance_id="i-1"), received(""), stored).machine == "i-1"
     assert known(facts(), None, stored).machine == "m0"
-    assert known(facts(), heard("")).machine == "slurm:n1"
+    assert known(facts(), received("")).machine == "slurm:n1"
 
 
 # Who is looked after
@@ -303,10 +303,10 @@ def test_the_agent_names_the_machine_and_slurm_does_where_it_cannot() -> None:
 def test_a_node_is_ours_with_an_agent_that_lives_or_a_record() -> None:
     stored = Remembered(record=a_record(Phase.SCHEDULABLE), machine="m1")
 
-    assert list(known_nodes({"n1": facts()}, {"n1": heard()}, Memory())) == ["n1"]
+    assert list(known_nodes({"n1": facts()}, {"n1": received()}, Memory())) == ["n1"]
     assert list(known_nodes({"n1": facts()}, {}, Memory(nodes={"n1": stored}))) == ["n1"]
-    assert list(known_nodes({"n1": facts()}, {"n1": heard(at=None)}, Memory())) == []
-    assert list(known_nodes({}, {"n1": heard()}, Memory())) == []
+    assert list(known_nodes({"n1": facts()}, {"n1": received(at=None)}, Memory())) == []
+    assert list(known_nodes({}, {"n1": received()}, Memory())) == []
     assert list(known_nodes({"n1": facts()}, {}, Memory())) == []
 
 
@@ -322,19 +322,19 @@ def test_a_node_that_slurm_forgot_stays_while_its_repair_keeps_it_away(phase: Ph
 def test_nothing_is_done_with_a_node_whose_entry_is_damaged() -> None:
     memory = Memory(unreadable=frozenset({"n1"}))
 
-    assert known_nodes({"n1": facts()}, {"n1": heard()}, memory) == {}
+    assert known_nodes({"n1": facts()}, {"n1": received()}, memory) == {}
 
 
 def test_a_view_has_what_is_known() -> None:
     record = record_in(Phase.DRAINING)
-    one = known(facts("MIXED+DRAIN", "cabling"), heard("m1"))
+    one = known(facts("MIXED+DRAIN", "cabling"), received("m1"))
 
-    view = node_view(one, record, Memory(), heard=NOW, jobs=("7",), now=NOW)
+    view = node_view(one, record, Memory(), heartbeat_at=NOW, jobs=("7",), now=NOW)
 
     assert (view.name, view.machine, view.running_jobs) == ("n1", "m1#b1", ("7",))
     assert view.held == "bob has closed it in Slurm: cabling"
-    silent = replace(one, heard=None)
-    assert node_view(silent, record, Memory(), heard=None, jobs=(), now=NOW).boot_id == ""
+    silent = replace(one, received=None)
+    assert node_view(silent, record, Memory(), heartbeat_at=None, jobs=(), now=NOW).boot_id == ""
 
 
 # What a machine that came back may bring with it
@@ -357,7 +357,7 @@ def test_jobs_of_the_boot_before_are_left_over_once_another_slurmd_answers(
     record = a_record(phase, remediation=a_remediation())
     before = Remembered(record=record, machine="m1", slurmd=slurmd)
 
-    assert has_leftovers(known(facts(state, slurmd="boot-2"), heard(), before)) is are_left
+    assert has_leftovers(known(facts(state, slurmd="boot-2"), received(), before)) is are_left
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_machine_whose_agent_alone_is_back_is_lost_for_slurm(
 ) -> None:
     since = NOW - timedelta(seconds=ago)
     record = a_record(phase, remediation=a_remediation(), phase_since=since)
-    word = heard(at=NOW - timedelta(seconds=heard_ago))
+    word = received(at=NOW - timedelta(seconds=heard_ago))
     one = known(facts(state), word, Remembered(record=record, machine="m1"))
 
     assert is_lost(one, NOW) is lost
@@ -389,10 +389,10 @@ def test_a_verdict_holds_for_one_machine_in_one_boot(machine, boot, counts) -> N
     said = NodeReport(node="n1.check", boot_id=boot, sequence=0, reported_at=NOW, faults=(fault,))
     verdict = ReceivedReport(report=said, machine=machine)
 
-    assert faults_of(verdict, heard()) == ((fault,) if counts else ())
-    assert faults_of(None, heard()) == faults_of(verdict, None) == ()
+    assert faults_of(verdict, received()) == ((fault,) if counts else ())
+    assert faults_of(None, received()) == faults_of(verdict, None) == ()
     view = node_view(
-        replace(known(facts(), heard()), verdict=verdict), a_record(), Memory(),
-        heard=NOW, jobs=(), now=NOW,
+        replace(known(facts(), received()), verdict=verdict), a_record(), Memory(),
+        heartbeat_at=NOW, jobs=(), now=NOW,
     )  # fmt: skip
     assert view.faults == ((fault,) if counts else ())

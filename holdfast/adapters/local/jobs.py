@@ -170,8 +170,8 @@ class LocalJobs:
         own = self._run.of_job(spec.name)
         progress = read_progress(own.progress(record.attempt))
         limits = self._launch(spec.name).hang_limits
-        heard = self._heard(spec.name, record, progress)
-        hang = silence(limits, heard, reason=Reason.JOB_HUNG, missing="no new step was reported")
+        observed = self._observed(spec.name, record, progress)
+        hang = silence(limits, observed, reason=Reason.JOB_HUNG, missing="no new step was reported")
         ranks = tuple(
             RankView(
                 rank=rank,
@@ -193,7 +193,7 @@ class LocalJobs:
             step=progress.last,
             hung_since=hang.since if hang is not None else None,
             hung_evidence=hang.evidence if hang is not None else "",
-            unwatched=_UNWATCHED if is_unarmed(limits, heard) else "",
+            unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
             cancel_requested=cancel,
         )
 
@@ -207,7 +207,7 @@ class LocalJobs:
             self._crashes[log] = reported or crash_text(_tail(log))
         return self._crashes[log]
 
-    def _heard(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
+    def _observed(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
         now = self._clock.now()
         known = self._advanced.get(job)
         if known is None or known[:2] != (record.phase_since, progress):

@@ -1,4 +1,4 @@
-"""What people are told of: each trouble once, until it is over."""
+"""Selects the notices for people: each problem once, until it is over."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -86,7 +86,7 @@ class Outbox(Generic[T]):
         with self._changed:
             left = len(self._waiting) + self._dropped
         if left:
-            self._failed(f"telling {self._name}", f"{left} notices were not delivered")
+            self._failed(f"notifying {self._name}", f"{left} notices were not delivered")
 
     def put(self, item: T) -> None:
         """Enqueue an item; returns at once."""
@@ -103,7 +103,7 @@ class Outbox(Generic[T]):
             try:
                 self._deliver(items)
             except TryAgain as error:
-                self._failed(f"telling {self._name}", str(error))
+                self._failed(f"notifying {self._name}", str(error))
                 left = range(len(items)) if error.left is None else error.left
                 self._put_back([items[number] for number in left])
                 failures += 1
@@ -111,7 +111,7 @@ class Outbox(Generic[T]):
                 if not self._wait(max(_BACKOFF.delay(failures).total_seconds(), requested_s)):
                     return
             except Refused as error:
-                self._failed(f"telling {self._name}", f"{error}; this notice is dropped")
+                self._failed(f"notifying {self._name}", f"{error}; this notice is dropped")
             else:
                 failures = 0
                 self._report_dropped()
@@ -148,4 +148,4 @@ class Outbox(Generic[T]):
         with self._changed:
             dropped, self._dropped = self._dropped, 0
         if dropped:
-            self._failed(f"telling {self._name}", f"{dropped} older notices were dropped")
+            self._failed(f"notifying {self._name}", f"{dropped} older notices were dropped")

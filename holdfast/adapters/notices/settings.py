@@ -1,4 +1,4 @@
-"""Who is told what: the table ``notices`` of the controller's configuration."""
+"""Settings of notices: the table ``notices`` of the controller's configuration."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,7 +92,7 @@ class NoticeCloudWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeSettings:
-    """Who is told what."""
+    """Receivers of notices, and the events that each gets."""
 
     webhook: NoticeWebhook | None = None
     """Gets every event."""
@@ -116,14 +116,14 @@ class NoticeSettings:
     """Their ``account``."""
 
     apprise: tuple[str, ...] = ()
-    """Where people are told, as Apprise writes it: ``slack://...``, ``mailto://...``,
+    """Addresses of people, in Apprise's syntax: ``slack://...``, ``mailto://...``,
     ``pagerduty://...``. Needs ``pip install 'holdfast[notices]'``."""
 
     apprise_file: Path | None = None
     """More of them, one on a line: they hold secrets, which a configuration is no place for."""
 
     for_people: tuple[str, ...] = FOR_PEOPLE
-    """Names of the events that people are told of: each trouble once, until it is over. Of
+    """Names of the events that are sent to people: each problem once, until it is over. Of
     ``job.finished``, those of jobs that failed; of ``repair.postponed``, from the third refusal."""
 
     def __post_init__(self) -> None:

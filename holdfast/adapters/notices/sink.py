@@ -59,7 +59,7 @@ class Notices:
         urls = receivers.addresses(settings.apprise, settings.apprise_file)
         # A queue for each: who is away keeps nobody else waiting, and has nobody told twice.
         self._people = [
-            Outbox(name, singly(tell), failed) for name, tell in receivers.people(urls, cluster)
+            Outbox(name, singly(send), failed) for name, send in receivers.people(urls, cluster)
         ]
 
     def start(self) -> None:

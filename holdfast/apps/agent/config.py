@@ -44,7 +44,7 @@ class DetectorSettings:
     shadow: bool = False
     """Whether its findings are reported as notices only and never request a remedy."""
 
-    second_witness: bool = False
+    needs_corroboration: bool = False
     """Whether a finding from the kernel log, where lines can be forged, stays a warning until
     another reading corroborates it. Applies to findings whose remedy affects the node."""
 
@@ -208,7 +208,7 @@ class AgentConfig:
             raise ValueError(
                 f"detectors: unknown {', '.join(unknown)}; known are {', '.join(sorted(names))}"
             )
-        self._check_witnesses()
+        self._check_corroboration()
         if self.instance_type is not None and equipment_of(self.instance_type) is None:
             raise ValueError(
                 f"instance_type: unknown instance type {self.instance_type}; omit it and list "
@@ -217,14 +217,14 @@ class AgentConfig:
         if wrong := [code for code in self.xid if not (code.isascii() and code.isdecimal())]:
             raise ValueError(f"xid: expected codes such as 74 as keys, got {', '.join(wrong)}")
 
-    def _check_witnesses(self) -> None:
+    def _check_corroboration(self) -> None:
         if self.corroboration_window <= timedelta(0):
             raise ValueError(
                 f"corroboration_window must be longer than 0s, got {self.corroboration_window}"
             )
-        wanted = {name for name, one in self.detectors.items() if one.second_witness}
+        wanted = {name for name, one in self.detectors.items() if one.needs_corroboration}
         if alone := sorted(wanted - set(CORROBORATED)):
             raise ValueError(
-                f"second_witness: no other reading supports {', '.join(alone)}; one can be asked "
-                f"for with {', '.join(CORROBORATED)}"
+                f"needs_corroboration: no other reading supports {', '.join(alone)}; "
+                f"supported are {', '.join(CORROBORATED)}"
             )

@@ -20,7 +20,7 @@ def chosen_detectors(
 ) -> tuple[Detector, ...]:
     """The enabled detectors of a node with ``equipment``, with those of ``added_detectors``.
 
-    In shadow mode a detector requests no remedy. With ``second_witness`` it only warns until
+    In shadow mode a detector requests no remedy. With ``needs_corroboration`` it only warns until
     another reading supports its finding.
     """
     return tuple(
@@ -81,7 +81,7 @@ def _changed(config: AgentConfig, detector: Detector) -> Detector:
     """The detector, with its findings as the configuration wants them."""
     if _is_shadow(config, detector):
         change: Callable[[Finding], Finding] = _harmless
-    elif _settings(config, detector).second_witness:
+    elif _settings(config, detector).needs_corroboration:
         change = partial(_doubted, config.corroboration_window)
     else:
         return detector

@@ -47,7 +47,7 @@ _STATUS: Final = {
     Phase.REPLACING: InstanceStatus.PENDING,
 }
 
-_SAID: Final = {
+_PHASE_TEXTS: Final = {
     Phase.QUARANTINED: "quarantined",
     Phase.DRAINING: "being drained",
     Phase.CHECKING: "being checked",
@@ -209,7 +209,7 @@ def _message(status: NodeStatus) -> str:
             return f"The requested deep health check {waits}."
         remarks = status.checks[-1].remarks if status.checks else ""
         return f"The last deep health check: {remarks}." if remarks else ""
-    what = f"The node is {_SAID[status.phase]}"
+    what = f"The node is {_PHASE_TEXTS[status.phase]}"
     if status.remediation is None:
         return f"{what}."
     remedy = status.remediation.remedy

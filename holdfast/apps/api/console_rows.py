@@ -58,7 +58,7 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
     look, remediation = _LOOKS[node.phase], node.remediation
     if look is NodeAppearance.HEALTHY and (node.closed or node.conditions):
         look = NodeAppearance.CLOSED if node.closed else NodeAppearance.WARNING
-    return _told(
+    return _row(
         name=node.name,
         fleet=node.run,
         group=node.group,
@@ -89,7 +89,7 @@ def node_story(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
 
 def job_row(job: JobStatus) -> Json:
     """A job, without its attempts."""
-    return _told(
+    return _row(
         name=job.ref,
         is_active=job.is_active,
         phase=job.phase,
@@ -114,7 +114,7 @@ def incident_row(incident: Incident, fleet: str, state: str) -> Json:
 def fleet_row(fleet: Fleet, breaker: Breaker) -> Json:
     """Whose nodes they are."""
     is_tripped = breaker.tripped_at is not None
-    return _told(
+    return _row(
         name=fleet.name,
         is_active=fleet.is_active,
         stopped_at=to_plain(breaker.tripped_at),
@@ -167,6 +167,6 @@ def _seconds(duration: timedelta) -> float:
     return round(duration.total_seconds(), 3)
 
 
-def _told(**values: Any) -> Json:
+def _row(**values: Any) -> Json:
     """What there is to tell; thousands of rows travel."""
     return {name: value for name, value in values.items() if value not in ("", None)}

@@ -119,12 +119,12 @@ class LocalClusters:
             raise BackendError(f"{run.path}: {error}") from error
 
 
-def local_groups(home: Path, keepers: ClusterSupervisors) -> LocalMachineGroups:
+def local_groups(home: Path, supervisors: ClusterSupervisors) -> LocalMachineGroups:
     """The groups of machines on this one."""
 
     def start(run: RunDir) -> None:
         try:
-            keepers.start(run)
+            supervisors.start(run)
         except OSError as error:
             raise BackendError(f"{run.path}: cannot start a process: {error}") from error
 

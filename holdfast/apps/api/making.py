@@ -150,9 +150,9 @@ def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
             raise ConfigError(
                 "ec2: EC2 machines join a Kubernetes or Slurm cluster; select it with --platform"
             )
-        keepers = opened.enter_context(closing(ClusterSupervisors()))
+        supervisors = opened.enter_context(closing(ClusterSupervisors()))
         clusters = LocalClusters(default_home())
-        local = local_groups(default_home(), keepers)
+        local = local_groups(default_home(), supervisors)
         return Ground(
             groups=local,
             nodes=clusters,

@@ -68,10 +68,10 @@ def _lines(result: PartResult) -> Iterator[str]:
 
 def _loopback(result: PartResult) -> Iterator[str]:
     bad = {finding.device for finding in result.findings}
-    for device, said in result.facts.items():
+    for device, output in result.facts.items():
         word = "unknown" if result.outcome is Outcome.UNKNOWN else "passed"
         word = "failed" if device in bad else word
-        yield f"EFA Loopback check {word} for device: {device} . Output summary is {said}"
+        yield f"EFA Loopback check {word} for device: {device} . Output summary is {output}"
 
 
 def _measured(result: PartResult) -> str:

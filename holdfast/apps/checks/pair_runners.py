@@ -185,11 +185,11 @@ class Served:
                     raise
                 seconds = f"{limit.total_seconds():g} s"
                 raise _TestHangs(f"{requested}: the test did not end within {seconds}") from error
-            said = channel.receive()
+            answer = channel.receive()
             channel.send({"do": "bye"})
-        if "check" not in said:
-            raise BackendError(f"{requested}: {said.get('error')}")
-        return _read(said["check"])
+        if "check" not in answer:
+            raise BackendError(f"{requested}: {answer.get('error')}")
+        return _read(answer["check"])
 
 
 def slurm_address(node: str) -> str:

@@ -71,7 +71,7 @@ class PairServer:
         """Stop listening; tests in progress end with this process."""
         self._listener.close()
 
-    def serve(self, tell: Callable[[str], None], *, is_over: Callable[[], bool]) -> None:
+    def serve(self, log: Callable[[str], None], *, is_over: Callable[[], bool]) -> None:
         """Serve all clients, each in a thread, until ``is_over`` returns True."""
         while not is_over():
             try:
@@ -83,7 +83,7 @@ class PairServer:
                 continue
             threading.Thread(
                 target=self._answer,
-                args=(connection, address[0].removeprefix(_MAPPED), tell),
+                args=(connection, address[0].removeprefix(_MAPPED), log),
                 daemon=True,
             ).start()
 
@@ -111,7 +111,7 @@ class PairServer:
                 return self._listener.accept()[0]
         raise BackendError(f"no other node connected within {wait.total_seconds():g} s")
 
-    def _answer(self, connection: socket.socket, host: str, tell: Callable[[str], None]) -> None:
+    def _answer(self, connection: socket.socket, host: str, log: Callable[[str], None]) -> None:
         try:
             with connection:
                 channel = welcome(connection, self._token)
@@ -122,9 +122,9 @@ class PairServer:
                     self._converse(channel)
                 finally:
                     self._testing.release()
-            tell(f"{host}: tested")
+            log(f"{host}: tested")
         except BackendError as error:
-            tell(f"{host}: {error}")
+            log(f"{host}: {error}")
         finally:
             self._room.release()
 

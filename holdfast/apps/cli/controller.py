@@ -9,7 +9,7 @@ import click
 
 from holdfast.apps.cli.parameters import Address
 from holdfast.apps.controller.config import ControllerConfig, LogFormat, PlatformName
-from holdfast.apps.controller.session import run_controller, tell_plan
+from holdfast.apps.controller.session import report_plan, run_controller
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.kit.config import load_config
@@ -76,7 +76,7 @@ def controller(
     config = load_config(config_file, ControllerConfig) if config_file else ControllerConfig()
     config = _overridden(config, kubeconfig, context, options)
     if dry_run:
-        tell_plan(config, _report, click.echo, once=once)
+        report_plan(config, _report, click.echo, once=once)
     else:
         run_controller(config, _report)
     return ExitCode.OK

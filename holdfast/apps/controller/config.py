@@ -47,7 +47,7 @@ class ControllerConfig:
     loopback address. One above the agent's."""
 
     log: LogFormat = LogFormat.TEXT
-    """How it tells what happens."""
+    """Format of the log."""
 
     nodes: RemediationPolicy = field(default_factory=RemediationPolicy)
     """When nodes are repaired, and how."""

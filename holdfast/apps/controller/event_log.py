@@ -17,7 +17,7 @@ _LIMIT: Final = 4096
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
-_TELL_AGAIN: Final = timedelta(minutes=1)
+_REPEAT_AFTER: Final = timedelta(minutes=1)
 """A call that fails every second is told as often as that."""
 
 
@@ -34,12 +34,12 @@ class EventLog:
         """See ``EventSink.emit``."""
         at = self._clock.now()
         if isinstance(event, CallFailed):
-            if at - self._failed.get(event.what, _LONG_AGO) < _TELL_AGAIN:
+            if at - self._failed.get(event.what, _LONG_AGO) < _REPEAT_AFTER:
                 return
             self._failed = {
                 what: reported
                 for what, reported in self._failed.items()
-                if at - reported < _TELL_AGAIN
+                if at - reported < _REPEAT_AFTER
             }
             self._failed[event.what] = at
         if self._log is LogFormat.JSON:

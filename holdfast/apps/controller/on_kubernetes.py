@@ -177,9 +177,9 @@ def _election(
     server: Server, settings: KubernetesSettings, wake: Callable[[], None]
 ) -> LeaderElection:
     durations = settings.election
-    patience = durations.renew_deadline * _RENEWAL_SHARE
+    timeout = durations.renew_deadline * _RENEWAL_SHARE
     return LeaderElection(
-        Api(server, user_agent=_AGENT, field_manager=COMPONENT, timeout=patience),
+        Api(server, user_agent=_AGENT, field_manager=COMPONENT, timeout=timeout),
         namespace=settings.namespace,
         name=durations.lease,
         identity=f"{os.uname().nodename}_{uuid.uuid4()}",

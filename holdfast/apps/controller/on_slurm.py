@@ -56,7 +56,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         cluster = SlurmCluster(settings, store, around)
         cluster.start()
         opened.callback(cluster.stop)
-        jobs = SlurmJobs(settings, store, _job_surroundings(around, cluster))
+        jobs = SlurmJobs(settings, store, _job_dependencies(around, cluster))
         jobs.open()
         opened.callback(jobs.close)
         return Platform(
@@ -74,7 +74,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         )
 
 
-def _job_surroundings(around: Dependencies, cluster: SlurmCluster) -> JobDependencies:
+def _job_dependencies(around: Dependencies, cluster: SlurmCluster) -> JobDependencies:
     return JobDependencies(
         clock=around.clock,
         events=around.events,

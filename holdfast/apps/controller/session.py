@@ -34,15 +34,15 @@ PLATFORMS: Final = {
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
-Say = Callable[[str], None]
+Write = Callable[[str], None]
 
 
-def run_controller(config: ControllerConfig, say: Say) -> None:
+def run_controller(config: ControllerConfig, warn: Write) -> None:
     """Look after the nodes of a cluster until a signal asks to end.
 
     Args:
         config: which cluster, and how.
-        say: takes messages for a person that are no events of the cluster.
+        warn: takes messages for a person that are no events of the cluster.
 
     Raises:
         ConfigError: something of ``config`` cannot be used.
@@ -69,10 +69,10 @@ def run_controller(config: ControllerConfig, say: Say) -> None:
             clock=clock,
             leadership=platform.leadership,
         )
-        troubles = _Troubles(platform, say)
+        troubles = _Troubles(platform, warn)
         served.update(pages(metrics, platform, job_metrics.families))
         if address is not None:
-            say(f"serving {', '.join(served)} on http://{address}")
+            warn(f"serving {', '.join(served)} on http://{address}")
         loop = ControllerLoop(
             NodeReconciler(ports, config.nodes),
             _job_reconciler(platform, ports, config, job_metrics),
@@ -106,7 +106,7 @@ def _serve(
     return replace(address, port=server.port)
 
 
-def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> None:
+def report_plan(config: ControllerConfig, warn: Write, write: Write, *, once: bool) -> None:
     """Tell what a controller would do until a signal asks to end, or ``once``.
 
     Raises:
@@ -127,10 +127,10 @@ def tell_plan(config: ControllerConfig, say: Say, tell: Say, *, once: bool) -> N
         platform = _connect(config, wake.set, acts=False)
         opened.callback(platform.close)
         dry_run = DryRun(platform.cluster, config.nodes, clock)
-        troubles = _Troubles(platform, say)
+        troubles = _Troubles(platform, warn)
         while not is_stopped:
             if troubles.is_ready():
-                _tell(dry_run, say, tell, once=once)
+                _write_plan(dry_run, warn, write, once=once)
                 if once:
                     return
             wake.wait(STANDBY.total_seconds())
@@ -155,28 +155,28 @@ def _job_reconciler(
 class _Troubles:
     """Tells a person, once, what keeps a platform from being read."""
 
-    def __init__(self, platform: Platform, say: Say) -> None:
+    def __init__(self, platform: Platform, warn: Write) -> None:
         self._platform = platform
-        self._say = say
+        self._warn = warn
         self._reported: frozenset[str] = frozenset()
 
     def is_ready(self) -> bool:
         """Whether the platform can be read."""
         now = frozenset(self._platform.troubles())
         for trouble in sorted(now - self._reported):
-            self._say(f"{trouble}; trying again")
+            self._warn(f"{trouble}; trying again")
         self._reported = now
         return self._platform.is_ready()
 
 
-def _tell(dry_run: DryRun, say: Say, tell: Say, *, once: bool) -> None:
+def _write_plan(dry_run: DryRun, warn: Write, write: Write, *, once: bool) -> None:
     try:
         for line in dry_run.news():
-            tell(line)
+            write(line)
     except BackendError as error:
         if once:
             raise
-        say(str(error))
+        warn(str(error))
 
 
 def _connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:

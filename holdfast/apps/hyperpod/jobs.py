@@ -154,8 +154,8 @@ class HyperPodJobs:
     def run(self, name: str, pod: str, command: Sequence[str]) -> Output:
         """See ``HyperPodCluster.run``."""
         path = self._pod(name, pod)
-        said = run_in_pod(self._api, path, CONTAINER, command, within=EXEC_TIME, limit=_EXEC_LIMIT)
-        return Output(said.text, said.error)
+        done = run_in_pod(self._api, path, CONTAINER, command, within=EXEC_TIME, limit=_EXEC_LIMIT)
+        return Output(done.text, done.error)
 
     def clusters(self) -> list[Json]:
         """See ``HyperPodCluster.clusters``."""

@@ -170,11 +170,11 @@ class LocalCluster:
                 raise NotFound(f"{pod} is not running: {name} is {job.phase}")
             machine = next(one.provider_id for one in known.run.nodes() if one.name == node)
             directory = known.run.directory.node(node).path
-        said = run_command(
+        done = run_command(
             command, timeout=EXEC_TIME, directory=directory, environment={MARK: machine}
         )
-        error = f"exit status {said.status}: {said.stderr.strip()}" if said.status else ""
-        return Output(said.stdout, error.rstrip(": "))
+        error = f"exit status {done.status}: {done.stderr.strip()}" if done.status else ""
+        return Output(done.stdout, error.rstrip(": "))
 
     def cancel(self, name: str) -> None:
         """See ``HyperPodCluster.cancel``."""

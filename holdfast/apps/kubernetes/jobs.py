@@ -45,7 +45,7 @@ _CORE: Final = "/api/v1"
 _PARTS: Final = 3
 """Of the whole name of a job: kind, namespace, name."""
 
-_NOT_ASKED: Final = "it does not ask to be looked after: see holdfast jobs doctor"
+_NOT_REQUESTED: Final = "it does not ask to be looked after: see holdfast jobs doctor"
 _NOT_TAKEN_UP: Final = "no controller has noted yet that all its ranks run"
 _DAMAGED: Final = "its record cannot be read; remove the annotation"
 _SUSPENDED_BY_OTHERS: Final = "somebody else has suspended it"
@@ -97,7 +97,7 @@ class KubernetesJobList:
         """See ``Jobs.describe``; also of jobs that are left alone."""
         kind, state = self._found(job)
         status = job_status(state, requests_of(state, self._labels))
-        reported = self._told(state)
+        reported = self._reported(state)
         since = status.phase_since.replace(microsecond=0)  # Events have whole seconds
         waits = [one for one in reported if one.event == _WAITS and one.at >= since]
         if status.phase == JobPhase.WAITING and waits:
@@ -194,7 +194,7 @@ class KubernetesJobList:
                 ranks += [_rank(one)] if state.owns(one) else []
         return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
 
-    def _told(self, state: JobState) -> tuple[JobEvent, ...]:
+    def _reported(self, state: JobState) -> tuple[JobEvent, ...]:
         path = f"{_CORE}/namespaces/{state.namespace}/events"
         found = self._api.list(path, {"fieldSelector": f"involvedObject.uid={state.uid}"})
         written = sorted(found, key=_written)  # their times are in whole seconds
@@ -248,8 +248,12 @@ def _phase(state: JobState, requests: JobRequests, record: JobRecord) -> tuple[s
         return LEFT_ALONE, _DAMAGED
     if not requests.auto_resume:
         wrong = next(iter(requests.rejected), None)
-        said = f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}" if wrong else _NOT_ASKED
-        return LEFT_ALONE, said
+        message = (
+            f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}"
+            if wrong
+            else _NOT_REQUESTED
+        )
+        return LEFT_ALONE, message
     if state.is_suspended and state.queue is None and record.phase not in SUSPENDED_PHASES:
         return SUSPENDED, _SUSPENDED_BY_OTHERS
     return record.phase, record.reason if requests.record is not None else _NOT_TAKEN_UP

@@ -191,13 +191,13 @@ def _agents(folder: Path, now: datetime) -> Mapping[str, AgentFacts]:
     except BackendError:
         return {}
     found = {}
-    for name, heard in reports.heard().items():
+    for name, received in reports.received().items():
         try:
             written = (folder / f"{name}.json").stat().st_mtime
         except OSError:
             continue
         at = datetime.fromtimestamp(written, UTC)
-        found[name] = AgentFacts(age=now - at, skew=heard.report.reported_at - at)
+        found[name] = AgentFacts(age=now - at, skew=received.report.reported_at - at)
     return found
 
 

@@ -216,9 +216,9 @@ def compiled(plugin: Plugin) -> bytes:
         argv = [*plugin.command, "-o", str(library), str(source)]
         done = run(argv, timeout=_COMPILES)
         if done.status:
-            said = "\n".join(done.errors.splitlines()[:5])
+            errors = "\n".join(done.errors.splitlines()[:5])
             raise BackendError(
-                f"the SPANK plugin cannot be compiled:\n{said}\nInstall gcc and Slurm's headers"
+                f"the SPANK plugin cannot be compiled:\n{errors}\nInstall gcc and Slurm's headers"
                 " (Debian: libslurm-dev; RHEL: slurm-devel), or name them with --headers DIR"
             )
         return library.read_bytes()

@@ -65,7 +65,7 @@ class SlurmJobList:
         return JobStory(
             status=_status(name, known, found),
             ranks=tuple(_ranks(found)) if found is not None else (),
-            reported=tuple(_told(name, known)),
+            reported=tuple(_events_of(name, known)),
         )
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
@@ -118,7 +118,7 @@ def _ranks(found: BatchJob) -> Iterator[RankStatus]:
         yield RankStatus(rank=rank, node=node, name=found.id, state=found.state, detail=found.why)
 
 
-def _told(name: str, known: RememberedJob) -> Iterator[JobEvent]:
+def _events_of(name: str, known: RememberedJob) -> Iterator[JobEvent]:
     """Yield the notes that the owner of a job was sent."""
     for note in filter(None, known.notes):
         yield JobEvent(

@@ -11,7 +11,7 @@ from holdfast.adapters.slurm.commands.node_text import JobFacts
 from holdfast.adapters.slurm.jobs.views import PREFIX
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
-from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view, record_of
+from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view, record_of
 from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import JobRank, NodeStatus, incidents_by_node, node_status
@@ -81,15 +81,15 @@ class SlurmFleet:
         now = self._clock.now()
         self._reports.look(now)
         memory = self._store.read()
-        known = known_nodes(self._slurm.nodes(), self._reports.heard(), memory)
+        known = known_nodes(self._slurm.nodes(), self._reports.received(), memory)
         incidents = incidents_by_node(self.incidents())
         jobs = self._jobs()
         listed = []
         for name, one in known.items():
             record = record_of(one, now)
-            heard = heard_at(one, record, now, None)
-            view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
-            notices = one.heard.report.notices if one.heard is not None else ()
+            heartbeat_at = last_response_at(one, record, now, None)
+            view = node_view(one, record, memory, heartbeat_at=heartbeat_at, jobs=(), now=now)
+            notices = one.received.report.notices if one.received is not None else ()
             status = node_status(view, run=self.name, notices=notices, incidents=incidents[name])
             listed.append(_with_jobs(status, jobs[name]))
         return listed

@@ -94,11 +94,11 @@ def _is_ours(facts: NodeFacts) -> bool:
 
 def _view(facts: NodeFacts, policy: RemediationPolicy, now: datetime) -> NodeView:
     record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=now - timedelta(days=1))
-    known = Known(name=facts.name, facts=facts, heard=None, remembered=None)
+    known = Known(name=facts.name, facts=facts, received=None, remembered=None)
     is_there = facts.has_heartbeat or facts.is_asleep
-    heard = now if is_there else now - policy.heartbeat_timeout
+    heartbeat_at = now if is_there else now - policy.heartbeat_timeout
     jobs = _ANY_JOB if facts.state & _BUSY else ()
-    return node_view(known, record, Memory(), heard=heard, jobs=jobs, now=now)
+    return node_view(known, record, Memory(), heartbeat_at=heartbeat_at, jobs=jobs, now=now)
 
 
 def _state(facts: NodeFacts) -> str:

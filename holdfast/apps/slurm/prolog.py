@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import SlurmStore
-from holdfast.adapters.slurm.nodes.views import heard_at, known_nodes, node_view, record_of
+from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view, record_of
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.kit.commands import run
@@ -79,14 +79,14 @@ class HeadProlog:
         """Yield nodes with a known fault that the controller may not have handled yet."""
         self._reports.look(now)
         memory = self._store.read()
-        found = known_nodes(self._slurm.nodes(*nodes), self._reports.heard(), memory)
+        found = known_nodes(self._slurm.nodes(*nodes), self._reports.received(), memory)
         for name in nodes:
             one = found.get(name)
             record = None if one is None else record_of(one, now)
             if one is None or record is None or record.phase is Phase.CHECKING:
                 continue  # a deep health check has its node exclusively
-            heard = heard_at(one, record, now, None)
-            view = node_view(one, record, memory, heard=heard, jobs=(), now=now)
+            heartbeat_at = last_response_at(one, record, now, None)
+            view = node_view(one, record, memory, heartbeat_at=heartbeat_at, jobs=(), now=now)
             for fault in node_faults(view, RemediationPolicy(), now)[:1]:
                 yield Broken(node=name, reason=fault.reason, why=fault.message)
 
@@ -117,7 +117,7 @@ def _found(remote: Remote, node: str) -> Broken | str | None:
         done = run(argv, timeout=remote.limit)
     except BackendError as error:
         return f"{node}: {error}"
-    said = " ".join((done.errors or done.output).split()) or f"it ended with {done.status}"
+    message = " ".join((done.errors or done.output).split()) or f"it ended with {done.status}"
     if done.status == _BROKEN:
-        return Broken(node=node, reason=Reason.CHECK_FAILED, why=said)
-    return f"{node}: {said}" if done.status else None
+        return Broken(node=node, reason=Reason.CHECK_FAILED, why=message)
+    return f"{node}: {message}" if done.status else None

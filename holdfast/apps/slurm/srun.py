@@ -121,11 +121,11 @@ class Srun:
     def _pass_words_on(self, source: int) -> None:
         begun = b""
         with os.fdopen(source, "rb", buffering=0) as words:
-            while said := words.read(1 << 16):
+            while data := words.read(1 << 16):
                 with suppress(OSError):  # the reader is gone; srun must not wait for it
-                    _write(said)
+                    _write(data)
                 if self._first is None:
-                    *lines, begun = (begun + said).split(b"\n")
+                    *lines, begun = (begun + data).split(b"\n")
                     begun = begun[-_LONGEST:]
                     self._first = next(filter(None, map(_end_in, lines)), None)
 
@@ -151,9 +151,9 @@ def _end_in(line: bytes) -> int:
     return _BY_SIGNAL + signum if signum else 0
 
 
-def _write(said: bytes) -> None:
-    while said:
-        said = said[os.write(_STDERR, said) :]
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(_STDERR, data) :]
 
 
 def _name(pid: int) -> str:

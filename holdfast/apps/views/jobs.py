@@ -146,8 +146,8 @@ class JobEvent:
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
-        said = {"at": self.at, "event": self.event, "message": self.message}
-        return {**to_plain(self.details), **to_plain(said)}
+        fields = {"at": self.at, "event": self.event, "message": self.message}
+        return {**to_plain(self.details), **to_plain(fields)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,10 +212,12 @@ def find_name(text: str, names: Sequence[str]) -> str:
     return hits[0]
 
 
-def _matches(said: Sequence[str], name: Sequence[str]) -> bool:
+def _matches(given: Sequence[str], name: Sequence[str]) -> bool:
     """``llama``, ``team-a/llama`` and ``pytorchjob/llama`` for ``pytorchjob/team-a/llama``."""
     parts = iter(name)
-    return len(said) <= len(name) and said[-1] == name[-1] and all(part in parts for part in said)
+    return (
+        len(given) <= len(name) and given[-1] == name[-1] and all(part in parts for part in given)
+    )
 
 
 def attempts_of(record: JobRecord) -> tuple[Attempt, ...]:

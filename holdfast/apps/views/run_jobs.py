@@ -62,7 +62,7 @@ class LocalJobs:
     def describe(self, job: str) -> JobStory:
         """See ``Jobs.describe``."""
         with self.found(job) as known:
-            reported = tuple(_told(entry) for entry in _events(known))
+            reported = tuple(_job_event(entry) for entry in _events(known))
             return JobStory(status=job_status(known), reported=reported)
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:
@@ -188,16 +188,16 @@ def _events(job: KnownJob) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def emit_recorded(entry: dict[str, Any], tell: Callable[[datetime, events.Event], None]) -> None:
+def emit_recorded(entry: dict[str, Any], emit: Callable[[datetime, events.Event], None]) -> None:
     """Tell of an event of ``LocalStore.events``; one of another release is left out."""
     kind = _EVENTS.get(entry["event"])
     if kind is not None:
-        tell(datetime.fromisoformat(entry["at"]), from_plain(kind, entry))
+        emit(datetime.fromisoformat(entry["at"]), from_plain(kind, entry))
 
 
-def _told(entry: dict[str, Any]) -> JobEvent:
+def _job_event(entry: dict[str, Any]) -> JobEvent:
     """One event in the words of a person; one of another release by its name."""
     kind = _EVENTS.get(entry["event"])
-    said = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
+    message = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
     at = datetime.fromisoformat(entry["at"])
-    return JobEvent(at=at, event=entry["event"], message=said, details=entry)
+    return JobEvent(at=at, event=entry["event"], message=message, details=entry)

@@ -212,7 +212,7 @@ def test_what_the_bus_will_never_take_is_dropped_and_told(bus: Bus) -> None:
         until(lambda: len(bus.calls) == 2)
 
     assert failures == [
-        "telling EventBridge: 1 of 1 events: NotAuthorizedForSourceException: ; "
+        "notifying EventBridge: 1 of 1 events: NotAuthorizedForSourceException: ; "
         "this notice is dropped"
     ]
 

@@ -71,7 +71,7 @@ class CheckJob:
 class _End:
     """What is known of the end of a Job from its pod."""
 
-    said: CheckSummary
+    result: CheckSummary
     status: int | None
     """The exit code; None if no container of it ended by itself, or the pod is gone."""
 
@@ -269,17 +269,17 @@ class DeepChecks:
         if ids is None or job is None or job.passed is None or job.ended_at is None:
             return None
         end = self._end_of(job)
-        said = end.said
+        result = end.result
         passed: bool | None = job.passed
-        if end.status not in (0, 1) or said.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED):
+        if end.status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED):
             passed = None
         return PairOutcome(
             partner=ids.partner,
             passed=passed,
             ended_at=job.ended_at,
-            detail="" if passed else said.summary or job.message or "its pod was lost",
-            measured=said.measured,
-            bounds=said.bounds,
+            detail="" if passed else result.summary or job.message or "its pod was lost",
+            measured=result.measured,
+            bounds=result.bounds,
         )
 
     def _create(self, new: Json) -> Json | None:
@@ -300,14 +300,14 @@ class DeepChecks:
             return None
         if self._is_in_vain(job):
             return None
-        said = self._end_of(job).said
+        result = self._end_of(job).result
         return CheckResult(
             passed=job.passed,
             ended_at=job.ended_at,
-            detail="" if job.passed else said.summary or job.message,
-            measured=said.measured,
-            bounds=said.bounds,
-            kinds=said.kinds,
+            detail="" if job.passed else result.summary or job.message,
+            measured=result.measured,
+            bounds=result.bounds,
+            kinds=result.kinds,
         )
 
     def end_others(self, waited_for: Collection[str]) -> None:
@@ -335,7 +335,7 @@ class DeepChecks:
         end = self._end_of(job)
         if is_news and end.is_no_verdict:
             how = "its pod was lost" if end.status is None else f"it ended with {end.status}"
-            why = f"{how}: {end.said.summary or job.message}; it is made again in a minute"
+            why = f"{how}: {end.result.summary or job.message}; it is made again in a minute"
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
         return end.is_no_verdict
 
@@ -348,7 +348,7 @@ class DeepChecks:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
             ends = [_last_words(pod) for pod in pods]
-            lost = _End(said=CheckSummary(), status=None, noticed_at=time.monotonic())
+            lost = _End(result=CheckSummary(), status=None, noticed_at=time.monotonic())
             self._ends[job.uid] = next(filter(None, ends), lost)
         return self._ends[job.uid]
 
@@ -362,9 +362,9 @@ def _last_words(pod: Json) -> _End | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended is not None:
-            said = read_summary(str(ended.get("message", "")))
+            result = read_summary(str(ended.get("message", "")))
             status = int(ended.get("exitCode", 0))
-            if not said.summary:
-                said = replace(said, summary=f"exited with code {status}")
-            return _End(said=said, status=status, noticed_at=time.monotonic())
+            if not result.summary:
+                result = replace(result, summary=f"exited with code {status}")
+            return _End(result=result, status=status, noticed_at=time.monotonic())
     return None

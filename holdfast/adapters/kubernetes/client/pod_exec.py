@@ -44,7 +44,7 @@ def run_in_pod(
     query = {"container": container, "command": command, "stdout": "true", "stderr": "true"}
     call, connection, response = opened(api, pod, query, within)
     deadline = time.monotonic() + within.total_seconds()
-    said = {Channel.OUTPUT: bytearray(), Channel.ERRORS: bytearray()}
+    received = {Channel.OUTPUT: bytearray(), Channel.ERRORS: bytearray()}
     error: str | None = None
     messages = Messages()
     try:
@@ -56,8 +56,8 @@ def run_in_pod(
             for channel, content in messages.feed(piece):
                 if channel == Channel.STATUS:
                     error = failure(content)
-                elif channel in said:
-                    kept = said[Channel(channel)]
+                elif channel in received:
+                    kept = received[Channel(channel)]
                     kept += content[: limit - len(kept)]
     except TimeoutError:
         pass
@@ -68,16 +68,16 @@ def run_in_pod(
         connection.close()
     if error is None:
         error = f"no end within {within.total_seconds():g} s"
-    text, errors = (one.decode(errors="replace") for one in said.values())
+    text, errors = (one.decode(errors="replace") for one in received.values())
     return Output(text, f"{error}: {errors.strip()}".rstrip(": ") if error else "")
 
 
 def failure(status: bytes) -> str:
     """Return the error of a command from its final ``Status``; empty if it succeeded."""
     try:
-        said = json.loads(status)
+        parsed = json.loads(status)
     except ValueError:
         return "no word on how the command ended"
-    if not isinstance(said, dict):
-        return str(said)
-    return "" if said.get("status") == "Success" else str(said.get("message") or said)
+    if not isinstance(parsed, dict):
+        return str(parsed)
+    return "" if parsed.get("status") == "Success" else str(parsed.get("message") or parsed)

@@ -82,7 +82,7 @@ class _Talk:
         self._is_input_over = terminal is None
 
     def run(self, log: Log) -> int:
-        self._tell_size()
+        self._send_size()
         while True:
             for channel, content in self._received():
                 if channel == Channel.STATUS:
@@ -126,13 +126,13 @@ class _Talk:
         self._has_news = self._connection in ready
         if terminal is not None and terminal.resized in ready:
             os.read(terminal.resized, _TYPED)
-        self._tell_size()  # before the input: the notification of a resize may be late
+        self._send_size()  # before the input: the notification of a resize may be late
         if terminal is not None and terminal.typed in ready:
             typed = os.read(terminal.typed, _TYPED)
             self._is_input_over = not typed
             self._unsent += frame(Channel.INPUT, typed or _END_OF_INPUT)
 
-    def _tell_size(self) -> None:
+    def _send_size(self) -> None:
         now = self._terminal.size() if self._terminal is not None else None
         if now is not None and now != self._size:
             size = json.dumps({"Width": now.columns, "Height": now.lines})
@@ -143,10 +143,10 @@ class _Talk:
 def _exit_code(status: bytes) -> int:
     """Return the exit code in a ``Status`` of the API."""
     try:
-        said = json.loads(status)
-        if said["status"] == "Success":
+        parsed = json.loads(status)
+        if parsed["status"] == "Success":
             return 0
-        causes = {one["reason"]: one["message"] for one in said["details"]["causes"]}
+        causes = {one["reason"]: one["message"] for one in parsed["details"]["causes"]}
         return int(causes["ExitCode"])
     except (ValueError, KeyError, TypeError):
         reported = status.decode(errors="replace")

@@ -100,7 +100,7 @@ class Reflector(Generic[T]):
         self._lock = threading.Lock()
         self._copy = Cache(trim)
         self._failures = 0
-        self._heard_at = time.monotonic()
+        self._updated_at = time.monotonic()
         self._error = ""
         self._is_missing = False
         self._synced = threading.Event()
@@ -139,7 +139,7 @@ class Reflector(Generic[T]):
     def age(self) -> timedelta:
         """Time since the last event or response; about a minute without changes."""
         with self._lock:
-            return timedelta(seconds=time.monotonic() - self._heard_at)
+            return timedelta(seconds=time.monotonic() - self._updated_at)
 
     @property
     def error(self) -> str:
@@ -186,7 +186,7 @@ class Reflector(Generic[T]):
         with self._lock:
             differs = self._copy.replace(found, version)
             self._is_missing = False
-            self._heard_at = time.monotonic()
+            self._updated_at = time.monotonic()
         self._synced.set()
         if differs:
             self._changed()
@@ -211,7 +211,7 @@ class Reflector(Generic[T]):
 
     def _apply(self, event: Json) -> bool:
         with self._lock:
-            self._heard_at = time.monotonic()
+            self._updated_at = time.monotonic()
             self._failures = 0
             return self._copy.apply(event["type"], event["object"])
 

@@ -35,13 +35,13 @@ def node_selector(job: JobUnderTest) -> Iterator[Violation]:
     label = job.labels.node_health_status
     for pods in job.templates.pods:
         spec = pods.spec
-        said = (spec.content.get("nodeSelector") or {}).get(label)
-        if said == HealthStatus.SCHEDULABLE or _has_affinity(spec, label):
+        value = (spec.content.get("nodeSelector") or {}).get(label)
+        if value == HealthStatus.SCHEDULABLE or _has_affinity(spec, label):
             continue
-        severity = RuleSeverity.ERROR if said or _tolerates_all(spec) else RuleSeverity.WARNING
+        severity = RuleSeverity.ERROR if value or _tolerates_all(spec) else RuleSeverity.WARNING
         why = (
-            f"{said}: no schedulable node has this label value"
-            if said
+            f"{value}: no schedulable node has this label value"
+            if value
             else "pods may be scheduled on a faulty node"
         )
         path = f'{spec.path}.nodeSelector["{label}"]'
@@ -74,12 +74,15 @@ def rendezvous(job: JobUnderTest) -> Iterator[Violation]:
     ]
     for pods in job.templates.pods:
         for container in pods.containers:
-            said = [*texts(container.content.get("command")), *texts(container.content.get("args"))]
-            if not (elastic.content or any(map(_TORCHRUN.search, said))):
+            arguments = [
+                *texts(container.content.get("command")),
+                *texts(container.content.get("args")),
+            ]
+            if not (elastic.content or any(map(_TORCHRUN.search, arguments))):
                 continue
             variables = container.content.get("env") or ()
             conf = [str(e.get("value")) for e in variables if e.get("name") == _RENDEZVOUS_VARIABLE]
-            longest = _timeout((*said, *conf, *given))
+            longest = _timeout((*arguments, *conf, *given))
             if longest < REPAIR:
                 why = (
                     f"the rendezvous times out after {format_duration(longest)}, a repair may take "
@@ -89,8 +92,8 @@ def rendezvous(job: JobUnderTest) -> Iterator[Violation]:
                 yield violation(RuleSeverity.WARNING, f"{container.path}.env[]", value, why)
 
 
-def _timeout(said: tuple[str, ...]) -> timedelta:
-    seconds = [int(number) for text in said for number in _TIMEOUTS.findall(text)]
+def _timeout(arguments: tuple[str, ...]) -> timedelta:
+    seconds = [int(number) for text in arguments for number in _TIMEOUTS.findall(text)]
     return timedelta(seconds=max(seconds)) if seconds else _RENDEZVOUS
 
 
@@ -129,12 +132,12 @@ def _is_scratch(volume: Json) -> bool:
 def grace(job: JobUnderTest) -> Iterator[Violation]:
     """Pods whose grace period is zero or too long."""
     for pods in job.templates.pods:
-        said: Any = pods.spec.content.get("terminationGracePeriodSeconds")
+        value: Any = pods.spec.content.get("terminationGracePeriodSeconds")
         path = f"{pods.spec.path}.terminationGracePeriodSeconds"
-        if said == 0:
+        if value == 0:
             why = "0: pods are removed while their processes may still run and write"
             yield violation(RuleSeverity.ERROR, path, 30, why)
-        elif said is not None and timedelta(seconds=said) > LONG_GRACE:
-            took = format_duration(timedelta(seconds=said))
+        elif value is not None and timedelta(seconds=value) > LONG_GRACE:
+            took = format_duration(timedelta(seconds=value))
             why = f"a stop may take {took}, which delays every restart"
             yield violation(RuleSeverity.WARNING, path, int(LONG_GRACE.total_seconds()), why)

@@ -79,9 +79,9 @@ def _annotation(key: str) -> str:
     return f'metadata.annotations["{key}"]'
 
 
-def _not_asked(job: JobUnderTest) -> Iterator[Violation]:
-    said, key = job.state.auto_resume, job.labels.enable_job_auto_resume
-    if said is None or said.strip().lower() == "false":
+def _auto_resume_off(job: JobUnderTest) -> Iterator[Violation]:
+    value, key = job.state.auto_resume, job.labels.enable_job_auto_resume
+    if value is None or value.strip().lower() == "false":
         yield violation(
             RuleSeverity.ERROR,
             _annotation(key),
@@ -221,9 +221,9 @@ def _driver_backoff(job: JobUnderTest) -> Iterator[Violation]:
 
 def _clean_pods(job: JobUnderTest) -> Iterator[Violation]:
     policy = job.templates.policy
-    said = policy.content.get("cleanPodPolicy") or "None"
-    if said == "None":
-        why = f"{said}: ranks that still run when the job ends keep running and keep their devices"
+    value = policy.content.get("cleanPodPolicy") or "None"
+    if value == "None":
+        why = f"{value}: ranks that still run when the job ends keep running and keep their devices"
         yield violation(
             RuleSeverity.WARNING, f"{policy.path}.cleanPodPolicy", PodPhase.RUNNING, why
         )
@@ -231,16 +231,16 @@ def _clean_pods(job: JobUnderTest) -> Iterator[Violation]:
 
 def _ttl(job: JobUnderTest) -> Iterator[Violation]:
     policy = job.templates.policy
-    said = policy.content.get("ttlSecondsAfterFinished")
-    if said is not None and timedelta(seconds=said) < EVIDENCE_KEPT:
-        took = format_duration(timedelta(seconds=said))
+    value = policy.content.get("ttlSecondsAfterFinished")
+    if value is not None and timedelta(seconds=value) < EVIDENCE_KEPT:
+        took = format_duration(timedelta(seconds=value))
         why = f"the job and the history of its attempts are deleted {took} after its end"
         value = int(timedelta(days=1).total_seconds())
         yield violation(RuleSeverity.NOTE, f"{policy.path}.ttlSecondsAfterFinished", value, why)
 
 
 RULES: Final = (
-    JobRule("auto-resume-off", _not_asked),
+    JobRule("auto-resume-off", _auto_resume_off),
     JobRule("invalid-annotation", _unusable),
     JobRule("cannot-restart", _obstacle),
     JobRule("no-retries", _retries),

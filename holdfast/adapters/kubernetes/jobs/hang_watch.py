@@ -101,7 +101,7 @@ def with_hang(view: JobView, hang: Hang | None) -> JobView:
     )
 
 
-def heard_until(known: Sequence[datetime | None], wanted: int) -> datetime | None:
+def logs_known_until(known: Sequence[datetime | None], wanted: int) -> datetime | None:
     """Until when all that a job has printed is known; None if of some log nothing is.
 
     Args:
@@ -302,7 +302,7 @@ class HangWatch:
     def _verdict(self, attempt: _Attempt, monitor: LogMonitor, now: datetime) -> Hang | None:
         due = monitor.due
         logs = tuple(attempt.logs.values())
-        known_until = heard_until(
+        known_until = logs_known_until(
             [log.known_until for log in logs], len(attempt.requested.followed)
         )
         if due is not None and now >= due:

@@ -60,7 +60,7 @@ class HeartbeatFile:
         self._started_at = started_at
         # Four times within the timeout, so that a hang is told at most a quarter of it late.
         self._pause = min(max(heartbeat.timeout / 4, timedelta(seconds=1)), timedelta(seconds=30))
-        self._asked_at: datetime | None = None
+        self._read_at: datetime | None = None
         self._thread: threading.Thread | None = None
         self._hang: Hang | None = None
         self.error = ""
@@ -69,10 +69,10 @@ class HeartbeatFile:
     def ask(self, pods: Sequence[PodState]) -> None:
         """Begin to ask, unless it was done lately or still goes on; returns at once."""
         now = self._clock.now()
-        is_lately = self._asked_at is not None and now < self._asked_at + self._pause
+        is_lately = self._read_at is not None and now < self._read_at + self._pause
         if not pods or is_lately or (self._thread is not None and self._thread.is_alive()):
             return
-        self._asked_at = now
+        self._read_at = now
         self._thread = threading.Thread(
             target=self._run, args=(tuple(pods), now), name="heartbeats", daemon=True
         )

@@ -78,4 +78,4 @@ class JobEvents:
             return
         notice = job_notice(event, owner, self._clock.now())
         if notice is not None:
-            self._events.tell(notice)
+            self._events.put(notice)

@@ -45,7 +45,7 @@ class PodLog:
         self._followed: Stream | None = None
         """The same, unless it is to be read to its end."""
 
-        self._is_asked = False
+        self._is_check_requested = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"log of {pod.name}", daemon=True)
         self.known_until: datetime | None = None
@@ -82,7 +82,7 @@ class PodLog:
         with self._lock:
             if self._followed is not None:
                 self._followed.close()
-                self._is_asked = True
+                self._is_check_requested = True
 
     def _run(self) -> None:
         attempts = 1
@@ -95,9 +95,9 @@ class PodLog:
             except BackendError as error:
                 self.error = str(error)
             attempts = 1 if has_lines else attempts + 1
-            if not self._is_asked:
+            if not self._is_check_requested:
                 self._over.wait(_BACKOFF.delay(attempts).total_seconds())
-            self._is_asked = False
+            self._is_check_requested = False
 
     def _read(self, *, follow: bool) -> bool:
         """Take what comes, until the end of the answer; returns whether anything was new."""

@@ -38,7 +38,7 @@ _SUSPENDED: Final = {
 }
 """What a phase asks of the operator; in the others it is left as it is."""
 
-_TOLD_ATTEMPTS: Final = 5
+_REPORTED_ATTEMPTS: Final = 5
 
 
 def record_patch(
@@ -102,7 +102,7 @@ def bounded(record: JobRecord) -> str:
 def summary(record: JobRecord, requests: JobRequests) -> str:
     """What happened to the attempts of a job, newest first, for people to read."""
     lines = [_present(record, requests)]
-    attempts = record.attempts[-_TOLD_ATTEMPTS:]
+    attempts = record.attempts[-_REPORTED_ATTEMPTS:]
     resumed_at = _resumed_at(record)
     for one in reversed(attempts):
         lines.append(_past(one, resumed_at))

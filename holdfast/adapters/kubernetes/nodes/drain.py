@@ -155,24 +155,24 @@ class Drainer:
         try:
             pods = leaving_pods(self._api.list("/api/v1/pods", params))
         except BackendError as error:
-            self._tell(node, str(error))
+            self._report(node, str(error))
             return
         self._count(node, pods)
         for pod in pods if self._may_act() else ():
             try:
                 if is_fenced and pod.is_terminating:
                     self._remove(pod)
-                elif (is_fenced or is_drained) and not self._is_asked(pod):
+                elif (is_fenced or is_drained) and not self._is_ending(pod):
                     self._evict(node, pod)
             except BackendError as error:
                 problems.append(f"{pod}: {error}")
-        self._tell(node, "; ".join(problems))
+        self._report(node, "; ".join(problems))
 
-    def _is_asked(self, pod: Pod) -> bool:
+    def _is_ending(self, pod: Pod) -> bool:
         """Whether a pod is terminating, or is stopped together with its whole job."""
         return pod.is_terminating or self._stops_itself(str(pod))
 
-    def _tell(self, node: str, problem: str) -> None:
+    def _report(self, node: str, problem: str) -> None:
         """Report an error once; empty if there was none."""
         if problem and self._errors.get(node) != problem:
             self._failed(f"draining {node}", problem)

@@ -232,17 +232,17 @@ class KubernetesEvents:
         now = self._clock.now()
         kind = _BREAKER_KINDS.get(type(event))
         if kind is not None:
-            self.tell(Notice(about=self._breaker, kind=kind, message=sentence(event), at=now))
+            self.put(Notice(about=self._breaker, kind=kind, message=sentence(event), at=now))
             return
         notice = node_notice(event, now)
         if notice is not None:
-            self.tell(notice)
+            self.put(notice)
 
     def evicted(self, node: str, owner: Owner) -> None:
         """Notify the owner of a pod that the pod is evicted from a node."""
-        self.tell(eviction_notice(node, owner, self._clock.now()))
+        self.put(eviction_notice(node, owner, self._clock.now()))
 
-    def tell(self, notice: Notice) -> None:
+    def put(self, notice: Notice) -> None:
         """Queue a notice; it is dropped if the queue is full."""
         with suppress(queue.Full):
             self._queue.put_nowait(notice)

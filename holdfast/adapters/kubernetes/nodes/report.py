@@ -125,13 +125,15 @@ class NodeReporter:
         self._events: dict[str, Json] = {}
         self._beat_at = -math.inf
         self._state = PeriodicTask(
-            f"report to node {node}", self._tell, every_s=intervals.look, log=log
+            f"report to node {node}", self._write_report, every_s=intervals.look, log=log
         )
         lease = f"{settings.namespace}/{node}"
         self._lease = PeriodicTask(
             f"renew the lease {lease}", self._renew, every_s=intervals.lease, log=log
         )
-        self._telling = PeriodicTask("write events", self._send_events, every_s=math.inf, log=log)
+        self._event_task = PeriodicTask(
+            "write events", self._send_events, every_s=math.inf, log=log
+        )
         self._events_at = -math.inf
         self._is_dropping = False
         self._log = log
@@ -172,7 +174,7 @@ class NodeReporter:
         self._api.close()
 
     def _run(self) -> None:
-        tasks = (self._state, self._lease, self._telling)
+        tasks = (self._state, self._lease, self._event_task)
         while True:
             with self._lock:
                 while not self._stopped and not any(map(_is_due, tasks)):
@@ -185,7 +187,7 @@ class NodeReporter:
                 if _is_due(task) and not self._stopped:
                     task.run()
 
-    def _tell(self) -> None:
+    def _write_report(self) -> None:
         """Make the Node object say what the newest report says."""
         for left in reversed(range(TRIES)):
             if self._stopped or self._report is None:
@@ -251,7 +253,7 @@ class NodeReporter:
         """Take events in; the lock is held."""
         for event in found:
             self._events[event["metadata"]["name"]] = event
-            self._telling.requeue_now(
+            self._event_task.requeue_now(
                 max(time.monotonic(), self._events_at + self._intervals.events)
             )
         for name in list(self._events)[:-EVENTS_KEPT]:
@@ -273,7 +275,7 @@ class NodeReporter:
                 self._is_dropping = True
             self._forget(name, event)
         if self._events:
-            self._telling.requeue_now(self._events_at + self._intervals.events)
+            self._event_task.requeue_now(self._events_at + self._intervals.events)
 
     def _send(self, name: str, event: Json) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/events"

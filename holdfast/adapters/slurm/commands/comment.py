@@ -160,8 +160,8 @@ def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
     for key in changes:
         rest = re.sub(rf"(?<!\S){key}=\S*\s*", "", rest)
     if text is None:
-        said = [f"{key}={value}" for key, value in changes.items() if value is not None]
-        return " ".join(filter(None, (rest.rstrip(), *said)))
+        written = [f"{key}={value}" for key, value in changes.items() if value is not None]
+        return " ".join(filter(None, (rest.rstrip(), *written)))
     ours = text.pop(_OURS, {})
     ours = {**(ours if isinstance(ours, dict) else {}), **changes}
     ours = {key: value for key, value in ours.items() if value is not None}
@@ -172,15 +172,15 @@ def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
 def noted(comment: str, note: str) -> str:
     """Return a Comment with another note for the owner of the job; empty removes it."""
     plain = "".join(one if one.isprintable() else " " for one in note.translate(_PLAIN))
-    said = " ".join(plain.split())
+    note = " ".join(plain.split())
     text, rest = _split(comment)
     if text is None:
         words = _NOTE.sub("", comment).rstrip()
-        return " ".join(filter(None, (words, f"[holdfast: {said}]" if said else "")))
+        return " ".join(filter(None, (words, f"[holdfast: {note}]" if note else "")))
     ours = text.pop(_OURS, {})
     ours = dict(ours) if isinstance(ours, dict) else {}
     ours.pop(_NOTE_KEY, None)
-    ours |= {_NOTE_KEY: said} if said else {}
+    ours |= {_NOTE_KEY: note} if note else {}
     whole = {**text, **({_OURS: ours} if ours else {})}
     return " ".join(filter(None, (json.dumps(whole), rest.strip())))
 
@@ -236,14 +236,14 @@ def _words(comment: str) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _nvidias(said: object) -> Iterator[tuple[str, str]]:
-    if not isinstance(said, dict):
+def _nvidias(value: object) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, dict):
         return
-    if "auto_resume_mode" in said:
-        mode = str(said["auto_resume_mode"])
+    if "auto_resume_mode" in value:
+        mode = str(value["auto_resume_mode"])
         yield Key.AUTO_RESUME, {RestartMode.REQUEUE: "1", "none": "0"}.get(mode.lower(), mode)
-    if "max_requeue_times" in said:
-        yield Key.MAX_RETRY, str(said["max_requeue_times"])
+    if "max_requeue_times" in value:
+        yield Key.MAX_RETRY, str(value["max_requeue_times"])
 
 
 def _split(comment: str) -> tuple[dict[str, object] | None, str]:

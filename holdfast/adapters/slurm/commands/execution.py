@@ -121,12 +121,12 @@ class Slurm:
 
 
 def _complaint(argv: Sequence[str], done: Outcome) -> str:
-    said = " ".join(done.errors.split()) or f"it ended with {done.status}"
+    message = " ".join(done.errors.split()) or f"it ended with {done.status}"
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
-    if any(one in said for one in _DENIED):
-        return f"{what}: {said}: {_person()} may not do that; {_GRANT}"
-    return f"{what}: {said}"
+    if any(one in message for one in _DENIED):
+        return f"{what}: {message}: {_person()} may not do that; {_GRANT}"
+    return f"{what}: {message}"
 
 
 def _person() -> str:

@@ -39,12 +39,12 @@ def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
 def stop_message(job: JobView, failure: Failure) -> str:
     """Return the message in the output of a job whose attempt is stopped for a failure."""
     where = f" on {failure.node}" if failure.node else ""
-    said = f"attempt {job.record.attempt} is stopped: {failure.reason}{where}: {failure.evidence}"
+    text = f"attempt {job.record.attempt} is stopped: {failure.reason}{where}: {failure.evidence}"
     why = is_exhausted(job, failure)
     if why:
-        return f"{said}; the job is canceled: {why}"
+        return f"{text}; the job is canceled: {why}"
     used = job.record.hardware_retries + (failure.kind is FailureKind.HARDWARE)
-    return f"{said}; it restarts: hardware retries {used} of {job.spec.max_retries}"
+    return f"{text}; it restarts: hardware retries {used} of {job.spec.max_retries}"
 
 
 def advice_message(found: Sequence[Rejected]) -> str:

@@ -238,11 +238,11 @@ class SlurmJobs:
         return {name: self._around.nodes.node_state(name).is_good for name in names}
 
     def _defaults(self) -> JobDefaults:
-        said = self._config.get("KillWait", "").split()
-        is_reported = bool(said) and said[0].isdecimal()
+        fields = self._config.get("KillWait", "").split()
+        is_reported = bool(fields) and fields[0].isdecimal()
         return JobDefaults(
             max_retries=self._settings.max_retries,
-            kill_wait=timedelta(seconds=int(said[0])) if is_reported else _KILL_WAIT,
+            kill_wait=timedelta(seconds=int(fields[0])) if is_reported else _KILL_WAIT,
             off_after=self._settings.off_after,
         )
 

@@ -48,7 +48,7 @@ class JobDriftCorrection:
         self._store = store
         self._clock = clock
         self._events = events
-        self._told: set[JobInputRejected] = set()
+        self._reported: set[JobInputRejected] = set()
 
     def run(
         self,
@@ -78,7 +78,7 @@ class JobDriftCorrection:
         self._holds.attempt("keeping spare nodes", self._reservations.keep_spares)
         keep_next = partial(self._reservations.keep_next, self._clock.now())
         self._holds.attempt("keeping nodes that come back for the spare pool", keep_next)
-        self._tell(found, wanted)
+        self._report(found, wanted)
         for name, case in cases.items():
             known = self._store.read().jobs.get(name)
             if known is not None and not known.notes:
@@ -151,7 +151,7 @@ class JobDriftCorrection:
         for name in past[:-_KEPT]:
             self._store.forget_job(name)
 
-    def _tell(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
+    def _report(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
         """Report invalid values, once for as long as each exists."""
         reported = {
             _event(name, one)
@@ -159,9 +159,9 @@ class JobDriftCorrection:
             if not job.is_over or name in wanted
             for one in parse(job.comment).rejected
         }
-        for event in sorted(reported - self._told, key=lambda one: (one.job, one.key)):
+        for event in sorted(reported - self._reported, key=lambda one: (one.job, one.key)):
             self._events.emit(event)
-        self._told = reported
+        self._reported = reported
 
     def _advise(self, case: Case, known: RememberedJob, *, appends: bool) -> None:
         """Report, once, what the owner should change in a job; stored with the job."""

@@ -79,8 +79,8 @@ class JobHolds:
         failure = case.run.record.failure
         if failure is not None:
             why = restart_reason(job.restarts, failure.reason, failure.node)
-            said = changed(job.comment, {Key.RESTART_REASON: why, Key.REQUEUE_REQUEST: None})
-            changes.append(f"comment={said}")
+            text = changed(job.comment, {Key.RESTART_REASON: why, Key.REQUEUE_REQUEST: None})
+            changes.append(f"comment={text}")
         self._slurm.update_job(job.id, SOON, *changes)
 
     def attempt(self, what: str, act: Callable[[], object]) -> None:

@@ -52,10 +52,10 @@ def write_verdict(
         raise BackendError(f"cannot tell the controller: {error}") from error
 
 
-def faults_of(verdict: ReceivedReport | None, heard: ReceivedReport | None) -> tuple[Fault, ...]:
+def faults_of(verdict: ReceivedReport | None, received: ReceivedReport | None) -> tuple[Fault, ...]:
     """Return the faults of a verdict on the reporting machine in this boot; else none."""
-    if verdict is None or heard is None:
+    if verdict is None or received is None:
         return ()
-    is_same = verdict.machine == heard.machine
-    is_now = verdict.report.boot_id == heard.report.boot_id
+    is_same = verdict.machine == received.machine
+    is_now = verdict.report.boot_id == received.report.boot_id
     return verdict.report.faults if is_same and is_now else ()

@@ -22,11 +22,11 @@ from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,
-    heard_at,
     is_followed,
     is_renewed,
     is_to_open,
     known_nodes,
+    last_response_at,
     node_view,
     record_of,
     remembered,
@@ -146,9 +146,9 @@ class SlurmCluster:
         """See ``ClusterBackend.snapshot``; a process that may act corrects drift of marks first."""
         self._peer_pools = peer_pools
         facts = self._nodes.facts()
-        heard = self._heard()
+        received = self._received()
         memory = self._store.read()
-        self._known = known_nodes(facts, heard, memory)
+        self._known = known_nodes(facts, received, memory)
         self._check_up(facts, memory)
         now = self._around.clock.now()
         records = {name: self._record(known) for name, known in self._known.items()}
@@ -178,7 +178,9 @@ class SlurmCluster:
             known,
             record,
             memory,
-            heard=heard_at(known, record, now, self._nodes.answered_at(name) or self._began),
+            heartbeat_at=last_response_at(
+                known, record, now, self._nodes.answered_at(name) or self._began
+            ),
             jobs=tuple(job.id for job in self._jobs.get(name, ())),
             now=now,
             check=self._checks.result(name, record),
@@ -364,11 +366,11 @@ class SlurmCluster:
         if is_new:
             self._around.changed()
 
-    def _heard(self) -> Mapping[str, ReceivedReport]:
+    def _received(self) -> Mapping[str, ReceivedReport]:
         with self._looking:
             with suppress(BackendError):  # the thread reports it; earlier reports still hold
                 self._reports.look(self._around.clock.now())
-            return self._reports.heard()
+            return self._reports.received()
 
     def _damaged(self, memory: Memory) -> Iterator[Damage]:
         with self._looking:

@@ -109,7 +109,7 @@ class _Ended:
 
     status: int
     at: datetime
-    said: CheckSummary
+    result: CheckSummary
     is_lost: bool = False
     """Whether it ended without a verdict."""
 
@@ -127,7 +127,7 @@ class DeepChecks:
         self._reserved: frozenset[str] = frozenset()
         self._ended: dict[str, _Ended] = {}
         self._tried_at: dict[str, float] = {}
-        self._told: set[CallFailed] = set()
+        self._reported: set[CallFailed] = set()
         self._may_be_left = True
 
     def look(self, expected: Iterable[Wanted]) -> None:
@@ -147,7 +147,7 @@ class DeepChecks:
             try:
                 ended = self._read(wanted[name])
             except BackendError as error:  # affects one node only
-                self._tell(wanted[name], str(error))
+                self._report(wanted[name], str(error))
                 continue
             if ended is not None:
                 self._ended[name] = ended
@@ -161,10 +161,10 @@ class DeepChecks:
         return CheckResult(
             passed=ended.status == 0,
             ended_at=ended.at,
-            detail="" if ended.status == 0 else ended.said.summary,
-            measured=ended.said.measured,
-            bounds=ended.said.bounds,
-            kinds=ended.said.kinds,
+            detail="" if ended.status == 0 else ended.result.summary,
+            measured=ended.result.measured,
+            bounds=ended.result.bounds,
+            kinds=ended.result.kinds,
         )
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
@@ -180,9 +180,9 @@ class DeepChecks:
             partner=wanted.nodes[1],
             passed=passed,
             ended_at=ended.at,
-            detail="" if passed else ended.said.summary,
-            measured=ended.said.measured,
-            bounds=ended.said.bounds,
+            detail="" if passed else ended.result.summary,
+            measured=ended.result.measured,
+            bounds=ended.result.bounds,
         )
 
     def _never_begun(self, wanted: Wanted) -> PairOutcome | None:
@@ -226,7 +226,7 @@ class DeepChecks:
             return
         self._open(facts)
         if self._is_due(name):
-            self._tell(wanted, f"its job {job.id} has not begun ({job.waits_for})")
+            self._report(wanted, f"its job {job.id} has not begun ({job.waits_for})")
 
     def _submit(self, wanted: Wanted, facts: Sequence[NodeFacts]) -> None:
         name = wanted.name
@@ -269,15 +269,15 @@ class DeepChecks:
         status, output = int(end[2]), text[: end.start()]
         last = output.strip().splitlines()[-1:]
         written = self._text(self._file(wanted, "json"))
-        said = read_summary(written or output)
+        result = read_summary(written or output)
         is_lost = status in _SAYS_NOTHING or status >= _SIGNAL
         if len(wanted.nodes) > 1:
-            is_lost = status not in (0, 1) or said.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED)
+            is_lost = status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED)
             is_lost = is_lost or (not written and _ran_nothing(output))
         elif is_lost:
-            self._tell(wanted, " ".join((f"it ended with {status}:", *last)))
+            self._report(wanted, " ".join((f"it ended with {status}:", *last)))
             return None
-        return _Ended(status=status, at=self._clock.now(), said=said, is_lost=is_lost)
+        return _Ended(status=status, at=self._clock.now(), result=result, is_lost=is_lost)
 
     def _file(self, wanted: Wanted, kind: str) -> Path:
         return self._folder / f"{wanted.files}.{kind}"
@@ -291,12 +291,12 @@ class DeepChecks:
         except OSError as error:
             raise BackendError(f"cannot read {path}: {error.strerror}") from error
 
-    def _tell(self, wanted: Wanted, trouble: str) -> None:
+    def _report(self, wanted: Wanted, trouble: str) -> None:
         """Report once why there is no verdict."""
         event = CallFailed(what=str(wanted), error=trouble)
-        if event not in self._told:
+        if event not in self._reported:
             self._events.emit(event)
-        self._told.add(event)
+        self._reported.add(event)
 
 
 def _variables(wanted: Wanted) -> dict[str, str]:

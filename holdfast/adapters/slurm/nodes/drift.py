@@ -95,8 +95,8 @@ class DriftCorrection:
         self._events = events
         self._repeats = Repeats(events)
         self._done_at: dict[str, float] = {}
-        self._told: set[Trouble] = set()
-        self._told_at: dict[tuple[str, ...], float] = {}
+        self._reported: set[Trouble] = set()
+        self._reported_at: dict[tuple[str, ...], float] = {}
 
     def run(
         self,
@@ -117,7 +117,7 @@ class DriftCorrection:
         limit = time.monotonic() - _AGAIN_S
         self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
         lost = (one for one in known.values() if is_lost(one, self._clock.now()))
-        self._tell({*_mistakes(facts, known, damaged), *map(_unreached, lost)})
+        self._report({*_mistakes(facts, known, damaged), *map(_unreached, lost)})
         memory = self._store.read()
         for name in memory.nodes.keys() - known.keys() - memory.unreadable:
             self._try(f"forgetting {name}", partial(self._store.forget_node, name))
@@ -141,18 +141,20 @@ class DriftCorrection:
             what = f"putting right the mark of {known.name}"
             yield what, partial(self._mark, known.name, record)
 
-    def _tell(self, found: set[Trouble]) -> None:
+    def _report(self, found: set[Trouble]) -> None:
         """Report invalid values, once for as long as each exists."""
         now, waiting = time.monotonic(), set()
-        self._told_at = {key: at for key, at in self._told_at.items() if now - at < _QUIET_S}
-        for one in sorted(found - self._told, key=str):
+        self._reported_at = {
+            key: at for key, at in self._reported_at.items() if now - at < _QUIET_S
+        }
+        for one in sorted(found - self._reported, key=str):
             key = (one.node, one.key) if isinstance(one, InputRejected) else (one.what,)
-            if key in self._told_at:
+            if key in self._reported_at:
                 waiting.add(one)
                 continue
             self._events.emit(one)
-            self._told_at[key] = now
-        self._told = found - waiting
+            self._reported_at[key] = now
+        self._reported = found - waiting
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         if what in self._done_at:
@@ -165,12 +167,12 @@ class DriftCorrection:
 
 
 def _unreached(known: Known) -> CallFailed:
-    address, said = "", ""
+    address, problem = "", ""
     if known.facts is not None:
-        address, said = known.facts.address, known.facts.start_error
+        address, problem = known.facts.address, known.facts.start_error
     what = f"slurmctld's search for slurmd of {known.name} at {address}"
-    if said:
-        return CallFailed(what=what, error=f"{said}. {_MISSED}")
+    if problem:
+        return CallFailed(what=what, error=f"{problem}. {_MISSED}")
     return CallFailed(
         what=what,
         error="the agent of its machine is heard; if a new machine has another address, use a DNS"

@@ -39,7 +39,7 @@ class _File:
     content: bytes | None
     """None if it cannot be read."""
 
-    heard: ReceivedReport | None
+    received: ReceivedReport | None
     """The last valid report of the node; None if there was none yet."""
 
     problem: str = ""
@@ -78,9 +78,11 @@ class Reports:
             for name, file in found.items()
         )
 
-    def heard(self) -> Mapping[str, ReceivedReport]:
+    def received(self) -> Mapping[str, ReceivedReport]:
         """Return the reports of the last look, by node name."""
-        return {name: file.heard for name, file in self._files.items() if file.heard is not None}
+        return {
+            name: file.received for name, file in self._files.items() if file.received is not None
+        }
 
     def skipped(self) -> Mapping[str, str]:
         """Return the files that are not valid reports, by node name, each with the reason."""
@@ -101,7 +103,7 @@ class Reports:
         self, name: str, entry: os.DirEntry[str], before: _File | None, now: datetime
     ) -> _File | None:
         """Return the state of a file; one that is not a valid report changes no earlier one."""
-        known = None if before is None else before.heard
+        known = None if before is None else before.received
         mark = (0, 0, 0)
         try:
             status = entry.stat(follow_symlinks=False)
@@ -112,16 +114,18 @@ class Reports:
         except FileNotFoundError:
             return None
         except OSError as error:  # affects one node only
-            return _File(mark=mark, content=None, heard=known, problem=error.strerror or str(error))
+            return _File(
+                mark=mark, content=None, received=known, problem=error.strerror or str(error)
+            )
         at = _first(status.st_mtime, now) if before is None else now
         if before is not None and before.content == content:
-            heard = known if known is None or before.problem else replace(known, at=at)
-            return replace(before, mark=mark, heard=heard)
+            received = known if known is None or before.problem else replace(known, at=at)
+            return replace(before, mark=mark, received=received)
         try:
-            heard = _parsed(name, content, at)
+            received = _parsed(name, content, at)
         except ValueError as error:
-            return _File(mark=mark, content=content, heard=known, problem=str(error))
-        return _File(mark=mark, content=content, heard=heard)
+            return _File(mark=mark, content=content, received=known, problem=str(error))
+        return _File(mark=mark, content=content, received=received)
 
 
 def _first(mtime: float, now: datetime) -> datetime | None:

@@ -42,16 +42,16 @@ def _of_text(text: str) -> Iterator[tuple[str, NodeFacts]]:
     begins, node = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(_BEGIN):
-            yield from _told(begins, node)
+            yield from _parsed(begins, node)
             begins, node = number, line
         elif node and (not line or line[0].isspace()):
             node += f" {line.strip()}"
         elif line.strip():
             raise ValueError(f"line {number}: {line[:60]!r} begins no node; {_HOW}")
-    yield from _told(begins, node)
+    yield from _parsed(begins, node)
 
 
-def _told(number: int, node: str) -> Iterator[tuple[str, NodeFacts]]:
+def _parsed(number: int, node: str) -> Iterator[tuple[str, NodeFacts]]:
     if not node:
         return
     if not _STATE.search(node):

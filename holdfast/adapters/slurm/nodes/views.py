@@ -40,7 +40,7 @@ class Known:
     facts: NodeFacts | None
     """None while Slurm does not know the node."""
 
-    heard: ReceivedReport | None
+    received: ReceivedReport | None
     remembered: Remembered | None
     verdict: ReceivedReport | None = None
     """Faults found on the node by a check that was not a Holdfast job."""
@@ -48,8 +48,8 @@ class Known:
     @property
     def machine(self) -> str:
         """Return the ID of the machine behind the node: that of the agent, else of Slurm."""
-        if self.heard is not None and self.heard.machine:
-            return self.heard.machine
+        if self.received is not None and self.received.machine:
+            return self.received.machine
         if self.facts is not None and self.facts.instance_id:
             return self.facts.instance_id
         if self.remembered is not None and self.remembered.machine:
@@ -95,7 +95,7 @@ def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
     return "" if facts is None or is_ours else facts.closed_by
 
 
-def heard_at(
+def last_response_at(
     known: Known, record: NodeRecord, now: datetime, answered_at: datetime | None
 ) -> datetime | None:
     """Return when a node last responded; None before its first report in this boot.
@@ -107,8 +107,8 @@ def heard_at(
         answered_at: when its slurmd was last known to respond, or when this process began.
 
     """
-    facts, heard = known.facts, known.heard
-    at = None if heard is None else heard.at
+    facts, received = known.facts, known.received
+    at = None if received is None else received.at
     if record.phase in _COMING or _never_came(record):
         return now if at is not None and _is_back(known) else None
     if facts is not None and (
@@ -130,21 +130,23 @@ def node_view(
     record: NodeRecord,
     memory: Memory,
     *,
-    heard: datetime | None,
+    heartbeat_at: datetime | None,
     jobs: tuple[str, ...],
     now: datetime,
     check: CheckResult | None = None,
     pair: PairOutcome | None = None,
 ) -> NodeView:
     """Return the core's view of a node."""
-    report = known.heard.report if known.heard is not None else None
+    report = known.received.report if known.received is not None else None
     return NodeView(
         name=known.name,
         provider_id=known.machine,
         record=record,
         boot_id="" if report is None else report.boot_id,
-        faults=() if report is None else (*report.faults, *faults_of(known.verdict, known.heard)),
-        heartbeat_at=heard,
+        faults=()
+        if report is None
+        else (*report.faults, *faults_of(known.verdict, known.received)),
+        heartbeat_at=heartbeat_at,
         join_error="" if known.facts is None else known.facts.start_error,
         request=memory.requests.get(known.name) or request_of(known.facts, now),
         held=held_by(known.facts, memory.holds.get(known.name, "")),
@@ -189,8 +191,8 @@ def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
     if "FAIL" in facts.state and facts.start_error:
         return None  # sinfo -R shows Slurm's own reason
     wanted = our_reason(record)
-    is_said = facts.reason.text == wanted or facts.reason.text.startswith(f"{wanted} :")
-    return None if "FAIL" in facts.state and is_said else wanted
+    is_written = facts.reason.text == wanted or facts.reason.text.startswith(f"{wanted} :")
+    return None if "FAIL" in facts.state and is_written else wanted
 
 
 def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_closed: bool) -> bool:
@@ -237,12 +239,12 @@ def is_lost(known: Known, now: datetime) -> bool:
     A new machine often has another address, and the address of a static node is fixed in
     slurm.conf.
     """
-    facts, heard, before = known.facts, known.heard, known.remembered
-    if facts is None or heard is None or before is None or facts.has_heartbeat:
+    facts, received, before = known.facts, known.received, known.remembered
+    if facts is None or received is None or before is None or facts.has_heartbeat:
         return False
     since = before.record.phase_since
     joins = before.record.phase is Phase.JOINING and now - since >= _TIMEOUT
-    return joins and heard.at is not None and heard.at > since
+    return joins and received.at is not None and received.at > since
 
 
 def has_leftovers(known: Known) -> bool:
@@ -266,22 +268,22 @@ def _is_back(known: Known) -> bool:
 
 
 def known_nodes(
-    facts: Mapping[str, NodeFacts], heard: Mapping[str, ReceivedReport], memory: Memory
+    facts: Mapping[str, NodeFacts], received: Mapping[str, ReceivedReport], memory: Memory
 ) -> dict[str, Known]:
     """Return all managed nodes by name: each has an agent that reports, or a record.
 
     A node that Slurm no longer knows is included while its repair keeps it away.
     """
-    alive = {name for name, one in heard.items() if one.at is not None}
+    alive = {name for name, one in received.items() if one.at is not None}
     away = {name for name, one in memory.nodes.items() if one.record.phase in _AWAY}
     names = (facts.keys() & (alive | memory.nodes.keys())) | away
     return {
         name: Known(
             name=name,
             facts=facts.get(name),
-            heard=heard.get(name),
+            received=received.get(name),
             remembered=memory.nodes.get(name),
-            verdict=heard.get(verdict_name(name)),
+            verdict=received.get(verdict_name(name)),
         )
         for name in sorted(names - memory.unreadable)
     }

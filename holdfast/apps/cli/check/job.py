@@ -217,7 +217,7 @@ def _check_for_job(
             _report(node, part.name, f"{part.outcome}: {part.detail}")
     faults = faults_found(parts, clock.now())
     if faults and report_dir is not None:
-        _tell(report_dir, node, faults, config.root)
+        _report_faults(report_dir, node, faults, config.root)
     return not faults
 
 
@@ -230,7 +230,7 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     reported = "; ".join(fault.message for fault in faults) or "no device is missing"
     _report(node, "health", f"no agent is running on this node; {reported}")
     if faults and report_dir is not None:
-        _tell(report_dir, node, faults, config.root)
+        _report_faults(report_dir, node, faults, config.root)
     elif faults:
         slurm = Slurm(None, _CONTROL)
         if not slurm.nodes(node)[node].is_closed:
@@ -238,7 +238,7 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     return not faults
 
 
-def _tell(report_dir: Path, node: str, faults: Iterable[Fault], root: Path) -> None:
+def _report_faults(report_dir: Path, node: str, faults: Iterable[Fault], root: Path) -> None:
     """Tell the controller; that it cannot be told makes no difference to what was found."""
     try:
         write_verdict(report_dir, node, faults, root=root, now=SystemClock().now())

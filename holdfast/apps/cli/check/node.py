@@ -200,9 +200,9 @@ def node(  # noqa: PLR0913 - one parameter for each option
     return ExitCode.OK if is_good and not has_doubts else ExitCode.FAILED
 
 
-def write_result(file: Path, said: CheckSummary) -> None:
+def write_result(file: Path, result: CheckSummary) -> None:
     """Tell whoever began a check how it ended."""
-    keep("result", file, lambda: file.write_text(f"{summary_text(said)}\n", encoding="utf-8"))
+    keep("result", file, lambda: file.write_text(f"{summary_text(result)}\n", encoding="utf-8"))
 
 
 def summary(result: NodeCheck) -> str:

@@ -155,8 +155,8 @@ def pair(
             result = check_pair(config, other, names, watcher, SystemClock())
         except BackendError as error:  # neither node is to be blamed for it
             if result_file is not None:
-                said = CheckSummary(summary=str(error), outcome=Outcome.UNKNOWN)
-                write_result(result_file, said)
+                failed = CheckSummary(summary=str(error), outcome=Outcome.UNKNOWN)
+                write_result(result_file, failed)
             raise
     if result_file is not None:
         write_result(result_file, summary_of(result, summary(result)))

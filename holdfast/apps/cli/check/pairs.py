@@ -135,7 +135,9 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     clock = SystemClock()
     started_at = clock.now()
     with ending_by_signal():
-        result = run_rounds(names, ask, rounds=rounds, at_once=at_once, reported=_tell, over=over)
+        result = run_rounds(
+            names, ask, rounds=rounds, at_once=at_once, reported=_print_round, over=over
+        )
     now = clock.now()
     checks = node_checks(
         result, instance_type=config.instance_type or "", started_at=started_at, now=now
@@ -181,7 +183,7 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _tell(number: int, answers: Answers) -> None:
+def _print_round(number: int, answers: Answers) -> None:
     failed = [" and ".join(pair) for pair, answer in answers if answer.passed is False]
     silent = [pair for pair, answer in answers if answer.passed is None]
     what = f"failed: {', '.join(failed)}" if failed else "all passed"

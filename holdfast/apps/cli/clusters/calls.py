@@ -75,7 +75,7 @@ class SignedCalls:
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**request)
         except ClientError as error:
-            raise BackendError(self._said(error.response)) from error
+            raise BackendError(self._message(error.response)) from error
         except NoCredentialsError as error:
             raise ConfigError(
                 "no API key to sign with: pass the configuration file of the API with --config, "
@@ -99,7 +99,7 @@ class SignedCalls:
                 return
             token = {"NextToken": answer["NextToken"]}
 
-    def _said(self, response: Mapping[str, Any]) -> str:
+    def _message(self, response: Mapping[str, Any]) -> str:
         code = response["Error"]["Code"]
         if code.isdecimal():  # botocore's word for an answer that is none of AWS's
             return f"{self.url} returned HTTP status {code}; is a cluster API served there?"

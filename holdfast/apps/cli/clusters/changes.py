@@ -68,10 +68,12 @@ def create(
     name = request["ClusterName"]
     count = sum(one["InstanceCount"] for one in request.get("InstanceGroups", ()))
     if dry_run:
-        _tell({"ClusterName": name}, f"{name}: would be created with {_nodes(count)}", output)
+        _print_change(
+            {"ClusterName": name}, f"{name}: would be created with {_nodes(count)}", output
+        )
         return
     made = calls.call("create_cluster", **request)
-    _tell(
+    _print_change(
         made,
         f"{name} is being created with {_nodes(count)}; see: holdfast clusters nodes {name} "
         "--watch",
@@ -111,13 +113,13 @@ def update(*, source: Path, yes: bool, dry_run: bool, calls: Calls, output: str)
     ]
     changes = f"nodes: {', '.join(counts)}" if counts else "as many nodes as before"
     if dry_run:
-        _tell({"ClusterName": name}, f"{name} would be updated; {changes}", output)
+        _print_change({"ClusterName": name}, f"{name} would be updated; {changes}", output)
         return
     lost = sum(max(0, count - after.get(group, 0)) for group, count in before.items())
     if lost:
         confirm_or_abort(f"Remove {_nodes(lost)} from {name} ({changes})?", yes=yes)
     answer = calls.call("update_cluster", **request)
-    _tell(answer, f"{name} is being updated; {changes}", output)
+    _print_change(answer, f"{name} is being updated; {changes}", output)
 
 
 @examples("holdfast clusters delete lab", "holdfast clusters delete lab --yes --output json")
@@ -137,10 +139,14 @@ def delete(
     cluster = calls.call("describe_cluster", ClusterName=name)
     count = sum(one.get("TargetCount", 0) for one in cluster["InstanceGroups"])
     if dry_run:
-        _tell({"ClusterName": name}, f"{name}: would be deleted with {_nodes(count)}", output)
+        _print_change(
+            {"ClusterName": name}, f"{name}: would be deleted with {_nodes(count)}", output
+        )
         return
     confirm_or_abort(f"Delete the cluster {name} with {_nodes(count)}?", yes=yes)
-    _tell(calls.call("delete_cluster", ClusterName=name), f"{name} is being deleted", output)
+    _print_change(
+        calls.call("delete_cluster", ClusterName=name), f"{name} is being deleted", output
+    )
 
 
 @examples("holdfast clusters scale lab worker-group-1 8", "holdfast clusters scale lab gpu 0 --yes")
@@ -165,7 +171,7 @@ def scale(
     before = found.get("TargetCount", 0)
     if dry_run:
         text = f"{name}: {group} would have {_nodes(count)} instead of {before}"
-        _tell({"ClusterName": name, "TargetCount": count}, text, output)
+        _print_change({"ClusterName": name, "TargetCount": count}, text, output)
         return
     if count < before:
         confirm_or_abort(f"Remove {_nodes(before - count)} from {group}?", yes=yes)
@@ -181,7 +187,7 @@ def scale(
         **({"MinInstanceCount": least} if least else {}),
     }
     answer = calls.call("update_cluster", ClusterName=name, InstanceGroups=[wanted])
-    _tell(answer, f"{name}: {group} will have {_nodes(count)} instead of {before}", output)
+    _print_change(answer, f"{name}: {group} will have {_nodes(count)} instead of {before}", output)
 
 
 @examples(
@@ -224,7 +230,7 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     which = ", ".join(group) or "all groups"
     if dry_run:
         calls.call("describe_cluster", ClusterName=name)
-        _tell({"ClusterName": name}, f"{name}: {which} would get new software", output)
+        _print_change({"ClusterName": name}, f"{name}: {which} would get new software", output)
         return
     confirm_or_abort(f"Replace the machines of {which} of {name}, batch by batch?", yes=yes)
     deployment = _deployment(batch, bake, alarm)
@@ -235,7 +241,7 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     }
     given = {key: value for key, value in request.items() if value}
     answer = calls.call("update_cluster_software", ClusterName=name, **given)
-    _tell(answer, f"{name}: {which} will get new software", output)
+    _print_change(answer, f"{name}: {which} will get new software", output)
 
 
 @examples("holdfast clusters add-nodes lab gpu 2", "holdfast clusters add-nodes lab gpu 1 -o json")
@@ -256,7 +262,9 @@ def add_nodes(
     """Add nodes to an instance group of a cluster with continuous provisioning."""
     _group(calls, name, group)
     if dry_run:
-        _tell({"ClusterName": name}, f"{name}: {group} would have {_nodes(count)} more", output)
+        _print_change(
+            {"ClusterName": name}, f"{name}: {group} would have {_nodes(count)} more", output
+        )
         return ExitCode.OK
     wanted = [{"InstanceGroupName": group, "IncrementTargetCountBy": count}]
     answer = calls.call("batch_add_cluster_nodes", ClusterName=name, NodesToAdd=wanted)
@@ -289,7 +297,7 @@ def delete_nodes(
     shown = ", ".join(node)
     if dry_run:
         calls.call("describe_cluster", ClusterName=name)
-        _tell({"ClusterName": name}, f"{name}: {shown} would be deleted", output)
+        _print_change({"ClusterName": name}, f"{name}: {shown} would be deleted", output)
         return ExitCode.OK
     confirm_or_abort(f"Delete {shown} of {name}?", yes=yes)
     ids = [one for one in node if _INSTANCE_ID.fullmatch(one)]
@@ -344,7 +352,7 @@ def _deployment(
     return config
 
 
-def _tell(answer: dict[str, Any], text: str, output: str) -> None:
+def _print_change(answer: dict[str, Any], text: str, output: str) -> None:
     if is_document(output):
         print_document(answer, output)
     else:

@@ -97,8 +97,8 @@ def connect_cluster(*, cluster_name: str, namespace: str | None, kubeconfig: Pat
         return
     files = kubeconfigs(kubeconfig, os.environ)
     context = switch(cluster_name, namespace, files, default_home())
-    said = f", namespace {namespace}" if namespace is not None else ""
-    click.echo(f"Connected to {cluster_name}: context {context}{said}")
+    suffix = f", namespace {namespace}" if namespace is not None else ""
+    click.echo(f"Connected to {cluster_name}: context {context}{suffix}")
 
 
 @examples(
@@ -288,13 +288,13 @@ def exec_(
     with _cluster(kubeconfig, context, namespace) as jobs:
         names = [pod] if pod else [one["PodName"] for one in jobs.pods(job_name)]
         for name in names:
-            said = jobs.run(job_name, name, command)
+            output = jobs.run(job_name, name, command)
             if all_pods:
                 click.echo(f"{name}:")
-            click.echo(said.text, nl=not said.text.endswith("\n"))
-            if said.error:
+            click.echo(output.text, nl=not output.text.endswith("\n"))
+            if output.error:
                 has_failed = True
-                click.echo(f"holdfast: {name}: {said.error}", err=True)
+                click.echo(f"holdfast: {name}: {output.error}", err=True)
     return ExitCode.FAILED if has_failed else ExitCode.OK
 
 

@@ -122,7 +122,7 @@ def install(
             " machines share"
         )
     installer = Installer(Manifest.read(choices.manifest), dry_run=dry_run)
-    done = _told(installer.install(plan(choices)), dry_run=dry_run)
+    done = _printed(installer.install(plan(choices)), dry_run=dry_run)
     for command in next_steps(choices):
         click.echo(f"next: {command}")
     return _code(done)
@@ -155,7 +155,7 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
             f"slurm.conf still has {', '.join(in_use)}, so nothing was removed; take it out, run"
             " scontrol reconfigure, and try again"
         )
-    done = _told(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
+    done = _printed(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
     for command in _requested(restoring_commands):
         click.echo(f"next: {command}")
     return _code(done)
@@ -193,7 +193,7 @@ def _requested(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
         return []
 
 
-def _told(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
+def _printed(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
     done = []
     for one in found:
         is_change = one.act in (Act.WRITTEN, Act.REMOVED)
