@@ -1,4 +1,4 @@
-"""The fuse against a wrong detector."""
+"""Circuit breaker: pauses all repairs when many faults more likely come from a wrong detector."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -11,20 +11,20 @@ from holdfast.model.names import Condition
 from holdfast.model.nodes import ClusterView, NodeView, Phase
 
 _NO_FAULTS: Final = frozenset((Condition.REQUESTED, Condition.AGENT_SILENT))
-"""Conditions that say nothing about the machine. A DaemonSet that fails silences every agent at
-once; repairs of nodes that are really faulty go on meanwhile."""
+"""Conditions without evidence about the machine. A DaemonSet that fails silences every agent at
+once; repairs of nodes with real faults continue meanwhile."""
 
 
 def trip(
     cluster: ClusterView, suspects: Iterable[NodeView], policy: RemediationPolicy, now: datetime
 ) -> TripBreaker | None:
-    """Whether to stop all repairs now, because too many nodes turned faulty at once.
+    """Return the action that opens the breaker if too many nodes turned faulty at once, else None.
 
     Args:
-        cluster: the whole cluster, for its size and for the breaker's state.
-        suspects: the nodes that may be faulty; all others are known to be healthy.
-        policy: the share, the window and the least number of nodes that trip it.
-        now: the present time.
+        cluster: the whole cluster, for its size and the state of the breaker.
+        suspects: nodes that may be faulty; all others are known to be healthy.
+        policy: share, window and minimum number of nodes that open the breaker.
+        now: current time.
 
     """
     if cluster.breaker.tripped_at is not None:
@@ -48,10 +48,11 @@ def trip(
 def close(
     cluster: ClusterView, policy: RemediationPolicy, now: datetime
 ) -> tuple[CloseBreaker | None, datetime | None]:
-    """Whether to let repairs begin again now, and when to look again.
+    """Return the action that closes the breaker, if it is due, and the time of the next evaluation.
 
-    All nodes have to be schedulable, heard and without a fault for ``breaker_close_after``. A node
-    that is taken out of service by a fault starts that time anew when it is schedulable again.
+    All nodes must be schedulable, report heartbeats and have no fault for ``breaker_close_after``.
+    A fault that takes a node out of service restarts that period when the node is schedulable
+    again.
     """
     tripped_at = cluster.breaker.tripped_at
     if tripped_at is None or not policy.breaker_close_after or not cluster.nodes:

@@ -1,4 +1,4 @@
-"""How many nodes may be away from their jobs at once, and which go first."""
+"""Limits on the number of nodes out of service or under check at once, and who goes first."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -17,14 +17,14 @@ def within_limits(
     size: int,
     policy: RemediationPolicy,
 ) -> tuple[list[NodeAction], list[Deferred]]:
-    """What may be done now, by node, and what has to wait.
+    """Return the actions to take now, by node, and those that are deferred.
 
     Args:
-        actions: what needs no room in the budget for repairs.
-        drains: what does, with its node.
-        members: the nodes of the cluster; healthy ones may be missing.
-        size: the number of all nodes.
-        policy: sets the limits.
+        actions: actions that do not count against the budget for repairs.
+        drains: actions that do, each with its node.
+        members: nodes of the cluster; healthy ones may be missing.
+        size: number of all nodes.
+        policy: policy with the limits.
 
     """
     allowed, refused = _within_budget(drains, members, policy.max_unavailable.of(size))
@@ -37,7 +37,7 @@ def within_limits(
 def _within_budget(
     drains: list[tuple[NodeView, Drain]], members: Sequence[NodeView], allowed: int
 ) -> tuple[list[Drain], list[Deferred]]:
-    """The drains that may begin while at most ``allowed`` nodes are out of service."""
+    """Return the drains that may start while at most ``allowed`` nodes are out of service."""
     out = sum(is_out_of_service(node.record) for node in members) if drains else 0
     room = max(0, allowed - out)
     drains.sort(key=_most_urgent_first)
@@ -51,7 +51,7 @@ def _within_budget(
 def _within_check_limit(
     actions: Iterable[NodeAction], members: Iterable[NodeView], allowed: int
 ) -> tuple[list[NodeAction], list[Deferred]]:
-    """The actions that may be taken while at most ``allowed`` nodes are under a check."""
+    """Return the actions that may be taken while at most ``allowed`` nodes are under check."""
     running = sum(node.record.phase is Phase.CHECKING for node in members)
     taken: list[NodeAction] = []
     deferred = []

@@ -1,4 +1,4 @@
-"""Deep health checks of nodes that wait for work, one after the other."""
+"""Scheduled deep health checks of idle nodes, one node at a time."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
@@ -10,26 +10,27 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 
 
-def is_checked_unasked(group: str, policy: RemediationPolicy) -> bool:
-    """Whether nodes of an instance group are checked without being asked for."""
+def is_checked_by_policy(group: str, policy: RemediationPolicy) -> bool:
+    """Return whether nodes of an instance group get deep health checks without a request."""
     return not policy.deep_check_groups or group in policy.deep_check_groups
 
 
 def check_due_at(group: str, record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
-    """When a node should be checked again, if no job runs on it then; None for never.
+    """Return when a node is due for its next scheduled check; None for never.
 
-    A node that was never checked is due from its first day of work on.
+    The check starts once no job runs on the node. For a node that was never checked, the interval
+    starts when it becomes schedulable.
     """
     if policy.deep_check_every is None or record.phase is not Phase.SCHEDULABLE:
         return None
-    if not is_checked_unasked(group, policy):
+    if not is_checked_by_policy(group, policy):
         return None
     last = record.checks[-1].ended_at if record.checks else record.phase_since
     return last + policy.deep_check_every
 
 
 def is_check_due(group: str, record: NodeRecord, policy: RemediationPolicy, now: datetime) -> bool:
-    """Whether a node is to be checked as soon as it is idle."""
+    """Return whether a node is to be checked as soon as it is idle."""
     due_at = check_due_at(group, record, policy)
     return due_at is not None and now >= due_at
 
@@ -37,9 +38,9 @@ def is_check_due(group: str, record: NodeRecord, policy: RemediationPolicy, now:
 def next_check_at(
     nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
 ) -> datetime | None:
-    """When the next node will be due; None if none will.
+    """Return when the next node becomes due; None if no node will.
 
-    Those that are due already do not count: whether they are idle is seen as time goes by.
+    Nodes that are already due do not count: each round checks whether they are idle.
     """
     if policy.deep_check_every is None:
         return None
@@ -50,13 +51,15 @@ def next_check_at(
 def scheduled_check(
     nodes: Sequence[NodeView], busy: Collection[str], policy: RemediationPolicy, now: datetime
 ) -> list[Quarantine]:
-    """Take the idle node that is due longest; none while another is taken, or if none is due.
+    """Return the quarantine of the idle node that has been due longest.
+
+    The list is empty while another node is under a scheduled check, and if no node is due.
 
     Args:
-        nodes: those of the cluster; healthy ones with jobs may be missing.
-        busy: names of those with which something else is done now.
-        policy: says how often.
-        now: the time.
+        nodes: nodes of the cluster; healthy ones with jobs may be missing.
+        busy: names of nodes that have another action in this round.
+        policy: policy with the interval.
+        now: current time.
 
     """
     if policy.deep_check_every is None or any(map(_is_taken, nodes)):
@@ -78,9 +81,9 @@ def scheduled_check(
         reason=Reason.SCHEDULED_DEEP_CHECK,
         severity=Severity.FATAL,
         remedy=Remedy.NONE,
-        message="no job runs on it, and its last deep health check was long ago",
+        message="no job runs on it, and its scheduled deep health check is due",
         since=now,
-        urgency=Urgency.DEFERRED,  # a job that is placed on it in this moment runs to its end
+        urgency=Urgency.DEFERRED,  # a job that starts on it right now runs to its end
     )
     return [Quarantine(node=name, fault=fault, remedy=Remedy.NONE)]
 

@@ -1,7 +1,7 @@
-"""Which checkpoint a job resumes from, and which ones are moved out of its way. Pure.
+"""Choice of the checkpoint that a job resumes from, and of those to move out of its way. Pure.
 
-Nothing is ever deleted, and a complete checkpoint is never moved. What cannot be judged, and what
-somebody may still be writing, is left alone.
+Nothing is ever deleted, and a complete checkpoint is never moved. A checkpoint that cannot be
+verified, or that a process may still be writing, is left alone.
 """
 
 from dataclasses import dataclass
@@ -18,61 +18,61 @@ from holdfast.model.checkpoints import (
 
 
 class Outcome(StrEnum):
-    """What becomes of the next attempt."""
+    """Result of the choice for the next attempt."""
 
     VERIFY = "verify"
-    """Not decided: ``verify`` has to be verified first."""
+    """Not decided yet: the checkpoint ``verify`` has to be verified first."""
 
     MISSING = "does-not-exist"
     """The directory does not exist: the job has not saved yet, or its path is wrong."""
 
     EMPTY = "empty"
-    """There is no checkpoint yet."""
+    """The directory has no checkpoint yet."""
 
     RESUME = "resume"
-    """The framework loads ``resume``, a complete checkpoint, once the changes are made."""
+    """The framework will load ``resume``, a complete checkpoint, once the changes are made."""
 
     START_OVER = "start-over"
-    """Only a first save is there, and the framework had not committed to it before it was cut off:
-    the job starts from the beginning."""
+    """Only a first save exists, and it was cut off before the framework committed to it: the job
+    starts from the beginning."""
 
     NONE_COMPLETE = "none-complete"
-    """There are checkpoints and none is complete: a person has to decide."""
+    """Checkpoints exist, but none is complete: a person has to decide."""
 
     UNDECIDED = "undecided"
-    """What the framework would load cannot be judged, or the format is not known."""
+    """The checkpoint that the framework would load cannot be verified, or the format is unknown."""
 
     BUSY = "busy"
-    """Something that is not complete may still be being written: nothing is touched."""
+    """An incomplete checkpoint may still be being written: nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The decision for one directory of checkpoints."""
+    """Decision for one checkpoint directory."""
 
     outcome: Outcome
     resume: Checkpoint | None = None
     verify: Checkpoint | None = None
-    """With ``Outcome.VERIFY``: the one to verify."""
+    """Checkpoint to verify, with ``Outcome.VERIFY``."""
 
     depth: Depth = Depth.SIZES
-    """With ``Outcome.VERIFY``: how thoroughly."""
+    """Depth of that verification."""
 
     repoint: bool = False
-    """Whether the tracker or link has to be set to ``resume``."""
+    """Whether the tracker file or link has to be set to ``resume``."""
 
     aside: tuple[Checkpoint, ...] = ()
-    """To be moved out of the directory."""
+    """Checkpoints to move out of the directory."""
 
 
 def choose(survey: Survey, depth: Depth, quiet_since: datetime | None) -> Choice:
     """Choose the newest complete checkpoint that the framework has committed to.
 
     Args:
-        survey: the directory as it is, with what verification has found so far.
-        depth: how thoroughly the checkpoint must be verified before it is resumed from.
-        quiet_since: what was changed after that may still be being written; None if it is certain
-            that no process of the job is left.
+        survey: state of the directory, with the verification results so far.
+        depth: depth to which a checkpoint must be verified before a job resumes from it.
+        quiet_since: files changed after this time may still be being written; None if certainly no
+            process of the job is left.
 
     """
     if survey.pointer.kind is PointerKind.FIXED:
@@ -87,15 +87,15 @@ def choose(survey: Survey, depth: Depth, quiet_since: datetime | None) -> Choice
         if one.state is CheckpointState.UNKNOWN:
             return Choice(outcome=Outcome.UNDECIDED, verify=one)
         if one.state is CheckpointState.UNVERIFIED or _is_shallow(one, depth):
-            wanted = Depth.SIZES if one.depth is None else depth
-            return Choice(outcome=Outcome.VERIFY, verify=one, depth=wanted)
+            needed = Depth.SIZES if one.depth is None else depth
+            return Choice(outcome=Outcome.VERIFY, verify=one, depth=needed)
         if one.state is CheckpointState.COMPLETE:
             return _resumed(survey, one, beyond, quiet_since)
     return _nothing_complete(survey, beyond, quiet_since)
 
 
 def _split(survey: Survey) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...]]:
-    """Checkpoints that the framework had not committed to, and those that it had."""
+    """Return the checkpoints that the framework had not committed to, and those that it had."""
     every, pointer = survey.checkpoints, survey.pointer
     if pointer.kind is PointerKind.NAMED:
         names = [one.name for one in every]
@@ -107,7 +107,7 @@ def _split(survey: Survey) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ..
             return (), every
         older = tuple(one for one in every if one.step is None or one.step < step)
         return tuple(one for one in every if one not in older), older
-    if pointer.kind is PointerKind.ABSENT:  # the save of the newest may have been cut off
+    if pointer.kind is PointerKind.ABSENT:  # the newest save may have been cut off
         cut = 0 if every and every[0].is_ended else 1
         return every[:cut], every[cut:]
     return (), every
@@ -123,13 +123,13 @@ def _resumed(
     beyond: tuple[Checkpoint, ...],
     quiet_since: datetime | None,
 ) -> Choice:
-    """Resume from one; what is broken and would be preferred is moved out of the way."""
+    """Return the choice to resume from ``one``; broken checkpoints before it are moved away."""
     before = survey.checkpoints[: survey.checkpoints.index(one)]
     if (fresh := _unverified(before)) is not None:
         return fresh
     aside = tuple(each for each in before if each.is_broken)
     foreign = next((each for each in aside if each.group != one.group), None)
-    if foreign is not None:  # moving it would let the framework start from the beginning
+    if foreign is not None:  # without it, the framework would start over
         return Choice(outcome=Outcome.UNDECIDED, resume=one, verify=foreign)
     pointer = survey.pointer
     repoint = pointer.kind is not PointerKind.NONE and pointer.name != one.name
@@ -163,7 +163,7 @@ def _unverified(those: tuple[Checkpoint, ...]) -> Choice | None:
 
 
 def _is_busy(those: tuple[Checkpoint, ...], quiet_since: datetime | None) -> bool:
-    """Whether one that is not complete was changed so lately that a process may still write it."""
+    """Return whether a process may still be writing to an incomplete checkpoint."""
     return quiet_since is not None and any(
         one.state is not CheckpointState.COMPLETE and one.changed_at > quiet_since for one in those
     )

@@ -1,4 +1,4 @@
-"""The nodes of a cluster that somebody asked for: which there are, and where each stands."""
+"""Nodes of a requested cluster: which exist, and the status of each."""
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from holdfast.model.clusters import (
 from holdfast.model.sagemaker import EventLevel, InstanceStatus
 
 _SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
-"""The namespace of the ids of happenings: what is told twice has the same id."""
+"""UUID namespace of the ids of cluster events: an event that is reported twice has the same id."""
 
 
 _UNWATCHED: Final = "No controller reports on the health of this node."
@@ -26,20 +26,20 @@ _UNWATCHED: Final = "No controller reports on the health of this node."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
-    """What there is of a cluster now."""
+    """Observed state of a cluster."""
 
     machines: Mapping[str, Sequence[Machine]]
-    """By the name of their group."""
+    """Machines by the name of their group."""
 
     health: Mapping[str, NodeHealth]
-    """By the id of the machine; one is missing if nobody looks after its node."""
+    """Node health by machine id; a machine is missing if no controller watches its node."""
 
     alarms: frozenset[str] = frozenset()
-    """Names of the alarms that have gone off."""
+    """Names of the alarms in state ALARM."""
 
 
 class ClusterEventCollector:
-    """Collects what happened to one cluster at one time."""
+    """Collects the events of one cluster at one time."""
 
     def __init__(self, cluster: DesiredCluster, now: datetime) -> None:
         self._cluster = cluster
@@ -47,21 +47,21 @@ class ClusterEventCollector:
         self.reported: list[ClusterEvent] = []
 
     def cluster(self, what: str, why: str = "") -> None:
-        """Something happened to the cluster as a whole; ``{c}`` in the text is its name.
+        """Add an event of the cluster; ``{c}`` in the text is its name.
 
         Args:
-            what: happened.
-            why: it failed, if it did; told after it as it is.
+            what: text of the event.
+            why: cause of a failure, appended verbatim; empty for a success.
 
         """
         self._report(what, why)
 
     def group(self, group: str, what: str, why: str = "") -> None:
-        """Something happened to a group; ``{g}`` in the text is its name."""
+        """Add an event of an instance group; ``{g}`` in the text is its name."""
         self._report(what, why, group=group)
 
     def member(self, member: Member, what: str, why: str = "") -> None:
-        """Something happened to a node; ``{i}`` in the text is the id of its machine."""
+        """Add an event of a node; ``{i}`` in the text is the id of its machine."""
         machine = member.machine.id if member.machine is not None else ""
         self._report(
             what, why, group=member.group, instance_id=machine, logical_id=member.logical_id
@@ -74,8 +74,7 @@ class ClusterEventCollector:
         self.reported.append(
             ClusterEvent(
                 id=str(uuid.uuid5(_SPACE, seed)),
-                at=self._now
-                + timedelta(microseconds=len(self.reported)),  # so that they stay in order
+                at=self._now + timedelta(microseconds=len(self.reported)),  # keeps their order
                 description=text,
                 level=EventLevel.ERROR if why else EventLevel.INFO,
                 **of,
@@ -90,9 +89,9 @@ def present(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> tuple[Member, ...]:
-    """The nodes that there are now: those known, those that came, places that still wait for one.
+    """Return the current nodes: known ones, new ones, and places that still wait for a machine.
 
-    Places beyond the number of nodes that a group is to have are given up.
+    Places beyond the target size of a group are dropped.
     """
     groups = {group.name: group for group in cluster.groups}
     known = {one.machine.id: one for one in members if one.machine is not None}
@@ -114,7 +113,7 @@ def present(
 
 
 def _joined(machine: Machine, group: str, waiting: list[Member], now: datetime) -> Member:
-    """The node on a machine that came; it takes a place that waits, if there is one."""
+    """Return the node for a new machine; it takes a waiting place, if there is one."""
     for place in waiting:
         if place.group == group:
             waiting.remove(place)
@@ -154,7 +153,7 @@ def _status(
             return InstanceStatus.FAILURE, machine.message
     update = group.update if group is not None else None
     if update is not None and update.is_active and machine.id in update.going:
-        return InstanceStatus.SYSTEM_UPDATING, "It is about to get new software."
+        return InstanceStatus.SYSTEM_UPDATING, "Software update pending."
     if machine.state is MachineState.JOINING:
         return InstanceStatus.PENDING, machine.message
     if health is None:
@@ -163,7 +162,7 @@ def _status(
 
 
 def _report_status(member: Member, collector: ClusterEventCollector) -> None:
-    """The steps of a node that people wait for or are woken by."""
+    """Report the status changes of a node that people wait for or are alerted on."""
     match member.status:
         case InstanceStatus.RUNNING if not member.released:
             collector.member(

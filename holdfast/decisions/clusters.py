@@ -1,4 +1,4 @@
-"""Clusters that people ask for: what to do next for one, from what is wanted and what there is."""
+"""Next step of a requested cluster, from its desired and its observed state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from holdfast.model.sagemaker import ClusterStatus, InstanceStatus, UpdateStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStep:
-    """What becomes of a cluster now, and what is done for it."""
+    """New state of a cluster, and the actions to take for it."""
 
     cluster: DesiredCluster | None
-    """None once nothing is left of it."""
+    """None once the cluster is deleted."""
 
     members: tuple[Member, ...]
     actions: tuple[ClusterAction, ...]
@@ -40,10 +40,10 @@ def decide(
     policy: ClusterPolicy,
     now: datetime,
 ) -> ClusterStep:
-    """Choose what to do for a cluster now.
+    """Choose the actions for a cluster now.
 
-    Everything follows from the arguments, so a step whose actions were not carried out, or only
-    some of them, is decided again.
+    The step follows from the arguments only, so a step whose actions were not or only partly
+    carried out is decided again.
     """
     collector = ClusterEventCollector(cluster, now)
     there = present(cluster, members, seen, now, collector)
@@ -70,7 +70,7 @@ def decide(
 
 
 def _cleared(group: DesiredGroup, seen: ObservedCluster) -> DesiredGroup:
-    """A group that no longer remembers machines which are gone."""
+    """Return the group without leaving machines that no longer exist."""
     there = {one.id for one in seen.machines[group.name]}
     return replace(group, leaving=tuple(one for one in group.leaving if one in there))
 
@@ -82,7 +82,7 @@ def _judged(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> DesiredCluster | None:
-    """A cluster with the status that it has now; None if nothing is left of it."""
+    """Return the cluster with its current status; None if it is deleted."""
     match cluster.status:
         case ClusterStatus.DELETING:
             if not cluster.groups:
@@ -109,7 +109,7 @@ def _provisioned(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> DesiredCluster:
-    """A cluster that is being created or changed: done, failed, or under way."""
+    """Return a cluster under creation or update: completed, failed, or still in progress."""
     what = "creation" if cluster.status is ClusterStatus.CREATING else "update"
     lacking = [
         group
@@ -122,7 +122,7 @@ def _provisioned(
         return replace(cluster, status=ClusterStatus.IN_SERVICE, groups=proven)
     why = _trouble(cluster, lacking, members)
     if not why and now - cluster.since >= policy.provision_timeout:
-        why = f"{', '.join(one.name for one in lacking)}: nodes are missing for too long"
+        why = f"{', '.join(one.name for one in lacking)}: timed out waiting for nodes"
     if not why:
         return cluster
     collector.cluster(f"Cluster {{c}} {what} failed", why)
@@ -149,7 +149,7 @@ def _trouble(
     lacking: Sequence[DesiredGroup],
     members: Mapping[str, Sequence[Member]],
 ) -> str:
-    """Why a change has failed; empty if it may still succeed."""
+    """Return why a change has failed; empty if it may still succeed."""
     for group in lacking:
         if group.failure:
             return f"{group.name}: {group.failure}"
@@ -161,7 +161,7 @@ def _trouble(
 
 
 def _rolled_back(group: DesiredGroup) -> DesiredGroup:
-    """A group as it was before the change that failed; a new one keeps no machine."""
+    """Return a group as it was before the failed change; a new group keeps no machine."""
     before = group.before
     if before is None and group.stage is GroupStage.NEW:
         return _leaving(group)
@@ -189,7 +189,7 @@ def _leaving(group: DesiredGroup) -> DesiredGroup:
 
 
 def _is_settled(group: DesiredGroup, members: Sequence[Member]) -> bool:
-    """Whether nothing of a group is left that should not be there."""
+    """Return whether a group has no surplus or leaving machine."""
     there = sum(one.machine is not None for one in members)
     return group.stage is GroupStage.MADE and there <= group.target and not group.leaving
 
@@ -207,7 +207,7 @@ def _actions(
     policy: ClusterPolicy,
     now: datetime,
 ) -> list[ClusterAction]:
-    """What is done for a group: one kind of thing at a time, each of which may be repeated."""
+    """Return the actions for a group: one kind at a time, each of which may be repeated safely."""
     key = group.made_of.key
     if group.is_going:
         return [Delete(key)]
@@ -248,10 +248,10 @@ def _named(group: DesiredGroup, members: Sequence[Member]) -> list[str]:
 def _surplus(
     group: DesiredGroup, kept: Sequence[tuple[Member, Machine]], seen: ObservedCluster
 ) -> list[str]:
-    """Which machines go where there are too many: those that cost the least.
+    """Return the surplus machines to remove, the cheapest to lose first.
 
-    First those that failed, then those that take no work, then those without a job; of equal ones
-    the youngest.
+    Failed machines come first, then machines that take no work, then those without a job; of equal
+    ones, the youngest.
     """
     cheapest = sorted(
         kept,

@@ -1,4 +1,7 @@
-"""Backoff of a job whose application keeps crashing, as the kubelet's CrashLoopBackOff."""
+"""Delay before the next attempt of a job whose application keeps failing.
+
+It follows the kubelet's CrashLoopBackOff.
+"""
 
 from datetime import datetime, timedelta
 
@@ -8,18 +11,20 @@ from holdfast.model.jobs import Failure, FailureKind, JobRecord
 
 
 def app_backoff(record: JobRecord, failure: Failure, policy: JobPolicy) -> timedelta:
-    """Delay before the next attempt: none after the first crash, then doubling."""
+    """Return the delay before the next attempt: none after the first crash, then doubling."""
     backoff = Backoff(policy.app_backoff, policy.app_backoff_max)
     return backoff.delay(crashes_in_a_row(record, failure, policy) - 1)
 
 
 def crashes_in_a_row(record: JobRecord, failure: Failure, policy: JobPolicy) -> int:
-    """Failures of the application, this one included, with no long run before the first of them.
+    """Return the number of consecutive application failures, the present one included.
+
+    A run of at least ``policy.app_backoff_reset`` ends the sequence.
 
     Args:
-        record: of the job, with the attempt that has just failed as its present one.
-        failure: that of the attempt.
-        policy: says how long a run has to be.
+        record: record of the job; its present attempt is the one that failed.
+        failure: failure of the present attempt.
+        policy: job policy.
 
     """
     began = record.running_at or record.started_at

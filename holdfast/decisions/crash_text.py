@@ -1,4 +1,4 @@
-"""Why a rank failed, by what it printed last: the exception that says it, not those that follow."""
+"""Exception that made a rank fail, found in the end of its log among those that follow from it."""
 
 import re
 from collections.abc import Sequence
@@ -8,15 +8,16 @@ from typing import Final
 from holdfast.kit.bounded_files import parse_json
 
 SHOWN_CHARS: Final = 200
-"""The longest text that is made of a log."""
+"""Maximum length of a text taken from a log."""
 
 _PREFIX: Final = re.compile(r"\[(?:rank|default)?(\d{1,6})\]:\s?")
-"""Before a line: ``[rank1]: `` by PyTorch's excepthook, ``[default0]:`` by ``torchrun --tee``."""
+"""Prefix of a line: ``[rank1]: `` by PyTorch's excepthook, ``[default0]:`` by ``torchrun
+--tee``."""
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _EXCEPTION: Final = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: (.{0,2000}))?")
 _TERMINATE: Final = re.compile(r"\s{0,8}what\(\):\s{1,8}(.{1,2000})")
-"""The line of the C++ runtime after ``terminate called after throwing an instance of``."""
+"""Line that the C++ runtime prints after ``terminate called after throwing an instance of``."""
 
 _CAUSE_RANK: Final = re.compile(r"\s*rank\s+: (\d{1,6}) \(local_rank: \d{1,6}\)")
 _CAUSE_SIGNAL: Final = re.compile(
@@ -25,8 +26,8 @@ _CAUSE_SIGNAL: Final = re.compile(
 _ROOT_CAUSE: Final = "Root Cause (first observed failure):"
 
 _WRAPPERS: Final = ("ChildFailedError", "SignalException", "CalledProcessError", "SystemExit")
-"""Raised by launchers for what their children did, last component of the name: torchrun,
-``accelerate launch`` and ``deepspeed``."""
+"""Exceptions that launchers raise for failures of their children, last component of the name:
+torchrun, ``accelerate launch`` and ``deepspeed``."""
 
 _PEER: Final = re.compile(
     r"connection (?:was )?(?:closed|reset|refused|aborted)|connection was likely closed|broken pipe"
@@ -35,7 +36,8 @@ _PEER: Final = re.compile(
     r"|remote peer|peer (?:closed|disconnected|failed)|failed to recv|process group.{0,40}abort",
     re.IGNORECASE,
 )
-"""What gloo, NCCL and c10d's store raise where another rank is gone (PyTorch 2.15, NCCL 2.28)."""
+"""Errors that gloo, NCCL and c10d's store raise when another rank is gone (PyTorch 2.15, NCCL
+2.28)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,13 @@ class _Raised:
 
 
 def crash_text(tail: str) -> str:
-    """The exception that ended a rank; empty if there is none in what it printed last.
+    """Return the exception that ended a rank; empty if the end of its log has none.
 
-    Exceptions of launchers, and those by which a rank notices that another one is gone, count only
-    if there is no other. Where torchrun names the rank that failed first, its exception counts.
+    Exceptions of launchers, and those raised because another rank is gone, count only if there is
+    no other. Where torchrun names the rank that failed first, the exception of that rank counts.
 
     Args:
-        tail: the end of the rank's log.
+        tail: end of the rank's log.
 
     """
     raised = _raised(tail.splitlines())
@@ -70,11 +72,11 @@ def crash_text(tail: str) -> str:
 
 
 def error_file_text(content: str) -> str:
-    """The exception in a file that ``TORCHELASTIC_ERROR_FILE`` names; empty if there is none.
+    """Return the exception in a file that ``TORCHELASTIC_ERROR_FILE`` names; empty if it has none.
 
-    torchrun copies that of the local rank that failed first, if its entry point has the decorator
-    ``@record``. Its form: ``{"message": {"message": "Type: text", "extraInfo": {...}}}``, or
-    ``{"message": "text"}``.
+    torchrun copies the file of the local rank that failed first, if the entry point has the
+    decorator ``@record``. Its format: ``{"message": {"message": "Type: text", "extraInfo":
+    {...}}}``, or ``{"message": "text"}``.
     """
     try:
         message = parse_json(content)["message"]
@@ -86,18 +88,18 @@ def error_file_text(content: str) -> str:
 
 
 def is_peer_failure(text: str) -> bool:
-    """Whether an exception only says that another rank is gone, as collectives do."""
+    """Return whether an exception, as of a collective, only reports that another rank is gone."""
     return _PEER.search(text) is not None
 
 
 def plain(text: str) -> str:
-    """One line without control characters, of bounded length."""
+    """Return a text as one line of bounded length, without control characters."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(line.split())[:SHOWN_CHARS]
 
 
 def _raised(lines: Sequence[str]) -> list[_Raised]:
-    """The exceptions whose tracebacks are in a log, in order; ranks may take turns."""
+    """Return the exceptions whose tracebacks are in a log, in order; ranks may interleave."""
     open_: dict[int | None, bool] = {}
     found = []
     for line in lines:
@@ -117,7 +119,7 @@ def _raised(lines: Sequence[str]) -> list[_Raised]:
 
 
 def _root_cause(tail: str) -> tuple[int | None, str]:
-    """The rank, and the signal, that torchrun names as the first failure; None and empty."""
+    """Return the rank and the signal that torchrun names as the first failure, else None and ""."""
     _, found, summary = tail.rpartition(_ROOT_CAUSE)
     if not found:
         return None, ""

@@ -107,6 +107,6 @@ def diagnose(rules: Iterable[Rule[S]], subject: S) -> list[Diagnostic]:
 
 
 def is_failure(diagnostics: Iterable[Diagnostic], *, strict: bool) -> bool:
-    """Whether a diagnostic is an error, or with ``strict`` a warning."""
+    """Return whether a diagnostic is an error or, with ``strict``, a warning."""
     failing = {RuleSeverity.ERROR, RuleSeverity.WARNING} if strict else {RuleSeverity.ERROR}
     return any(one.severity in failing for one in diagnostics)

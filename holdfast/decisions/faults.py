@@ -1,4 +1,4 @@
-"""What is wrong with a node: the agent's word, its silence, a person's request."""
+"""Faults of a node: reported by its agent, inferred from its silence, or requested by a person."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -23,12 +23,12 @@ AWAY: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
 _COMING: Final = frozenset({Phase.JOINING, Phase.CHECKING})
 
 START_FAILED: Final = timedelta(minutes=2)
-"""For a node to join all the same after its platform has given up on it. The agent and the daemon
-of the scheduler are started by the same boot, the one a little later than the other."""
+"""Time for a node to join although its platform has given up on it. The same boot starts the agent
+and the scheduler's daemon, one a little later than the other."""
 
 
 def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tuple[Fault, ...]:
-    """Faults that need something done to the node, worst first, people's requests left out."""
+    """Return the faults that need an action on the node, worst first, without people's requests."""
     faults = [
         fault for fault in node.faults if fault.remedy.touches_node and not _forgiven(node, fault)
     ]
@@ -42,7 +42,7 @@ def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tup
 
 
 def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """The fault of a node that went dark or silent; None while it answers or may be silent."""
+    """Return the fault of a powered-off or silent node; None if it responds or may be silent."""
     if node.record.phase in AWAY:
         return None
     remediation = node.record.remediation
@@ -54,7 +54,7 @@ def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Faul
             node.heartbeat_at or (now if remediation is None else remediation.opened_at),
             "the machine is powered off",
         )
-    if remediation is not None and _is_unheard_since_lost(node, remediation):
+    if remediation is not None and _is_silent_since_lost(node, remediation):
         return _fault(
             Condition.NODE_LOST,
             Reason(remediation.reason),
@@ -84,8 +84,8 @@ def _unjoined(node: NodeView, since: datetime) -> Fault:
     return _fault(Condition.NODE_LOST, reason, Remedy.REPLACE, since, why)
 
 
-def _is_unheard_since_lost(node: NodeView, remediation: Remediation) -> bool:
-    """Whether a lost node is not proven to work: its scheduler's daemon alone is no proof."""
+def _is_silent_since_lost(node: NodeView, remediation: Remediation) -> bool:
+    """Return whether a lost node is not proven to work: a scheduler's daemon alone is no proof."""
     is_marked = node.record.phase in (Phase.QUARANTINED, Phase.DRAINING)
     if not is_marked or remediation.condition != Condition.NODE_LOST:
         return False
@@ -95,12 +95,12 @@ def _is_unheard_since_lost(node: NodeView, remediation: Remediation) -> bool:
 
 
 def has_joined(node: NodeView) -> bool:
-    """Whether agent and scheduler's daemon of a node that comes have both reported in this boot."""
+    """Return whether the agent and the scheduler's daemon have both reported in this boot."""
     return node.heartbeat_at is not None and node.is_ready is not False
 
 
 def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
-    """When the node counts as lost unless something is heard of it; None while it may be silent."""
+    """Return when the node counts as lost without a new report; None while it may be silent."""
     if node.record.phase in AWAY:
         return None
     if node.record.phase is Phase.JOINING and not has_joined(node):
@@ -112,7 +112,7 @@ def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
 
 
 def agent_silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
-    """When the agent alone counts as silent unless it reports; None where it cannot be said.
+    """Return when the agent alone counts as silent without a new report; None if that is unknown.
 
     A node that has not joined yet has until ``join_timeout``; see ``silent_at``.
     """
@@ -127,10 +127,10 @@ def agent_silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | Non
 
 
 def agent_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """The fault of a node whose agent is silent while its scheduler's daemon answers.
+    """Return the fault of a node whose agent is silent while its scheduler's daemon responds.
 
-    The daemon has to answer once after the deadline of the agent: on a machine that has lost power
-    both end at the same time, and the one that was heard last is not alive for that.
+    The daemon has to respond once after the deadline of the agent: on a machine that has lost power
+    both stop at the same time, and the later last report does not prove that the machine is up.
     """
     silent_since = agent_silent_at(node, policy)
     answers_until = silent_at(node, policy)
@@ -150,9 +150,9 @@ def agent_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
 
 
 def _counts(node: NodeView, silent: Fault, policy: RemediationPolicy) -> bool:
-    """Whether the silence of an agent calls for more than a condition and an event.
+    """Return whether a silent agent calls for more than a condition and an event.
 
-    A deep health check that is under way ends first: it does not need the agent.
+    A running deep health check ends first: it does not need the agent.
     """
     if policy.silent_agent_action is SilentAgentAction.WARN:
         return False
@@ -160,7 +160,7 @@ def _counts(node: NodeView, silent: Fault, policy: RemediationPolicy) -> bool:
 
 
 def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """The fault of a node that failed its deep health check alone, or whose check never ended."""
+    """Return the fault of a node whose own deep health check failed or never ended."""
     if node.record.phase is not Phase.CHECKING or node.record.pairing is not None:
         return None
     if node.check is not None and not node.check.passed:
@@ -184,7 +184,7 @@ def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
 
 
 def offender_fault(node: NodeView, offenders: frozenset[str]) -> Fault | None:
-    """The fault of a machine that was sent away for good and is back."""
+    """Return the fault of a machine that was rejected as a repeat offender and has returned."""
     if node.provider_id not in offenders or node.record.phase not in _COMING:
         return None
     return _fault(
@@ -192,12 +192,12 @@ def offender_fault(node: NodeView, offenders: frozenset[str]) -> Fault | None:
         Reason.REPEAT_OFFENDER,
         Remedy.REPLACE,
         node.record.phase_since,
-        f"the machine {node.provider_id} was replaced before for faulting again and again",
+        f"the machine {node.provider_id} was replaced before because it kept faulting",
     )
 
 
 def request_fault(request: Request) -> Fault | None:
-    """A person's request in the form of a fault; None for a release, which is none."""
+    """Return a person's request as a fault; None for a release, which is no fault."""
     if request.verb is Verb.RELEASE:
         return None
     reason, remedy = _REQUESTED[request.verb]
@@ -214,17 +214,17 @@ def request_fault(request: Request) -> Fault | None:
 
 
 def app_restart_since(node: NodeView, since: datetime) -> Fault | None:
-    """The newest fault since ``since`` that asks for a restart of the application only."""
-    marks = [
+    """Return the newest fault since ``since`` whose remedy is a restart of the application only."""
+    restarts = [
         fault
         for fault in node.faults
         if fault.remedy is Remedy.RESTART_APP and fault.since >= since
     ]
-    return max(marks, key=lambda fault: fault.since) if marks else None
+    return max(restarts, key=lambda fault: fault.since) if restarts else None
 
 
 def _forgiven(node: NodeView, fault: Fault) -> bool:
-    """Whether a person released the node after all that is known of the fault."""
+    """Return whether a person released the node after the last report of the fault."""
     cleared_at = node.record.cleared_at
     return cleared_at is not None and (fault.seen_at or fault.since) <= cleared_at
 

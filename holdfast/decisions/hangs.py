@@ -1,4 +1,4 @@
-"""When silence is a hang: one rule for progress files, heartbeat files and lines of a log."""
+"""Detection of hangs by missing progress: of progress files, heartbeat files and log lines."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,37 +8,38 @@ from holdfast.kit.units import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangLimits:
-    """How long an attempt may show no progress."""
+    """Maximum time without progress of an attempt."""
 
     startup: timedelta | None = None
-    """From the start of the attempt to its first progress; None for no limit. Imports, compilation
-    and loading a checkpoint take minutes, and a job that reports no progress at all is healthy."""
+    """Time from the start of the attempt to its first progress; None for no limit. Imports,
+    compilation and loading a checkpoint take minutes, and a job that reports no progress at all is
+    healthy."""
 
     pause: timedelta | None = None
-    """From one progress to the next, from the first one on; None for no limit."""
+    """Time between two reports of progress, from the first one on; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptProgress:
-    """What is known of the progress of one attempt."""
+    """Known progress of one attempt."""
 
     started_at: datetime
-    """When all its ranks ran."""
+    """Time at which all its ranks ran."""
 
     last_at: datetime | None
-    """When progress was seen last; None if there was none in this attempt."""
+    """Time of the last progress; None if there was none in this attempt."""
 
     known_until: datetime | None
-    """All progress until then is in ``last_at``. Silence after it is unknown, not silence; None if
-    nothing is known."""
+    """All progress up to this time is in ``last_at``. Later progress is unknown, so its absence is
+    no evidence of a hang; None if nothing is known."""
 
     last: str = ""
-    """The last progress for people to read, such as ``step 120``."""
+    """Last progress for people to read, such as ``step 120``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
-    """Why a job is taken for hung."""
+    """Why a job counts as hung."""
 
     reason: str
     since: datetime
@@ -46,7 +47,7 @@ class Hang:
 
 
 def hangs_at(limits: HangLimits, started_at: datetime, last_at: datetime | None) -> datetime | None:
-    """When the job hangs if no progress comes before; None if it never does."""
+    """Return when the job hangs if it makes no progress before; None if it never does."""
     if last_at is None:
         return started_at + limits.startup if limits.startup is not None else None
     return last_at + limits.pause if limits.pause is not None else None
@@ -55,13 +56,13 @@ def hangs_at(limits: HangLimits, started_at: datetime, last_at: datetime | None)
 def silence(
     limits: HangLimits, progress: AttemptProgress, *, reason: str, missing: str
 ) -> Hang | None:
-    """The hang of a job that has shown no progress for too long; None if it has.
+    """Return the hang of a job that has shown no progress for too long; None if it has.
 
     Args:
-        limits: how long it may be silent.
-        progress: what is known of it.
-        reason: of the hang.
-        missing: what did not come, for people to read, such as ``no step was reported``.
+        limits: maximum time without progress.
+        progress: known progress of the attempt.
+        reason: reason code of the hang.
+        missing: what is missing, for people to read, such as ``no step was reported``.
 
     """
     at = hangs_at(limits, progress.started_at, progress.last_at)
@@ -82,9 +83,10 @@ def silence(
 
 
 def is_unarmed(limits: HangLimits, progress: AttemptProgress) -> bool:
-    """Whether a job that is to be restarted when it hangs has not begun to show progress.
+    """Return whether a job that is to be restarted when it hangs has shown no progress at all yet.
 
-    It is as long in coming as a hang would be; a limit on the startup makes up for that.
+    True once the time of a hang has passed since the start, unless a limit on the startup covers
+    it.
     """
     if limits.pause is None or limits.startup is not None or progress.last_at is not None:
         return False

@@ -1,4 +1,4 @@
-"""Which incidents of the past are deleted."""
+"""Retention of incidents."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,9 +10,9 @@ from holdfast.model.incidents import Incident
 def expired(
     incidents: Iterable[Incident], policy: RemediationPolicy, now: datetime
 ) -> tuple[str, ...]:
-    """IDs of the incidents to delete: those that ended too long ago, and the oldest beyond a count.
+    """Return the IDs of the incidents to delete: those past their retention, and surplus ones.
 
-    An open incident never expires, and does not count.
+    Surplus are the oldest beyond ``incidents_kept``. Open incidents never expire and do not count.
     """
     ended = sorted((one.ended_at, one.id) for one in incidents if one.ended_at is not None)
     surplus = max(0, len(ended) - policy.incidents_kept)

@@ -1,4 +1,4 @@
-"""How an incident grows with each action on its node."""
+"""Updates of an incident by the actions on its node."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -29,16 +29,19 @@ _PLANNED: Final = {
     Reason.DEEP_CHECK_PARTNER: EventLevel.INFO,
     Reason.JOBS_KEEP_FAILING: EventLevel.WARN,
 }
-"""Work that was asked for or scheduled; of a suspicion it is not known yet whether it holds."""
+"""Requested or scheduled work; a suspicion may still prove unfounded."""
 
 
 def level_of(reason: str) -> EventLevel:
-    """How grave it is that the remediation of a node begins for ``reason``."""
+    """Return the event level at which a remediation for ``reason`` is reported."""
     return next((level for one, level in _PLANNED.items() if one == reason), EventLevel.ERROR)
 
 
 def opened(node: NodeView, remediation: Remediation, fault: Fault | None) -> Incident:
-    """The incident of a course; ``fault`` is its cause, None if that is not known any more."""
+    """Return the incident of a remediation.
+
+    ``fault`` is its cause; None if that is no longer known.
+    """
     return Incident(
         id=remediation.incident_id,
         node=node.name,
@@ -54,9 +57,9 @@ def opened(node: NodeView, remediation: Remediation, fault: Fault | None) -> Inc
 
 
 def advanced(incident: Incident, action: NodeAction, node: NodeView, now: datetime) -> Incident:
-    """The incident once ``action`` is taken on ``node``.
+    """Return the incident after ``action`` is taken on ``node``.
 
-    A repair that did not help has not happened: what follows the next one counts.
+    A repair that did not help does not count: the times of the next repair replace its times.
     """
     if (
         isinstance(action, Rejoin | StartCheck | Release)
@@ -112,17 +115,17 @@ def _remarks(node: NodeView, action: Release) -> str:
 
 
 def vanished(incident: Incident, now: datetime) -> Incident:
-    """The incident once its node is found gone; one that is over stays as it is."""
+    """Return the incident after its node disappeared; an ended incident is unchanged."""
     return incident if incident.ended_at is not None else replace(incident, vanished_at=now)
 
 
 def _repaired(incident: Incident, now: datetime) -> datetime | None:
-    """A replacement that took over is there once its agent has reported, which it now has."""
+    """Return the time of the repair; that of a replacement is the first report of its agent."""
     return incident.repaired_at or (now if incident.successor else None)
 
 
 def touched(incident: Incident, touch: JobTouch) -> Incident:
-    """The incident with what it meant for a job; a touch of the same attempt is replaced."""
+    """Return the incident with its effect on a job; an entry of the same attempt is replaced."""
     others = tuple(
         one for one in incident.jobs if (one.job, one.attempt) != (touch.job, touch.attempt)
     )
@@ -130,7 +133,7 @@ def touched(incident: Incident, touch: JobTouch) -> Incident:
 
 
 def resumed(incident: Incident, job: str, now: datetime) -> Incident:
-    """The incident once ``job`` runs again."""
+    """Return the incident after ``job`` runs again."""
     jobs = tuple(
         replace(one, resumed_at=now) if one.job == job and one.resumed_at is None else one
         for one in incident.jobs

@@ -1,4 +1,4 @@
-"""Why an attempt of a job failed: by a node, by itself, or by a person's request."""
+"""Cause of the failure of an attempt: a node, the application, or a person's request."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,10 +15,10 @@ from holdfast.model.nodes import NodeView, Phase
 def hardware_failure(
     job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
 ) -> Failure | None:
-    """Why the present attempt cannot go on with its nodes; None if it can.
+    """Return why the present attempt cannot continue on its nodes; None if it can.
 
-    The first node in rank order that is gone, leaving, faulty at once or asks for a restart of
-    its application gives the reason.
+    The reason is that of the first node in rank order that is gone, leaving, has an immediate fault
+    or needs a restart of its application.
     """
     for name in job.record.placement:
         node = nodes.get(name)
@@ -50,10 +50,10 @@ def _node_failure(
 
 
 def _has_left_service(node: NodeView, job: JobView) -> bool:
-    """Whether a node is withdrawn from jobs.
+    """Return whether a node is withdrawn from jobs.
 
-    One that was never given to them yet may have a rank all the same if a scheduler chose it: it
-    is looked after only since the rank runs.
+    A node that was never released to jobs may still have a rank if a scheduler chose it: Holdfast
+    manages such a node only since the rank runs.
     """
     phase = node.record.phase
     is_new = phase in (Phase.JOINING, Phase.CHECKING) and node.record.remediation is None
@@ -63,12 +63,12 @@ def _has_left_service(node: NodeView, job: JobView) -> bool:
 
 
 def left_service(node: NodeView, job: JobView, now: datetime) -> Failure:
-    """The failure of an attempt whose node is not, or not any more, given to jobs."""
+    """Return the failure of an attempt whose node is not schedulable."""
     return replace(withdrawn(node, now), step=job.step)
 
 
 def withdrawn(node: NodeView, now: datetime) -> Failure:
-    """The same of an attempt of which nothing else is known."""
+    """Return the same failure for an attempt of which nothing else is known."""
     remediation = node.record.remediation
     reason = remediation.reason if remediation is not None else Reason.NODE_LOST
     is_requested = remediation is not None and remediation.condition == Condition.REQUESTED
@@ -82,7 +82,7 @@ def withdrawn(node: NodeView, now: datetime) -> Failure:
 
 
 def lost_with(node: str, now: datetime) -> Failure:
-    """The failure of an attempt of which nothing is known but that it has lost that node."""
+    """Return the failure of an attempt of which only the loss of a node is known."""
     return Failure(
         kind=FailureKind.HARDWARE,
         reason=Reason.NODE_LOST,
@@ -99,10 +99,10 @@ def explained(
     policy: RemediationPolicy,
     now: datetime,
 ) -> Failure:
-    """The cause of a failure of ranks: their nodes, if one of them has a fault, else themselves.
+    """Return the cause of a failure of ranks: a fault of one of their nodes, else the failure.
 
-    A deferred fault lets an attempt run on, such as one of GPU memory that no rank has touched yet.
-    A rank that fails before the repair has most likely met it.
+    An attempt continues while a fault is deferred, such as one of GPU memory that no rank has
+    touched yet. A rank that fails before the repair has most likely hit that fault.
     """
     cause = hardware_failure(job, nodes, policy, now) or _deferred(job, nodes, policy, now)
     if cause is None or not _is_open(failure, cause):
@@ -117,7 +117,7 @@ def explained(
 
 
 def _is_open(failure: Failure, cause: Failure) -> bool:
-    """Whether a failure may have another cause, beside what is known of it."""
+    """Return whether a failure may have a cause other than the known one."""
     if failure.kind is FailureKind.APPLICATION or failure.reason == Reason.RANK_EVICTED:
         return True
     return failure.reason == Reason.NODE_LOST and failure.node == cause.node
@@ -126,7 +126,7 @@ def _is_open(failure: Failure, cause: Failure) -> bool:
 def _deferred(
     job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
 ) -> Failure | None:
-    """The first fault, in rank order, of a node that is to be repaired when its jobs have ended."""
+    """Return the first fault, in rank order, of a node whose repair waits for its jobs."""
     for name in job.record.placement:
         node = nodes.get(name)
         for fault in () if node is None else node_faults(node, policy, now):
@@ -135,7 +135,7 @@ def _deferred(
 
 
 def dated(failure: Failure, job: JobView) -> Failure:
-    """A failure with the time at which the first rank had ended, if that is known."""
+    """Return a failure with the time at which the first rank ended, if that is known."""
     ends = (rank.ended_at for rank in job.ranks if rank.exit_code not in (None, 0))
     since = min((at for at in ends if at is not None), default=failure.at)
     if since >= failure.at:
@@ -144,7 +144,7 @@ def dated(failure: Failure, job: JobView) -> Failure:
 
 
 def hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
-    """A failure now that spends the budget of the hardware."""
+    """Return a failure now that counts as a hardware retry."""
     return Failure(
         kind=FailureKind.HARDWARE,
         reason=reason,
@@ -156,6 +156,6 @@ def hardware(job: JobView, now: datetime, reason: str, node: str, evidence: str)
 
 
 def application(job: JobView, now: datetime, reason: str, node: str, evidence: str) -> Failure:
-    """A failure now that spends the budget of the application."""
+    """Return a failure now that counts as an application retry."""
     failure = hardware(job, now, reason, node, evidence)
     return replace(failure, kind=FailureKind.APPLICATION)

@@ -1,4 +1,4 @@
-"""What a job's record becomes when an action is taken."""
+"""Transitions of a job's record."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -26,7 +26,7 @@ from holdfast.model.jobs import (
 
 
 def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
-    """The record of ``job`` once ``action`` is taken at ``now``.
+    """Return the record of ``job`` after ``action`` is taken at ``now``.
 
     For ``StartAttempt`` this is the record to write *before* the ranks are launched; ``launched``
     gives the one to write afterwards.
@@ -73,7 +73,7 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
 
 
 def launched(record: JobRecord, now: datetime) -> JobRecord:
-    """The record once the ranks of the attempt have been launched."""
+    """Return the record after the ranks of the attempt were launched."""
     return replace(
         record,
         phase=JobPhase.RUNNING,
@@ -86,13 +86,13 @@ def launched(record: JobRecord, now: datetime) -> JobRecord:
 def displaced(
     record: JobRecord, failure: Failure, placement: tuple[str, ...], started_at: datetime | None
 ) -> JobRecord:
-    """The record of a job whose attempt was ended before anybody followed the job.
+    """Return the record of a job whose attempt ended before Holdfast watched the job.
 
     Args:
-        record: the record before that attempt.
-        failure: why it was ended.
-        placement: its nodes.
-        started_at: when it began; None if that is not known.
+        record: record before that attempt.
+        failure: why the attempt was ended.
+        placement: nodes of the attempt.
+        started_at: start of the attempt; None if unknown.
 
     """
     attempt = record.attempt + 1

@@ -1,4 +1,4 @@
-"""Jobs: when an attempt is stopped, whose fault it was, and whether there is another."""
+"""Decisions about jobs: when an attempt is stopped, for which cause, and whether one follows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ node that hangs nothing ends before the node is repaired."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePolicy:
-    """What a decision about a job depends on beside the job and its nodes."""
+    """Policies for decisions about jobs."""
 
     job: JobPolicy
     nodes: RemediationPolicy
@@ -51,7 +51,7 @@ class ResumePolicy:
 def decide_job(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
-    """Choose what to do with one job now. ``nodes`` holds the whole cluster by name."""
+    """Return the action for one job now. ``nodes`` holds the whole cluster by name."""
     if job.ending is not None and not job.record.phase.is_final:
         return _ended(job, job.ending)
     match job.record.phase:
@@ -66,10 +66,10 @@ def decide_job(
 
 
 def _ended(job: JobView, ending: Ending) -> Finish:
-    """The end by the word of the platform.
+    """Return the end that the platform reports.
 
-    A job that has failed while it was stopped for a failure has failed by that: a controller that
-    had the platform say so may have died before it was recorded.
+    A job that has failed while it was being stopped for a failure gets that failure: a controller
+    that made the platform end the job may have died before recording it.
     """
     is_stopped = job.record.phase is JobPhase.STOPPING and ending.outcome is JobPhase.FAILED
     failure = job.record.failure if is_stopped else None
@@ -109,10 +109,10 @@ def _wait_deadline(job: JobView, policy: ResumePolicy) -> datetime:
 def _await_room(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
-    """Start unless a repair that is under way makes the room that is missing.
+    """Return the start of an attempt, unless a running repair is about to free the missing room.
 
-    Where none does, or takes too long, the ranks wait at the scheduler: only if they do, an
-    autoscaler adds nodes.
+    If none does, or it takes too long, the ranks wait at the scheduler: only then does an
+    autoscaler add nodes.
     """
     if job.ranks or not job.is_stop_seen:
         return Wait(until=None, why="ranks of the previous attempt have not terminated")
@@ -158,7 +158,7 @@ def _decide_running(
 def _launch_failure(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> Failure | None:
-    """Why the ranks that were not launched yet cannot be any more; None if they can."""
+    """Return why ranks that are not launched yet cannot be launched any more; None if they can."""
     launched = {rank.node for rank in job.ranks}
     for name in job.record.placement:
         node = nodes[name]
@@ -195,7 +195,7 @@ def _decide_stopping(
 
 
 def _kill_pause(job: JobView) -> timedelta:
-    """From the stop, or from the last SIGKILL, to the next SIGKILL."""
+    """Return the time from the stop, or from the last SIGKILL, to the next SIGKILL."""
     if any(rank.is_fenced for rank in job.ranks):
         return KILL_BACKOFF.delay(min(job.record.kills, 1))
     return KILL_BACKOFF.delay(job.record.kills) if job.record.kills else job.spec.grace
@@ -210,7 +210,7 @@ def _lingering(alive: Sequence[RankView]) -> str:
 def _verdict(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> Failure:
-    """Who was to blame for the stop, now that late evidence has arrived."""
+    """Return the cause of the stop, including evidence that arrived after it."""
     first = job.record.failure
     assert first is not None  # noqa: S101 - the caller has handled a stop without failure
     return explained(first, job, nodes, policy.nodes, now)
@@ -231,7 +231,7 @@ def _after_failure(
 
 
 def is_exhausted(job: JobView, failure: Failure) -> str:
-    """Why a job gets no other attempt after a failure; empty if it gets one."""
+    """Return why a job gets no further attempt after a failure; empty if it gets one."""
     spec, record = job.spec, job.record
     stuck = failures_at_step(job, failure)
     if _needs_progress(job, failure) and stuck >= spec.same_step_limit:
@@ -250,11 +250,11 @@ def _spent(allowed: int, kind: str) -> str:
 
 
 def failures_at_step(job: JobView, failure: Failure) -> int:
-    """How many failures of the application in a row, this one included, made no progress.
+    """Return the number of consecutive failures without progress, this one included.
 
-    Progress is a step beyond that of every failure before. Unless the job says otherwise, only the
-    application can be stuck: a node may well fail twice between two checkpoints, and has a budget
-    of its own. A failure that reports no step says nothing about progress.
+    Progress is a step beyond that of every earlier failure. Unless the job's settings differ, only
+    failures of the application count: a node may well fail twice between two checkpoints, and has a
+    retry limit of its own. A failure that reports no step is no evidence about progress.
     """
     record = job.record
     if failure.step is None:
@@ -265,7 +265,7 @@ def failures_at_step(job: JobView, failure: Failure) -> int:
 
 
 def _needs_progress(job: JobView, failure: Failure) -> bool:
-    """Whether a failure counts as one that made no progress, if it made none."""
+    """Return whether a failure without progress counts as one."""
     if failure.kind is FailureKind.REQUESTED:
         return False
     return failure.kind is FailureKind.APPLICATION or job.spec.needs_progress

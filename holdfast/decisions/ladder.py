@@ -1,4 +1,4 @@
-"""Which remedy a fault gets, given what helped this machine before and what did not."""
+"""Remedy for a fault, given which remedies helped this machine before."""
 
 from datetime import datetime
 
@@ -10,11 +10,11 @@ from holdfast.model.nodes import NodeView
 
 
 def remedy_for(node: NodeView, fault: Fault, policy: RemediationPolicy, now: datetime) -> Remedy:
-    """The remedy for ``fault`` on ``node``, at least as strong as the fault asks for.
+    """Return the remedy for ``fault`` on ``node``, at least as strong as the fault requires.
 
-    A reset of a GPU is carried out as a reboot of its node. A fault within the reboot window
-    after a reboot, and a repeat offender's fault, are answered with a replacement. What a person
-    requests is done as requested, and no repair of the machine helps a silent agent.
+    A GPU reset is carried out as a reboot of its node. A fault within the reboot window after a
+    reboot, and a fault of a repeat offender, lead to a replacement. A person's request is carried
+    out as requested, and a silent agent gets no repair of its machine.
     """
     is_as_stated = fault.condition in (Condition.REQUESTED, Condition.AGENT_SILENT)
     if is_as_stated or fault.remedy is Remedy.REPLACE:
@@ -25,7 +25,7 @@ def remedy_for(node: NodeView, fault: Fault, policy: RemediationPolicy, now: dat
 
 
 def is_repeat_offender(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
-    """Whether this machine has faulted too often, its present fault included."""
+    """Return whether this machine has faulted too often, its present fault included."""
     earlier = sum(now - past.opened_at <= policy.offender_window for past in node.record.history)
     return earlier + 1 >= policy.offender_faults
 

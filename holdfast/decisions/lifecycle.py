@@ -1,4 +1,4 @@
-"""What a node's record becomes when an action is taken. The one place that knows the phases."""
+"""Transitions of a node's record: the only place that knows the phases."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -34,16 +34,16 @@ from holdfast.model.nodes import (
 )
 
 OUT_OF_SERVICE: Final = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING})
-"""Phases in which a node is away because of us, whatever else holds."""
+"""Phases in which Holdfast has taken a node out of service, whatever else applies."""
 
 _DETAIL_LIMIT: Final = 300
-"""Characters of what a check said that are kept; the log of the check has the rest."""
+"""Maximum length of a stored check result, in characters; the log of the check has the rest."""
 
 
 def is_out_of_service(record: NodeRecord) -> bool:
-    """Whether the node spends the budget: from drain to release.
+    """Return whether the node counts against the budget: from drain to release.
 
-    One that is only the other end of tests does not: it had no job, and nothing is repaired.
+    A borrowed test peer does not count: it had no job, and nothing is repaired.
     """
     if is_borrowed(record):
         return False
@@ -53,15 +53,15 @@ def is_out_of_service(record: NodeRecord) -> bool:
 
 
 def is_borrowed(record: NodeRecord) -> bool:
-    """Whether a node without jobs was taken to be the other end of tests with another."""
+    """Return whether a node without jobs was taken as a test peer of another node."""
     return record.remediation is not None and record.remediation.reason == Reason.DEEP_CHECK_PARTNER
 
 
 def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
-    """The record of ``node`` once ``action`` is taken at ``now``.
+    """Return the record of ``node`` after ``action`` is taken at ``now``.
 
-    For ``Reboot`` and ``Replace`` this is the record to write *before* the provider is called:
-    ``ordered_at`` is None in it, and ``accepted`` fills it in afterwards.
+    For ``Reboot`` and ``Replace`` this is the record to write *before* the provider is called: its
+    ``ordered_at`` is None, and ``accepted`` sets it afterwards.
     """
     record = node.record
     match action:
@@ -94,8 +94,8 @@ def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
 
 
 def accepted(record: NodeRecord, now: datetime) -> NodeRecord:
-    """The record once the provider took the order."""
-    assert record.remediation is not None  # noqa: S101 - only courses have orders
+    """Return the record after the provider accepted the order."""
+    assert record.remediation is not None  # noqa: S101 - orders need a remediation
     remediation = replace(
         record.remediation, ordered_at=now, retry_at=None, is_outcome_unknown=False
     )
@@ -105,12 +105,12 @@ def accepted(record: NodeRecord, now: datetime) -> NodeRecord:
 def refused(
     record: NodeRecord, retry_at: datetime, *, is_outcome_unknown: bool = False
 ) -> NodeRecord:
-    """The record once the provider refused the order for now, or its response was lost.
+    """Return the record after the provider refused the order for now, or its response was lost.
 
-    An order whose response was lost once may have been carried out, whatever later tries meet.
+    An order whose response was lost once may have been carried out, whatever later tries return.
     """
     remediation = record.remediation
-    assert remediation is not None  # noqa: S101 - only courses have orders
+    assert remediation is not None  # noqa: S101 - orders need a remediation
     unknown = remediation.is_outcome_unknown or is_outcome_unknown
     return replace(
         record, remediation=replace(remediation, retry_at=retry_at, is_outcome_unknown=unknown)
@@ -118,8 +118,8 @@ def refused(
 
 
 def machine_gone(record: NodeRecord) -> NodeRecord:
-    """The record once the provider said that the machine does not exist."""
-    assert record.remediation is not None  # noqa: S101 - only courses have orders
+    """Return the record after the provider reported that the machine does not exist."""
+    assert record.remediation is not None  # noqa: S101 - orders need a remediation
     remediation = replace(
         record.remediation, remedy=Remedy.REPLACE, retry_at=None, is_machine_gone=True
     )
@@ -127,23 +127,23 @@ def machine_gone(record: NodeRecord) -> NodeRecord:
 
 
 def machine_ordered_on(remediation: Remediation) -> str:
-    """``provider_id`` of the machine that the last order of a course was for; empty before any."""
+    """Return ``provider_id`` of the machine of a remediation's last order; empty before any."""
     return remediation.machine.partition("#")[0]
 
 
 def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
-    """The record of a replacement once it takes over the course of the node before it."""
-    assert predecessor.remediation is not None  # noqa: S101 - what is replaced has a course
+    """Return the record of a replacement that takes over the remediation of its predecessor."""
+    assert predecessor.remediation is not None  # noqa: S101 - a replaced node has one
     remediation = replace(predecessor.remediation, replacements=0, is_machine_gone=False)
     return replace(successor, remediation=remediation)
 
 
 def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatus | None:
-    """The value of HyperPod's health label in this state; None where HyperPod sets none.
+    """Return the value of HyperPod's health label in this state; None where HyperPod sets none.
 
     Args:
-        record: the node's record.
-        is_closed: whether the scheduler keeps the node from jobs by somebody else's order.
+        record: record of the node.
+        is_closed: whether someone other than Holdfast made the node unschedulable.
 
     """
     if record.phase is Phase.SCHEDULABLE:
@@ -163,7 +163,7 @@ def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatu
 
 
 def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
-    """The value of HyperPod's deep health check label in this state; None before any check."""
+    """Return the value of HyperPod's deep health check label; None before any check."""
     record = node.record
     if record.phase is Phase.CHECKING:
         return DeepCheckStatus.IN_PROGRESS
@@ -178,7 +178,7 @@ def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
 def _is_failed_machine(record: NodeRecord) -> bool:
     if record.remediation is None or record.remediation.condition != Condition.DEEP_CHECK:
         return False
-    return record.phase is not Phase.JOINING  # there it is the course of the machine before
+    return record.phase is not Phase.JOINING  # there it is that of the previous machine
 
 
 def _quarantined(
@@ -217,19 +217,19 @@ def _requested_kinds(node: NodeView, request_id: str) -> tuple[DeepCheck, ...]:
 
 
 def _resting(pairing: Pairing | None) -> Pairing | None:
-    """What is left once the node takes no part any more: the tests that are over."""
+    """Return the pairing after the node's tests have ended; it keeps their results."""
     return pairing if pairing is None else replace(pairing, partner="", began_at=None)
 
 
 def incident_id(node_name: str, now: datetime) -> str:
-    """Name of the incident that opens on a node now; a node opens at most one at a time."""
+    """Return the name of the incident that opens on a node now; a node opens one at a time."""
     return f"{node_name}-{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}"
 
 
 def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> NodeRecord:
     record = node.record
     remediation = record.remediation
-    assert remediation is not None  # noqa: S101 - decide_node orders only within a course
+    assert remediation is not None  # noqa: S101 - decide_node orders need one
     is_repetition = record.phase is phase and remediation.ordered_at is None
     is_new_replacement = remedy is Remedy.REPLACE and not is_repetition
     return replace(
@@ -251,7 +251,7 @@ def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> Nod
 
 def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
     record = node.record
-    assert record.remediation is not None  # noqa: S101 - only a repair ends with a rejoin
+    assert record.remediation is not None  # noqa: S101 - a rejoin ends a repair
     is_same = machine_ordered_on(record.remediation) == node.provider_id
     return replace(
         record,
@@ -285,7 +285,7 @@ def _released(node: NodeView, action: Release, now: datetime) -> NodeRecord:
 def _with_check(
     node: NodeView, whole: CheckResult | None, fault: Fault | None, now: datetime
 ) -> tuple[CheckResult, ...]:
-    """The checks of the machine once a phase ends; one that never ended has failed."""
+    """Return the checks of the machine after a phase; a check that never ended has failed."""
     checks, pairing = node.record.checks, node.record.pairing
     if node.record.phase is not Phase.CHECKING:
         return checks
@@ -298,7 +298,7 @@ def _with_check(
 
 
 def _with_past(node: NodeView, now: datetime) -> tuple[PastFault, ...]:
-    """The history of the machine, which is another than the faulty one after a replacement."""
+    """Return the history of the machine, which is a new one after a replacement."""
     remediation, history = node.record.remediation, node.record.history
     if remediation is None or remediation.condition in (
         Condition.REQUESTED,

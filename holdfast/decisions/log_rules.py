@@ -1,4 +1,4 @@
-"""When a job hangs, by what its ranks print: the rules of HyperPod's training operator."""
+"""Detection of hangs by log lines of the ranks: the rules of HyperPod's training operator."""
 
 import math
 import operator
@@ -15,7 +15,7 @@ _SHOWN_CHARS: Final = 200
 
 
 class Comparison(StrEnum):
-    """How a number of the log is compared to a threshold."""
+    """Comparison of a number in the log with a threshold."""
 
     GT = "gt"
     GTEQ = "gteq"
@@ -35,34 +35,34 @@ _COMPARED: Final[Mapping[Comparison, Callable[[float, float], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRule:
-    """What is expected of a job's log. The patterns are matched by others, line by line."""
+    """Rule for a job's log. Its patterns are matched by the caller, line by line."""
 
     name: str
     pattern: str
-    """A regular expression for the beginning of a line; its first group may be a number."""
+    """Regular expression for the start of a line; its first group may be a number."""
 
     start_cutoff: timedelta | None = None
-    """By when the first line must have matched, from the start of the attempt."""
+    """Time from the start of the attempt within which the first line must match."""
 
     frequency: timedelta | None = None
-    """The longest time between two lines that match, and from the last one on."""
+    """Maximum time between two matching lines, and since the last one."""
 
     threshold: float | None = None
     comparison: Comparison = Comparison.GT
-    """The job is too slow while its number compares so to the threshold."""
+    """The job is too slow while this comparison of its number with the threshold holds."""
 
     data_points: int = 1
-    """So many numbers of one rank in a row must be too slow."""
+    """Number of consecutive too-slow numbers of one rank that is a hang."""
 
     stop_pattern: str = ""
-    """The rule ends with the first line that this matches; empty for never."""
+    """The rule ends with the first line that matches this; empty for never."""
 
     fault_on_match: bool = False
-    """A line that matches is a failure by itself."""
+    """Whether a matching line is a failure by itself."""
 
     @property
     def limits(self) -> HangLimits:
-        """How long its lines may fail to come."""
+        """Return the maximum times without a matching line."""
         if self.fault_on_match:
             return HangLimits()
         return HangLimits(startup=self.start_cutoff, pause=self.frequency)
@@ -70,45 +70,45 @@ class LogRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """What a line is to a rule."""
+    """Result of matching a line against a rule."""
 
     is_match: bool
     number: float | None = None
-    """The first group if it is one; NaN and infinity are numbers, but no progress."""
+    """Number in the first group, if it is one; NaN and infinity are numbers, but no progress."""
 
     is_stop: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleState:
-    """What one attempt has printed so far, to one rule."""
+    """State of one rule for one attempt."""
 
     matched_at: datetime | None = None
-    """When the last line matched that shows progress."""
+    """Time of the last matching line that shows progress."""
 
     not_finite: str = ""
-    """The last line whose number is NaN or infinite, if none has shown progress since."""
+    """Last line with the number NaN or infinity, if none has shown progress since."""
 
     slow: Mapping[int, int] = field(default_factory=dict)
-    """By rank, how many of its numbers were too slow, to the last one and without a break."""
+    """Number of consecutive too-slow numbers up to the last one, by rank."""
 
     is_over: bool = False
     hang: Hang | None = None
-    """What a line was enough for."""
+    """Hang that a line has proven."""
 
 
 def after_line(
     rule: LogRule, state: RuleState, hit: Hit, *, rank: int, line: str, at: datetime
 ) -> RuleState:
-    """The state after one more line.
+    """Return the state after one more line.
 
     Args:
         rule: the rule.
-        state: the state before it.
-        hit: what the line is to the rule.
-        rank: who printed it.
+        state: state before the line.
+        hit: result of matching the line against the rule.
+        rank: node rank that printed it.
         line: the line, for people to read.
-        at: when it came.
+        at: time of the line.
 
     """
     if state.is_over or state.hang is not None:
@@ -140,12 +140,12 @@ def after_line(
 
 
 def due(rule: LogRule, state: RuleState, started_at: datetime) -> datetime | None:
-    """From when on silence is a hang, if nothing is printed before; None if it never is.
+    """Return when the rule reports a hang if no line matches before; None for never.
 
     Args:
         rule: the rule.
-        state: what was printed.
-        started_at: when all ranks ran.
+        state: state of the rule.
+        started_at: time at which all ranks ran.
 
     """
     if state.is_over or state.hang is not None:
@@ -156,13 +156,13 @@ def due(rule: LogRule, state: RuleState, started_at: datetime) -> datetime | Non
 def first_hang(
     judged: Iterable[tuple[LogRule, RuleState]], started_at: datetime, known_until: datetime | None
 ) -> Hang | None:
-    """Why the job hangs, by the first rule that says so; None if it does not.
+    """Return the hang that the first of the rules reports; None if there is none.
 
     Args:
         judged: the rules, each with its state.
-        started_at: when all ranks ran.
-        known_until: all that was printed until then is in the states. Silence after it is nothing
-            but ignorance; None if nothing is known.
+        started_at: time at which all ranks ran.
+        known_until: the states include all lines until then. Missing lines after it are no evidence
+            of a hang; None if nothing is known.
 
     """
     for rule, state in judged:

@@ -1,4 +1,4 @@
-"""Which nodes need a closer look, and which are members of the cluster."""
+"""Nodes that a round has to evaluate, and nodes that are not members of the cluster yet."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -10,9 +10,9 @@ from holdfast.model.nodes import NodeView, Phase
 def unsettled_nodes(
     nodes: Iterable[NodeView], policy: RemediationPolicy, now: datetime
 ) -> tuple[list[NodeView], datetime | None]:
-    """Nodes that need a closer look, and when the first of the others will go silent.
+    """Return the nodes to evaluate, and when the first of the others becomes silent.
 
-    Nearly all nodes of a fleet are healthy nearly always, so this loop is kept bare.
+    Nearly all nodes of a fleet are healthy nearly always, so this loop does as little as it can.
     """
     timeout = policy.heartbeat_timeout
     alive_after = now - timeout
@@ -39,11 +39,11 @@ def unsettled_nodes(
 
 
 def waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
-    """Nodes that are there to take over, each with the node that it was ordered to replace.
+    """Return the nodes that wait to take over, each with the node that it was ordered to replace.
 
     Until it has taken over, a successor is no member of the cluster: it neither counts for the
-    budget nor has a course of its own. One with another course took over from an earlier node of
-    the same name.
+    budget nor has a remediation of its own. A node with another remediation took over from an
+    earlier node of the same name.
     """
     leaving = {
         node.name: node.record.remediation.incident_id

@@ -1,4 +1,4 @@
-"""Orders to the owner of the machines: when each is due, repeated or given up."""
+"""Orders to the machine provider: when each is due, repeated or given up."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,11 +18,11 @@ DEFERRED_BY_MODE: Final = "node recovery is set to None"
 
 
 def drain_time(node: NodeView, remediation: Remediation, policy: RemediationPolicy) -> timedelta:
-    """How long the jobs of a node may take to leave it.
+    """Return how long the jobs of a node may take to leave it.
 
-    Where neither the agent nor the scheduler's daemon answers, nobody there carries out a drain, so
-    the repair is ordered at once: it ends what still runs. Where there is no such daemon, a node
-    whose agent is silent may still work.
+    Where neither the agent nor the scheduler's daemon responds, nothing on the node carries out a
+    drain, so the repair is ordered at once: it ends what still runs. Where there is no such daemon,
+    a node with a silent agent may still work.
     """
     if remediation.condition != Condition.NODE_LOST:
         return policy.drain_timeout
@@ -32,17 +32,17 @@ def drain_time(node: NodeView, remediation: Remediation, policy: RemediationPoli
 
 
 def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    """What to do with a node whose reboot was ordered, or perhaps was."""
+    """Return the action for a node whose reboot was, or may have been, ordered."""
     remediation = remediation_of(node)
     if node.machine != remediation.machine and has_joined(node):
         return Rejoin(node=node.name)
     if has_request(node, Verb.REPLACE):
         return replacement(node, Reason.REQUESTED_REPLACE, policy, now)
-    if remediation.remedy is not Remedy.REPLACE:  # else the provider said that the machine is gone
+    if remediation.remedy is not Remedy.REPLACE:  # else the provider has no such machine
         deadline = due_at(node.record, policy)
         is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
         is_in_vain = is_automatic and is_refused_for_good(node.record, policy, now)
-        if deadline is None and node.machine != remediation.machine:  # so the order was carried out
+        if deadline is None and node.machine != remediation.machine:  # the order was carried out
             last_try = max(node.record.phase_since, remediation.retry_at or node.record.phase_since)
             deadline = last_try + policy.reboot_timeout
         if deadline is None and not is_in_vain:
@@ -55,7 +55,7 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
 
 
 def decide_replacing(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    """What to do with a node whose replacement was ordered, or perhaps was."""
+    """Return the action for a node whose replacement was, or may have been, ordered."""
     remediation = remediation_of(node)
     if node.provider_id != machine_ordered_on(remediation):
         return Rejoin(node=node.name)
@@ -73,7 +73,7 @@ def _again(remediation: Remediation, order: Reboot | Replace, now: datetime) -> 
 
 
 def replacement(node: NodeView, reason: str, policy: RemediationPolicy, now: datetime) -> Replace:
-    """The order for another machine; says whether this one is a repeat offender."""
+    """Return the replacement order, with whether this machine is a repeat offender."""
     return Replace(
         node=node.name,
         reason=reason,
@@ -83,19 +83,19 @@ def replacement(node: NodeView, reason: str, policy: RemediationPolicy, now: dat
 
 
 def remediation_of(node: NodeView) -> Remediation:
-    """The remediation of a node that has one.
+    """Return the remediation of a node that has one.
 
     Raises:
-        ValueError: it has none, so its record is damaged.
+        ValueError: the node has none, so its record is damaged.
 
     """
     if node.record.remediation is None:
         raise ValueError(
-            f"{node.name} is {node.record.phase} without a course: its record is damaged"
+            f"{node.name} is {node.record.phase} without a remediation: its record is damaged"
         )
     return node.record.remediation
 
 
 def has_request(node: NodeView, verb: Verb) -> bool:
-    """Whether a person requests just that for the node."""
+    """Return whether a person has made a request of this kind for the node."""
     return node.request is not None and node.request.verb is verb

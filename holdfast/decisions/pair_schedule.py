@@ -1,9 +1,9 @@
-"""Tests between nodes under a deep health check: who is tested with whom, and what comes of it.
+"""Tests between nodes in a deep health check: which nodes are paired, and the result.
 
 Nodes of one instance group and type that have passed alone are tested in pairs, round after round,
-as ``pairing`` chooses, until it is known of each whether it is bad. A node without another to be
-tested with gets one that has no job, for as long as it needs it. What is in the records is all
-there is: a round goes on where the controller before has left it.
+as ``pairing`` chooses, until it is known of each whether it is bad. A node without a peer borrows a
+node that has no job, for as long as it needs one. All state is in the records: a new controller
+continues a round where the previous one stopped.
 """
 
 from collections import Counter, defaultdict
@@ -24,33 +24,33 @@ from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import NodeView, Pairing, PairOutcome, Phase, Pool
 
 ROUNDS: Final = 12
-"""Tests of one node, after which it is judged by what is known. Twelve find 99 of 100 bad nodes of
-64 that fail half of their tests (``make bench``)."""
+"""Number of tests of one node, after which its verdict follows from the results so far. Twelve find
+99 of 100 bad nodes of 64 that fail half of their tests (``make bench``)."""
 
 SILENT: Final = 2
-"""Tests of a node that said nothing, after which no more are made."""
+"""Number of inconclusive tests of a node, after which no more are made."""
 
 ENOUGH: Final = 4
-"""With fewer nodes, one without jobs is taken in when a test has failed: of two nodes, tests never
-tell which is bad."""
+"""With fewer nodes, a node without jobs is borrowed after a failed test: between two nodes, tests
+can never show which is bad."""
 
 PEER_WAIT: Final = timedelta(minutes=2)
-"""How long a node that is alone waits until another is found to have no job."""
+"""How long a single node waits for an idle node to be found."""
 
 PEER_POLL: Final = timedelta(seconds=2)
-"""How often it is looked for one."""
+"""Interval of checking for an idle node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPlan:
-    """What to do now, and when to look again."""
+    """Actions to take now, and the time of the next evaluation."""
 
     actions: tuple[NodeAction, ...] = ()
     wake_at: datetime | None = None
 
 
 def has_pairs(node: NodeView, policy: RemediationPolicy) -> bool:
-    """Whether the check that a node is under goes on with tests between nodes."""
+    """Return whether the check of a node continues with tests between nodes."""
     record = node.record
     if record.pairing is not None:
         return True
@@ -99,23 +99,23 @@ def decide_pairs(
     size: int,
     may_borrow: bool,
 ) -> PairPlan:
-    """Go on with the tests between nodes.
+    """Return the next actions of the tests between nodes.
 
     Args:
-        nodes: all of the cluster.
-        others: what else is done now.
-        policy: says how many may be under a check, and how long.
-        now: the time.
-        size: the number of nodes that limits are shares of.
-        may_borrow: whether nodes without jobs may be taken.
+        nodes: all nodes of the cluster.
+        others: other actions of this round.
+        policy: limits on concurrent checks and their duration.
+        now: current time.
+        size: number of nodes of which limits are shares.
+        may_borrow: whether nodes without jobs may be borrowed.
 
     """
     checking = sum(node.record.phase is Phase.CHECKING for node in nodes)
     if not checking:
         return PairPlan()
     busy = {action.node for action in others}
-    on_the_way = sum(map(_is_on_the_way, nodes))
-    room = policy.max_checking.of(size) - checking - on_the_way if may_borrow else 0
+    arriving = sum(map(_is_arriving, nodes))
+    room = policy.max_checking.of(size) - checking - arriving if may_borrow else 0
     members: defaultdict[Pool, list[NodeView]] = defaultdict(list)
     for node in nodes:
         members[pool_of(node)].append(node)
@@ -136,13 +136,13 @@ def pool_of(node: NodeView) -> Pool:
     return (node.group, node.instance_type)
 
 
-def _is_on_the_way(node: NodeView) -> bool:
-    """Whether a node without jobs was taken, and its tests have not begun yet."""
+def _is_arriving(node: NodeView) -> bool:
+    """Return whether a borrowed node has not begun its tests yet."""
     return is_borrowed(node.record) and node.record.phase is not Phase.CHECKING
 
 
 class _Tests:
-    """The tests of one pool."""
+    """Tests of one pool."""
 
     def __init__(
         self,
@@ -171,10 +171,10 @@ class _Tests:
             for name in (node.name, pairing.partner)
         }
         self.wake_times: list[datetime] = []
-        """When to look again, by themselves; complete once ``actions`` is over."""
+        """Times of the next evaluation; complete once ``actions`` is exhausted."""
 
     def actions(self) -> Iterator[NodeAction]:
-        """What is done with the nodes now, at most one thing with each."""
+        """Yield the actions for the nodes, at most one for each."""
         yield from self._entering()
         noted = list(self._noted())
         if noted:
@@ -188,7 +188,7 @@ class _Tests:
             yield from self._between_rounds()
 
     def _entering(self) -> Iterator[NodeAction]:
-        """Those that have just passed alone."""
+        """Yield the start of tests for nodes that have just passed alone."""
         for node in self._pool:
             if (
                 node.record.phase is Phase.CHECKING
@@ -200,7 +200,7 @@ class _Tests:
                 yield Pair(node=node.name, pairing=Pairing(since=self._now, own=node.check))
 
     def _noted(self) -> Iterator[NodeAction]:
-        """The tests that are over."""
+        """Yield records of the tests that have ended."""
         for name, node in self._present.items():
             pairing = self._pairings[name]
             if pairing.began_at is None:
@@ -208,9 +208,9 @@ class _Tests:
             deadline = pairing.began_at + self._policy.pair_timeout
             over = node.pair
             if pairing.partner not in self._present:
-                over = self._outcome(pairing, None, "the other node left before it ended")
+                over = self._outcome(pairing, None, "the peer left before the test ended")
             elif over is None and self._now >= deadline:
-                over = self._outcome(pairing, False, "the test did not end in time")  # noqa: FBT003
+                over = self._outcome(pairing, False, "the test timed out")  # noqa: FBT003
             if over is None:
                 self.wake_times.append(deadline)
                 continue
@@ -222,14 +222,14 @@ class _Tests:
             partner=pairing.partner, passed=passed, ended_at=self._now, detail=detail
         )
 
-    # what is known
+    # results
 
     @cached_property
     def _made(self) -> dict[str, list[NodeTest]]:
-        """The tests of each node: the other end, and how it ended.
+        """Tests of each node: the peer, and the result.
 
-        A test counts if both its ends still take part as they did then: a machine that came in
-        place of another has had no test.
+        A test counts if both nodes still take part as they did then: a machine that replaced
+        another has had no test.
         """
         began = min(self._pairings[name].since for name in self._present)
         made: defaultdict[str, list[NodeTest]] = defaultdict(list)
@@ -260,7 +260,7 @@ class _Tests:
     # rounds
 
     def _while_others_run(self) -> Iterator[NodeAction]:
-        """The rest of a round of which some tests have begun; those that lack it may begin."""
+        """Yield the remaining tests of a round of which some tests are running."""
         made = {
             name: len(self._made.get(name, ())) + (name in self._running) for name in self._present
         }
@@ -287,9 +287,9 @@ class _Tests:
         yield from self._begun(left)
 
     def _over(self) -> Iterator[str]:
-        """The nodes of which enough is known, or no more will be."""
+        """Yield the nodes about which enough is known, or no more will be."""
         is_settled = self._found.is_settled
-        is_alone = len(self._present) == 1 and not self._may_get_company()
+        is_alone = len(self._present) == 1 and not self._may_get_peer()
         for name, node in self._present.items():
             made = [test for _, test in self._made.get(name, ())]
             is_silent = len(made) >= SILENT and all(test.passed is None for test in made)
@@ -306,12 +306,12 @@ class _Tests:
             begun = replace(pairing, partner=partner, began_at=self._now)
             yield Pair(node=owner, pairing=begun)
 
-    # company
+    # peers
 
-    def _may_get_company(self) -> bool:
-        """Whether a node that is alone may still get another to be tested with."""
+    def _may_get_peer(self) -> bool:
+        """Return whether a single node may still get a peer."""
         (node,) = self._present.values()
-        if any(self._is_coming(one) for one in self._pool):
+        if any(self._will_join(one) for one in self._pool):
             return True
         if self._room < 1:
             return False
@@ -320,16 +320,16 @@ class _Tests:
             self.wake_times.append(min(self._now + PEER_POLL, waits_until))
         return bool(self._free) or self._now < waits_until
 
-    def _is_coming(self, node: NodeView) -> bool:
-        """Whether a node will take part before long."""
-        if _is_on_the_way(node):
+    def _will_join(self, node: NodeView) -> bool:
+        """Return whether a node will join the tests soon."""
+        if _is_arriving(node):
             return True
         is_checked = node.record.phase is Phase.CHECKING and node.record.pairing is None
         return is_checked and has_pairs(node, self._policy)
 
     @cached_property
     def _free(self) -> list[NodeView]:
-        """Nodes without jobs that could be tested with."""
+        """Nodes without jobs that could be test peers."""
         return [
             node
             for node in self._pool
@@ -342,14 +342,14 @@ class _Tests:
         ]
 
     def _borrowed(self, left: Sequence[str]) -> Quarantine | None:
-        """A node without jobs that is taken in, if that helps and there is one."""
+        """Return the quarantine of a node without jobs to borrow, if needed and available."""
         has_failed = any(not test.passed for test in self._conclusive)
         is_needed = len(left) == 1 or (has_failed and len(left) < ENOUGH)
-        if not is_needed or self._room < 1 or any(map(_is_on_the_way, self._pool)):
+        if not is_needed or self._room < 1 or any(map(_is_arriving, self._pool)):
             return None
         if not self._free:
             return None
-        # One that has passed a check itself first.
+        # Nodes that have passed a check come first.
         chosen = min(
             self._free, key=lambda one: (one.record.checked_machine != one.machine, one.name)
         )
@@ -359,8 +359,8 @@ class _Tests:
             reason=Reason.DEEP_CHECK_PARTNER,
             severity=Severity.FATAL,
             remedy=Remedy.NONE,
-            message=f"no job runs on it, and it is tested with {', '.join(sorted(left))}",
+            message=f"no job runs on it; test peer of {', '.join(sorted(left))}",
             since=self._now,
-            urgency=Urgency.DEFERRED,  # a job that is placed on it in this moment runs on
+            urgency=Urgency.DEFERRED,  # a job that starts on it right now continues
         )
         return Quarantine(node=chosen.name, fault=fault, remedy=Remedy.NONE)

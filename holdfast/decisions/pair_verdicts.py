@@ -1,4 +1,4 @@
-"""What the tests of a node with others come to, once no more of them are made."""
+"""Verdict on a node once its tests with peers have ended."""
 
 import statistics
 from collections import Counter, defaultdict
@@ -16,26 +16,26 @@ from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, NodeView, PairOutcome
 
 NodeTest = tuple[str, PairOutcome]
-"""A test of a node: the other end, and how it ended."""
+"""Test of a node: the peer, and the result."""
 
 _NAMED: Final = 8
-"""Nodes that a sentence names."""
+"""Maximum number of nodes that a message names."""
 
 
 def verdict(
     node: NodeView, made: Sequence[NodeTest], found: Localization, now: datetime
 ) -> Quarantine | Release:
-    """Replace a node that is accused, and give any other to jobs.
+    """Return the quarantine of a node that is found bad, or the release of any other.
 
     Args:
-        node: under a check.
+        node: node under check.
         made: its tests.
-        found: what all tests say of all nodes.
-        now: the time.
+        found: beliefs about all nodes and links, from all tests.
+        now: current time.
 
     """
     if node.name in found.bad_nodes:
-        return _accused(node, made, found.nodes[node.name], now)
+        return _found_bad(node, made, found.nodes[node.name], now)
     if is_borrowed(node.record):
         return Release(node=node.name)
     note = _note(node.name, made, found)
@@ -43,14 +43,16 @@ def verdict(
     return Release(node=node.name, checked=check.outcome is Outcome.PASSED, check=check)
 
 
-def _accused(node: NodeView, made: Sequence[NodeTest], belief: float, now: datetime) -> Quarantine:
-    detail = f"{_failures(made)}; it is bad with {belief:.1%}{_last_detail(made)}"
+def _found_bad(
+    node: NodeView, made: Sequence[NodeTest], belief: float, now: datetime
+) -> Quarantine:
+    detail = f"{_failures(made)}; probability of a bad node {belief:.1%}{_last_detail(made)}"
     fault = Fault(
         family="node",
         condition=Condition.DEEP_CHECK,
         reason=Reason.PAIR_FAILED,
         severity=Severity.FATAL,
-        remedy=Remedy.REPLACE,  # as HyperPod does with a node that fails its NCCL test
+        remedy=Remedy.REPLACE,  # as HyperPod does after a failed NCCL test
         message=detail,
         since=now,
     )
@@ -59,7 +61,7 @@ def _accused(node: NodeView, made: Sequence[NodeTest], belief: float, now: datet
 
 
 def _note(node: str, made: Sequence[NodeTest], found: Localization) -> str:
-    """What is to be said of a node that is not accused; empty if it is good, or not tested."""
+    """Return a remark on a node that is not found bad; empty if it is good, or was not tested."""
     if all(test.passed is None for _, test in made):
         return ""
     ends = [other for link in found.bad_links if node in link for other in link if other != node]
@@ -69,14 +71,16 @@ def _note(node: str, made: Sequence[NodeTest], found: Localization) -> str:
     if not any(test.passed is False for _, test in made):
         return ""
     if found.has_common_cause:
-        return f"{_failures(made)}, as most nodes did: inspect what they share{_last_detail(made)}"
+        return f"{_failures(made)}, like most nodes: inspect what they share{_last_detail(made)}"
     if found.nodes[node] <= GOOD_UP_TO and not _failed_again(made):
         return ""
-    return f"{_failures(made)}, and which end or link is to blame is not known{_last_detail(made)}"
+    return (
+        f"{_failures(made)}; unclear whether the node, a peer or a link is bad{_last_detail(made)}"
+    )
 
 
 def _failed_again(made: Sequence[NodeTest]) -> bool:
-    """Whether more than one test with the same node failed, so that it was no chance."""
+    """Return whether more than one test with the same node failed, which rules out chance."""
     return max(Counter(other for other, test in made if test.passed is False).values()) > 1
 
 
@@ -106,7 +110,7 @@ def _result(
 def _connectivity(
     own: Sequence[KindResult], made: Sequence[NodeTest], *, passed: bool
 ) -> KindResult:
-    """How the connectivity of a node is judged, by what it could measure alone and with others."""
+    """Return the connectivity result of a node from its own tests and those with peers."""
     if not passed:
         return KindResult(kind=DeepCheck.CONNECTIVITY, outcome=Outcome.FAILED)
     if any(test.passed is not None for _, test in made):

@@ -8,9 +8,9 @@ makes all three more suspicious, each the more, the less suspicious the others a
 pairs suspicious nodes with nodes without evidence against them: if the failures follow a node, the
 node is bad; if they stay with the pair, the link is.
 
-The model is a noisy-or of independent parts; the beliefs are found by passing messages between the
+The model is a noisy-or of independent parts; beliefs are computed by message passing between the
 pairs that failed and their parts (J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
-chapter 4), which is exact where these pairs make no circle.
+chapter 4), which is exact where these pairs form no cycle.
 """
 
 import math
@@ -21,50 +21,50 @@ from itertools import product
 from typing import Final
 
 DETECTION_RATE: Final = 0.5
-"""How often a bad part is taken to make a test fail. One that does so more often is found as well,
-with fewer tests than it would need."""
+"""Assumed probability that a bad part makes a test fail. A part that fails more often is found as
+well, with fewer tests."""
 
 NODE_IS_BAD: Final = 0.03
-"""What is believed of a node before any test: two of 64."""
+"""Prior probability that a node is bad: two of 64."""
 
 LINK_IS_BAD: Final = 0.00001
-"""What is believed of the link between two given nodes. 64 nodes have 2,016 of them."""
+"""Prior probability that the link between two given nodes is bad. 64 nodes have 2,016 links."""
 
 NOISE: Final = 0.0001
-"""How often a test fails though nothing in it is bad."""
+"""Probability that a test of good parts fails."""
 
 BAD_FROM: Final = 0.9
-"""From this belief on a part is called bad."""
+"""Probability from which a part counts as bad."""
 
 GOOD_UP_TO: Final = NODE_IS_BAD / 100
-"""Up to this belief a node is called good: of 100 that show it half of the time, less than one
-passes the seven tests that this takes."""
+"""Probability up to which a node counts as good: of 100 bad nodes that fail half of their tests,
+less than one passes the seven tests that this takes."""
 
 NEAR: Final = 64
-"""Of how many of the least suspicious nodes a partner is chosen, so that the pairs of thousands of
-nodes are found in no time."""
+"""Number of the least suspicious nodes from which a peer is chosen, so that the pairs of thousands
+of nodes are found fast."""
 
 COMMON: Final = 0.5
-"""If more than this share of the nodes fail more than half of their tests, what they share is bad:
-the network, a switch, the test itself. Then nobody is accused."""
+"""If more than this share of the nodes fail more than half of their tests, something that they
+share is bad: the network, a switch, the test itself. Then no node or link is blamed."""
 
 _SWEEPS: Final = 30
 _LARGEST: Final = 50.0
 """Log odds beyond which more evidence changes nothing, and ``exp`` could overflow."""
 
 _MANY: Final = 8
-"""Failures of one pair, beyond which more of them change nothing: a bad node that fails always, and
-is taken to do so half of the time, would make the other one look bad as well."""
+"""Number of failures of one pair beyond which more of them change nothing: a bad node that always
+fails, but is assumed to fail half of the time, would make its peer look bad as well."""
 
 Pair = tuple[str, str]
-"""Two different nodes, in order of their names."""
+"""Two different nodes, ordered by name."""
 
 _Part = str | Pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTest:
-    """A test of two nodes that has been made."""
+    """Result of a test of two nodes."""
 
     nodes: Pair
     passed: bool
@@ -72,27 +72,27 @@ class PairTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Localization:
-    """What is believed after all tests so far."""
+    """Beliefs after all tests so far."""
 
     nodes: Mapping[str, float]
-    """How likely it is that each node is bad."""
+    """Probability that each node is bad."""
 
     links: Mapping[Pair, float]
-    """The same of the links that failed a test."""
+    """The same for the links that failed a test."""
 
     has_common_cause: bool
-    """Whether so much fails that no single node or link can be blamed for it."""
+    """Whether so much fails that no single node or link can be the cause."""
 
     @property
     def bad_nodes(self) -> tuple[str, ...]:
-        """The nodes that are accused."""
+        """Nodes that count as bad."""
         if self.has_common_cause:
             return ()
         return tuple(node for node, belief in self.nodes.items() if belief >= BAD_FROM)
 
     @property
     def bad_links(self) -> tuple[Pair, ...]:
-        """The links that are accused."""
+        """Links that count as bad."""
         if self.has_common_cause:
             return ()
         return tuple(link for link, belief in self.links.items() if belief >= BAD_FROM)
@@ -107,12 +107,12 @@ class Localization:
 
 
 def pair_of(one: str, other: str) -> Pair:
-    """Two nodes in order."""
+    """Return two nodes ordered by name."""
     return (one, other) if one < other else (other, one)
 
 
 def localize(nodes: Sequence[str], tests: Sequence[PairTest]) -> Localization:
-    """Reckon from all tests how likely it is that each node and link is bad."""
+    """Compute from all tests how likely it is that each node and link is bad."""
     beliefs = _Beliefs(tests)
     links = sorted(beliefs.failures)
     return Localization(
@@ -131,15 +131,15 @@ def _has_common_cause(nodes: Sequence[str], tests: Iterable[PairTest]) -> bool:
 
 
 class _Beliefs:
-    """Log odds of parts, and what the pairs that failed tell their parts.
+    """Log odds of parts, and the messages from failed pairs to their parts.
 
-    All failures of one pair are one piece of evidence: they have the same three parts, and taken
-    one by one each would be explained by what the others say.
+    All failures of one pair are one piece of evidence: they have the same three parts, and counted
+    one by one, each would be explained by what the others imply.
     """
 
     def __init__(self, tests: Iterable[PairTest]) -> None:
         self.failures: Counter[Pair] = Counter()
-        """How often each pair failed."""
+        """Number of failures of each pair."""
 
         self._base: defaultdict[_Part, float] = defaultdict(float)
         for test in tests:
@@ -157,27 +157,25 @@ class _Beliefs:
             self._messages = {pair: self._messages_from(pair) for pair in self.failures}
 
     def log_odds(self, part: _Part, *, without: Pair | None = None) -> float:
-        """What speaks against a part, but for the failures of one pair."""
+        """Return the log odds that a part is bad, without the failures of one pair."""
         prior = LINK_IS_BAD if isinstance(part, tuple) else NODE_IS_BAD
         against = (self._messages[pair][part] for pair in self._pairs[part] if pair != without)
         total = math.log(prior / (1 - prior)) + self._base[part] + sum(against)
         return max(-_LARGEST, min(_LARGEST, total))
 
     def _messages_from(self, pair: Pair) -> dict[_Part, float]:
-        """What a pair's failures say of each part, given what is believed of the other two."""
+        """Return the evidence of a pair's failures for each part, given the other two."""
         beliefs = {part: _probability(self.log_odds(part, without=pair)) for part in _parts(pair)}
         times = min(self.failures[pair], _MANY)
         reported: dict[_Part, float] = {}
         for part, before in self._messages[pair].items():
             others = [belief for other, belief in beliefs.items() if other != part]
-            reported[part] = (
-                before + _evidence(others, times)
-            ) / 2  # or circles would swing for ever
+            reported[part] = (before + _evidence(others, times)) / 2  # damps oscillation in cycles
         return reported
 
 
 def _evidence(others: Sequence[float], times: int) -> float:
-    """How much likelier it is to fail so many times if a part is bad, by log odds."""
+    """Return the log odds ratio of failing that often for a bad part against a good one."""
     if_bad = if_good = 0.0
     for bad in product((False, True), repeat=len(others)):
         likely = math.prod(
@@ -198,10 +196,10 @@ def _probability(log_odds: float) -> float:
 
 
 def next_pairs(nodes: Sequence[str], tests: Sequence[PairTest]) -> list[Pair]:
-    """The pairs of the next round; no node is in two. Of an odd number, the most tested one rests.
+    """Return the pairs of the next round; no node is in two. Of an odd number, one rests.
 
-    A suspicious link is tested again. Otherwise the most suspicious nodes are paired with the least
-    suspicious ones, with such as they have met least often.
+    The most tested node rests. A suspicious link is tested again. Otherwise the most suspicious
+    nodes are paired with the least suspicious ones that they have met least often.
     """
     found = localize(nodes, tests)
     met = Counter(test.nodes for test in tests)
@@ -222,10 +220,10 @@ def next_pairs(nodes: Sequence[str], tests: Sequence[PairTest]) -> list[Pair]:
 
 
 def _suspicious_links(found: Localization, tests: Sequence[PairTest]) -> Iterator[Pair]:
-    """Links that explain best what failed on them once, which may be noise as well.
+    """Yield links that best explain their single failure, which may be noise as well.
 
-    A second failure shuts that out. Whether it is the link or one of its ends, no third would tell,
-    but tests of the ends with others do.
+    A second failure rules out noise. Whether the link or one of its nodes is bad, no third failure
+    would show, but tests of the nodes with others do.
     """
     failures = Counter(test.nodes for test in tests if not test.passed)
     taken: set[str] = set()

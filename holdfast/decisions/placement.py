@@ -1,4 +1,4 @@
-"""Which nodes a job may run on, and which of them it gets."""
+"""Nodes that a job may run on, and those that it gets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from holdfast.model.nodes import NodeView, Phase
 def reserved(
     nodes: Mapping[str, NodeView], job: str, placement: Iterable[str]
 ) -> Mapping[str, NodeView]:
-    """``nodes`` with ``job`` on those of ``placement``, whether or not its ranks run yet."""
+    """Return ``nodes`` with ``job`` on those of ``placement``, whether or not its ranks run yet."""
     taken = {
         name: replace(nodes[name], running_jobs=(*nodes[name].running_jobs, job))
         for name in placement
@@ -26,10 +26,10 @@ def reserved(
 def usable(
     nodes: Iterable[NodeView], job: str, policy: RemediationPolicy, now: datetime
 ) -> tuple[NodeView, ...]:
-    """Nodes that ``job`` may start on now.
+    """Return the nodes that ``job`` may start on now.
 
-    Schedulable and not leaving, without a fault, a request or another job. A requested check that
-    has not begun keeps nobody off: it waits for jobs.
+    They are schedulable and not leaving, without a fault, a request or another job. A requested
+    check that has not begun does not block a node: it waits for jobs.
     """
     return tuple(
         sorted(
@@ -50,9 +50,9 @@ def usable(
 def room(
     job: JobView, nodes: Mapping[str, NodeView], policy: RemediationPolicy, now: datetime
 ) -> tuple[int, int]:
-    """How many ranks of a job a scheduler has room for: now, and once all repairs are done.
+    """Return the number of ranks that a scheduler has room for: now, and after all repairs.
 
-    Nobody vouches for nodes that are not looked after; they count as they are.
+    Nodes that Holdfast does not manage count as they are.
     """
     at_hand = in_the_end = 0
     for name, ranks in (job.rooms or {}).items():
@@ -66,16 +66,16 @@ def room(
 
 
 def _stays_away(node: NodeView, policy: RemediationPolicy) -> bool:
-    """Whether nobody works on bringing a node back into service."""
+    """Return whether no repair will bring a node back into service."""
     return node.record.phase is Phase.QUARANTINED and (
         bool(node.held) or (policy.node_recovery is RecoveryMode.NONE and node.request is None)
     )
 
 
 def place(job: JobView, candidates: Mapping[str, NodeView]) -> tuple[str, ...] | None:
-    """A node for each node rank, or None if there are too few.
+    """Return a node for each node rank, or None if there are too few.
 
-    A healthy node keeps its rank, so that what it has cached stays useful.
+    A healthy node keeps its rank, so that its caches stay useful.
     """
     kept = [name if name in candidates else None for name in job.record.placement]
     kept += [None] * (job.spec.nodes - len(kept))

@@ -12,9 +12,9 @@ _LONGEST: Final = 8
 
 
 def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
-    """When the repair that the provider has taken on is overdue; None while it has taken on none.
+    """Return when the repair that the provider accepted is overdue; None if it accepted none.
 
-    Each replacement ordered in place of one that never came is waited for twice as long.
+    Each replacement ordered in place of one that never came gets twice the time.
     """
     remediation = record.remediation
     if remediation is None or remediation.ordered_at is None:
@@ -29,7 +29,7 @@ def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
 
 
 def is_refused_for_good(record: NodeRecord, policy: RemediationPolicy, now: datetime) -> bool:
-    """Whether a provider has refused to reboot a machine for as long as a reboot may take."""
+    """Return whether a provider has refused a reboot for as long as a reboot may take."""
     is_refused = record.remediation is not None and record.remediation.retry_at is not None
     return is_refused and now >= record.phase_since + policy.reboot_timeout
 
@@ -37,10 +37,10 @@ def is_refused_for_good(record: NodeRecord, policy: RemediationPolicy, now: date
 def pause_after_refusal(
     record: NodeRecord, requested: timedelta | None, policy: RemediationPolicy, now: datetime
 ) -> timedelta:
-    """How long to leave a provider alone that refused the order of ``record``.
+    """Return the delay before an order is sent again that the provider refused.
 
-    At least as long as it ``requested``, and at least as long as the order has waited until now:
-    so pauses double, up to ``provider_retry_max``.
+    It is at least the delay that the provider ``requested``, and at least the time that the order
+    has waited until now: so delays double, up to ``provider_retry_max``.
     """
     waited = min(now - record.phase_since, policy.provider_retry_max)
     return max(policy.provider_retry if requested is None else requested, waited)

@@ -12,29 +12,29 @@ from holdfast.model.names import Reason
 
 
 def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | None:
-    """Until when the other ranks run on after one has failed; None if nothing is waited for.
+    """Return until when other ranks are watched after one has failed; None if none are.
 
-    Those that fail by themselves within ``failure_margin`` show that the node is not to blame. That
-    matters once the job has failed before: a first failure accuses no node, and restarts the job at
-    once. A rank that only noticed that another one is gone is waited with for the other one. A rank
-    that was lost or evicted needs no such evidence.
+    Ranks that fail by themselves within ``failure_margin`` show that the node is not the cause.
+    That matters once the job has failed before: a first failure blames no node, and restarts the
+    job at once. After a rank that only noticed the loss of another one, the failure of that one is
+    awaited. A rank that was lost or evicted needs no such evidence.
     """
     failed = _failed(job)
     if not failed or any(rank.is_lost or rank.is_evicted for rank in failed):
         return None
-    if not is_peer_failure(_first(failed, now).reason) and not _may_accuse(job, policy):
+    if not is_peer_failure(_first(failed, now).reason) and not _counts_against_node(job, policy):
         return None
     if _has_ended(job):
         return None
     ends = [rank.ended_at for rank in failed if rank.ended_at is not None]
     if not ends or min(ends) > now:
-        return None  # the clock of a node that cannot be trusted
+        return None  # that node's clock is wrong
     until = min(ends) + policy.failure_margin
     return until if now < until else None
 
 
 def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failure | None:
-    """Why an attempt has failed by its ranks, or hangs; None if it goes on."""
+    """Return why an attempt has failed by its ranks, or hangs; None if it continues."""
     failed = _failed(job)
     if failed:
         first = _first(failed, now)
@@ -56,7 +56,7 @@ def _failed(job: JobView) -> list[RankView]:
 
 
 def _first(failed: Sequence[RankView], now: datetime) -> RankView:
-    """The rank whose failure explains the others."""
+    """Return the rank whose failure explains the others."""
     return min(
         failed,
         key=lambda rank: (
@@ -68,15 +68,15 @@ def _first(failed: Sequence[RankView], now: datetime) -> RankView:
     )
 
 
-def _may_accuse(job: JobView, policy: JobPolicy) -> bool:
-    """Whether another failure of the job counts against a node."""
+def _counts_against_node(job: JobView, policy: JobPolicy) -> bool:
+    """Return whether another failure of the job counts against a node."""
     failures = [one.failure for one in job.record.attempts if one.failure is not None]
     has_failed = any(one.kind is FailureKind.APPLICATION for one in failures)
     return has_failed and policy.suspect_failures > 0
 
 
 def _is_alone(first: RankView, job: JobView, margin: timedelta, now: datetime) -> bool | None:
-    """Whether all other ranks ran on for ``margin``, or ended well, or because of the first.
+    """Return whether all other ranks ran on for ``margin``, succeeded, or failed by the first.
 
     None while that is not known.
     """

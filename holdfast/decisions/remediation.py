@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.decisions.breaker import close, trip
 from holdfast.decisions.budget import within_limits
-from holdfast.decisions.check_schedule import is_checked_unasked, next_check_at, scheduled_check
+from holdfast.decisions.check_schedule import is_checked_by_policy, next_check_at, scheduled_check
 from holdfast.decisions.faults import (
     agent_fault,
     agent_silent_at,
@@ -69,9 +69,9 @@ _NOTHING: Final = Wait(until=None)
 
 
 def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Plan:
-    """Choose what to do with every node now.
+    """Return the actions for all nodes now.
 
-    The order of ``cluster.nodes`` does not matter. Nothing is decided twice for one node.
+    The order of ``cluster.nodes`` does not matter. Each node gets at most one action.
     """
     unsettled, wake_at = unsettled_nodes(cluster.nodes, policy, now)
     waiting = waiting_successors(unsettled)
@@ -128,7 +128,7 @@ def _planned_checks(
     *,
     is_open: bool,
 ) -> tuple[list[Quarantine], list[Deferred]]:
-    """The checks that begin now because of a request or of the schedule, and those that wait."""
+    """Return the requested and scheduled checks that start now, and those that wait."""
     blocked = _DEFERRED_BY_BREAKER if is_open else ""
     taken, waiting = requested_checks(members, busy, policy, size=size, blocked=blocked)
     if not is_open:
@@ -137,7 +137,7 @@ def _planned_checks(
 
 
 def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> str:
-    """Why what is chosen is not done; empty if it is, or if nothing is chosen."""
+    """Return why the chosen action is deferred; empty if it is taken, or if there is none."""
     if isinstance(choice, Wait):
         return choice.why
     if not isinstance(choice, Drain | Reboot | Replace):
@@ -148,7 +148,7 @@ def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> st
 
 
 def decide_node(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    """Choose what to do with one node, the rest of the cluster left out of account."""
+    """Return the action for one node, regardless of the rest of the cluster."""
     match node.record.phase:
         case Phase.JOINING | Phase.CHECKING:
             return _decide_joining(node, policy, now)
@@ -203,14 +203,14 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
         return _NOTHING
     if node.request is not None and needs_check:
         return StartCheck(node=node.name, kinds=node.request.checks)
-    must_check = policy.deep_check_on_start and is_checked_unasked(node.group, policy)
+    must_check = policy.deep_check_on_start and is_checked_by_policy(node.group, policy)
     if must_check and node.record.checked_machine != node.machine:
         return StartCheck(node=node.name)
     return Release(node=node.name)
 
 
 def _after_check(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:
-    """What to do with a node whose check alone did not fail; one that was skipped is no pass."""
+    """Return the action for a node whose own check did not fail; a skipped check is not a pass."""
     if node.heartbeat_at is None or has_pairs(node, policy):
         return _NOTHING
     silent = agent_fault(node, policy, now)
@@ -266,13 +266,13 @@ def _begin_repair(
 
 
 def _gets_check(node: NodeView, policy: RemediationPolicy) -> bool:
-    """Whether a node with a silent agent gets a deep health check, of which one is enough."""
+    """Return whether a node with a silent agent gets a deep health check; one is enough."""
     is_wanted = policy.silent_agent_action is SilentAgentAction.DEEP_CHECK
     return is_wanted and not is_checked_since(node.record)
 
 
 def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """A new request of a person goes before every fault: they may know better."""
+    """Return the worst fault; a person's new request precedes all, as they may know better."""
     if node.request is not None and not is_request_taken(node) and not yields(node, policy):
         requested = request_fault(node.request)
         if requested is not None:
@@ -287,11 +287,11 @@ def _worst_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fa
 def _takes_over(
     node: NodeView, fault: Fault, remediation: Remediation, policy: RemediationPolicy, now: datetime
 ) -> bool:
-    """Whether the course is to follow ``fault``, the worst of its node, from now on."""
+    """Return whether the remediation now follows ``fault``, the worst of its node."""
     if Condition.REQUESTED in (fault.condition, remediation.condition):
-        return fault.condition == Condition.REQUESTED  # faults that remain are answered afterwards
+        return fault.condition == Condition.REQUESTED  # other faults are handled afterwards
     if fault.condition == Condition.AGENT_SILENT and node.record.phase is Phase.DRAINING:
-        return False  # the repair that has begun is carried out
+        return False  # a started repair is completed
     if not _stays_without_fault(remediation) and not _still_holds(node, remediation, policy, now):
         return True
     remedy = remedy_for(node, fault, policy, now)
@@ -307,7 +307,7 @@ def _still_holds(
 
 
 def _stays_without_fault(remediation: Remediation) -> bool:
-    """A cause that is no reading of the agent cannot go away by itself."""
+    """Return whether the cause cannot disappear by itself, as a finding of the agent can."""
     return remediation.condition in (
         Condition.REQUESTED,
         Condition.DEEP_CHECK,
@@ -332,7 +332,7 @@ def _request_id(node: NodeView, fault: Fault) -> str:
 
 
 def _falls_silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> datetime | None:
-    """When silence of the node or its agent becomes a fault; None if that has happened."""
+    """Return when silence of the node or its agent becomes a fault; None if it is one already."""
     times = (silent_at(node, policy), agent_silent_at(node, policy))
     return min((at for at in times if at is not None and at > now), default=None)
 

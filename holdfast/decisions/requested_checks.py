@@ -1,7 +1,7 @@
-"""Deep health checks that people request: which may begin now, and what the others wait for.
+"""Deep health checks that people request: which start now, and what the others wait for.
 
 Such a check is planned work. It takes its node out of service within the budget for repairs, idle
-nodes first, and leaves jobs alone unless the request says otherwise.
+nodes first, and does not interrupt jobs unless the request says otherwise.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,21 +18,21 @@ from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
 POLL: Final = timedelta(seconds=10)
-"""How often it is looked whether the jobs have left that a check waits for."""
+"""Interval of checking whether the jobs that a check waits for have ended."""
 
 _NAMED: Final = 3
-"""Jobs that a message names."""
+"""Maximum number of jobs that a message names."""
 
 
 def is_requested_check(request: Request | None) -> bool:
-    """Whether a person requests a deep health check; one for a suspicion of ours is no such."""
+    """Return whether a person requests a deep health check; that of a suspect is Holdfast's."""
     return request is not None and request.verb is Verb.DEEP_CHECK and request.reason is None
 
 
 def awaits_check(record: NodeRecord, request: Request | None) -> bool:
-    """Whether a node in service has a requested check that has not begun.
+    """Return whether a node in service has a requested check that has not begun.
 
-    A platform has to find out of such a node whether it is idle.
+    A platform has to determine whether such a node is idle.
     """
     return record.phase is Phase.SCHEDULABLE and is_requested_check(request)
 
@@ -45,14 +45,14 @@ def requested_checks(
     size: int,
     blocked: str,
 ) -> tuple[list[Quarantine], list[Deferred]]:
-    """The nodes whose requested checks begin now, and why the others wait.
+    """Return the quarantines of nodes whose requested checks start now, and the deferred others.
 
     Args:
         members: nodes of the cluster; healthy ones without a request may be missing.
-        busy: names of nodes with which something else is done now; those that are to be drained
-            have their place in the budget before any check.
-        policy: the limits.
-        size: number of nodes that the limits are shares of.
+        busy: names of nodes that have another action in this round; nodes to be drained take their
+            place in the budget before any check.
+        policy: policy with the limits.
+        size: number of nodes of which the limits are shares.
         blocked: why no planned work may begin; empty if it may.
 
     """
@@ -84,7 +84,7 @@ def requested_checks(
 
 
 def named_jobs(jobs: Sequence[str]) -> str:
-    """The jobs that something waits for, in a message."""
+    """Return the jobs that something waits for, for a message."""
     if not jobs:
         return "its jobs"
     more = len(jobs) - _NAMED
@@ -93,7 +93,7 @@ def named_jobs(jobs: Sequence[str]) -> str:
 
 
 def _own_reason(node: NodeView, request: Request) -> str:
-    """What of the node itself keeps its check from beginning; empty if nothing does."""
+    """Return why the state of the node itself defers its check; empty if it does not."""
     if node.held:
         return f"the end of its hold: {node.held}"
     if node.is_idle or request.urgency is Urgency.IMMEDIATE:
@@ -102,7 +102,7 @@ def _own_reason(node: NodeView, request: Request) -> str:
 
 
 def _no_room(away: int, checking: int, policy: RemediationPolicy, size: int) -> str:
-    """Which limit keeps another check from beginning; empty if none does."""
+    """Return which limit defers another check; empty if none does."""
     allowed = policy.max_unavailable.of(size)
     if away >= allowed:
         return f"the unavailable-node budget: {away} of {allowed} nodes out of service"
@@ -122,7 +122,7 @@ def _is_away(node: NodeView) -> bool:
 
 
 def _is_planned(node: NodeView) -> bool:
-    """Whether planned work has its place in the budget and has not begun to drain."""
+    """Return whether a node counts against the budget for planned work but is not drained yet."""
     record = node.record
     return (
         record.phase is Phase.QUARANTINED

@@ -1,4 +1,4 @@
-"""Nodes whose agent is silent while the scheduler's daemon (kubelet, slurmd) on them answers."""
+"""Nodes whose agent is silent while their scheduler's daemon (kubelet, slurmd) responds."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -24,12 +24,12 @@ _TOO_MANY: Final = (
 
 
 def is_agent_silent(remediation: Remediation) -> bool:
-    """Whether a node is out of service for its silent agent."""
+    """Return whether a node is out of service because its agent is silent."""
     return remediation.condition == Condition.AGENT_SILENT
 
 
 def is_checked_since(record: NodeRecord) -> bool:
-    """Whether a node with a silent agent has passed a deep health check in its present course."""
+    """Return whether a node with a silent agent passed a deep check in its present remediation."""
     remediation = record.remediation
     if remediation is None or not is_agent_silent(remediation) or not record.checks:
         return False
@@ -40,19 +40,19 @@ def is_checked_since(record: NodeRecord) -> bool:
 def agent_condition_change(
     node: NodeView, choice: NodeAction | Wait, policy: RemediationPolicy, now: datetime
 ) -> SetAgentCondition | None:
-    """What has to be published about the agent of a node before ``choice``; None if nothing.
+    """Return the change of the agent's condition to publish before ``choice``; None for none.
 
-    What repairs the machine goes first. A mark ends when the agent reports again, not when the
-    scheduler's daemon falls silent, too.
+    Actions that repair the machine go first. The condition is cleared when the agent reports again,
+    not when the scheduler's daemon becomes silent, too.
     """
     is_urgent = not isinstance(choice, Wait | Release) and not _is_cordon(choice)
     if is_urgent or node.record.phase in AWAY:
         return None
     silent = agent_fault(node, policy, now)
-    marked_since = node.record.agent_silent_since
-    if silent is not None and marked_since is None:
+    published_since = node.record.agent_silent_since
+    if silent is not None and published_since is None:
         return SetAgentCondition(node=node.name, silent_since=silent.since)
-    if marked_since is not None and _reports(node, policy, now):
+    if published_since is not None and _reports(node, policy, now):
         return SetAgentCondition(node=node.name, silent_since=None)
     return None
 
@@ -60,7 +60,7 @@ def agent_condition_change(
 def within_silent_limit(
     actions: Iterable[NodeAction], members: Sequence[NodeView], allowed: int
 ) -> tuple[list[NodeAction], list[Deferred]]:
-    """The actions without the cordons beyond ``allowed`` nodes in service with a silent agent."""
+    """Return the actions without cordons beyond ``allowed`` in-service nodes with silent agents."""
     cordoned = sum(
         node.record.phase is Phase.QUARANTINED
         and node.record.remediation is not None
@@ -68,16 +68,16 @@ def within_silent_limit(
         for node in members
     )
     in_service = {node.name for node in members if node.record.phase is Phase.SCHEDULABLE}
-    wanted, taken = [], []
+    cordons, taken = [], []
     for action in actions:
         if _is_cordon(action) and action.node in in_service:
-            wanted.append(action)
+            cordons.append(action)
         else:
             taken.append(action)
-    wanted.sort(key=lambda action: action.node)
+    cordons.sort(key=lambda action: action.node)
     room = max(0, allowed - cordoned)
-    deferred = [Deferred(node=action.node, why=_TOO_MANY) for action in wanted[room:]]
-    return [*taken, *wanted[:room]], deferred
+    deferred = [Deferred(node=action.node, why=_TOO_MANY) for action in cordons[room:]]
+    return [*taken, *cordons[:room]], deferred
 
 
 def _is_cordon(choice: NodeAction | Wait) -> bool:

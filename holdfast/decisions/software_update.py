@@ -1,4 +1,4 @@
-"""The software of a group: a batch of machines at a time, and back again if one goes wrong."""
+"""Software update of a group: one batch of machines at a time, with rollback after a failure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,15 +26,15 @@ def advanced(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> DesiredGroup:
-    """A group whose update has come as far as it can now.
+    """Return a group with its update advanced as far as possible now.
 
     Args:
-        group: may have an update.
+        group: group, with or without an update.
         members: its nodes.
-        seen: what there is of its cluster.
-        policy: how much patience there is.
-        now: the present time.
-        collector: is told the steps.
+        seen: observed state of its cluster.
+        policy: timeouts.
+        now: current time.
+        collector: receives the events of the update.
 
     """
     update = group.update
@@ -56,7 +56,7 @@ def advanced(
 
 
 def renewals(group: DesiredGroup, machines: Sequence[Machine]) -> list[ClusterAction]:
-    """What is done for the present batch; a machine that failed has no jobs to wait for."""
+    """Return the actions for the present batch; a failed machine has no jobs to wait for."""
     update = group.update
     if update is None or not update.is_active or group.stage is not GroupStage.MADE:
         return []
@@ -73,7 +73,7 @@ def renewals(group: DesiredGroup, machines: Sequence[Machine]) -> list[ClusterAc
 
 
 def _begun(update: SoftwareUpdate, now: datetime) -> SoftwareUpdate:
-    """From when on new machines have the software that is wanted: the owner knows of it now."""
+    """Return the update with its start time: the provider has the new software from now on."""
     if update.status is UpdateStatus.PENDING:
         return replace(update, status=UpdateStatus.IN_PROGRESS, began_at=now)
     if update.status is UpdateStatus.ROLLBACK_IN_PROGRESS and update.turned_at is None:
@@ -113,14 +113,14 @@ def _trouble(
     policy: ClusterPolicy,
     now: datetime,
 ) -> str:
-    """Why the update cannot go on; empty if it can."""
+    """Return why the update cannot continue; empty if it can."""
     is_overdue = (
         update.batch_at is not None
         and update.baking_since is None
         and now - update.batch_at >= policy.batch_timeout
     )
     if is_overdue:
-        return "a batch took too long"
+        return "batch timed out"
     if update.status is UpdateStatus.ROLLBACK_IN_PROGRESS:
         return ""
     if ringing := sorted(seen.alarms.intersection(update.alarms)):
@@ -134,7 +134,7 @@ def _trouble(
 def _turned(
     group: DesiredGroup, update: SoftwareUpdate, why: str, collector: ClusterEventCollector
 ) -> DesiredGroup:
-    """On the way back; one that is on its way back already cannot be helped."""
+    """Return the group with a rollback started; a rollback that fails ends the update."""
     if update.status is UpdateStatus.ROLLBACK_IN_PROGRESS:
         collector.group(group.name, "Rollback of IG {g} in Cluster {c} failed", why)
         return replace(group, update=replace(update, status=UpdateStatus.FAILED, going=()))
@@ -160,7 +160,7 @@ def _next(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> SoftwareUpdate:
-    """The next batch, those that failed before all others; or the end."""
+    """Return the update with its next batch, failed machines first; or completed."""
     stale = sorted(
         (
             (one.status is not InstanceStatus.FAILURE, machine.launched_at, machine.id)
@@ -182,6 +182,6 @@ def _next(
     what = "UpdateClusterSoftware completed successfully for IG {g} in Cluster {c}."
     if update.turned_at is not None:
         done = UpdateStatus.ROLLBACK_COMPLETE
-        what = "IG {g} in Cluster {c} was rolled back to its earlier software."
+        what = "IG {g} in Cluster {c} rolled back to the previous software."
     collector.group(group.name, what)
     return replace(update, status=done, going=(), batch_at=None, baking_since=None)

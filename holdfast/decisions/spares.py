@@ -1,4 +1,4 @@
-"""How many spare nodes a cluster should keep."""
+"""Recommended number of spare nodes of a cluster."""
 
 import math
 from datetime import timedelta
@@ -9,11 +9,11 @@ _SUFFICE: Final = 0.99
 
 
 def advised_spares(nodes: int, failures_per_1000_node_days: float, repair_time: timedelta) -> int:
-    """The least number of spare nodes with which a job hardly ever waits for a repair.
+    """Return the minimum number of spare nodes with which a job hardly ever waits for a repair.
 
-    Failures that come independently of each other are out of service in numbers that follow
-    Poisson's distribution, with the mean rate x nodes x repair time (Palm's theorem: whatever the
-    distribution of the repair time). The spares are to cover 99 % of it, and one at least.
+    The number of nodes out of service by independent failures follows Poisson's distribution, with
+    the mean rate x nodes x repair time (Palm's theorem: whatever the distribution of the repair
+    time). The spares cover 99 % of it, and are one at least.
 
     Raises:
         ValueError: a number is negative.
@@ -24,11 +24,11 @@ def advised_spares(nodes: int, failures_per_1000_node_days: float, repair_time: 
     if nodes == 0:
         return 0
     mean = nodes * failures_per_1000_node_days / 1000 * (repair_time / timedelta(days=1))
-    spares, share, so_far = 0, math.exp(-mean), 0.0
-    if share == 0.0:  # a mean beyond 700, where the distribution is normal
+    spares, share, cumulative = 0, math.exp(-mean), 0.0
+    if share == 0.0:  # mean above 700: the distribution is normal
         return math.ceil(mean + 2.33 * math.sqrt(mean))
-    while so_far + share < _SUFFICE:
-        so_far += share
+    while cumulative + share < _SUFFICE:
+        cumulative += share
         spares += 1
         share *= mean / spares
     return min(nodes, max(1, spares))

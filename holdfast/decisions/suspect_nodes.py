@@ -1,4 +1,4 @@
-"""Nodes on which jobs keep dying while they claim to be healthy."""
+"""Nodes on which jobs keep failing although no fault of the node is known."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +18,18 @@ from holdfast.model.requests import Request, Verb
 
 _REQUESTED_BY: Final = "holdfast"
 _NAMED: Final = 5
-"""Attempts that the evidence names; the others are in the records of their jobs."""
+"""Maximum number of attempts that the evidence names; the records of the jobs have the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspectNode:
-    """A node that should be checked, and why."""
+    """Node that should be checked, and why."""
 
     node: str
     failures: int
     evidence: str
     request: Request
-    """Its ``id`` is the same as long as no other failure is added."""
+    """Request for the check. Its ``id`` stays the same until another failure is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +45,30 @@ def suspect_nodes(
     policy: ResumePolicy,
     now: datetime,
 ) -> tuple[SuspectNode, ...]:
-    """Nodes that should have a deep health check, those with the most failures first.
+    """Return the nodes that should get a deep health check, those with most failures first.
 
-    What counts are failures of the application whose first failing rank was on the node since it
-    was last given to jobs: those before had their answer. Failures of hardware have been answered
-    by a repair. A job whose ranks failed on several nodes, at once or one after the other, accuses
-    nobody, as the fault is its own. It takes different jobs, or one job of which the rank on the
-    node failed alone each time, with other nodes beside: where all ranks fail at once, it is chance
-    which one ends first. Its first failure counts although nobody watched the other ranks then, if
-    a later one was alone. And it takes one death at least that did not begin on the node of rank 0:
-    where all others wait for that one, as for the launcher of an MPI job, it is rank 0 that is
-    seen to fail first.
+    Failures of the application count whose first failing rank was on the node, since the node was
+    last released to jobs: earlier failures led to a check already, and failures of hardware to a
+    repair. A job whose ranks failed on several nodes, at once or one after the other, does not
+    count against any node: the cause is the job. A node is suspect if different jobs failed on it,
+    or one job whose rank on the node failed alone each time while other nodes took part: where all
+    ranks fail at once, it is chance which one ends first. The first failure of that job counts
+    although the other ranks were not watched then, if a later one was alone. At least one failure
+    must not have begun on the node of rank 0: where all other ranks wait for rank 0, as for the
+    launcher of an MPI job, rank 0 always appears to fail first.
 
     Args:
-        attempts: of all jobs, each with the name of its job.
+        attempts: attempts of all jobs, each with the name of its job.
         nodes: the whole cluster by name.
-        policy: says how many failures, within which time, and how many nodes may be away at once.
-        now: the time.
+        policy: number of failures, time window, and limit of unavailable nodes.
+        now: current time.
 
     """
     needed = policy.job.suspect_failures
     if needed == 0 or policy.nodes.node_recovery is RecoveryMode.NONE:
         return ()
     found = []
-    for name, deaths in _faithful_deaths(attempts, now, policy).items():
+    for name, deaths in _failures_by_node(attempts, now, policy).items():
         node = nodes.get(name)
         if node is None or not _is_trusted(node, policy.nodes, now):
             continue
@@ -81,15 +81,15 @@ def suspect_nodes(
     return tuple(found[: max(0, policy.nodes.max_unavailable.of(len(nodes)) - away)])
 
 
-def _faithful_deaths(
+def _failures_by_node(
     attempts: Iterable[tuple[str, AttemptRecord]], now: datetime, policy: ResumePolicy
 ) -> Mapping[str, list[_Death]]:
-    """By node, the failures of the jobs that died on this node and on no other."""
+    """Return by node the failures of the jobs that failed on this node and on no other."""
     since = now - policy.job.suspect_window
     of_job: defaultdict[str, list[_Death]] = defaultdict(list)
     for job, attempt in attempts:
         failure = attempt.failure
-        if failure is not None and _accuses(failure) and failure.at > since:
+        if failure is not None and _may_be_node(failure) and failure.at > since:
             of_job[job].append(_Death(job, attempt, failure))
     by_node: defaultdict[str, list[_Death]] = defaultdict(list)
     for deaths in of_job.values():
@@ -99,14 +99,14 @@ def _faithful_deaths(
     return by_node
 
 
-def _accuses(failure: Failure) -> bool:
-    """Whether a failure may be that of the node though the application's account bears it."""
+def _may_be_node(failure: Failure) -> bool:
+    """Return whether an application failure may be caused by its node."""
     is_exit = failure.reason == Reason.RANK_EXITED
     return failure.kind is FailureKind.APPLICATION and is_exit and bool(failure.node)
 
 
 def _stands_out(deaths: Sequence[_Death]) -> bool:
-    """Whether not only rank 0 died here, which may be the first to fail wherever it is."""
+    """Return whether not only rank 0 failed here, which may fail first on any node."""
     return not all(map(_may_be_rank_0, deaths))
 
 
@@ -115,7 +115,7 @@ def _are_different_jobs(deaths: Sequence[_Death]) -> bool:
 
 
 def _alone(deaths: Sequence[_Death]) -> list[_Death]:
-    """Those with other nodes, on which the job was seen to run on; see ``watched_until``."""
+    """Return the failures during which the other nodes' ranks ran on; see ``watched_until``."""
     ordered = sorted(deaths, key=lambda one: (one.failure.at, one.attempt.attempt))
     counted = [
         one for one in ordered if _has_others(one) and (one.failure.is_alone or one is ordered[0])
@@ -136,7 +136,7 @@ def _is_at_work(node: NodeView) -> bool:
 
 
 def _is_trusted(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
-    """Whether nothing speaks against a node yet, and nobody wants anything of it."""
+    """Return whether a node has no fault, no request and no hold."""
     return _is_at_work(node) and not node.held and not node_faults(node, policy, now)
 
 
@@ -148,8 +148,8 @@ def _suspect(
     more = len(newest) - len(named)
     window = format_duration(policy.job.suspect_window)
     evidence = (
-        f"{len(newest)} failures of jobs within {window} began on it and on no other node: "
-        f"{', '.join(named)}{f' and {more} before' if more else ''}"
+        f"{len(newest)} job failures within {window} began on this node and on no other: "
+        f"{', '.join(named)}{f' and {more} earlier' if more else ''}"
     )
     return SuspectNode(
         node=node,
@@ -160,7 +160,7 @@ def _suspect(
             verb=Verb.DEEP_CHECK,
             requested_at=now,
             requested_by=_REQUESTED_BY,
-            urgency=Urgency.DEFERRED,  # what runs on it, runs; a job that died here is down now
+            urgency=Urgency.DEFERRED,  # running jobs continue
             reason=Reason.JOBS_KEEP_FAILING,
             why=evidence,
         ),

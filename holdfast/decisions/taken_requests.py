@@ -1,4 +1,4 @@
-"""Requests on nodes under repair: which are carried out already, and which wait for it to end."""
+"""Requests on nodes under repair: which are already carried out, and which wait for its end."""
 
 from holdfast.decisions.faults import request_fault
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
@@ -10,7 +10,7 @@ from holdfast.model.requests import Request, Verb
 
 
 def yields(node: NodeView, policy: RemediationPolicy) -> bool:
-    """Whether a request is a check that waits: a repair that has its turn goes before it."""
+    """Return whether the request is a check that waits for a repair that goes first."""
     if node.request is None or not is_requested_check(node.request):
         return False
     remediation = node.record.remediation
@@ -20,7 +20,7 @@ def yields(node: NodeView, policy: RemediationPolicy) -> bool:
 
 
 def is_request_taken(node: NodeView) -> bool:
-    """Whether the node's request is being carried out already and can be forgotten."""
+    """Return whether the node's request is already being carried out and can be cleared."""
     if node.request is None:
         return False
     remediation = node.record.remediation
@@ -41,7 +41,7 @@ def is_request_taken(node: NodeView) -> bool:
 
 
 def _is_repeated(request: Request, remediation: Remediation, kinds: tuple[DeepCheck, ...]) -> bool:
-    """Whether a course already does what a request asks for, and no later than it asks for it."""
+    """Return whether a remediation already does what a request asks for, and no later."""
     requested = request_fault(request)
     return (
         requested is not None

@@ -277,7 +277,7 @@ class NodeReconciler:
             case _:
                 self._ports.cluster.put(node.name, record)
         if isinstance(action, Quarantine) and record.remediation is not None:
-            if node.record.remediation is None:  # after the record: no incident without a course
+            if node.record.remediation is None:  # no incident without a remediation
                 self._unopened.append(opened(node, record.remediation, action.fault))
             else:
                 self._known_incidents.add(record.remediation.incident_id)

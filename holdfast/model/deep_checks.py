@@ -123,11 +123,9 @@ class NodeCheck:
 
 def _kind_result(kind: DeepCheck, parts: Sequence[PartResult]) -> KindResult:
     outcome = combined(part.outcome for part in parts)
-    collector = [part for part in parts if part.outcome is outcome and part.detail]
+    notable = [part for part in parts if part.outcome is outcome and part.detail]
     why = (
-        [f"{part.name}: {part.detail}" for part in collector]
-        if outcome is not Outcome.PASSED
-        else []
+        [f"{part.name}: {part.detail}" for part in notable] if outcome is not Outcome.PASSED else []
     )
     return KindResult(kind=kind, outcome=outcome, detail="; ".join(why)[:_LONGEST_DETAIL])
 

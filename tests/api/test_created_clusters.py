@@ -315,7 +315,8 @@ def test_nodes_that_never_come_end_a_creation(lab) -> None:
 
     assert lab.status() == "Failed"
     assert (
-        "missing for too long" in lab.call("DescribeCluster", ClusterName="lab")["FailureMessage"]
+        "timed out waiting for nodes"
+        in lab.call("DescribeCluster", ClusterName="lab")["FailureMessage"]
     )
 
 

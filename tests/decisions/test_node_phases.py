@@ -534,5 +534,5 @@ def test_an_offender_that_is_handed_back_is_sent_away_again() -> None:
 def test_a_damaged_record_is_told_and_not_guessed_at(phase) -> None:
     node = a_node(phase, record={"remediation": None})
 
-    with pytest.raises(ValueError, match=r"node-1 is .* without a course"):
+    with pytest.raises(ValueError, match=r"node-1 is .* without a remediation"):
         decided(node)

@@ -351,7 +351,7 @@ def test_nobody_is_accused_if_most_nodes_fail_whatever_is_believed_of_some() -> 
     reported = details(planned(*nodes))
 
     assert reported.keys() == set(names)
-    assert all("as most nodes did: inspect what they share" in reported[node] for node in names)
+    assert all("like most nodes: inspect what they share" in reported[node] for node in names)
 
 
 def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:
@@ -379,7 +379,7 @@ def test_what_failed_twice_with_the_same_node_is_told_also_of_good_ones(failures
 
     reported = details(planned(*nodes_with([f"n{number}" for number in range(1, 9)], outcomes)))
 
-    said = ", and which end or link is to blame is not known: it is slow"
+    said = "; unclear whether the node, a peer or a link is bad: it is slow"
     assert reported["n1"] == (f"it failed 2 of 35 tests (n2){said}" if failures == 2 else "")
     assert reported["n3"] == ""
 

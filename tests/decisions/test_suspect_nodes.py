@@ -64,8 +64,8 @@ def test_a_node_on_which_a_job_dies_again_and_again_is_checked_when_no_job_is_on
 
     assert (one.node, one.failures) == ("node-1", 7)
     assert one.evidence == (
-        "7 failures of jobs within 1d began on it and on no other node: job-1 attempt 7, job-1 "
-        "attempt 6, job-1 attempt 5, job-1 attempt 4, job-1 attempt 3 and 2 before"
+        "7 job failures within 1d began on this node and on no other: job-1 attempt 7, job-1 "
+        "attempt 6, job-1 attempt 5, job-1 attempt 4, job-1 attempt 3 and 2 earlier"
     )
     assert (one.request.verb, one.request.urgency) == (Verb.DEEP_CHECK, Urgency.DEFERRED)
 

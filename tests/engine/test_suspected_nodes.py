@@ -110,8 +110,8 @@ def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_
     (event,) = world.suspected()
     assert (event.node, event.failures, event.is_checked) == ("node-1", 3, True)
     assert sentence(event) == (
-        "node-1 is suspect: 3 failures of jobs within 1d began on it and on no other "
-        "node: job-1 attempt 3, job-1 attempt 2, job-1 attempt 1; running deep health check"
+        "node-1 is suspect: 3 job failures within 1d began on this node and on no "
+        "other: job-1 attempt 3, job-1 attempt 2, job-1 attempt 1; running deep health check"
     )
 
 

@@ -142,4 +142,4 @@ def test_a_node_on_which_a_job_keeps_dying_is_checked_and_the_job_told_why_it_wa
     assert incident.reason == Reason.JOBS_KEEP_FAILING
     assert f"{LLAMA} attempt 3, {LLAMA} attempt 2, {LLAMA} attempt 1" in incident.message
     reported = fleet.cluster.kubectl("events", "--for", f"node/{bad}")
-    assert f"{bad} is suspect: 3 failures of jobs within 1d began on it" in reported
+    assert f"{bad} is suspect: 3 job failures within 1d began on this node" in reported
