@@ -29,9 +29,9 @@ from bench.disturbed_run import percentile
 from bench.figure import Figure
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.api.call import Maker, Place
+from holdfast.api.call import AwsLocation, Maker
 from holdfast.api.created import CreatedClusters
-from holdfast.api.identity import Key, Keyring, Role
+from holdfast.api.identity import AccessKey, Keyring, Role
 from holdfast.api.protocol import Protocol
 from holdfast.api.server import application
 from holdfast.apps.api.connections import ImpatientProtocol, listening
@@ -40,7 +40,7 @@ from holdfast.apps.listen_address import ListenAddress
 from holdfast.model.clusters import (
     DesiredCluster,
     DesiredGroup,
-    Machine,
+    GroupMachine,
     MachineGroup,
     MachineState,
     Member,
@@ -53,7 +53,7 @@ NODES = 10_000
 CALLS = 2_000
 QUICK_CALLS = 400
 CLUSTER = "train"
-KEY = Key(
+KEY = AccessKey(
     access_key_id="AKIABENCHBENCHBENCH2",
     secret_access_key="bench-bench-bench",  # noqa: S106 - of this bench only
     role=Role.OPERATE,
@@ -100,7 +100,7 @@ def _fill(url: str) -> None:
 
 def _member(number: int) -> Member:
     at = LONG_AGO + timedelta(seconds=number // 7)
-    machine = Machine(
+    machine = GroupMachine(
         id=f"i-{number:017x}",
         name=f"ip-10-0-{number // 256}-{number % 256}.ec2.internal",
         state=MachineState.RUNNING,
@@ -191,7 +191,7 @@ def serve(url: str) -> None:
             node_limit=NODES,
             has_alarms=False,
         )
-        place = Place(region=REGION, account="000000000000")
+        place = AwsLocation(region=REGION, account="000000000000")
         protocol = Protocol(
             Keyring((KEY,)), place, lambda: nullcontext(made.all()), SystemClock(), maker
         )

@@ -36,7 +36,7 @@ from holdfast.api.console import Console
 from holdfast.api.console_live import Live
 from holdfast.api.console_sessions import Sessions
 from holdfast.api.console_source import Json, RepairRequest, Tables, UnknownObject
-from holdfast.api.identity import Key
+from holdfast.api.identity import AccessKey
 from holdfast.apps.api.console import Seen, SeenFleet, tables_of
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus
@@ -323,7 +323,7 @@ def _made(number: int, now: datetime) -> NodeStatus:
 def _serve() -> None:
     """Until the process is ended."""
     clock, source = SystemClock(), MadeSource()
-    key = Key(access_key_id="A" * 20, secret_access_key="b" * 20, token=TOKEN.strip())
+    key = AccessKey(access_key_id="A" * 20, secret_access_key="b" * 20, token=TOKEN.strip())
     live = Live(source, clock, lambda error: sys.exit(repr(error)))
     console = Console(source, Sessions([key], clock), live)
     server = uvicorn.Server(

@@ -20,7 +20,7 @@ from bench import needs
 from bench.figure import Figure
 from holdfast.adapters.slurm.commands.node_text import parse_nodes
 from holdfast.adapters.slurm.nodes.reports import Reports
-from holdfast.adapters.slurm.nodes.state import Memory, Remembered
+from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
 from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
@@ -69,7 +69,7 @@ def _snapshot(rounds: int) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(NODES):
             name = f"node{number}"
-            memory.nodes[name] = Remembered(record=record, machine=f"m{number}")
+            memory.nodes[name] = RememberedNode(record=record, machine=f"m{number}")
             said = NodeReport(node=name, boot_id="b", sequence=1, reported_at=now)
             path = Path(folder) / f"{name}.json"
             whole = {"machine": f"m{number}", "report": to_plain(said)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.api.clusters import Cluster, Node
-from holdfast.api.identity import Key
+from holdfast.api.identity import AccessKey
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import DesiredCluster
@@ -13,7 +13,7 @@ from holdfast.ports.cluster_records import ClusterRecords, RecordedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AwsLocation:
     """Where the clusters are, in the words of AWS: part of every ARN."""
 
     region: str
@@ -49,9 +49,9 @@ class Call:
     request: Json
     """It fits the model of its operation."""
 
-    key: Key
+    key: AccessKey
     clusters: Sequence[Cluster]
-    place: Place
+    place: AwsLocation
     now: datetime
     maker: Maker | None = None
     """Where new clusters are written down; None where none can be made."""

@@ -14,15 +14,28 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.api.console_live import Live
-from holdfast.api.console_sessions import LIFETIME, Session, Sessions, TooManyTries, WrongToken
-from holdfast.api.console_source import Act, Json, NotAccepted, RepairRequest, Source, UnknownObject
+from holdfast.api.console_sessions import (
+    LIFETIME,
+    ConsoleSession,
+    Sessions,
+    TooManyTries,
+    WrongToken,
+)
+from holdfast.api.console_source import (
+    ConsoleAction,
+    ConsoleBackend,
+    Json,
+    NotAccepted,
+    RepairRequest,
+    UnknownObject,
+)
 from holdfast.api.identity import Role
 from holdfast.kit.serial import from_plain
 from holdfast.model.errors import HoldfastError
 
 COOKIE: Final = "holdfast_session"
 PROOF: Final = "x-holdfast-proof"
-"""Header of requests that change something: ``Session.proof``."""
+"""Header of requests that change something: ``ConsoleSession.proof``."""
 
 _BODY_LIMIT: Final = 10_000
 _TYPES: Final = {
@@ -46,7 +59,7 @@ _HEADERS: Final = {
 _STATUS: Final = {WrongToken: 401, UnknownObject: 404, NotAccepted: 409, TooManyTries: 429}
 """Of answers to what is refused; anything else could not be read or written just now."""
 
-_View = Callable[[Request, Session], Awaitable[Response]]
+_View = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 
 class _Refused(HoldfastError):
@@ -60,7 +73,7 @@ class _Refused(HoldfastError):
 class Console:
     """Serves the console."""
 
-    def __init__(self, source: Source, sessions: Sessions, live: Live) -> None:
+    def __init__(self, source: ConsoleBackend, sessions: Sessions, live: Live) -> None:
         self._source = source
         self._sessions = sessions
         self._live = live
@@ -94,7 +107,7 @@ class Console:
 
         return _answering(answer)
 
-    def _prove(self, request: Request, session: Session) -> None:
+    def _prove(self, request: Request, session: ConsoleSession) -> None:
         """Make sure that a page of ours made the request, and no page of somebody else."""
         _same_origin(request)
         if not self._sessions.proves(session, request.headers.get(PROOF, "")):
@@ -121,16 +134,16 @@ class Console:
         )
         return answer
 
-    async def _who(self, _request: Request, session: Session) -> Response:
+    async def _who(self, _request: Request, session: ConsoleSession) -> Response:
         return _json(_session_json(session))
 
-    async def _end(self, request: Request, _session: Session) -> Response:
+    async def _end(self, request: Request, _session: ConsoleSession) -> Response:
         self._sessions.end(request.cookies[COOKIE])
         answer = Response(status_code=204, headers=_HEADERS)
         answer.delete_cookie(COOKIE, path="/console", httponly=True, samesite="strict")
         return answer
 
-    async def _stream(self, request: Request, _session: Session) -> Response:
+    async def _stream(self, request: Request, _session: ConsoleSession) -> Response:
         cookie = request.cookies[COOKIE]
         events = self._live.stream(
             request.headers.get("last-event-id", ""),
@@ -139,19 +152,19 @@ class Console:
         headers = {**_HEADERS, "x-accel-buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
-    async def _node(self, request: Request, _session: Session) -> Response:
+    async def _node(self, request: Request, _session: ConsoleSession) -> Response:
         query = request.query_params
         fleet, name = query.get("fleet", ""), query.get("name", "")
         return _json(await run_in_threadpool(self._source.node, fleet, name))
 
-    async def _job(self, request: Request, _session: Session) -> Response:
+    async def _job(self, request: Request, _session: ConsoleSession) -> Response:
         name = request.query_params.get("name", "")
         return _json(await run_in_threadpool(self._source.job, name))
 
-    async def _goodput(self, _request: Request, _session: Session) -> Response:
+    async def _goodput(self, _request: Request, _session: ConsoleSession) -> Response:
         return _json(await run_in_threadpool(self._source.goodput))
 
-    async def _ask(self, request: Request, session: Session) -> Response:
+    async def _ask(self, request: Request, session: ConsoleSession) -> Response:
         if session.key.role is not Role.OPERATE:
             raise _Refused(
                 403,
@@ -179,7 +192,7 @@ def _answering(
     return answer
 
 
-def _session_json(session: Session) -> Json:
+def _session_json(session: ConsoleSession) -> Json:
     return {
         "person": session.key.person,
         "role": session.key.role,
@@ -220,9 +233,9 @@ def _repair_request(content: dict[str, Any]) -> RepairRequest:
         repair = from_plain(RepairRequest, content)
     except ValueError:
         raise _Refused(
-            400, f"expected act (one of {', '.join(Act)}), fleet, node, why, when_idle"
+            400, f"expected act (one of {', '.join(ConsoleAction)}), fleet, node, why, when_idle"
         ) from None
-    if not repair.node and repair.act is not Act.RESET_BREAKER:
+    if not repair.node and repair.act is not ConsoleAction.RESET_BREAKER:
         raise _Refused(400, "node: expected the name of a node")
     return repair
 

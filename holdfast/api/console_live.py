@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 
-from holdfast.api.console_source import Source, Tables
+from holdfast.api.console_source import ConsoleBackend, Tables
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
@@ -32,7 +32,9 @@ _BUSY: Final = 2.0
 class Live:
     """Looks again and again while a page is open, and tells all pages what is different."""
 
-    def __init__(self, source: Source, clock: Clock, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, source: ConsoleBackend, clock: Clock, failed: Callable[[Exception], None]
+    ) -> None:
         self._source = source
         self._clock = clock
         self._failed = failed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from holdfast.api.identity import Key
+from holdfast.api.identity import AccessKey
 from holdfast.model.errors import HoldfastError
 from holdfast.ports.clock import Clock
 
@@ -29,10 +29,10 @@ class TooManyTries(HoldfastError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class ConsoleSession:
     """Somebody who has logged in."""
 
-    key: Key
+    key: AccessKey
     expires_at: datetime
     proof: str
     """A page of this session knows it, and no page of anybody else: it comes with every request
@@ -45,7 +45,7 @@ class Sessions:
     It is signed with its owner's token: who loses that loses the session, too.
     """
 
-    def __init__(self, keys: Sequence[Key], clock: Clock) -> None:
+    def __init__(self, keys: Sequence[AccessKey], clock: Clock) -> None:
         self._keys = {key.access_key_id: key for key in keys if key.token}
         self._clock = clock
         self._ended: dict[str, datetime] = {}
@@ -89,7 +89,7 @@ class Sessions:
         text = f"{owner.access_key_id}.{expires}.{secrets.token_urlsafe(12)}"
         return f"{text}.{_signature(owner, 'session', text)}"
 
-    def find(self, cookie: str) -> Session | None:
+    def find(self, cookie: str) -> ConsoleSession | None:
         """The session of a cookie; None if there is none, or none any more."""
         text, _, signature = cookie.rpartition(".")
         key_id, _, rest = text.partition(".")
@@ -99,7 +99,7 @@ class Sessions:
         expires_at = datetime.fromtimestamp(int(rest.partition(".")[0]), UTC)
         if expires_at <= self._clock.now() or text in self._ended:
             return None
-        return Session(key=key, expires_at=expires_at, proof=_signature(key, "proof", text))
+        return ConsoleSession(key=key, expires_at=expires_at, proof=_signature(key, "proof", text))
 
     def end(self, cookie: str) -> None:
         """Log out."""
@@ -109,7 +109,7 @@ class Sessions:
             self._ended = {text: at for text, at in self._ended.items() if at > now}
             self._ended[cookie.rpartition(".")[0]] = session.expires_at
 
-    def proves(self, session: Session, proof: str) -> bool:
+    def proves(self, session: ConsoleSession, proof: str) -> bool:
         """Whether a request was made by a page of that session."""
         return _is_equal(session.proof, proof)
 
@@ -118,7 +118,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def _signature(key: Key, purpose: str, text: str) -> str:
+def _signature(key: AccessKey, purpose: str, text: str) -> str:
     return hmac.new(key.token.encode(), f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
 
 

@@ -21,7 +21,7 @@ class NotAccepted(HoldfastError):
     """What a person asked for cannot be taken up; the message says why."""
 
 
-class Act(StrEnum):
+class ConsoleAction(StrEnum):
     """What a person may ask for on the console."""
 
     REBOOT = "reboot"
@@ -37,7 +37,7 @@ class Act(StrEnum):
 class RepairRequest:
     """What a person asks for."""
 
-    act: Act
+    act: ConsoleAction
     fleet: str
     node: str = ""
     """Empty where the act is about the whole fleet."""
@@ -49,7 +49,7 @@ class RepairRequest:
     """Begin when no job runs on the node any more."""
 
 
-class Source(Protocol):
+class ConsoleBackend(Protocol):
     """Where the console has all from, for any thread. Everything may raise ``BackendError``."""
 
     @property

@@ -14,7 +14,7 @@ from holdfast.model.requests import Verb
 from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 
 
-class ClusterSupervisor(Protocol):
+class CreatedClusterNodes(Protocol):
     """Those who look after the nodes of created clusters. May raise ``BackendError``."""
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
@@ -34,7 +34,7 @@ class CreatedCluster:
 
     held: StoredCluster
     records: ClusterRecords
-    supervisor: ClusterSupervisor
+    supervisor: CreatedClusterNodes
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class CreatedCluster:
 class CreatedClusters:
     """All of them; one that has not changed is not made anew. Several threads may ask."""
 
-    def __init__(self, records: ClusterRecords, supervisor: ClusterSupervisor) -> None:
+    def __init__(self, records: ClusterRecords, supervisor: CreatedClusterNodes) -> None:
         self._records = records
         self._supervisor = supervisor
         self._shown: dict[str, CreatedCluster] = {}

@@ -21,7 +21,7 @@ _SPACE: Final = uuid.UUID("9a4f6d52-8f0e-4c2b-9d0e-6d1b8d2f5c11")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class IncidentStep:
     """Something that happened in an incident."""
 
     id: str
@@ -64,7 +64,7 @@ def describe_cluster_event(call: Call) -> Json:
     raise ResourceNotFound(f"Event with id {wanted} not found")
 
 
-def _metadata(step: Step) -> Json:
+def _metadata(step: IncidentStep) -> Json:
     metadata: Json = {
         "FailureMessage": step.description if step.level is EventLevel.ERROR else None
     }
@@ -73,9 +73,9 @@ def _metadata(step: Step) -> Json:
     return {step.resource: metadata}
 
 
-def _steps(cluster: Cluster) -> Iterator[Step]:
+def _steps(cluster: Cluster) -> Iterator[IncidentStep]:
     for one in cluster.cluster_events():
-        yield Step(
+        yield IncidentStep(
             id=one.id,
             at=one.at,
             node=one.logical_id,
@@ -101,7 +101,7 @@ def _logical_ids(cluster: Cluster) -> dict[str, str]:
     return {**reported, **{one.instance_id: one.known_as for one in cluster.nodes()}}
 
 
-def _steps_of(incident: Incident) -> Iterator[Step]:
+def _steps_of(incident: Incident) -> Iterator[IncidentStep]:
     """The steps of an incident; its group and the logical IDs are not known here."""
     node = incident.node
     work = "deep health check" if incident.remedy == Remedy.NONE else incident.remedy
@@ -147,10 +147,10 @@ def _step(
     level: EventLevel,
     *,
     is_back: bool = False,
-) -> Step:
+) -> IncidentStep:
     """A step of the faulty machine, or of the one that is there in the end."""
     machine = incident.successor_id if is_back else ""
-    return Step(
+    return IncidentStep(
         id=str(uuid.uuid5(_SPACE, f"{incident.id}/{name}")),
         at=at,
         node="",
@@ -162,7 +162,7 @@ def _step(
     )
 
 
-def _is_wanted(step: Step, request: Json) -> bool:
+def _is_wanted(step: IncidentStep, request: Json) -> bool:
     after, before = request.get("EventTimeAfter"), request.get("EventTimeBefore")
     return (
         (after is None or step.at > after)
@@ -173,7 +173,7 @@ def _is_wanted(step: Step, request: Json) -> bool:
     )
 
 
-def _event(call: Call, cluster: Cluster, step: Step) -> Json:
+def _event(call: Call, cluster: Cluster, step: IncidentStep) -> Json:
     return {
         "EventId": step.id,
         "ClusterArn": call.place.arn(cluster.id),

@@ -18,7 +18,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class AccessKey:
     """An access key, in the form that AWS's clients know."""
 
     access_key_id: str
@@ -57,7 +57,7 @@ class Key:
 class Keyring:
     """All keys."""
 
-    def __init__(self, keys: tuple[Key, ...]) -> None:
+    def __init__(self, keys: tuple[AccessKey, ...]) -> None:
         self._keys = {key.access_key_id: key for key in keys}
 
     @property
@@ -65,12 +65,12 @@ class Keyring:
         """``access key id -> secret access key``."""
         return {key.access_key_id: key.secret_access_key for key in self._keys.values()}
 
-    def owner(self, key_id: str) -> Key:
+    def owner(self, key_id: str) -> AccessKey:
         """The key of that id, which is known to be there."""
         return self._keys[key_id]
 
 
-def permit(key: Key, operation: str, *, changes: bool) -> None:
+def permit(key: AccessKey, operation: str, *, changes: bool) -> None:
     """Let the owner of a key do something.
 
     Raises:

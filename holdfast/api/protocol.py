@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.api.call import Call, Maker, Place
+from holdfast.api.call import AwsLocation, Call, Maker
 from holdfast.api.clusters import Cluster
 from holdfast.api.identity import Keyring, permit
 from holdfast.api.operations import OPERATIONS
@@ -20,7 +20,13 @@ from holdfast.api.problems import (
     UnknownOperation,
 )
 from holdfast.api.sagemaker_model import SageMakerModel
-from holdfast.api.signature import Remembered, SignedRequest, UsedSignatures, mark_used, verified
+from holdfast.api.signature import (
+    InMemorySignatures,
+    SignedRequest,
+    UsedSignatures,
+    mark_used,
+    verified,
+)
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
@@ -46,7 +52,7 @@ class Protocol:
     def __init__(
         self,
         keys: Keyring,
-        place: Place,
+        place: AwsLocation,
         clusters: Callable[[], AbstractContextManager[Sequence[Cluster]]],
         clock: Clock,
         maker: Maker | None = None,
@@ -57,7 +63,7 @@ class Protocol:
         self._clock = clock
         self._maker = maker
         self._model = SageMakerModel()
-        self._used: UsedSignatures = maker.records if maker is not None else Remembered()
+        self._used: UsedSignatures = maker.records if maker is not None else InMemorySignatures()
 
     def answer(self, request: SignedRequest) -> ApiResponse:
         """Answer a request."""

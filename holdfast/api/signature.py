@@ -203,7 +203,7 @@ def mark_used(signature: Signature, words: UsedSignatures, now: datetime) -> Ite
         raise
 
 
-class Remembered:
+class InMemorySignatures:
     """The used words of a server that writes nothing down; several threads may ask."""
 
     def __init__(self) -> None:

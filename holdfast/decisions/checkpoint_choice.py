@@ -17,7 +17,7 @@ from holdfast.model.checkpoints import (
 )
 
 
-class Outcome(StrEnum):
+class ResumeOutcome(StrEnum):
     """Result of the choice for the next attempt."""
 
     VERIFY = "verify"
@@ -50,10 +50,10 @@ class Outcome(StrEnum):
 class Choice:
     """Decision for one checkpoint directory."""
 
-    outcome: Outcome
+    outcome: ResumeOutcome
     resume: Checkpoint | None = None
     verify: Checkpoint | None = None
-    """Checkpoint to verify, with ``Outcome.VERIFY``."""
+    """Checkpoint to verify, with ``ResumeOutcome.VERIFY``."""
 
     depth: Depth = Depth.SIZES
     """Depth of that verification."""
@@ -76,19 +76,19 @@ def choose(survey: Survey, depth: Depth, quiet_since: datetime | None) -> Choice
 
     """
     if survey.pointer.kind is PointerKind.FIXED:
-        return Choice(outcome=Outcome.RESUME)
+        return Choice(outcome=ResumeOutcome.RESUME)
     if not survey.format:
-        empty = Outcome.EMPTY if survey.exists else Outcome.MISSING
-        return Choice(outcome=Outcome.UNDECIDED if survey.others else empty)
+        empty = ResumeOutcome.EMPTY if survey.exists else ResumeOutcome.MISSING
+        return Choice(outcome=ResumeOutcome.UNDECIDED if survey.others else empty)
     beyond, eligible = _split(survey)
     if not beyond and not eligible and survey.pointer.kind is not PointerKind.NAMED:
-        return Choice(outcome=Outcome.EMPTY)
+        return Choice(outcome=ResumeOutcome.EMPTY)
     for one in eligible:
         if one.state is CheckpointState.UNKNOWN:
-            return Choice(outcome=Outcome.UNDECIDED, verify=one)
+            return Choice(outcome=ResumeOutcome.UNDECIDED, verify=one)
         if one.state is CheckpointState.UNVERIFIED or _is_shallow(one, depth):
             needed = Depth.SIZES if one.depth is None else depth
-            return Choice(outcome=Outcome.VERIFY, verify=one, depth=needed)
+            return Choice(outcome=ResumeOutcome.VERIFY, verify=one, depth=needed)
         if one.state is CheckpointState.COMPLETE:
             return _resumed(survey, one, beyond, quiet_since)
     return _nothing_complete(survey, beyond, quiet_since)
@@ -130,14 +130,14 @@ def _resumed(
     aside = tuple(each for each in before if each.is_broken)
     foreign = next((each for each in aside if each.group != one.group), None)
     if foreign is not None:  # without it, the framework would start over
-        return Choice(outcome=Outcome.UNDECIDED, resume=one, verify=foreign)
+        return Choice(outcome=ResumeOutcome.UNDECIDED, resume=one, verify=foreign)
     pointer = survey.pointer
     repoint = pointer.kind is not PointerKind.NONE and pointer.name != one.name
     if (aside or repoint) and _is_busy((*aside, *beyond), quiet_since):
         if repoint or pointer.kind is PointerKind.NONE:
-            return Choice(outcome=Outcome.BUSY, resume=one, aside=aside)
+            return Choice(outcome=ResumeOutcome.BUSY, resume=one, aside=aside)
         aside = ()
-    return Choice(outcome=Outcome.RESUME, resume=one, repoint=repoint, aside=aside)
+    return Choice(outcome=ResumeOutcome.RESUME, resume=one, repoint=repoint, aside=aside)
 
 
 def _nothing_complete(
@@ -147,19 +147,19 @@ def _nothing_complete(
         return fresh
     every = survey.checkpoints
     if _is_busy(every, quiet_since):
-        return Choice(outcome=Outcome.BUSY)
+        return Choice(outcome=ResumeOutcome.BUSY)
     uncommitted = survey.pointer.kind in (PointerKind.NONE, PointerKind.ABSENT)
     if uncommitted and len(every) == 1 and every[0].name != ".":
         if every[0].state is CheckpointState.INCOMPLETE and not every[0].group:
-            return Choice(outcome=Outcome.START_OVER, aside=every)
+            return Choice(outcome=ResumeOutcome.START_OVER, aside=every)
         if every[0].state is CheckpointState.COMPLETE:
-            return Choice(outcome=Outcome.START_OVER)
-    return Choice(outcome=Outcome.NONE_COMPLETE)
+            return Choice(outcome=ResumeOutcome.START_OVER)
+    return Choice(outcome=ResumeOutcome.NONE_COMPLETE)
 
 
 def _unverified(those: tuple[Checkpoint, ...]) -> Choice | None:
     one = next((one for one in those if one.state is CheckpointState.UNVERIFIED), None)
-    return None if one is None else Choice(outcome=Outcome.VERIFY, verify=one)
+    return None if one is None else Choice(outcome=ResumeOutcome.VERIFY, verify=one)
 
 
 def _is_busy(those: tuple[Checkpoint, ...], quiet_since: datetime | None) -> bool:

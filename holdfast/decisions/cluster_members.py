@@ -10,7 +10,7 @@ from holdfast.model.clusters import (
     ClusterEvent,
     DesiredCluster,
     DesiredGroup,
-    Machine,
+    GroupMachine,
     MachineState,
     Member,
     NodeHealth,
@@ -28,7 +28,7 @@ _UNWATCHED: Final = "No controller reports on the health of this node."
 class ObservedCluster:
     """Observed state of a cluster."""
 
-    machines: Mapping[str, Sequence[Machine]]
+    machines: Mapping[str, Sequence[GroupMachine]]
     """Machines by the name of their group."""
 
     health: Mapping[str, NodeHealth]
@@ -112,7 +112,7 @@ def present(
     return tuple(sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id)))
 
 
-def _joined(machine: Machine, group: str, waiting: list[Member], now: datetime) -> Member:
+def _joined(machine: GroupMachine, group: str, waiting: list[Member], now: datetime) -> Member:
     """Return the node for a new machine; it takes a waiting place, if there is one."""
     for place in waiting:
         if place.group == group:
@@ -129,7 +129,7 @@ def _joined(machine: Machine, group: str, waiting: list[Member], now: datetime) 
 
 def _judged(
     member: Member,
-    machine: Machine,
+    machine: GroupMachine,
     group: DesiredGroup | None,
     seen: ObservedCluster,
     now: datetime,
@@ -144,7 +144,7 @@ def _judged(
 
 
 def _status(
-    machine: Machine, group: DesiredGroup | None, health: NodeHealth | None
+    machine: GroupMachine, group: DesiredGroup | None, health: NodeHealth | None
 ) -> tuple[InstanceStatus, str]:
     match machine.state:
         case MachineState.LEAVING:

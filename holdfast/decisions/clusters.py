@@ -12,8 +12,8 @@ from holdfast.model.clusters import (
     ClusterEvent,
     DesiredCluster,
     DesiredGroup,
+    GroupMachine,
     GroupStage,
-    Machine,
     MachineState,
     Member,
     Proven,
@@ -246,7 +246,7 @@ def _named(group: DesiredGroup, members: Sequence[Member]) -> list[str]:
 
 
 def _surplus(
-    group: DesiredGroup, kept: Sequence[tuple[Member, Machine]], seen: ObservedCluster
+    group: DesiredGroup, kept: Sequence[tuple[Member, GroupMachine]], seen: ObservedCluster
 ) -> list[str]:
     """Return the surplus machines to remove, the cheapest to lose first.
 
@@ -266,6 +266,6 @@ def _surplus(
     return [machine.id for _, machine in cheapest[: max(0, len(kept) - group.target)]]
 
 
-def _is_busy(machine: Machine, seen: ObservedCluster) -> bool:
+def _is_busy(machine: GroupMachine, seen: ObservedCluster) -> bool:
     health = seen.health.get(machine.id)
     return health is not None and health.is_busy

@@ -34,7 +34,7 @@ _COMPARED: Final[Mapping[Comparison, Callable[[float, float], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogRule:
+class JobLogRule:
     """Rule for a job's log. Its patterns are matched by the caller, line by line."""
 
     name: str
@@ -98,7 +98,7 @@ class RuleState:
 
 
 def after_line(
-    rule: LogRule, state: RuleState, hit: Hit, *, rank: int, line: str, at: datetime
+    rule: JobLogRule, state: RuleState, hit: Hit, *, rank: int, line: str, at: datetime
 ) -> RuleState:
     """Return the state after one more line.
 
@@ -139,7 +139,7 @@ def after_line(
     return replace(state, hang=_hang(rule, at, found))
 
 
-def due(rule: LogRule, state: RuleState, started_at: datetime) -> datetime | None:
+def due(rule: JobLogRule, state: RuleState, started_at: datetime) -> datetime | None:
     """Return when the rule reports a hang if no line matches before; None for never.
 
     Args:
@@ -154,7 +154,9 @@ def due(rule: LogRule, state: RuleState, started_at: datetime) -> datetime | Non
 
 
 def first_hang(
-    judged: Iterable[tuple[LogRule, RuleState]], started_at: datetime, known_until: datetime | None
+    judged: Iterable[tuple[JobLogRule, RuleState]],
+    started_at: datetime,
+    known_until: datetime | None,
 ) -> Hang | None:
     """Return the hang that the first of the rules reports; None if there is none.
 
@@ -175,7 +177,7 @@ def first_hang(
 
 
 def _silence(
-    rule: LogRule, state: RuleState, started_at: datetime, known_until: datetime | None
+    rule: JobLogRule, state: RuleState, started_at: datetime, known_until: datetime | None
 ) -> Hang | None:
     if state.is_over:
         return None
@@ -188,9 +190,9 @@ def _silence(
     )
 
 
-def _hang(rule: LogRule, since: datetime, evidence: str) -> Hang:
+def _hang(rule: JobLogRule, since: datetime, evidence: str) -> Hang:
     return Hang(reason=_reason(rule), since=since, evidence=evidence)
 
 
-def _reason(rule: LogRule) -> str:
+def _reason(rule: JobLogRule) -> str:
     return f"{LOG_STATE_HANGING}{rule.name}"

@@ -9,8 +9,8 @@ from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.model.cluster_actions import ClusterAction, Remove, Renew
 from holdfast.model.clusters import (
     DesiredGroup,
+    GroupMachine,
     GroupStage,
-    Machine,
     MachineState,
     Member,
     SoftwareUpdate,
@@ -55,7 +55,7 @@ def advanced(
     return replace(group, update=_next(group, update, members, now, collector))
 
 
-def renewals(group: DesiredGroup, machines: Sequence[Machine]) -> list[ClusterAction]:
+def renewals(group: DesiredGroup, machines: Sequence[GroupMachine]) -> list[ClusterAction]:
     """Return the actions for the present batch; a failed machine has no jobs to wait for."""
     update = group.update
     if update is None or not update.is_active or group.stage is not GroupStage.MADE:
@@ -81,13 +81,13 @@ def _begun(update: SoftwareUpdate, now: datetime) -> SoftwareUpdate:
     return update
 
 
-def _is_stale(update: SoftwareUpdate, machine: Machine) -> bool:
+def _is_stale(update: SoftwareUpdate, machine: GroupMachine) -> bool:
     if update.turned_at is None:
         return machine.launched_at < update.began_at
     return update.began_at <= machine.launched_at < update.turned_at
 
 
-def _staying(members: Sequence[Member]) -> list[tuple[Member, Machine]]:
+def _staying(members: Sequence[Member]) -> list[tuple[Member, GroupMachine]]:
     return [
         (one, one.machine)
         for one in members

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from holdfast.decisions.checkpoint_choice import Choice, Outcome, choose
+from holdfast.decisions.checkpoint_choice import Choice, ResumeOutcome, choose
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
 from holdfast.ports.checkpoints import CheckpointStore
 
@@ -26,7 +26,7 @@ class Guarded:
     @property
     def has_changes(self) -> bool:
         """Whether the choice asks for any change."""
-        may_act = self.choice.outcome in (Outcome.RESUME, Outcome.START_OVER)
+        may_act = self.choice.outcome in (ResumeOutcome.RESUME, ResumeOutcome.START_OVER)
         return may_act and (self.choice.repoint or bool(self.choice.aside))
 
 
@@ -40,7 +40,7 @@ def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) 
     survey = store.survey()
     while True:
         choice = choose(survey, depth, quiet_since)
-        if choice.outcome is not Outcome.VERIFY or choice.verify is None:
+        if choice.outcome is not ResumeOutcome.VERIFY or choice.verify is None:
             return Guarded(before=survey, choice=choice)
         survey = verified(store, survey, choice.verify, choice.depth)
 

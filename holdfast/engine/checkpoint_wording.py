@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.engine.checkpoint_guard import Guarded
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind
 
@@ -17,7 +17,7 @@ def sentences(found: Guarded, deeper: str) -> list[str]:
     ``deeper`` is what the person does to have checksums compared, such as ``use --depth hashes``.
     """
     folder = found.before.folder
-    if found.choice.outcome is Outcome.MISSING:
+    if found.choice.outcome is ResumeOutcome.MISSING:
         return [f"{folder} does not exist yet; the job starts from the beginning"]
     lines = [_broken(found, one) for one in found.before.checkpoints if one.problems]
     lines += [*_changes(found), _result(found, deeper)]
@@ -26,7 +26,11 @@ def sentences(found: Guarded, deeper: str) -> list[str]:
 
 def report(found: Guarded, deeper: str) -> list[str]:
     """``sentences`` for a log; none if the framework loads the newest checkpoint as it is."""
-    as_it_is = found.choice.outcome in (Outcome.EMPTY, Outcome.MISSING, Outcome.RESUME)
+    as_it_is = found.choice.outcome in (
+        ResumeOutcome.EMPTY,
+        ResumeOutcome.MISSING,
+        ResumeOutcome.RESUME,
+    )
     return [] if as_it_is and not found.has_changes else sentences(found, deeper)
 
 
@@ -60,20 +64,20 @@ def _result(found: Guarded, deeper: str) -> str:
     choice, pointer = found.choice, found.before.pointer
     one = choice.resume
     match choice.outcome:
-        case Outcome.EMPTY:
+        case ResumeOutcome.EMPTY:
             return "no checkpoint yet; the job starts from the beginning"
-        case Outcome.RESUME if one is None:
+        case ResumeOutcome.RESUME if one is None:
             return f"{pointer.file} says {pointer.text!r}; the framework loads that as it is"
-        case Outcome.RESUME if one is not None:
+        case ResumeOutcome.RESUME if one is not None:
             return f"{one.name} is complete ({_depth(one, deeper)}); {_loader(found)}"
-        case Outcome.START_OVER:
+        case ResumeOutcome.START_OVER:
             return _start_over(found)
-        case Outcome.NONE_COMPLETE:
+        case ResumeOutcome.NONE_COMPLETE:
             return (
                 "no checkpoint is complete; nothing was changed. Restore a copy, or move the"
                 " checkpoints and the tracker away to start from the beginning"
             )
-        case Outcome.BUSY:
+        case ResumeOutcome.BUSY:
             return (
                 "a checkpoint that is not complete was changed a moment ago, so a process may"
                 " still be writing it; nothing was changed. Run this again when no rank of the job"

@@ -13,7 +13,7 @@ from holdfast.model.errors import BackendError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CompletedCommand:
     """How a program ended."""
 
     status: int
@@ -23,7 +23,7 @@ class Outcome:
 
 def run(
     argv: Sequence[str | Path], *, timeout: timedelta, environment: Mapping[str, str] | None = None
-) -> Outcome:
+) -> CompletedCommand:
     """Run a program without a shell, and without input.
 
     Raises:
@@ -53,4 +53,4 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             seconds = f"{timeout.total_seconds():g} s"
             raise BackendError(f"{name} did not end within {seconds} and was killed") from error
-    return Outcome(status=process.returncode, output=output, errors=errors)
+    return CompletedCommand(status=process.returncode, output=output, errors=errors)

@@ -77,7 +77,7 @@ class MachineState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class GroupMachine:
     """One machine of a group."""
 
     id: str
@@ -234,7 +234,7 @@ class Member:
 
     group: str
     added_at: datetime
-    machine: Machine | None = None
+    machine: GroupMachine | None = None
     status: InstanceStatus = InstanceStatus.PENDING
     message: str = ""
     status_since: datetime

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from holdfast.model.clusters import Machine, MachineGroup
+from holdfast.model.clusters import GroupMachine, MachineGroup
 
 
 class MachineGroups(Protocol):
@@ -22,7 +22,7 @@ class MachineGroups(Protocol):
         """
         ...
 
-    def machines(self, group: str) -> Sequence[Machine]:
+    def machines(self, group: str) -> Sequence[GroupMachine]:
         """All machines of the group, also those that leave; none if there is no such group."""
         ...
 

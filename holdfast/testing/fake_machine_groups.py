@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.model.clusters import Machine, MachineGroup, MachineState
+from holdfast.model.clusters import GroupMachine, MachineGroup, MachineState
 from holdfast.ports.clock import Clock
 from holdfast.testing.fakes import Calls
 
@@ -15,7 +15,7 @@ class FakeMachineGroups:
     clock: Clock
     calls: Calls = field(default_factory=Calls)
     groups: dict[str, MachineGroup] = field(default_factory=dict)
-    members: dict[str, list[Machine]] = field(default_factory=dict)
+    members: dict[str, list[GroupMachine]] = field(default_factory=dict)
     broken: set[tuple[str, int]] = field(default_factory=set)
     """Key and revision of the groups whose new machines fail."""
 
@@ -27,7 +27,7 @@ class FakeMachineGroups:
         self.groups[group.key] = group
         self.members.setdefault(group.key, [])
 
-    def machines(self, group: str) -> Sequence[Machine]:
+    def machines(self, group: str) -> Sequence[GroupMachine]:
         """See ``MachineGroups.machines``."""
         self.calls.note("machines", group)
         return tuple(self.members.get(group, ()))
@@ -61,9 +61,9 @@ class FakeMachineGroups:
                 if one.state is not MachineState.LEAVING
             ]
 
-    def _new(self) -> Machine:
+    def _new(self) -> GroupMachine:
         self.made += 1
-        return Machine(
+        return GroupMachine(
             id=f"i-{self.made:017x}",
             name=f"node-{self.made}",
             state=MachineState.JOINING,
@@ -77,7 +77,7 @@ class FakeMachineGroups:
         ]
 
 
-def _booted(machine: Machine, *, fails: bool) -> Machine:
+def _booted(machine: GroupMachine, *, fails: bool) -> GroupMachine:
     if machine.state is not MachineState.JOINING:
         return machine
     if fails:

@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from holdfast.model.clusters import Machine, MachineGroup, MachineState
+from holdfast.model.clusters import GroupMachine, MachineGroup, MachineState
 from holdfast.ports.machine_groups import MachineGroups
 
 GPU: Final = MachineGroup(cluster="lab", name="gpu", instance_type="ml.g5.xlarge")
@@ -105,7 +105,7 @@ class MachineGroupsContract:
         assert [one.id for one in _staying(harness, GPU)] == [one.id for one in before]
 
 
-def _grown(harness: MachineGroupsHarness, count: int) -> list[Machine]:
+def _grown(harness: MachineGroupsHarness, count: int) -> list[GroupMachine]:
     harness.groups.ensure(GPU)
     harness.groups.scale(GPU.key, count)
     harness.settle()
@@ -114,6 +114,6 @@ def _grown(harness: MachineGroupsHarness, count: int) -> list[Machine]:
     return machines
 
 
-def _staying(harness: MachineGroupsHarness, group: MachineGroup) -> list[Machine]:
+def _staying(harness: MachineGroupsHarness, group: MachineGroup) -> list[GroupMachine]:
     found = harness.groups.machines(group.key)
     return [one for one in found if one.state is not MachineState.LEAVING]

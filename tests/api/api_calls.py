@@ -13,25 +13,25 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.parsers import create_parser
 
-from holdfast.api.call import Place
-from holdfast.api.identity import Key, Keyring, Role
+from holdfast.api.call import AwsLocation
+from holdfast.api.identity import AccessKey, Keyring, Role
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import SignedRequest
 from holdfast.testing.fakes import FakeClock
 from tests.engines.fake_clusters import ShownCluster
 
 REGION = "eu-north-1"
-PLACE = Place(region=REGION, account="123456789012")
-ADA = Key(
+PLACE = AwsLocation(region=REGION, account="123456789012")
+ADA = AccessKey(
     access_key_id="AKIAAAAAAAAAAAAAAAAA", secret_access_key="a" * 40, role=Role.OPERATE, name="ada"
 )
-BOB = Key(access_key_id="AKIABBBBBBBBBBBBBBBB", secret_access_key="b" * 40, role=Role.VIEW)
+BOB = AccessKey(access_key_id="AKIABBBBBBBBBBBBBBBB", secret_access_key="b" * 40, role=Role.VIEW)
 MODEL = ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
 PARSER = create_parser("json")
 
 
 def signed(
-    key: Key, target: str, body: bytes, *, region: str = REGION, ago: timedelta = timedelta(0)
+    key: AccessKey, target: str, body: bytes, *, region: str = REGION, ago: timedelta = timedelta(0)
 ) -> dict[str, str]:
     """The headers of a request that botocore signs now, by their names in lower case."""
     request = AWSRequest(
@@ -68,7 +68,7 @@ class Api:
         answer = self.protocol.answer(request)
         return answer.status, json.loads(answer.body)
 
-    def call(self, operation: str, key: Key = ADA, **request: Any) -> dict[str, Any]:
+    def call(self, operation: str, key: AccessKey = ADA, **request: Any) -> dict[str, Any]:
         """What botocore's parser makes of the answer."""
         self.clock.time = datetime.now(UTC)
         body = json.dumps(request).encode()
@@ -80,7 +80,7 @@ class Api:
         shape = MODEL.operation_model(operation).output_shape
         return PARSER.parse(found, shape)
 
-    def refused(self, operation: str, key: Key = ADA, **request: Any) -> tuple[str, str]:
+    def refused(self, operation: str, key: AccessKey = ADA, **request: Any) -> tuple[str, str]:
         """Code and message of the error that a call is answered with."""
         answer = self.call(operation, key, **request)
         assert "Error" in answer, answer

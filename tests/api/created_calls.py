@@ -48,7 +48,7 @@ class LateClock:
 
 @dataclass
 class FakeNodes:
-    """Controllers of nodes: ``ClusterNodes``, and a ``ClusterSupervisor``, in memory."""
+    """Controllers of nodes: ``ClusterNodes``, and a ``CreatedClusterNodes``, in memory."""
 
     groups: FakeMachineGroups
     looked_after: bool = False

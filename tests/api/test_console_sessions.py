@@ -14,30 +14,30 @@ from holdfast.api.console_sessions import (
     TooManyTries,
     WrongToken,
 )
-from holdfast.api.identity import Key, Role
+from holdfast.api.identity import AccessKey, Role
 from holdfast.testing.fakes import FakeClock
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-ADA = Key(
+ADA = AccessKey(
     access_key_id="AKIAAAAAAAAAAAAAAAAA",
     secret_access_key="a" * 40,
     role=Role.OPERATE,
     name="ada",
     token="token-of-ada-" * 2,
 )
-BOB = Key(
+BOB = AccessKey(
     access_key_id="AKIABBBBBBBBBBBBBBBB", secret_access_key="b" * 40, token="token-of-bob-" * 2
 )
-EVE = Key(access_key_id="AKIAEEEEEEEEEEEEEEEE", secret_access_key="e" * 40)
+EVE = AccessKey(access_key_id="AKIAEEEEEEEEEEEEEEEE", secret_access_key="e" * 40)
 
 
-def sessions(*keys: Key, at: datetime = NOW) -> tuple[Sessions, FakeClock]:
+def sessions(*keys: AccessKey, at: datetime = NOW) -> tuple[Sessions, FakeClock]:
     clock = FakeClock(at)
     return Sessions(keys or (ADA, BOB, EVE), clock), clock
 
 
 @pytest.mark.parametrize("key", [ADA, BOB])
-def test_a_token_opens_a_session_of_its_owner(key: Key) -> None:
+def test_a_token_opens_a_session_of_its_owner(key: AccessKey) -> None:
     open_sessions, _ = sessions()
 
     session = open_sessions.find(open_sessions.begin(key.token, "here"))
@@ -86,7 +86,7 @@ def test_who_logs_out_is_out_and_others_are_not() -> None:
 
 def test_a_session_outlives_the_server_and_not_its_token() -> None:
     cookie = sessions()[0].begin(ADA.token, "here")
-    renewed = Key(
+    renewed = AccessKey(
         access_key_id=ADA.access_key_id,
         secret_access_key=ADA.secret_access_key,
         token="another-of-ada-" * 2,

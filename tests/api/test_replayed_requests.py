@@ -15,7 +15,7 @@ from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.api.call import Maker
 from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
-from holdfast.api.signature import WINDOW, Remembered, SignedRequest
+from holdfast.api.signature import WINDOW, InMemorySignatures, SignedRequest
 from holdfast.testing.fakes import FakeClock
 from tests.engines.fake_clusters import ShownCluster
 
@@ -34,7 +34,7 @@ def opened(folder: Path) -> Iterator[DatabaseRecords]:
 @pytest.fixture(params=["written", "remembered"])
 def once(request, tmp_path):
     if request.param == "remembered":
-        yield Remembered()
+        yield InMemorySignatures()
         return
     with opened(tmp_path) as records:
         yield records

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holdfast.adapters.host.pairs.channel import Channel, welcome
+from holdfast.adapters.host.pairs.channel import PairConnection, welcome
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.pair_server import PairServer
 from holdfast.apps.listen_address import ListenAddress
@@ -58,7 +58,7 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
             thread.join()
 
 
-def welcomed(then: Callable[[Channel], None]) -> Callable[[socket.socket], None]:
+def welcomed(then: Callable[[PairConnection], None]) -> Callable[[socket.socket], None]:
     """An end that has the token, and then does as it likes."""
 
     def answer(connection: socket.socket) -> None:

@@ -12,7 +12,7 @@ import uvicorn
 
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.api.call import Maker, Place
+from holdfast.api.call import AwsLocation, Maker
 from holdfast.api.created import CreatedClusters
 from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
@@ -45,7 +45,7 @@ def serve(url: str, config: ApiConfig) -> None:
         )
         protocol = Protocol(
             Keyring(config.keys),
-            Place(region=config.region, account=config.account),
+            AwsLocation(region=config.region, account=config.account),
             lambda: nullcontext(made.all()),
             SystemClock(),
             maker,

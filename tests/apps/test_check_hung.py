@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host.deep_checks.contract import CommandResult, Plan, Target
+from holdfast.adapters.host.deep_checks.contract import CheckCommand, CommandResult, Target
 from holdfast.adapters.host.deep_checks.run import make_part
 from holdfast.adapters.host.machine import Machine
 from holdfast.apps.clock import SystemClock
@@ -29,7 +29,7 @@ def part(folder: Path, argv: tuple[str, ...], *, if_hung: str, directory: Path |
         disk=folder,
         fabric_provider="efa",
     )
-    plan = Plan(
+    plan = CheckCommand(
         argv=argv,
         takes=timedelta(seconds=1),
         timeout=timedelta(milliseconds=500),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from checked_node import CheckedNode, stress_text
 
-from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.adapters.host.deep_checks.contract import CheckCommand
 from holdfast.adapters.host.deep_checks.table import ROWS
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import check_node, lay_out
@@ -580,7 +580,9 @@ def test_only_a_disk_is_to_blame_for_a_load_that_does_not_end(node) -> None:
     config = load_config(node.write_config(), CheckConfig)
     remediation = lay_out(config, Level.QUICK, names=["cpu", "memory", "disk"])
 
-    blamed = [name for name, plan in remediation.steps if isinstance(plan, Plan) and plan.if_hung]
+    blamed = [
+        name for name, plan in remediation.steps if isinstance(plan, CheckCommand) and plan.if_hung
+    ]
 
     assert blamed == ["disk"]
 

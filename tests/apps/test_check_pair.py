@@ -18,7 +18,7 @@ from checked_node import CheckedNode
 from pair_node import TOKEN, listening, serving, welcomed
 from played_pingpong import add_efa, pingpong
 
-from holdfast.adapters.host.pairs.channel import Channel, knock, welcome
+from holdfast.adapters.host.pairs.channel import PairConnection, knock, welcome
 from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.apps.checks.pair import Other, session
@@ -217,7 +217,7 @@ def test_an_end_that_dies_in_the_middle_is_a_fault_and_the_rest_says_nothing(nod
     assert result["peer"] == "other"
 
 
-def _swallows(channel: Channel) -> None:
+def _swallows(channel: PairConnection) -> None:
     channel.receive()
     while (ping := channel.read(64))[:1] == b"+":
         channel.write(ping)
@@ -238,7 +238,7 @@ def test_bytes_that_did_not_arrive_are_noticed_and_nothing_is_asked_after_that(n
     assert "is of no use any more: " in result["parts"]["fi_pingpong"]["detail"]
 
 
-def _reads_slowly(channel: Channel) -> None:
+def _reads_slowly(channel: PairConnection) -> None:
     channel.receive()
     while (ping := channel.read(64))[:1] == b"+":
         channel.write(ping)
@@ -507,12 +507,12 @@ def test_an_end_that_nobody_visits_gives_up(monkeypatch, capfd) -> None:
 
 
 @contextmanager
-def a_channel() -> Iterator[tuple[Channel, socket.socket]]:
+def a_channel() -> Iterator[tuple[PairConnection, socket.socket]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one = socket.create_connection(listener.getsockname())
         other, _ = listener.accept()
         with one, other:
-            yield Channel(one), other
+            yield PairConnection(one), other
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from checked_node import CheckedNode
 from pair_node import TOKEN, listening, serving, welcomed
 
 from holdfast.apps.checks.config import CheckConfig
-from holdfast.apps.checks.pair_runners import Served, Wanted
+from holdfast.apps.checks.pair_runners import PairTestOptions, Served
 from holdfast.apps.main import run
 from holdfast.kit.config import load_config
 
@@ -92,8 +92,8 @@ def test_if_the_first_node_cannot_be_asked_the_second_is(pairs) -> None:
     assert [answer.passed for answer in answers] == [False, False]
 
 
-def requested(pairs: Pairs, **changes: Any) -> Wanted:
-    return Wanted(
+def requested(pairs: Pairs, **changes: Any) -> PairTestOptions:
+    return PairTestOptions(
         tests=("tcp",),
         config=load_config(pairs.node.write_config(), CheckConfig),
         config_file=None,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host.deep_checks.contract import Plan
+from holdfast.adapters.host.deep_checks.contract import CheckCommand
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import check_node, lay_out
 from holdfast.apps.checks.pair_server import Unwatched
@@ -64,7 +64,7 @@ class Disk:
         config = CheckConfig(disk=self.mount)
         remediation = lay_out(config, Level.QUICK, names=["disk"], stress_time=timedelta(seconds=2))
         [(name, plan)] = remediation.steps
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, CheckCommand)
         if timeout is not None:
             remediation = replace(remediation, steps=((name, replace(plan, timeout=timeout)),))
         (self.group / "cgroup.procs").write_text(str(os.getpid()))

@@ -17,10 +17,10 @@ import yaml
 from click.testing import CliRunner
 
 from holdfast import __version__
-from holdfast.apps.cli.main import COMMANDS, Row, cli
+from holdfast.apps.cli.main import COMMANDS, CommandRow, cli
 from holdfast.apps.cli.output import (
     Column,
-    Output,
+    OutputFormat,
     age,
     confirm_or_abort,
     format_table,
@@ -304,7 +304,7 @@ def test_a_command_ends_with_what_it_returned_or_raised(
     (tmp_path / "command_of_a_test.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "command_of_a_test", raising=False)
-    monkeypatch.setitem(COMMANDS, "act", Row("Act.", "command_of_a_test"))
+    monkeypatch.setitem(COMMANDS, "act", CommandRow("Act.", "command_of_a_test"))
 
     assert run(["act"]) == code
 
@@ -426,32 +426,32 @@ def test_a_table_is_plain_aligned_text_where_nobody_looks(
 ) -> None:
     rows = [Thing("a", "running"), Thing("longer", "")]
 
-    print_rows(rows, COLUMNS, output=Output.TABLE, empty="none")
+    print_rows(rows, COLUMNS, output=OutputFormat.TABLE, empty="none")
 
     assert capsys.readouterr().out == "NAME    PHASE\na       running\nlonger  -\n"
 
 
 def test_wide_columns_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows([Thing("a", "x", "n" * 300)], COLUMNS, output=Output.WIDE, empty="none")
+    print_rows([Thing("a", "x", "n" * 300)], COLUMNS, output=OutputFormat.WIDE, empty="none")
 
     assert "n" * 300 in capsys.readouterr().out
 
 
 def test_json_holds_the_whole_things(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows([Thing("a", "x", "n")], COLUMNS, output=Output.JSON, empty="none")
+    print_rows([Thing("a", "x", "n")], COLUMNS, output=OutputFormat.JSON, empty="none")
 
     assert json.loads(capsys.readouterr().out) == [{"name": "a", "phase": "x", "note": "n"}]
 
 
 def test_yaml_holds_what_json_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows([Thing("a", "x: y")], COLUMNS, output=Output.YAML, empty="none")
+    print_rows([Thing("a", "x: y")], COLUMNS, output=OutputFormat.YAML, empty="none")
 
     assert capsys.readouterr().out == '- name: a\n  phase: "x: y"\n  note: ""\n'
 
 
-@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+@pytest.mark.parametrize("output", [OutputFormat.JSON, OutputFormat.YAML])
 def test_documents_that_come_one_by_one_are_told_apart(
-    output: Output, capsys: pytest.CaptureFixture[str]
+    output: OutputFormat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "b"):
         print_next(Thing(name, "x"), output)
@@ -459,7 +459,7 @@ def test_documents_that_come_one_by_one_are_told_apart(
     read = capsys.readouterr().out
     found = (
         list(yaml.safe_load_all(read))
-        if output is Output.YAML
+        if output is OutputFormat.YAML
         else [json.loads(line) for line in read.splitlines()]
     )
     assert [one["name"] for one in found] == ["a", "b"]
@@ -468,8 +468,8 @@ def test_documents_that_come_one_by_one_are_told_apart(
 def test_no_rows_are_a_sentence_for_people_and_an_empty_array_for_programs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_rows([], COLUMNS, output=Output.TABLE, empty="No things yet.")
-    print_rows([], COLUMNS, output=Output.JSON, empty="No things yet.")
+    print_rows([], COLUMNS, output=OutputFormat.TABLE, empty="No things yet.")
+    print_rows([], COLUMNS, output=OutputFormat.JSON, empty="No things yet.")
 
     assert capsys.readouterr() == ("[]\n", "No things yet.\n")
 
@@ -481,7 +481,7 @@ def test_details_are_aligned(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_of_a_log_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows([Thing("a\x1b[2J\nb", "x")], COLUMNS, output=Output.TABLE, empty="")
+    print_rows([Thing("a\x1b[2J\nb", "x")], COLUMNS, output=OutputFormat.TABLE, empty="")
 
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -529,7 +529,7 @@ def test_what_fits_is_not_cut() -> None:
     assert format_table(["id", "name"], rows, width=19)[1] == "abcdefghi  abcdefg…"
 
 
-def on_terminal(environment: dict[str, str], output: Output = Output.TABLE) -> str:
+def on_terminal(environment: dict[str, str], output: OutputFormat = OutputFormat.TABLE) -> str:
     """What a table looks like on a terminal of 40 columns."""
     show = (
         "from holdfast.apps.cli.output import *\n"
@@ -563,7 +563,7 @@ def test_a_word_that_is_cut_keeps_its_color() -> None:
 
 
 def test_a_wide_table_is_not_cut() -> None:
-    assert "n" * 90 in on_terminal({"NO_COLOR": "1"}, Output.WIDE)
+    assert "n" * 90 in on_terminal({"NO_COLOR": "1"}, OutputFormat.WIDE)
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])
@@ -579,7 +579,7 @@ def test_an_age_is_a_duration_or_a_dash() -> None:
 
 
 @click.command()
-@output_option(Output.TABLE, Output.JSON)
+@output_option(OutputFormat.TABLE, OutputFormat.JSON)
 @yes_option
 def destroy(output: str, yes: bool) -> None:
     confirm_or_abort("Destroy it?", yes=yes)

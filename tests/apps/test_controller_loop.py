@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.adapters.telemetry.http_server import Page
+from holdfast.adapters.telemetry.http_server import HttpResponse
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import LogFormat
 from holdfast.apps.controller.dry_run import DryRun
@@ -217,7 +217,9 @@ def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
     served = pages(metrics, away, tuple)
 
     assert served["/healthz"]().status == 200
-    assert served["/readyz"]() == Page("the cluster has not been read yet: nobody answers\n", 503)
+    assert served["/readyz"]() == HttpResponse(
+        "the cluster has not been read yet: nobody answers\n", 503
+    )
     assert pages(metrics, a_platform(), tuple)["/readyz"]().status == 200
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.apps.hyperpod.local import LocalCluster
+from holdfast.apps.hyperpod.local import LocalHyperPodCluster
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import PodPhase
 
@@ -21,7 +21,7 @@ from holdfast.model.names import PodPhase
 )
 def test_a_run_is_in_a_state_of_the_training_operator(runs, phase, attempt, state, pod) -> None:
     runs.add("train", phase=phase, attempt=attempt)
-    cluster = LocalCluster(runs.home)
+    cluster = LocalHyperPodCluster(runs.home)
 
     [job] = cluster.jobs("", everywhere=True)
 
@@ -32,10 +32,10 @@ def test_a_run_is_in_a_state_of_the_training_operator(runs, phase, attempt, stat
 def test_a_run_whose_holdfast_was_killed_has_failed(runs) -> None:
     runs.add("train", is_active=False)
 
-    assert LocalCluster(runs.home).jobs("", everywhere=True)[0]["State"] == PodPhase.FAILED
+    assert LocalHyperPodCluster(runs.home).jobs("", everywhere=True)[0]["State"] == PodPhase.FAILED
 
 
 def test_runs_have_no_labels_to_choose_by(runs) -> None:
     runs.add("train")
 
-    assert LocalCluster(runs.home).jobs("a=b", everywhere=True) == []
+    assert LocalHyperPodCluster(runs.home).jobs("a=b", everywhere=True) == []

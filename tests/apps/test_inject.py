@@ -15,7 +15,7 @@ from written_runs import machine, node
 
 from holdfast.adapters.local import faults
 from holdfast.adapters.local.layout import NodeDir
-from holdfast.adapters.local.machine import Machine
+from holdfast.adapters.local.machine import LocalMachine
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.kernel_log import kernel_line as parsed
@@ -63,7 +63,7 @@ class Powered:
     def __init__(self, runs, tmp_path) -> None:
         self.store = runs.add("train", nodes=(1, 2), ranks=(2, 1))
         self.directory = runs.directory("train").node(node(1))
-        self.machine = Machine(
+        self.machine = LocalMachine(
             provider_id=machine(1), directory=self.directory, boots_at=datetime.now(UTC)
         )
         self.machine.boot(AGENT)

@@ -12,7 +12,7 @@ from recorded import content, cuts, flip, guarded, keeping_times, put_back, unpa
 
 from holdfast.adapters.checkpoints.dcp import Index, read_index
 from holdfast.adapters.checkpoints.plain_files import listed
-from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
 
 CASES = {
@@ -87,7 +87,7 @@ def test_the_newest_complete_one_is_loaded_and_the_damaged_one_kept(
 
     found = guarded(folder)
 
-    assert found.choice.outcome is Outcome.RESUME
+    assert found.choice.outcome is ResumeOutcome.RESUME
     assert found.choice.resume is not None
     assert found.choice.resume.name == names[1]
     assert [content(Path(where)) for where in found.moved.values()] == [damaged]
@@ -181,7 +181,7 @@ def test_a_job_does_not_start_over_for_a_first_checkpoint_with_a_flipped_bit(
     found = guarded(path.parent, Depth.HASHES)
 
     assert found.before.checkpoints[0].state is CheckpointState.DAMAGED
-    assert found.choice.outcome is Outcome.NONE_COMPLETE
+    assert found.choice.outcome is ResumeOutcome.NONE_COMPLETE
     assert content(path.parent) == before
 
 

@@ -11,7 +11,7 @@ import pytest
 from recorded import content, guarded, states, unpacked, verified
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory, latest_step
-from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
 from holdfast.model.errors import BackendError
 
@@ -123,7 +123,7 @@ def test_a_file_that_is_loaded_by_its_name_is_never_moved(tmp_path: Path, others
 
     outcome = guarded(folder).choice.outcome
 
-    assert outcome is (Outcome.UNDECIDED if others else Outcome.NONE_COMPLETE)
+    assert outcome is (ResumeOutcome.UNDECIDED if others else ResumeOutcome.NONE_COMPLETE)
     assert content(folder) == before
 
 
@@ -152,7 +152,7 @@ def test_several_files_of_one_step_are_not_taken_apart(tmp_path: Path) -> None:
     (folder / "latest.pt").unlink()
     shutil.copy(folder / "checkpoint_000300.pt", folder / "optimizer_000300.pt")
 
-    assert guarded(folder).choice.outcome is Outcome.UNDECIDED
+    assert guarded(folder).choice.outcome is ResumeOutcome.UNDECIDED
 
 
 # Lightning
@@ -170,7 +170,7 @@ def test_lightning_loads_hpc_checkpoints_first_then_last(tmp_path: Path) -> None
     assert chosen(folder) == "hpc_ckpt_2.ckpt"
     halve(folder / "hpc_ckpt_2.ckpt")
     before = content(folder)
-    assert guarded(folder).choice.outcome is Outcome.UNDECIDED
+    assert guarded(folder).choice.outcome is ResumeOutcome.UNDECIDED
     assert content(folder) == before
 
 

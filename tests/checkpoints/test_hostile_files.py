@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from recorded import guarded, unpacked, verified
 
-from holdfast.adapters.checkpoints.pickles import Built, NotReadable, Pairs, load
+from holdfast.adapters.checkpoints.pickles import Built, InvalidPickle, Pairs, load
 from holdfast.adapters.checkpoints.plain_files import Window, opened
 from holdfast.adapters.checkpoints.safetensors_file import window_problems as safetensors_problems
 from holdfast.adapters.checkpoints.torch_file import window_problems
@@ -75,7 +75,7 @@ def test_a_pickle_calls_and_imports_nothing() -> None:
     ],
 )
 def test_what_is_no_pickle_is_said_to_be_none(data: bytes) -> None:
-    with pytest.raises(NotReadable):
+    with pytest.raises(InvalidPickle):
         load(data)
 
 
@@ -92,7 +92,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for part in (data, b"\x80\x04" + data, b"\x80\x02}" + data + b"."):
         try:
             load(part)
-        except NotReadable:
+        except InvalidPickle:
             continue
 
 

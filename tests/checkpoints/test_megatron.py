@@ -16,7 +16,7 @@ from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE, ZombieAtte
 from holdfast.adapters.checkpoints.directory import ASIDE, latest_step
 from holdfast.adapters.checkpoints.megatron import BRIDGE_TRACKER, TRACKER
 from holdfast.apps.main import run
-from holdfast.decisions.checkpoint_choice import Outcome
+from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
 
 
@@ -55,14 +55,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_job_that_never_saved_starts_from_the_beginning(tmp_path: Path) -> None:
-    assert guarded(tmp_path).choice.outcome is Outcome.EMPTY
-    assert guarded(tmp_path / "not-there").choice.outcome is Outcome.MISSING
+    assert guarded(tmp_path).choice.outcome is ResumeOutcome.EMPTY
+    assert guarded(tmp_path / "not-there").choice.outcome is ResumeOutcome.MISSING
 
 
 def test_the_first_save_that_was_cut_off_is_moved_away(folder: Path) -> None:
     cut(saved(folder, 100, named=False))
 
-    assert guarded(folder).choice.outcome is Outcome.START_OVER
+    assert guarded(folder).choice.outcome is ResumeOutcome.START_OVER
 
     assert list(folder.iterdir()) == []
     assert aside(folder) == ["iter_0000100"]
@@ -72,7 +72,7 @@ def test_a_first_save_that_looks_complete_is_left_alone(folder: Path) -> None:
     saved(folder, 100, named=False)
     before = content(folder)
 
-    assert guarded(folder).choice.outcome is Outcome.START_OVER
+    assert guarded(folder).choice.outcome is ResumeOutcome.START_OVER
     assert content(folder) == before
 
 
@@ -189,7 +189,7 @@ def test_where_nothing_is_complete_nothing_is_changed(folder: Path) -> None:
     cut(saved(folder, 100))
     before = content(folder)
 
-    assert guarded(folder).choice.outcome is Outcome.NONE_COMPLETE
+    assert guarded(folder).choice.outcome is ResumeOutcome.NONE_COMPLETE
     assert content(folder) == before
     assert aside(folder) == []
 
@@ -229,7 +229,7 @@ def test_a_backend_that_is_not_known_is_left_alone(tmp_path: Path) -> None:
     (newest / "metadata.json").write_text('{"sharded_backend": "zarr"}')
     before = content(newest.parent)
 
-    assert guarded(newest.parent).choice.outcome is Outcome.UNDECIDED
+    assert guarded(newest.parent).choice.outcome is ResumeOutcome.UNDECIDED
     assert content(newest.parent) == before
 
 

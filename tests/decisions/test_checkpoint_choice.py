@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.checkpoint_choice import Choice, Outcome, choose
+from holdfast.decisions.checkpoint_choice import Choice, ResumeOutcome, choose
 from holdfast.model.checkpoints import (
     Checkpoint,
     CheckpointState,
@@ -50,7 +50,7 @@ def settled(
     """Verify what the choice asks for until it is made."""
     for _ in range(2 * len(survey.checkpoints) + 1):
         choice = choose(survey, depth, quiet)
-        if choice.outcome is not Outcome.VERIFY:
+        if choice.outcome is not ResumeOutcome.VERIFY:
             return survey, choice
         assert choice.verify is not None
         checkpoints = tuple(
@@ -88,14 +88,14 @@ def test_only_what_is_known_to_be_broken_is_moved(given, depth, quiet) -> None:
 def test_what_may_still_be_written_is_never_touched(given, depth) -> None:
     _, choice = settled(*given, depth, QUIET)
 
-    if choice.outcome is not Outcome.BUSY:
+    if choice.outcome is not ResumeOutcome.BUSY:
         assert all(one.changed_at <= QUIET for one in choice.aside)
 
 
 @given(surveys(), depths, quiet_times)
 def test_after_the_changes_the_framework_loads_what_was_chosen(given, depth, quiet) -> None:
     survey, choice = settled(*given, depth, quiet)
-    if choice.outcome is not Outcome.RESUME or choice.resume is None:
+    if choice.outcome is not ResumeOutcome.RESUME or choice.resume is None:
         return
 
     pointer = survey.pointer
@@ -107,7 +107,7 @@ def test_after_the_changes_the_framework_loads_what_was_chosen(given, depth, qui
 
     assert after.loaded == choice.resume
     again = choose(after, depth, quiet)
-    assert (again.outcome, again.repoint, again.aside) == (Outcome.RESUME, False, ())
+    assert (again.outcome, again.repoint, again.aside) == (ResumeOutcome.RESUME, False, ())
 
 
 @given(surveys(), depths, quiet_times)
@@ -134,10 +134,10 @@ def test_a_newer_complete_checkpoint_is_passed_over_only_by_a_tracker(given, dep
 def test_a_job_starts_over_only_where_no_save_but_the_first_began(given, depth, quiet) -> None:
     survey, choice = settled(*given, depth, quiet)
 
-    if choice.outcome is Outcome.START_OVER:
+    if choice.outcome is ResumeOutcome.START_OVER:
         assert len(survey.checkpoints) == 1
         assert survey.pointer.kind in (PointerKind.NONE, PointerKind.ABSENT)
         assert all(one.state is not CheckpointState.DAMAGED for one in survey.checkpoints)
         assert all(one.state is CheckpointState.INCOMPLETE for one in choice.aside)
-    if choice.outcome is Outcome.EMPTY:
+    if choice.outcome is ResumeOutcome.EMPTY:
         assert survey.checkpoints == ()

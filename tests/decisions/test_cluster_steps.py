@@ -12,8 +12,8 @@ from holdfast.model.cluster_actions import Remove, Scale
 from holdfast.model.clusters import (
     DesiredCluster,
     DesiredGroup,
+    GroupMachine,
     GroupStage,
-    Machine,
     MachineGroup,
     MachineState,
     Member,
@@ -27,11 +27,11 @@ POLICY = ClusterPolicy()
 MADE_OF = MachineGroup(cluster="lab", name="gpu", revision=1)
 
 
-def a_machine(number: int, at: datetime = NOW, state=MachineState.RUNNING) -> Machine:
-    return Machine(id=f"i-{number:017x}", name=f"n{number}", state=state, launched_at=at)
+def a_machine(number: int, at: datetime = NOW, state=MachineState.RUNNING) -> GroupMachine:
+    return GroupMachine(id=f"i-{number:017x}", name=f"n{number}", state=state, launched_at=at)
 
 
-def a_member(machine: Machine | None, status=InstanceStatus.RUNNING, name: str = "") -> Member:
+def a_member(machine: GroupMachine | None, status=InstanceStatus.RUNNING, name: str = "") -> Member:
     return Member(
         logical_id=name or machine.id,
         group="gpu",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.decisions.log_rules import (
     Comparison,
     Hit,
-    LogRule,
+    JobLogRule,
     RuleState,
     after_line,
     due,
@@ -30,12 +30,12 @@ def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)
 
 
-def a_rule(**changes) -> LogRule:
-    return LogRule(name="Steps", pattern=".*loss", **changes)
+def a_rule(**changes) -> JobLogRule:
+    return JobLogRule(name="Steps", pattern=".*loss", **changes)
 
 
 def after(
-    rule: LogRule, *lines: tuple[timedelta, Hit], rank: int = 0, state: RuleState | None = None
+    rule: JobLogRule, *lines: tuple[timedelta, Hit], rank: int = 0, state: RuleState | None = None
 ) -> RuleState:
     """The state after lines, each given as its time after the start and what it is."""
     state = state or RuleState()
@@ -44,12 +44,12 @@ def after(
     return state
 
 
-def hang(rule: LogRule, state: RuleState, known_for: timedelta | None):
+def hang(rule: JobLogRule, state: RuleState, known_for: timedelta | None):
     known_until = None if known_for is None else START + known_for
     return first_hang([(rule, state)], START, known_until)
 
 
-def numbers(rule: LogRule, *values: float, rank: int = 0, state: RuleState | None = None):
+def numbers(rule: JobLogRule, *values: float, rank: int = 0, state: RuleState | None = None):
     lines = [(seconds(n), Hit(is_match=True, number=value)) for n, value in enumerate(values)]
     return after(rule, *lines, rank=rank, state=state)
 
@@ -235,7 +235,7 @@ def test_the_order_in_which_ranks_are_read_does_not_matter(lines):
 
 def test_the_first_rule_that_is_broken_is_the_reason():
     fine, silent = a_rule(frequency=seconds(1)), a_rule(start_cutoff=seconds(1))
-    fault = LogRule(name="Fault", pattern="x", fault_on_match=True)
+    fault = JobLogRule(name="Fault", pattern="x", fault_on_match=True)
     states = [
         (fine, RuleState()),
         (silent, RuleState()),

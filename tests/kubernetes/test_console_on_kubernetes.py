@@ -9,7 +9,7 @@ from controlled import installed  # noqa: F401 - a fixture
 from machines import Fleet, a_fleet
 from real_cluster import Cluster, until
 
-from holdfast.api.console_source import Act, RepairRequest, UnknownObject
+from holdfast.api.console_source import ConsoleAction, RepairRequest, UnknownObject
 from holdfast.apps.api.console import ConsoleSource
 from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
@@ -36,8 +36,10 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         }
         assert "asks to be looked after" in tables["notes"]["jobs"]["message"]
 
-        source.submit(RepairRequest(act=Act.HOLD, fleet=name, node="b", why="vendor"), "ada")
-        source.submit(RepairRequest(act=Act.REBOOT, fleet=name, node="a"), "ada")
+        source.submit(
+            RepairRequest(act=ConsoleAction.HOLD, fleet=name, node="b", why="vendor"), "ada"
+        )
+        source.submit(RepairRequest(act=ConsoleAction.REBOOT, fleet=name, node="a"), "ada")
         until(
             lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
         )
@@ -48,5 +50,5 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         assert [one["id"] for one in source.node(name, "a")["incidents"]] == [past["id"]]
         assert source.goodput() == {"jobs": [], "causes": []}
         with pytest.raises(UnknownObject):
-            source.submit(RepairRequest(act=Act.REBOOT, fleet=name, node="c"), "ada")
+            source.submit(RepairRequest(act=ConsoleAction.REBOOT, fleet=name, node="c"), "ada")
     assert [order["action"] for order in fleet.orders] == ["reboot"]

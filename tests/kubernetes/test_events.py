@@ -15,7 +15,7 @@ from holdfast.adapters.kubernetes.nodes.events import (
     eviction_notice,
     node_notice,
 )
-from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.model import events
 from holdfast.model.events import (
     BreakerTripped,
@@ -167,7 +167,7 @@ def test_the_breaker_is_told_of_beside_the_state(sink, api) -> None:
 
 
 def test_a_job_that_loses_a_pod_is_told(sink, api) -> None:
-    job = Owner(api_version="batch/v1", kind="Job", namespace="default", name="train", uid="u")
+    job = PodOwner(api_version="batch/v1", kind="Job", namespace="default", name="train", uid="u")
     sink.evicted("node-1", job)
 
     (event,) = reported(api, 1)
@@ -178,7 +178,7 @@ def test_a_job_that_loses_a_pod_is_told(sink, api) -> None:
 
 
 def test_an_event_that_is_not_wanted_holds_up_no_other(sink, api) -> None:
-    nowhere = Owner(api_version="v1", kind="Pod", namespace="no-such", name="p", uid="u")
+    nowhere = PodOwner(api_version="v1", kind="Pod", namespace="no-such", name="p", uid="u")
     sink.evicted("node-1", nowhere)
     sink.emit(RELEASED)
 

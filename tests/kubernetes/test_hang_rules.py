@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kubernetes.jobs.hang_rules import RULES_LIMIT, TEXT_LIMIT, rules_of
-from holdfast.decisions.log_rules import Comparison, LogRule
+from holdfast.decisions.log_rules import Comparison, JobLogRule
 
 # As in the documentation of HyperPod's training operator.
 PUBLISHED = r"""
@@ -46,18 +46,18 @@ def test_published_rules_are_read():
 
     assert rejected == ()
     assert rules == (
-        LogRule(
+        JobLogRule(
             name="JobStart",
             pattern=".*Experiment configuration.*",
             start_cutoff=timedelta(minutes=2),
         ),
-        LogRule(
+        JobLogRule(
             name="JobHangingDetection",
             pattern=r".*\[Epoch 0 Batch \d+.*'training_loss_step': (\d+(\.\d+)?).*",
             frequency=timedelta(minutes=5),
             start_cutoff=timedelta(minutes=10),
         ),
-        LogRule(
+        JobLogRule(
             name="LowThroughputDetection",
             pattern=r".*\[Epoch 0 Batch \d+.*'samples\/sec': (\d+(\.\d+)?).*",
             threshold=80.0,
@@ -74,7 +74,7 @@ def test_json_and_yaml_say_the_same():
     texts = json.dumps(rules), json.dumps(rules, indent="\t"), yaml.safe_dump(rules)
 
     assert len({rules_of(text, "rules") for text in texts}) == 1
-    assert rules_of(texts[0], "rules")[0][3] == LogRule(
+    assert rules_of(texts[0], "rules")[0][3] == JobLogRule(
         name="f", pattern="é", fault_on_match=True, stop_pattern="b"
     )
 

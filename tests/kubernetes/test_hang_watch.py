@@ -17,16 +17,16 @@ from holdfast.adapters.kubernetes.jobs.hang_watch import (
     logs_known_until,
     watched,
 )
-from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.apps.clock import SystemClock
-from holdfast.decisions.log_rules import LogRule
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import LOG_MONITORING, LOG_MONITORING_CONFIG_MAP
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
-STEPS = LogRule(name="Steps", pattern="step", frequency=timedelta(seconds=2))
-START = LogRule(name="Start", pattern="step", start_cutoff=timedelta(seconds=1))
+STEPS = JobLogRule(name="Steps", pattern="step", frequency=timedelta(seconds=2))
+START = JobLogRule(name="Start", pattern="step", start_cutoff=timedelta(seconds=1))
 START_OF_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 RULES = json.dumps([{"name": "r", "logPattern": "x", "expectedStartCutOffInSeconds": 60}])
 
@@ -99,7 +99,7 @@ def test_of_a_large_job_the_first_and_the_last_ranks_are_followed(ranks: int, fo
     assert [pod.member.rank for pod in job.followed] == followed
 
 
-def an_attempt(pods: list[PodState], *rules: LogRule, attempt: int = 1, rules_from: str = ""):
+def an_attempt(pods: list[PodState], *rules: JobLogRule, attempt: int = 1, rules_from: str = ""):
     return Watched(
         job=a_state(),
         attempt=attempt,
@@ -144,7 +144,7 @@ def pods(cluster: Cluster, kubelet: PodServer) -> list[PodState]:
         api.create(f"{NAMESPACE}/pods", {"metadata": {"name": f"p{rank}"}, "spec": spec})
     until(lambda: all(api.get(path)["status"].get("phase") == "Running" for path in paths))
     found = [
-        pod_state(api.get(path), Member(job="j", rank=rank, container=""))
+        pod_state(api.get(path), PodRank(job="j", rank=rank, container=""))
         for rank, path in enumerate(paths)
     ]
     api.close()
@@ -203,7 +203,7 @@ def test_each_attempt_is_judged_by_itself(watch: HangWatch, pods: list[PodState]
     watch.follow([an_attempt(pods, START)])
     until(lambda: watch.hang("job-uid"))
 
-    later = LogRule(name="Start", pattern="step", start_cutoff=timedelta(hours=1))
+    later = JobLogRule(name="Start", pattern="step", start_cutoff=timedelta(hours=1))
     watch.follow([an_attempt(pods, later, attempt=1)])
     assert watch.hang("job-uid") is None
     watch.follow([an_attempt(pods, START, attempt=2)])

@@ -20,7 +20,7 @@ from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
     Heartbeat,
     HeartbeatFile,
 )
-from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
 from tests.engines.kubelet import PodServer
@@ -72,7 +72,7 @@ def pods(api: Api, cluster: Cluster, ranks: Ranks) -> tuple[PodState, ...]:
     paths = [f"{NAMESPACE}/pods/{name}" for name in ("p0", "p1")]
     until(lambda: all(api.get(path)["status"].get("phase") == "Running" for path in paths))
     return tuple(
-        pod_state(api.get(path), Member(job="j", rank=rank, container=""))
+        pod_state(api.get(path), PodRank(job="j", rank=rank, container=""))
         for rank, path in enumerate(paths)
     )
 

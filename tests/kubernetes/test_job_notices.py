@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.adapters.kubernetes.jobs.notices import job_notice
-from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
@@ -19,7 +19,7 @@ from holdfast.model.jobs import FailureKind, JobPhase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LLAMA = "pytorchjob/default/llama"
-OWNER = Owner(
+OWNER = PodOwner(
     api_version="kubeflow.org/v1", kind="PyTorchJob", namespace="default", name="llama", uid="u"
 )
 STOPPED = {"job": LLAMA, "attempt": 2, "node": "gpu-7", "evidence": "NVRM: Xid 79"}

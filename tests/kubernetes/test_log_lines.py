@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.log_lines import LINE_LIMIT, Line, Position, Splitter, Stamp
+from holdfast.adapters.kubernetes.jobs.log_lines import (
+    LINE_LIMIT,
+    PodLogLine,
+    Position,
+    Splitter,
+    Stamp,
+)
 
 BEGAN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -17,18 +23,18 @@ stamps = st.builds(
     st.sampled_from([0, 1, 10**8, 999_999_999]),
 )
 logs = st.lists(stamps, max_size=12).map(
-    lambda found: [Line(stamp, f"line {n}") for n, stamp in enumerate(sorted(found))]
+    lambda found: [PodLogLine(stamp, f"line {n}") for n, stamp in enumerate(sorted(found))]
 )
 
 
-def written(lines: list[Line]) -> bytes:
+def written(lines: list[PodLogLine]) -> bytes:
     return b"".join(
         f"{line.stamp.second:%Y-%m-%dT%H:%M:%S}.{line.stamp.nanosecond:09d}Z {line.text}\n".encode()
         for line in lines
     )
 
 
-def split(*pieces: bytes) -> list[Line]:
+def split(*pieces: bytes) -> list[PodLogLine]:
     splitter = Splitter()
     return [line for piece in pieces for line in splitter.lines(piece)]
 
@@ -48,7 +54,9 @@ def test_lines_do_not_depend_on_the_pieces_in_which_they_come(lines, cuts):
 
 
 def test_a_line_counts_when_it_has_ended():
-    assert split(b"2026-01-01T12:00:00Z a\n2026-01-01T12:00:00Z b") == [Line(Stamp(BEGAN, 0), "a")]
+    assert split(b"2026-01-01T12:00:00Z a\n2026-01-01T12:00:00Z b") == [
+        PodLogLine(Stamp(BEGAN, 0), "a")
+    ]
 
 
 @pytest.mark.parametrize("size", [LINE_LIMIT + 1, 50 * LINE_LIMIT])
@@ -98,7 +106,7 @@ def test_an_empty_line_is_nothing():
 @given(logs, st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=6))
 def test_each_line_is_read_once_however_often_the_log_is_opened_and_breaks_off(lines, answers):
     position = Position()
-    read: list[Line] = []
+    read: list[PodLogLine] = []
     known = 0
     for grown, breaks_after in [*answers, (12, 12)]:
         known = min(len(lines), max(known, grown))
@@ -114,7 +122,7 @@ def test_each_line_is_read_once_however_often_the_log_is_opened_and_breaks_off(l
 
 
 def test_lines_that_were_not_taken_are_read_again():
-    lines = [Line(Stamp(BEGAN, n), f"{n}") for n in range(3)]
+    lines = [PodLogLine(Stamp(BEGAN, n), f"{n}") for n in range(3)]
     position = Position()
     position.opened()
     position.read(position.fresh(lines[:1]))
@@ -128,9 +136,9 @@ def test_lines_that_were_not_taken_are_read_again():
 def test_a_clock_that_is_set_back_hides_no_line():
     position = Position()
     position.opened()
-    late = Line(Stamp(BEGAN + timedelta(hours=1), 0), "before")
+    late = PodLogLine(Stamp(BEGAN + timedelta(hours=1), 0), "before")
     position.read(position.fresh([late]))
-    early = [Line(Stamp(BEGAN + timedelta(seconds=n), 0), f"{n}") for n in range(3)]
+    early = [PodLogLine(Stamp(BEGAN + timedelta(seconds=n), 0), f"{n}") for n in range(3)]
 
     assert position.fresh(early[:1]) == early[:1]
     position.read(early[:1])
@@ -141,7 +149,7 @@ def test_a_clock_that_is_set_back_hides_no_line():
 
 
 def test_lines_slightly_out_of_order_are_not_read_twice():
-    first, second = Line(Stamp(BEGAN, 9), "a"), Line(Stamp(BEGAN, 5), "b")
+    first, second = PodLogLine(Stamp(BEGAN, 9), "a"), PodLogLine(Stamp(BEGAN, 5), "b")
     position = Position()
     position.opened()
     position.read(position.fresh([first, second]))
@@ -152,8 +160,8 @@ def test_lines_slightly_out_of_order_are_not_read_twice():
 
 
 def test_lines_out_of_order_over_the_turn_of_a_second_are_not_read_twice():
-    first = Line(Stamp(BEGAN + timedelta(seconds=1), 0), "a")
-    second = Line(Stamp(BEGAN, 999_999_999), "b")
+    first = PodLogLine(Stamp(BEGAN + timedelta(seconds=1), 0), "a")
+    second = PodLogLine(Stamp(BEGAN, 999_999_999), "b")
     position = Position()
     position.opened()
     position.read(position.fresh([first, second]))
@@ -165,7 +173,7 @@ def test_lines_out_of_order_over_the_turn_of_a_second_are_not_read_twice():
 
 
 def test_after_the_first_new_line_of_an_answer_all_are_new():
-    old, new, late = (Line(Stamp(BEGAN, n), f"{n}") for n in (5, 9, 3))
+    old, new, late = (PodLogLine(Stamp(BEGAN, n), f"{n}") for n in (5, 9, 3))
     position = Position()
     position.opened()
     position.read(position.fresh([old]))

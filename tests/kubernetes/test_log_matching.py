@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
-from holdfast.decisions.log_rules import Hit, LogRule
+from holdfast.decisions.log_rules import Hit, JobLogRule
 from holdfast.kit.match_worker import TOO_SLOW
 from holdfast.model.errors import BackendError
 
@@ -20,8 +20,8 @@ def matcher() -> Iterator[PatternMatcher]:
     matcher.close()
 
 
-def a_rule(pattern: str = ".*loss", **changes) -> LogRule:
-    return LogRule(name="r", pattern=pattern, **changes)
+def a_rule(pattern: str = ".*loss", **changes) -> JobLogRule:
+    return JobLogRule(name="r", pattern=pattern, **changes)
 
 
 def test_a_line_matches_from_its_beginning_and_may_go_on(matcher: PatternMatcher):

@@ -7,14 +7,14 @@ import pytest
 
 from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
-from holdfast.decisions.log_rules import LogRule
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.testing.fakes import FakeClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-FAST = LogRule(name="fast", pattern="step", start_cutoff=9 * SECOND, frequency=2 * SECOND)
-SLOW = LogRule(name="slow", pattern="save", start_cutoff=7 * SECOND, frequency=60 * SECOND)
-ENDLESS = LogRule(name="endless", pattern="(a+)+$", start_cutoff=SECOND)
+FAST = JobLogRule(name="fast", pattern="step", start_cutoff=9 * SECOND, frequency=2 * SECOND)
+SLOW = JobLogRule(name="slow", pattern="save", start_cutoff=7 * SECOND, frequency=60 * SECOND)
+ENDLESS = JobLogRule(name="endless", pattern="(a+)+$", start_cutoff=SECOND)
 ENDLESS_LINE = "a" * 100 + "!"
 
 
@@ -55,7 +55,7 @@ def test_a_rule_that_is_too_slow_is_told_once_and_never_matched_again(matcher: P
 
 
 def test_of_a_rule_that_is_no_pattern_both_patterns_are_told(matcher: PatternMatcher):
-    wrong = LogRule(name="w", pattern="a", stop_pattern="(", start_cutoff=SECOND)
+    wrong = JobLogRule(name="w", pattern="a", stop_pattern="(", start_cutoff=SECOND)
 
     monitor = LogMonitor(matcher, FakeClock(START), [wrong], START)
 

@@ -10,7 +10,7 @@ from controlled import api_of
 from machines import stays
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
@@ -31,7 +31,7 @@ def pod(cluster: Cluster, kubelet: PodServer) -> PodState:
     spec = {"nodeName": "a", "containers": containers, "terminationGracePeriodSeconds": 0}
     api.create(POD, {"metadata": {"name": "p", "annotations": named}, "spec": spec})
     until(lambda: api.get(f"{POD}/p")["status"].get("phase") == "Running")
-    found = pod_state(api.get(f"{POD}/p"), Member(job="j", rank=3, container=""))
+    found = pod_state(api.get(f"{POD}/p"), PodRank(job="j", rank=3, container=""))
     api.close()
     return found
 

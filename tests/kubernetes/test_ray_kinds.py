@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pods import RankAssigner
 from holdfast.adapters.kubernetes.jobs.ray_cluster import RayClusters
 from holdfast.adapters.kubernetes.jobs.ray_job import RayJobs
@@ -114,7 +114,7 @@ def test_a_cluster_has_failed_only_while_it_is_down() -> None:
 def test_the_head_is_rank_0_and_trains_in_its_first_container() -> None:
     head = RayClusters().member(a_pod(role="head"))
 
-    assert head == Member(job="llama", rank=0, container="ray-head")
+    assert head == PodRank(job="llama", rank=0, container="ray-head")
     assert RayClusters().member(a_pod(role="redis-cleanup")) is None
 
 

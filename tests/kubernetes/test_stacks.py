@@ -15,8 +15,8 @@ from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Forbidden
-from holdfast.adapters.kubernetes.client.pod_exec import Output, run_in_pod
-from holdfast.adapters.kubernetes.jobs.objects import Member, PodState, pod_state
+from holdfast.adapters.kubernetes.client.pod_exec import PodOutput, run_in_pod
+from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.stacks import COMMAND, SIZE, StackCapture
 from tests.engines.kubelet import PodServer
 
@@ -34,12 +34,12 @@ def pods(api: Api, cluster: Cluster, kubelet: PodServer) -> list[PodState]:
         api.create(f"{NAMESPACE}/pods", {"metadata": {"name": f"p{rank}"}, "spec": spec})
     until(lambda: all(api.get(path)["status"].get("phase") == "Running" for path in paths))
     return [
-        pod_state(api.get(path), Member(job="j", rank=rank, container=""))
+        pod_state(api.get(path), PodRank(job="j", rank=rank, container=""))
         for rank, path in enumerate(paths)
     ]
 
 
-def ran(api: Api, pod: PodState, *command: str, limit: int = 10**6) -> Output:
+def ran(api: Api, pod: PodState, *command: str, limit: int = 10**6) -> PodOutput:
     return run_in_pod(api, pod.path, pod.container, command, within=SECOND, limit=limit)
 
 
@@ -51,7 +51,7 @@ def test_what_a_command_says_is_read_whatever_its_size(
 
     found = ran(api, pods[1], "sh", "-c", "a & b? c=%20")
 
-    assert found == Output("p1 ['sh', '-c', 'a & b? c=%20']".ljust(size, "é"), "")
+    assert found == PodOutput("p1 ['sh', '-c', 'a & b? c=%20']".ljust(size, "é"), "")
 
 
 def test_a_command_that_fails_says_why(api: Api, kubelet: PodServer, pods: list[PodState]):
@@ -76,7 +76,7 @@ def test_a_command_that_does_not_end_is_left(api: Api, kubelet: PodServer, pods:
     over = threading.Event()
     kubelet.run = lambda pod, command: ("", "", int(over.wait(30)))
 
-    assert ran(api, pods[0], "x") == Output("", "no end within 1 s")
+    assert ran(api, pods[0], "x") == PodOutput("", "no end within 1 s")
     over.set()
 
 

@@ -15,7 +15,7 @@ from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.connection import is_local
 from holdfast.apps.hyperpod.job_request import JobRequest
-from holdfast.apps.hyperpod.local import LocalCluster
+from holdfast.apps.hyperpod.local import LocalHyperPodCluster
 from holdfast.apps.main import run
 
 TRAIN = """
@@ -57,7 +57,7 @@ def hyperpod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> Iterator
     assert commands.call("connect-cluster", "--cluster-name", "local")[0] == ExitCode.OK
     yield commands
     (tmp_path / "finish").touch()
-    for job in LocalCluster(commands.home).jobs("", everywhere=True):
+    for job in LocalHyperPodCluster(commands.home).jobs("", everywhere=True):
         commands.call("cancel-job", "--job-name", job["Name"])
         until(lambda name=job["Name"]: commands.state(name) in ("Succeeded", "Failed"))
 
@@ -202,7 +202,7 @@ def test_auto_resume_and_restarts_are_budgets_of_the_run(
 ) -> None:
     fields = {"name": "a", "image": "i", "entry_script": "s", "instance_type": "t", "nodes": 1}
 
-    command = LocalCluster(tmp_path).preview(JobRequest(**{**fields, **change}))["command"]
+    command = LocalHyperPodCluster(tmp_path).preview(JobRequest(**{**fields, **change}))["command"]
 
     assert f"--max-retries {retries} --max-app-retries {app_retries} " in command
 

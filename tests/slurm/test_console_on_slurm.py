@@ -4,7 +4,7 @@ from contextlib import closing
 
 from slurm_fleet_at_work import Fleet
 
-from holdfast.api.console_source import Act, RepairRequest
+from holdfast.api.console_source import ConsoleAction, RepairRequest
 from holdfast.apps.api.console import ConsoleSource
 from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
@@ -23,8 +23,10 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         looks = {one["name"]: one["look"] for one in tables["nodes"].values()}
         assert looks == dict.fromkeys(fleet.machines, "healthy")
 
-        source.submit(RepairRequest(act=Act.HOLD, fleet="slurm", node="node3", why="vendor"), "ada")
-        source.submit(RepairRequest(act=Act.REBOOT, fleet="slurm", node="node2"), "ada")
+        source.submit(
+            RepairRequest(act=ConsoleAction.HOLD, fleet="slurm", node="node3", why="vendor"), "ada"
+        )
+        source.submit(RepairRequest(act=ConsoleAction.REBOOT, fleet="slurm", node="node2"), "ada")
         fleet.until(
             lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
         )

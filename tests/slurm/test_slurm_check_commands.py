@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.slurm.commands.checks import CheckCommands, CheckJob
 from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import parse_reason
-from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, Wanted, wanted_of
+from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, WantedCheck, wanted_of
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import CheckResult, Pairing, Phase
@@ -116,7 +116,7 @@ def test_jobs_and_reservations_of_others_are_left_alone(answers) -> None:
 def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
     answers, tmp_path: Path, reason: str, is_ours: bool, waits: bool
 ) -> None:
-    wanted = Wanted(nodes=("n1",), began_at=NOW)
+    wanted = WantedCheck(nodes=("n1",), began_at=NOW)
     name = wanted.name
     argv = answers(f"7|PENDING|{name}|Resources\n" if waits else f"{NODE}\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())

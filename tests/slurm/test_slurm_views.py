@@ -9,7 +9,7 @@ from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import our_reason, parse_reason
 from holdfast.adapters.slurm.nodes.check_results import faults_of
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport
-from holdfast.adapters.slurm.nodes.state import Memory, Remembered
+from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,
@@ -222,7 +222,7 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
     phase, state, slurmd, at, is_back
 ) -> None:
     record = record_in(phase, remedy=Remedy.REBOOT)
-    before = Remembered(record=record, machine="m1", slurmd="boot-1")
+    before = RememberedNode(record=record, machine="m1", slurmd="boot-1")
     one = known(facts(state, slurmd=slurmd), received(at=at), before)
 
     assert last_response_at(one, record, NOW, NOW) == (NOW if is_back else None)
@@ -233,7 +233,7 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
 def test_a_node_that_never_joined_is_heard_only_once_its_slurmd_answers(phase, reason) -> None:
     remediation = a_remediation(Remedy.REPLACE, condition=Condition.NODE_LOST, reason=reason)
     record = NodeRecord(phase=phase, phase_since=EARLIER, remediation=remediation)
-    before = Remembered(record=record, machine="m1", slurmd="boot-1")
+    before = RememberedNode(record=record, machine="m1", slurmd="boot-1")
     alone = known(facts("DOWN+FAIL+POWERED_DOWN", slurmd="boot-1"), received(at=NOW), before)
     both = known(facts("DOWN+FAIL", slurmd="boot-2"), received(at=NOW), before)
 
@@ -266,7 +266,7 @@ def test_slurms_own_word_on_a_start_that_failed_stays_and_reaches_the_core(
 
 def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> None:
     record = record_in(Phase.JOINING, remedy=Remedy.REPLACE)
-    before = Remembered(record=record, machine="m1", slurmd="/")  # slurmctld had forgotten it
+    before = RememberedNode(record=record, machine="m1", slurmd="/")  # slurmctld had forgotten it
     one = known(facts(slurmd="boot-1/start-1"), received(at=NOW), before)
 
     assert last_response_at(one, record, NOW, NOW) == NOW
@@ -277,7 +277,7 @@ def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> Non
 
 @pytest.mark.parametrize("phase", AWAY)
 def test_the_slurmd_before_a_repair_is_remembered_until_the_release(phase: Phase) -> None:
-    draining = Remembered(record=record_in(Phase.DRAINING), machine="m1")
+    draining = RememberedNode(record=record_in(Phase.DRAINING), machine="m1")
     away = remembered(known(facts(), received(), draining), record_in(phase))
     assert away.slurmd == "boot-1"
 
@@ -289,7 +289,7 @@ def test_the_slurmd_before_a_repair_is_remembered_until_the_release(phase: Phase
 
 
 def test_the_agent_names_the_machine_and_slurm_does_where_it_cannot() -> None:
-    stored = Remembered(record=a_record(Phase.SCHEDULABLE), machine="m0")
+    stored = RememberedNode(record=a_record(Phase.SCHEDULABLE), machine="m0")
 
     assert known(facts(instance_id="i-1"), received("m1"), stored).machine == "m1"
     assert known(facts(instance_id="i-1"), received(""), stored).machine == "i-1"
@@ -301,7 +301,7 @@ def test_the_agent_names_the_machine_and_slurm_does_where_it_cannot() -> None:
 
 
 def test_a_node_is_ours_with_an_agent_that_lives_or_a_record() -> None:
-    stored = Remembered(record=a_record(Phase.SCHEDULABLE), machine="m1")
+    stored = RememberedNode(record=a_record(Phase.SCHEDULABLE), machine="m1")
 
     assert list(known_nodes({"n1": facts()}, {"n1": received()}, Memory())) == ["n1"]
     assert list(known_nodes({"n1": facts()}, {}, Memory(nodes={"n1": stored}))) == ["n1"]
@@ -312,7 +312,7 @@ def test_a_node_is_ours_with_an_agent_that_lives_or_a_record() -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_node_that_slurm_forgot_stays_while_its_repair_keeps_it_away(phase: Phase) -> None:
-    stored = Remembered(record=record_in(phase), machine="m1")
+    stored = RememberedNode(record=record_in(phase), machine="m1")
 
     found = known_nodes({}, {}, Memory(nodes={"n1": stored}))
 
@@ -355,7 +355,7 @@ def test_jobs_of_the_boot_before_are_left_over_once_another_slurmd_answers(
     phase, state, slurmd, are_left
 ) -> None:
     record = a_record(phase, remediation=a_remediation())
-    before = Remembered(record=record, machine="m1", slurmd=slurmd)
+    before = RememberedNode(record=record, machine="m1", slurmd=slurmd)
 
     assert has_leftovers(known(facts(state, slurmd="boot-2"), received(), before)) is are_left
 
@@ -376,7 +376,7 @@ def test_a_machine_whose_agent_alone_is_back_is_lost_for_slurm(
     since = NOW - timedelta(seconds=ago)
     record = a_record(phase, remediation=a_remediation(), phase_since=since)
     word = received(at=NOW - timedelta(seconds=heard_ago))
-    one = known(facts(state), word, Remembered(record=record, machine="m1"))
+    one = known(facts(state), word, RememberedNode(record=record, machine="m1"))
 
     assert is_lost(one, NOW) is lost
 

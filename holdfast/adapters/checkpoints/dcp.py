@@ -24,9 +24,9 @@ from holdfast.adapters.checkpoints.contract import (
 from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
     Built,
-    NotReadable,
+    InvalidPickle,
     Pairs,
-    TooLarge,
+    PickleTooLarge,
     load,
 )
 from holdfast.adapters.checkpoints.plain_files import (
@@ -121,9 +121,9 @@ def read_index(folder: Path, names: Names) -> Index | Problem:
             raise CannotVerify(f"{entry.name} is larger than {SIZE_LIMIT >> 20} MiB")
         try:
             value = load(read_bytes(folder / entry.name, SIZE_LIMIT)).value
-        except TooLarge as error:
+        except PickleTooLarge as error:
             raise CannotVerify(f"{entry.name}: {error}") from error
-        except NotReadable as error:
+        except InvalidPickle as error:
             return damaged(f"{entry.name} cannot be read: {error}")
         state = value.state if isinstance(value, Built) else None
         rows = state.get("storage_data") if isinstance(state, Pairs) else None

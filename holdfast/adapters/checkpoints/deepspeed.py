@@ -21,7 +21,7 @@ from holdfast.adapters.checkpoints.dcp import step_in
 from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_text
 from holdfast.adapters.checkpoints.state_files import fewer_files
-from holdfast.adapters.checkpoints.torch_file import Broken, file_problems, saved_object
+from holdfast.adapters.checkpoints.torch_file import InvalidTorchFile, file_problems, saved_object
 from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 
@@ -114,7 +114,7 @@ def _world(path: Path, names: Names) -> tuple[int, int, bool]:
     """What a file of the model says: data and model parallel ranks, and whether ZeRO is used."""
     for name in names:
         if _RANKS.fullmatch(name) and name.endswith("_model_states.pt"):
-            with suppress(OSError, Broken):
+            with suppress(OSError, InvalidTorchFile):
                 state = saved_object(path / name)
                 if isinstance(state, Pairs):
                     sizes = (state.get(key) for key in ("dp_world_size", "mp_world_size"))

@@ -19,11 +19,11 @@ _STEP_LIMIT: Final = 24_000_000
 _LONG_LIMIT: Final = 64
 
 
-class NotReadable(Exception):
+class InvalidPickle(Exception):
     """The bytes are no pickle, are cut off, or use what torch does not write."""
 
 
-class TooLarge(NotReadable):
+class PickleTooLarge(InvalidPickle):
     """The pickle has more opcodes than are read."""
 
 
@@ -90,7 +90,7 @@ class _Machine:
     def take(self, count: int) -> bytes:
         begin, self.at = self.at, self.at + count
         if self.at > len(self.data):
-            raise NotReadable("it is cut off")
+            raise InvalidPickle("it is cut off")
         return self.data[begin : self.at]
 
     def size(self, width: int) -> int:
@@ -105,7 +105,7 @@ class _Machine:
     def line(self) -> str:
         end = self.data.find(b"\n", self.at, self.at + 1024)
         if end < 0:
-            raise NotReadable("it is cut off")
+            raise InvalidPickle("it is cut off")
         return str(self.take(end + 1 - self.at)[:-1], "utf-8", "replace")
 
 
@@ -116,7 +116,7 @@ def load(data: bytes, start: int = 0) -> Loaded:
     """Read the pickle that begins at ``start``.
 
     Raises:
-        NotReadable: it is none, or is cut off; ``TooLarge`` if it has too many opcodes.
+        InvalidPickle: it is none, or is cut off; ``PickleTooLarge`` if it has too many opcodes.
 
     """
     machine = _Machine(data, start)
@@ -127,10 +127,10 @@ def load(data: bytes, start: int = 0) -> Loaded:
             handlers[code](machine)
             steps += 1
             if steps > _STEP_LIMIT:
-                raise TooLarge("it has too many parts to be read")
+                raise PickleTooLarge("it has too many parts to be read")
         return Loaded(machine.stack.pop(), machine.at + 1, machine.ids)
     except (IndexError, KeyError, struct.error, AttributeError, TypeError, ValueError) as error:
-        raise NotReadable("it is cut off or garbled") from error
+        raise InvalidPickle("it is cut off or garbled") from error
 
 
 def _constant(value: object) -> _Handler:
@@ -148,7 +148,7 @@ def _long(width: int) -> _Handler:
     def handle(machine: _Machine) -> None:
         count = machine.size(width)
         if count > _LONG_LIMIT:
-            raise NotReadable("it has a number that is too long")
+            raise InvalidPickle("it has a number that is too long")
         machine.stack.append(int.from_bytes(machine.take(count), "little", signed=True))
 
     return handle
@@ -188,7 +188,7 @@ def _tuple(count: int) -> _Handler:
     def handle(machine: _Machine) -> None:
         items = tuple(machine.stack[-count:])
         if len(items) < count:
-            raise NotReadable("it is garbled")
+            raise InvalidPickle("it is garbled")
         machine.stack[-count:] = [items]
 
     return handle

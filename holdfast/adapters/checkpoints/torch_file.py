@@ -17,8 +17,8 @@ from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
     Built,
     Global,
+    InvalidPickle,
     Loaded,
-    NotReadable,
     Pairs,
     load,
 )
@@ -52,11 +52,11 @@ _ITEM_SIZES: Final = {
 """Bytes of an item, by the class of a storage without the word Storage."""
 
 
-class Broken(Exception):
+class InvalidTorchFile(Exception):
     """The file is not what ``torch.save`` writes; the text says why."""
 
 
-class CutOff(Broken):
+class CutOff(InvalidTorchFile):
     """The file is shorter than what ``torch.save`` writes."""
 
 
@@ -97,7 +97,7 @@ def window_problems(window: Window, depth: Depth) -> Iterator[Problem]:
             _check_sums(window, found)
     except CutOff as error:
         yield incomplete(str(error))
-    except Broken as error:
+    except InvalidTorchFile as error:
         yield damaged(str(error))
 
 
@@ -118,7 +118,7 @@ def saved_object(path: Path) -> object:
 
     Raises:
         OSError: it cannot be read, or is no plain file.
-        Broken: it is not what ``torch.save`` writes.
+        InvalidTorchFile: it is not what ``torch.save`` writes.
 
     """
     with opened(path) as window:
@@ -138,7 +138,7 @@ def saved_number(path: Path, key: str) -> int | None:
                 if record is None or size != record.size or size not in (4, 8):
                     return None
                 return int.from_bytes(window.read(record.offset, size), "little", signed=True)
-        except (OSError, Broken):
+        except (OSError, InvalidTorchFile):
             return None
     return value if isinstance(value, int) else None
 
@@ -147,7 +147,7 @@ def saved_value(path: Path, key: str) -> object:
     """The value of a key of the dict that was saved; None if it cannot be read."""
     try:
         saved = saved_object(path)
-    except (OSError, Broken):
+    except (OSError, InvalidTorchFile):
         return None
     if isinstance(saved, Built) and saved.pairs is not None:
         return saved.pairs.get(key)
@@ -158,7 +158,7 @@ def records(window: Window) -> dict[str, Record]:
     """The members of an archive, by their names without the first folder.
 
     Raises:
-        Broken: it has no directory, which comes last, or one that does not fit.
+        InvalidTorchFile: it has no directory, which comes last, or one that does not fit.
 
     """
     start, size, count = _directory(window)
@@ -167,11 +167,11 @@ def records(window: Window) -> dict[str, Record]:
     at = 0
     for _ in range(count):
         if at + _CENTRAL.size > len(data):
-            raise Broken("its zip directory is garbled")
+            raise InvalidTorchFile("its zip directory is garbled")
         record, at = _member(window, data, at, start)
         found[record.name.partition("/")[2]] = record
     if at != size or len(found) != count:
-        raise Broken("its zip directory is garbled")
+        raise InvalidTorchFile("its zip directory is garbled")
     return found
 
 
@@ -189,7 +189,7 @@ def _directory(window: Window) -> tuple[int, int, int]:
         _, own_disk, end, disks = _LOCATOR.unpack(locator)
         found = window.read(end, _END_64.size)
         if len(found) < _END_64.size or not found.startswith(b"PK\x06\x06"):
-            raise Broken("its zip directory is garbled")
+            raise InvalidTorchFile("its zip directory is garbled")
         _, length, _, _, *wide = _END_64.unpack(found)
         pairs = zip(short, wide, (0xFFFF,) * 4 + (_FULL,) * 2, strict=True)
         if (
@@ -198,25 +198,25 @@ def _directory(window: Window) -> tuple[int, int, int]:
             or length != 44
             or any(a not in (b, full) for a, b, full in pairs)
         ):
-            raise Broken("its zip directory is garbled")
+            raise InvalidTorchFile("its zip directory is garbled")
         disk, first_disk, own_count, count, size, start = wide
     if disk or first_disk or own_count != count or comment or start + size != end:
-        raise Broken("its zip directory is garbled")
+        raise InvalidTorchFile("its zip directory is garbled")
     if size > _DIRECTORY_LIMIT or count * _CENTRAL.size > size:
-        raise Broken("its zip directory is garbled")
+        raise InvalidTorchFile("its zip directory is garbled")
     return start, size, count
 
 
-def _without_end(window: Window, tail: bytes) -> Broken:
+def _without_end(window: Window, tail: bytes) -> InvalidTorchFile:
     """Why a file does not end as an archive does."""
     matches = sum(one == other for one, other in zip(tail, b"PK\x05\x06", strict=False))
     if len(tail) == _END.size and matches > 2:  # a cut-off file has other bytes there
-        return Broken("its zip directory is garbled")
+        return InvalidTorchFile("its zip directory is garbled")
     head = window.read(0, len(_LEGACY_START))
     is_begin = len(head) < len(_LEGACY_START) and _LEGACY_START.startswith(head)
     if is_begin or head.startswith(ZIP_START) or ZIP_START.startswith(head):
         return CutOff("is cut off: its zip directory, which comes last, is missing")
-    return Broken("is not a file of torch.save")
+    return InvalidTorchFile("is not a file of torch.save")
 
 
 def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, int]:
@@ -230,16 +230,16 @@ def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, i
     size, packed, header = _widened(extra, size, packed, header)
     name = raw.decode("utf-8", "replace")
     if fields[0] != b"PK\x01\x02" or method != 0 or packed != size:
-        raise Broken("its zip directory is garbled")
+        raise InvalidTorchFile("its zip directory is garbled")
     local = window.read(header, _LOCAL.size)
     if len(local) < _LOCAL.size or not local.startswith(ZIP_START):
-        raise Broken(f"its record {name} has no header")
+        raise InvalidTorchFile(f"its record {name} has no header")
     own_size, own_extra = _LOCAL.unpack(local)[9:]
     if window.read(header + _LOCAL.size, own_size) != raw:
-        raise Broken(f"its record {name} has another name in its header")
+        raise InvalidTorchFile(f"its record {name} has another name in its header")
     offset = header + _LOCAL.size + own_size + own_extra
     if offset + size > limit:
-        raise Broken(f"its record {name} does not end within the file")
+        raise InvalidTorchFile(f"its record {name} does not end within the file")
     return Record(name, offset, size, crc), begin + name_size + extra_size + comment_size
 
 
@@ -259,13 +259,13 @@ def _widened(extra: bytes, *values: int) -> tuple[int, ...]:
 def _content(window: Window, found: dict[str, Record]) -> Loaded:
     record = found.get("data.pkl")
     if record is None:
-        raise Broken("its record data.pkl is missing")
+        raise InvalidTorchFile("its record data.pkl is missing")
     if record.size > SIZE_LIMIT:
         raise CannotVerify("its record data.pkl is too large to be read")
     try:
         return load(window.read(record.offset, record.size))
-    except NotReadable as error:
-        raise Broken(f"its record data.pkl cannot be read: {error}") from error
+    except InvalidPickle as error:
+        raise InvalidTorchFile(f"its record data.pkl cannot be read: {error}") from error
 
 
 def _check_storages(window: Window, found: dict[str, Record]) -> None:
@@ -275,15 +275,17 @@ def _check_storages(window: Window, found: dict[str, Record]) -> None:
         size = count * width if count is not None and width is not None else None
         record = found.get(f"data/{key}")
         if record is None:
-            raise Broken(f"its record data/{key} is missing")
+            raise InvalidTorchFile(f"its record data/{key} is missing")
         if size is not None and record.size != size:
-            raise Broken(f"its record data/{key} has {record.size} bytes instead of {size}")
+            raise InvalidTorchFile(
+                f"its record data/{key} has {record.size} bytes instead of {size}"
+            )
 
 
 def _storage(one: object) -> tuple[str, int | None, int | None]:
     """Key, items, and bytes of an item of the storage that a persistent ID names; None: unknown."""
     if not isinstance(one, tuple) or len(one) < 5 or one[0] != "storage":
-        raise Broken("its record data.pkl refers to something that is not a storage")
+        raise InvalidTorchFile("its record data.pkl refers to something that is not a storage")
     _, kind, key, _, count = one[:5]
     width = None
     if isinstance(kind, Global):
@@ -300,11 +302,11 @@ def _check_sums(window: Window, found: dict[str, Record]) -> None:
         while at < record.size:
             part = window.read(record.offset + at, min(CHUNK, record.size - at))
             if not part:
-                raise Broken(f"its record {record.name} does not end within the file")
+                raise InvalidTorchFile(f"its record {record.name} does not end within the file")
             crc = zlib.crc32(part, crc)
             at += len(part)
         if crc != record.crc:
-            raise Broken(f"checksum of record {record.name} does not match")
+            raise InvalidTorchFile(f"checksum of record {record.name} does not match")
 
 
 def _check_legacy(window: Window) -> None:
@@ -316,20 +318,20 @@ def _check_legacy(window: Window) -> None:
             one = load(data, at)
             pickles.append(one)
             at = one.end
-    except NotReadable as error:
-        raise Broken(f"is cut off or garbled: {error}") from error
+    except InvalidPickle as error:
+        raise InvalidTorchFile(f"is cut off or garbled: {error}") from error
     stored = {key: (count, width) for key, count, width in map(_storage, pickles[3].ids)}
     keys = pickles[4].value
     if not isinstance(keys, list) or {str(key) for key in keys} != stored.keys():
-        raise Broken("its list of storages does not match")
+        raise InvalidTorchFile("its list of storages does not match")
     for key in map(str, keys):
         count, width = stored[key]
         if count is None or width is None:
             return
         head = window.read(at, 8)
         if len(head) == 8 and int.from_bytes(head, "little") != count:
-            raise Broken(f"its storage {key} does not have {count} items")
+            raise InvalidTorchFile(f"its storage {key} does not have {count} items")
         at += 8 + count * width
     if window.size != at:
-        kind = CutOff if window.size < at else Broken
+        kind = CutOff if window.size < at else InvalidTorchFile
         raise kind(f"has {window.size} bytes instead of {at}")

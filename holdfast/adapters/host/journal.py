@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.host.log_file import Position
-from holdfast.adapters.host.stream import Stream
+from holdfast.adapters.host.stream import CommandStream
 from holdfast.detectors.contract import LogLine
 from holdfast.detectors.kernel_log import kernel_line
 from holdfast.model.errors import BackendError
@@ -53,7 +53,7 @@ class Journal:
         self._argv = argv
         self._keywords = tuple(keywords)
         self._cursor = str(position["cursor"]) if position else ""
-        self._stream = Stream(self._follow)
+        self._stream = CommandStream(self._follow)
         self._deadline = time.monotonic() + TIMEOUT.total_seconds()
         self._error = ""
         self._last = self._last_cursor()

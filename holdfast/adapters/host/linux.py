@@ -11,14 +11,14 @@ from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.host.journal import NAME, Journal
 from holdfast.adapters.host.kmsg import KmsgDevice, open_kmsg
 from holdfast.adapters.host.log_file import LogFile, Position
-from holdfast.adapters.host.sampler import Memory, Plan, Sampler
+from holdfast.adapters.host.sampler import Memory, Sampler, SourceSchedule
 from holdfast.adapters.host.storage import storage_error
 from holdfast.detectors.contract import LOGS, LogLine, Readings, Sample
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError
 from holdfast.ports.clock import Clock
 
-NO_PLANS: Final[Mapping[str, Plan]] = MappingProxyType({})
+NO_PLANS: Final[Mapping[str, SourceSchedule]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class LinuxHost:
         resume: bool,
         keywords: Collection[str],
         clock: Clock,
-        plans: Mapping[str, Plan] = NO_PLANS,
+        plans: Mapping[str, SourceSchedule] = NO_PLANS,
     ) -> None:
         """Open the logs.
 

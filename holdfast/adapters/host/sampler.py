@@ -30,7 +30,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SourceSchedule:
     """A source and its schedule."""
 
     read: Callable[[], Reading]
@@ -48,7 +48,7 @@ class Plan:
 class _Schedule:
     """State of the readings of one source."""
 
-    plan: Plan
+    plan: SourceSchedule
     due_at: float = 0.0
     """Monotonic time of the next reading, in seconds."""
 
@@ -75,7 +75,7 @@ class Sampler:
 
     def __init__(
         self,
-        plans: Mapping[str, Plan],
+        plans: Mapping[str, SourceSchedule],
         memory: Memory,
         *,
         clock: Clock,
@@ -144,7 +144,7 @@ class Sampler:
         schedule.thread = reader
         reader.start()
 
-    def _read(self, name: str, plan: Plan) -> None:
+    def _read(self, name: str, plan: SourceSchedule) -> None:
         result: Reading | str = "unexpected error in the reader"
         try:
             result = plan.read()

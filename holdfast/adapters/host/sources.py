@@ -12,8 +12,8 @@ from typing import Final
 from holdfast.adapters.host import accelerators, command_values, host_state, network
 from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.host.machine import Machine
-from holdfast.adapters.host.sampler import Plan, Reading
-from holdfast.adapters.host.stream import Stream
+from holdfast.adapters.host.sampler import Reading, SourceSchedule
+from holdfast.adapters.host.stream import CommandStream
 from holdfast.model.errors import BackendError
 
 _TIMEOUT: Final = timedelta(seconds=30)
@@ -39,13 +39,13 @@ class Source:
     is_on: Callable[[Machine], bool]
     """Whether the machine has what is read."""
 
-    plan: Callable[[Machine, timedelta], Plan]
+    plan: Callable[[Machine, timedelta], SourceSchedule]
     """How it is read, every so often."""
 
 
 def plans(
     wanted: Mapping[str, timedelta], machine: Machine, needed: Collection[str] = ()
-) -> dict[str, Plan]:
+) -> dict[str, SourceSchedule]:
     """How to take the samples that are wanted, by name.
 
     Those that ``machine`` can give, and those that are ``needed``, whether or not it can.
@@ -92,7 +92,7 @@ def _command(
 
     return Source(
         is_on=lambda machine: _has(machine, argv[0], *needs),
-        plan=lambda machine, every: Plan(
+        plan=lambda machine, every: SourceSchedule(
             read=partial(read, machine), every=every, timeout=timeout + _GRACE
         ),
     )
@@ -101,8 +101,10 @@ def _command(
 def _stream(*argv: str, silence: timedelta | None = None) -> Source:
     """What a command has written since the last reading; it goes on and on."""
 
-    def plan(machine: Machine, every: timedelta) -> Plan:
-        stream = Stream(lambda: (machine.find(argv[0]) or argv[0], *argv[1:]), silence=silence)
+    def plan(machine: Machine, every: timedelta) -> SourceSchedule:
+        stream = CommandStream(
+            lambda: (machine.find(argv[0]) or argv[0], *argv[1:]), silence=silence
+        )
 
         def read() -> Reading:
             text = b"\n".join(stream.read()).decode("utf-8", errors="replace")
@@ -110,7 +112,7 @@ def _stream(*argv: str, silence: timedelta | None = None) -> Source:
                 raise BackendError(stream.error)
             return Reading(text=text)
 
-        return Plan(read=read, every=every, close=stream.close)
+        return SourceSchedule(read=read, every=every, close=stream.close)
 
     return Source(is_on=lambda machine: _has(machine, argv[0]), plan=plan)
 
@@ -118,7 +120,7 @@ def _stream(*argv: str, silence: timedelta | None = None) -> Source:
 def _either(first: Source, other: Source) -> Source:
     """The other one where a machine does not have the first."""
 
-    def plan(machine: Machine, every: timedelta) -> Plan:
+    def plan(machine: Machine, every: timedelta) -> SourceSchedule:
         source = other if other.is_on(machine) and not first.is_on(machine) else first
         return source.plan(machine, every)
 
@@ -137,7 +139,7 @@ def _files(values: Callable[[Path], Mapping[str, str]], *needed: str) -> Source:
     """Small files below the root of the machine, which has ``needed``."""
     return Source(
         is_on=lambda machine: all((machine.root / path).exists() for path in needed),
-        plan=lambda machine, every: Plan(
+        plan=lambda machine, every: SourceSchedule(
             read=lambda: Reading(values=values(machine.root)), every=every
         ),
     )
@@ -162,7 +164,9 @@ SOURCES: Final = {
     "neuron": _files(accelerators.neuron, "sys/devices/virtual/neuron_device"),
     "infiniband": Source(
         is_on=lambda machine: (machine.root / "sys/class/infiniband").exists(),
-        plan=lambda machine, every: Plan(read=network.Ports(machine.root).read, every=every),
+        plan=lambda machine, every: SourceSchedule(
+            read=network.Ports(machine.root).read, every=every
+        ),
     ),
     "fi-info": _command(
         "fi_info", "-p", "efa", "-t", "FI_EP_RDM",

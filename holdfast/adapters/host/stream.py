@@ -31,7 +31,7 @@ _ERROR_OUTPUT_BYTES: Final = 1024
 _END_S: Final = 1.0
 
 
-class Stream:
+class CommandStream:
     """The lines of a command. What it has written and nobody read yet makes it wait."""
 
     def __init__(

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.local.machine import Machine
+from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.ports import free_port
 from holdfast.model.deep_checks import KindResult, Outcome
@@ -25,7 +25,7 @@ class LocalChecks:
         self._machines = machines
         self._clock = clock
 
-    def begin(self, machine: Machine, check_id: str) -> None:
+    def begin(self, machine: LocalMachine, check_id: str) -> None:
         """Start the check with that ID, unless it was started before."""
         task = _TASK + check_id
         log = machine.directory.path / "check.log"
@@ -56,7 +56,7 @@ class LocalChecks:
             detail="" if has_passed else output[-1] if output else f"exit code {task.exit_code}",
         )
 
-    def start_pair(self, machine: Machine, partner: Machine, test_id: str) -> None:
+    def start_pair(self, machine: LocalMachine, partner: LocalMachine, test_id: str) -> None:
         """Start the test with that ID, unless it was started before."""
         task = _PAIR + test_id
         if machine.task is not None and machine.task.name == task:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.local.checks import LocalChecks
-from holdfast.adapters.local.machine import Machine, Power
+from holdfast.adapters.local.machine import LocalMachine, Power
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.store import LocalStore
 from holdfast.engine.repeats import Repeats
@@ -182,7 +182,7 @@ class LocalCluster:
             for node in record.placement
         }
 
-    def _heartbeat(self, machine: Machine, known: _Heartbeat | None) -> str | None:
+    def _heartbeat(self, machine: LocalMachine, known: _Heartbeat | None) -> str | None:
         """Return the text of the last heartbeat of this boot; None before the first one."""
         path = machine.directory.heartbeat
         try:
@@ -194,7 +194,7 @@ class LocalCluster:
             return None if known is None else known.text
         return text if text.startswith(machine.boot_id) else None
 
-    def _report(self, machine: Machine) -> NodeReport | None:
+    def _report(self, machine: LocalMachine) -> NodeReport | None:
         """Return the agent's last valid report of this boot; None before the first one."""
         path = machine.directory.report
         try:
@@ -214,5 +214,5 @@ class LocalCluster:
         self._repeats.emit(CallFailed(what=what, error=error), self._clock.now())
 
 
-def _powered_on(machine: Machine) -> bool | None:
+def _powered_on(machine: LocalMachine) -> bool | None:
     return None if machine.power is Power.BOOTING else machine.power is Power.ON

@@ -127,7 +127,7 @@ _WITHOUT_PROCESS: Final = frozenset({154})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelLine:
+class InjectedLine:
     """One kernel message in the two formats in which a machine keeps it."""
 
     record: str
@@ -158,13 +158,13 @@ def sxid_lines(code: int, device: str, severity: str, text: str) -> tuple[str, .
     )
 
 
-def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelta) -> KernelLine:
+def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelta) -> InjectedLine:
     """Return a kernel message in the formats that it would have if it were printed now."""
     sequence = _next_sequence(node.kmsg)
     microseconds = since_boot // timedelta(microseconds=1)
     local = now.astimezone()
     stamp = f"{local:%b} {local.day:2} {local:%H:%M:%S}"
-    return KernelLine(
+    return InjectedLine(
         record=f"{_PRIORITY},{sequence},{microseconds},-;{text}",
         syslog=f"{stamp} {node.path.name} kernel: {text}",
     )
@@ -172,7 +172,7 @@ def kernel_line(node: NodeDir, text: str, *, now: datetime, since_boot: timedelt
 
 def write_kernel_line(
     node: NodeDir, text: str, *, now: datetime, since_boot: timedelta
-) -> KernelLine:
+) -> InjectedLine:
     """Write a message to the kernel log of a machine.
 
     Raises:

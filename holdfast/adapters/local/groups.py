@@ -13,9 +13,9 @@ from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
 from holdfast.adapters.local.lock import guarded, is_held
 from holdfast.model.clusters import (
     DesiredCluster,
+    GroupMachine,
     GroupStage,
     LifecycleScripts,
-    Machine,
     MachineGroup,
     MachineState,
 )
@@ -69,7 +69,7 @@ class LocalMachineGroups:
             raise BackendError(f"{run.path} cannot be made: {error}") from error
         self._wake(run)
 
-    def machines(self, group: str) -> Sequence[Machine]:
+    def machines(self, group: str) -> Sequence[GroupMachine]:
         """See ``MachineGroups.machines``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
@@ -196,14 +196,14 @@ def _objection(scripts: LifecycleScripts | None) -> str:
     return ""
 
 
-def _machine(run: RunDir, member: LocalMember) -> Machine:
+def _machine(run: RunDir, member: LocalMember) -> GroupMachine:
     provision = provision_of(run.node(member.name))
     state, message = provision.state, provision.message
     if member.is_leaving:
         state, message = MachineState.LEAVING, ""
     elif state is MachineState.RUNNING and member.record.phase is Phase.JOINING:
         state = MachineState.JOINING
-    return Machine(
+    return GroupMachine(
         id=member.provider_id,
         name=member.name,
         state=state,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.local.layout import RunDir
-from holdfast.adapters.local.machine import Machine
+from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.local.progress import Progress, read_progress
@@ -156,7 +156,7 @@ class LocalJobs:
             one.node for job in self.jobs() for one in job.ranks if one.exit_code is None
         )
 
-    def _launched(self, job: str, record: JobRecord) -> list[tuple[int, Machine]]:
+    def _launched(self, job: str, record: JobRecord) -> list[tuple[int, LocalMachine]]:
         machines = [(rank, self._machines.get(name)) for rank, name in enumerate(record.placement)]
         return [
             (rank, machine)

@@ -54,7 +54,7 @@ def node_name(provider_id: str) -> str:
 
 
 @dataclass(slots=True)
-class Machine:
+class LocalMachine:
     """A directory, and the process tree that runs on it while the machine is powered on."""
 
     provider_id: str

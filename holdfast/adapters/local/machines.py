@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.adapters.local.layout import NodeDir, RunDir
-from holdfast.adapters.local.machine import Machine, Power, new_provider_id, node_name
+from holdfast.adapters.local.machine import LocalMachine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.processes import bury
 from holdfast.model.errors import NodeGone
@@ -43,27 +43,27 @@ class LocalMachines:
         self._delays = delays
         self._agent = agent
         self._orders: set[str] = set()
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, LocalMachine] = {}
 
-    def __getitem__(self, node: str) -> Machine:
+    def __getitem__(self, node: str) -> LocalMachine:
         return self._machines[node]
 
-    def get(self, node: str) -> Machine | None:
+    def get(self, node: str) -> LocalMachine | None:
         """Return the machine behind a node; None if it no longer exists."""
         return self._machines.get(node)
 
-    def all(self) -> tuple[Machine, ...]:
+    def all(self) -> tuple[LocalMachine, ...]:
         """Return all machines that exist."""
         return tuple(self._machines.values())
 
     def add(
         self, *, delay: timedelta | None = None, replaces: str = "", group: str = ""
-    ) -> Machine:
+    ) -> LocalMachine:
         """Create a new machine; it boots after ``delay``."""
         now = self._clock.now()
         provider_id = new_provider_id()
         name = node_name(provider_id)
-        machine = Machine(
+        machine = LocalMachine(
             provider_id=provider_id,
             directory=self._run.node(name),
             boots_at=now + (self._delays.boot if delay is None else delay),
@@ -79,7 +79,7 @@ class LocalMachines:
         """Boot the machines that existed when the previous process ended, as after a power cut."""
         now = self._clock.now()
         for name, (provider_id, replaces, record) in self._store.nodes().items():
-            self._machines[name] = Machine(
+            self._machines[name] = LocalMachine(
                 provider_id=provider_id,
                 directory=self._run.node(name),
                 boots_at=now + self._delays.boot,

@@ -5,8 +5,8 @@ from typing import Final
 from holdfast.adapters.providers.kubernetes_api import (
     NODES,
     Json,
-    Kind,
     KubernetesApi,
+    ObjectKind,
     OpenCluster,
     is_deleting,
 )
@@ -40,7 +40,7 @@ class ClusterApi:
         self._workload = workload
         self._management = management
         self._machines, self._checks = (
-            Kind(plural=plural, group=_GROUP, version=version, unserved=_NOT_SERVED)
+            ObjectKind(plural=plural, group=_GROUP, version=version, unserved=_NOT_SERVED)
             for plural in ("machines", "machinehealthchecks")
         )
 

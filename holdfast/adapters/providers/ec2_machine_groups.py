@@ -15,7 +15,7 @@ from holdfast.adapters.providers.ec2_templates import (
     template_data,
 )
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings, Ec2TypeSettings
-from holdfast.model.clusters import DesiredCluster, Machine, MachineGroup, MachineState
+from holdfast.model.clusters import DesiredCluster, GroupMachine, MachineGroup, MachineState
 from holdfast.model.errors import ProviderError, RetryLater
 from holdfast.model.names import MachineTag
 from holdfast.ports.clock import Clock
@@ -76,7 +76,7 @@ class Ec2MachineGroups:
             if not one.is_going and (why := objection(one.made_of, self._settings))
         ]
 
-    def machines(self, group: str) -> Sequence[Machine]:
+    def machines(self, group: str) -> Sequence[GroupMachine]:
         """See ``MachineGroups.machines``."""
         found = self._find(group)
         members = {one["InstanceId"]: one for one in found["Instances"]} if found else {}
@@ -248,9 +248,9 @@ class Ec2MachineGroups:
                 return
             requested["NextToken"] = answer["NextToken"]
 
-    def _machine(self, instance: dict[str, Any], members: dict[str, Any]) -> Machine:
+    def _machine(self, instance: dict[str, Any], members: dict[str, Any]) -> GroupMachine:
         state, message = self._state(instance, members.get(instance["InstanceId"]))
-        return Machine(
+        return GroupMachine(
             id=instance["InstanceId"],
             name=instance.get("PrivateDnsName") or instance["InstanceId"],
             state=state,

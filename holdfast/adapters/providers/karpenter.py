@@ -5,8 +5,8 @@ from typing import Final
 from holdfast.adapters.providers.kubernetes_api import (
     NODES,
     Json,
-    Kind,
     KubernetesApi,
+    ObjectKind,
     OpenCluster,
     is_deleting,
 )
@@ -14,7 +14,7 @@ from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import NodeView
 
-_CLAIMS: Final = Kind(
+_CLAIMS: Final = ObjectKind(
     plural="nodeclaims",
     group="karpenter.sh",
     unserved="the cluster knows no karpenter.sh/v1; Karpenter 1.0 or newer is needed",

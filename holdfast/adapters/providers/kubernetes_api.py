@@ -10,7 +10,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ObjectKind:
     """A kind of objects; as text it is what RBAC calls it, ``machines.cluster.x-k8s.io``."""
 
     plural: str
@@ -29,25 +29,25 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-NODES: Final = Kind(plural="nodes")
+NODES: Final = ObjectKind(plural="nodes")
 
 
 class KubernetesApi(Protocol):
     """Calls of one API server. All raise as the methods of ``NodeProvider`` do."""
 
-    def find(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
+    def find(self, kind: ObjectKind, name: str, namespace: str = "") -> Json | None:
         """Read an object; None if it is gone."""
         ...
 
-    def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
+    def list(self, kind: ObjectKind, namespace: str = "") -> Sequence[Json]:
         """Read all objects of a namespace, or of the cluster."""
         ...
 
-    def patch(self, kind: Kind, name: str, namespace: str, body: Json) -> None:
+    def patch(self, kind: ObjectKind, name: str, namespace: str, body: Json) -> None:
         """Merge ``body`` into an object; one that is gone is no error."""
         ...
 
-    def delete(self, kind: Kind, name: str) -> None:
+    def delete(self, kind: ObjectKind, name: str) -> None:
         """Delete an object; one that is gone is no error."""
         ...
 

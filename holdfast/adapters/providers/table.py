@@ -13,7 +13,7 @@ from holdfast.ports.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProviderRow:
     """Location of a provider: ``build`` in ``module`` builds it from the configuration."""
 
     module: str
@@ -28,16 +28,16 @@ class Row:
 
 
 ROWS: Final = {
-    ProviderName.EC2: Row("ec2", extra="aws"),
-    ProviderName.EC2_AUTOSCALING: Row("ec2_autoscaling", extra="aws"),
-    ProviderName.SAGEMAKER: Row("sagemaker", extra="aws"),
-    ProviderName.KARPENTER: Row("karpenter", needs_cluster=True),
-    ProviderName.CLUSTER_API: Row("cluster_api", needs_cluster=True),
-    ProviderName.SLURM_POWER: Row("slurm_power", needs_slurm=True),
-    ProviderName.SLURM_REBOOT: Row("slurm_reboot", needs_slurm=True),
-    ProviderName.WEBHOOK: Row("webhook"),
-    ProviderName.COMMAND: Row("command"),
-    ProviderName.PLUGIN: Row("plugin"),
+    ProviderName.EC2: ProviderRow("ec2", extra="aws"),
+    ProviderName.EC2_AUTOSCALING: ProviderRow("ec2_autoscaling", extra="aws"),
+    ProviderName.SAGEMAKER: ProviderRow("sagemaker", extra="aws"),
+    ProviderName.KARPENTER: ProviderRow("karpenter", needs_cluster=True),
+    ProviderName.CLUSTER_API: ProviderRow("cluster_api", needs_cluster=True),
+    ProviderName.SLURM_POWER: ProviderRow("slurm_power", needs_slurm=True),
+    ProviderName.SLURM_REBOOT: ProviderRow("slurm_reboot", needs_slurm=True),
+    ProviderName.WEBHOOK: ProviderRow("webhook"),
+    ProviderName.COMMAND: ProviderRow("command"),
+    ProviderName.PLUGIN: ProviderRow("plugin"),
 }
 
 

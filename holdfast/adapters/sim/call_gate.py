@@ -36,23 +36,23 @@ class CallGate:
         self._failures = dict(mishaps.failures)
         self._outages = outages
 
-    def reading(self) -> "Call":
+    def reading(self) -> "GatedCall":
         """Context of a call that only reads."""
-        return Call(self)
+        return GatedCall(self)
 
-    def writing(self) -> "Call":
+    def writing(self) -> "GatedCall":
         """Context of a call that writes and may fail."""
         self.changes += 1
-        return Call(self)
+        return GatedCall(self)
 
-    def safe(self) -> "Call":
+    def safe(self) -> "GatedCall":
         """Context of a call that writes and by its contract raises no ``BackendError``."""
         self.changes += 1
-        return Call(self, can_fail=False)
+        return GatedCall(self, can_fail=False)
 
     def midway(self) -> None:
         """A point inside a call where it may fail half done."""
-        with Call(self):
+        with GatedCall(self):
             pass
 
     def enter(self, number: int, *, can_fail: bool) -> None:
@@ -77,7 +77,7 @@ class CallGate:
         raise BackendError(f"simulated failure of call {number}")
 
 
-class Call:
+class GatedCall:
     """One call, as a context."""
 
     __slots__ = ("_can_fail", "_gate", "_number")

@@ -24,7 +24,7 @@ MIN_PAUSE: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
+class SimulatedPlatform:
     """The ports of one controller. All but the world behind them dies with it."""
 
     cluster: SimCluster
@@ -35,9 +35,9 @@ class Platform:
     clock: SimClock
 
 
-def platform(world: World, gate: CallGate) -> Platform:
+def platform(world: World, gate: CallGate) -> SimulatedPlatform:
     """The ports that a controller finds when it starts now."""
-    return Platform(
+    return SimulatedPlatform(
         cluster=SimCluster(world, gate),
         provider=SimProvider(world, gate),
         jobs=SimJobs(world, gate),

@@ -78,7 +78,7 @@ class Observer:
 
 
 @dataclass(slots=True)
-class Owner:
+class ProviderState:
     """What the owner of the machines remembers."""
 
     tokens: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ class World:
         self.incidents: dict[str, Incident] = {}
         self.breaker = Breaker()
         self.offenders: set[str] = set()
-        self.owner = Owner()
+        self.owner = ProviderState()
         self.has_news = True
         self.controller_since = start
         """When the present controller started: it remembers no heartbeat from before."""

@@ -32,7 +32,7 @@ _REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HttpResponse:
     """An answer."""
 
     text: str
@@ -51,7 +51,9 @@ class _Client:
 class HttpServer:
     """Serves pages from a thread of its own until it is closed."""
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(
+        self, host: str, port: int, pages: Mapping[str, Callable[[], HttpResponse]]
+    ) -> None:
         """Serve ``pages``, by path, on ``host`` and ``port``; port 0 is any free one.
 
         Raises:
@@ -169,7 +171,7 @@ class HttpServer:
 
     def _answer(self, request: bytes) -> bytes:
         fields = request.partition(b"\r\n")[0].decode("latin-1").split(" ")
-        page = self._page(fields) if _END in request else Page("request too long\n", 431)
+        page = self._page(fields) if _END in request else HttpResponse("request too long\n", 431)
         body = page.text.encode()
         head = (
             f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\n"
@@ -179,15 +181,15 @@ class HttpServer:
         )
         return head.encode() + (b"" if fields[0] == "HEAD" else body)
 
-    def _page(self, fields: list[str]) -> Page:
+    def _page(self, fields: list[str]) -> HttpResponse:
         match fields:
             case [method, path, version] if version.startswith("HTTP/"):
                 page = self._pages.get(path.partition("?")[0])
                 if method not in ("GET", "HEAD"):
-                    return Page("only GET and HEAD are answered\n", 405)
+                    return HttpResponse("only GET and HEAD are answered\n", 405)
                 return (
-                    Page("there is " + ", ".join(self._pages) + "\n", 404)
+                    HttpResponse("there is " + ", ".join(self._pages) + "\n", 404)
                     if page is None
                     else page()
                 )
-        return Page("no HTTP request\n", 400)
+        return HttpResponse("no HTTP request\n", 400)

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from holdfast.adapters.telemetry.exposition import CONTENT_TYPE
-from holdfast.adapters.telemetry.http_server import HttpServer, Page
+from holdfast.adapters.telemetry.http_server import HttpResponse, HttpServer
 from holdfast.adapters.telemetry.metrics import AgentMetrics
 from holdfast.model.report import NodeReport
 
@@ -45,11 +45,11 @@ class MetricsEndpoint:
         """Stop serving."""
         self._server.close()
 
-    def _metrics_page(self) -> Page:
-        return Page(self._metrics.text(), content_type=CONTENT_TYPE)
+    def _metrics_page(self) -> HttpResponse:
+        return HttpResponse(self._metrics.text(), content_type=CONTENT_TYPE)
 
-    def _health_page(self) -> Page:
+    def _health_page(self) -> HttpResponse:
         silent_s = time.monotonic() - self._beat_at
         if silent_s > self._timeout_s:
-            return Page(f"no heartbeat for {silent_s:.1f} s\n", 503)
-        return Page("ok\n")
+            return HttpResponse(f"no heartbeat for {silent_s:.1f} s\n", 503)
+        return HttpResponse("ok\n")

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from holdfast.api.clusters import Cluster, Node, cluster_id, instance_id
 from holdfast.apps.api.shared_fleet import RepairableFleet, SharedFleet
-from holdfast.apps.cli.where import Place, Where, open_fleets
+from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits
 from holdfast.apps.views.runs import KnownRun
@@ -121,7 +121,7 @@ def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:
 
     """
     since = SystemClock().now()
-    if where.place is Place.LOCAL:
+    if where.place is TargetPlatform.LOCAL:
         return lambda: _runs(where, since)
     fleet = opened.enter_context(closing(SharedFleet(where)))
     kept = [AdoptedCluster(fleet, proper_name(name or fleet.name), since)]

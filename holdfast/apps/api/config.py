@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
-from holdfast.api.identity import Key
+from holdfast.api.identity import AccessKey
 from holdfast.apps.listen_address import ListenAddress
 
 DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8470)
@@ -23,7 +23,7 @@ class Alarming(StrEnum):
 class ApiConfig:
     """Settings of the API: listen address, access keys, region and account."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[AccessKey, ...]
     """Access keys of the API. ``holdfast api --new-key operate`` creates one. Make the file
     readable by its owner only."""
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.api.console_source import Act, Json, NotAccepted, RepairRequest, Tables, UnknownObject
+from holdfast.api.console_source import (
+    ConsoleAction,
+    Json,
+    NotAccepted,
+    RepairRequest,
+    Tables,
+    UnknownObject,
+)
 from holdfast.apps.api.console_rows import (
     fleet_row,
     goodput_story,
@@ -19,7 +26,7 @@ from holdfast.apps.api.console_rows import (
     node_row,
     node_story,
 )
-from holdfast.apps.cli.where import Place, Where, open_fleets, open_jobs
+from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, open_jobs
 from holdfast.apps.views.goodput import goodput
 from holdfast.apps.views.jobs import Jobs, JobStatus, JobStory
 from holdfast.apps.views.nodes import Fleet, NodeStatus, NotFound, check_waits
@@ -45,10 +52,10 @@ INCIDENTS: Final = 1000
 """The newest that are shown; they travel to every page that opens."""
 
 _VERBS: Final = {
-    Act.REBOOT: Verb.REBOOT,
-    Act.REPLACE: Verb.REPLACE,
-    Act.DEEP_CHECK: Verb.DEEP_CHECK,
-    Act.RELEASE: Verb.RELEASE,
+    ConsoleAction.REBOOT: Verb.REBOOT,
+    ConsoleAction.REPLACE: Verb.REPLACE,
+    ConsoleAction.DEEP_CHECK: Verb.DEEP_CHECK,
+    ConsoleAction.RELEASE: Verb.RELEASE,
 }
 
 
@@ -84,7 +91,7 @@ class _Kept:
 
 
 class ConsoleSource:
-    """A ``Source``: the runs on this machine, or a cluster.
+    """A ``ConsoleBackend``: the runs on this machine, or a cluster.
 
     All is read in one thread of its own, because a connection to SQLite belongs to its thread.
     """
@@ -107,30 +114,30 @@ class ConsoleSource:
 
     @property
     def pause_s(self) -> float:
-        """See ``Source.pause_s``."""
+        """See ``ConsoleBackend.pause_s``."""
         own = self._fleet.pause_s if self._fleet is not None else 0.0
         return max(SHORTEST_PAUSE_S, own)
 
     def look(self) -> Tables:
-        """See ``Source.look``."""
+        """See ``ConsoleBackend.look``."""
         return self._in_thread(lambda: tables_of(self._read()))
 
     def node(self, fleet: str, name: str) -> Json:
-        """See ``Source.node``."""
+        """See ``ConsoleBackend.node``."""
         return self._in_thread(lambda: self._node(fleet, name))
 
     def job(self, name: str) -> Json:
-        """See ``Source.job``."""
+        """See ``ConsoleBackend.job``."""
         return self._in_thread(lambda: self._job(name))
 
     def goodput(self) -> Json:
-        """See ``Source.goodput``."""
+        """See ``ConsoleBackend.goodput``."""
         jobs = self._in_thread(self._fresh).jobs
         now = self._clock.now()
         return goodput_story([one for one in (goodput(job, now) for job in jobs) if one])
 
     def submit(self, repair: RepairRequest, person: str) -> str:
-        """See ``Source.submit``."""
+        """See ``ConsoleBackend.submit``."""
         return self._in_thread(lambda: self._ask(repair, person))
 
     def _in_thread(self, work: Callable[[], T]) -> T:
@@ -142,7 +149,7 @@ class ConsoleSource:
         return self._read() if is_old else self._seen
 
     def _read(self) -> Seen:
-        is_local = self._where.place is Place.LOCAL
+        is_local = self._where.place is TargetPlatform.LOCAL
         self._seen = self._read_runs() if is_local else self._read_cluster()
         self._seen_at = time.monotonic()
         return self._seen
@@ -186,7 +193,7 @@ class ConsoleSource:
 
     def _open(self) -> tuple[Fleet, Jobs]:
         if self._fleet is None or self._jobs is None:
-            everywhere = self._where.place is Place.KUBERNETES
+            everywhere = self._where.place is TargetPlatform.KUBERNETES
             with ExitStack() as opened:
                 [self._fleet] = opened.enter_context(open_fleets(self._where))
                 jobs_where = replace(self._where, all_namespaces=everywhere)
@@ -225,7 +232,7 @@ class ConsoleSource:
 
     def _described(self, name: str) -> JobStory:
         try:
-            if self._where.place is not Place.LOCAL:
+            if self._where.place is not TargetPlatform.LOCAL:
                 return self._open()[1].describe(name)
             with open_jobs(self._where) as jobs:
                 return jobs.describe(name)
@@ -233,7 +240,7 @@ class ConsoleSource:
             raise UnknownObject(str(gone)) from gone
 
     def _ask(self, repair: RepairRequest, person: str) -> str:
-        if self._where.place is not Place.LOCAL:
+        if self._where.place is not TargetPlatform.LOCAL:
             return self._ask_of(self._open()[0], repair, person)
         if self._where.run not in (None, repair.fleet):
             raise UnknownObject(f"run {repair.fleet} is not served by this console")
@@ -246,18 +253,18 @@ class ConsoleSource:
     def _ask_of(self, fleet: Fleet, repair: RepairRequest, person: str) -> str:
         if not fleet.is_active:
             raise NotAccepted(f"{fleet.name} is not active")
-        if repair.act is Act.RESET_BREAKER:
+        if repair.act is ConsoleAction.RESET_BREAKER:
             fleet.close_breaker(self._clock.now())
             return f"Repairs of {fleet.name} resumed"
         node = next((one for one in fleet.nodes() if one.name == repair.node), None)
         if node is None:
             raise UnknownObject(f"node {repair.node} no longer exists")
-        if repair.act is Act.HOLD:
+        if repair.act is ConsoleAction.HOLD:
             fleet.hold(
                 repair.node, f"{repair.why} ({person})" if repair.why else f"paused by {person}"
             )
             return f"{repair.node}: repairs are paused"
-        if repair.act is Act.UNHOLD:
+        if repair.act is ConsoleAction.UNHOLD:
             fleet.hold(repair.node, "")
             return f"{repair.node}: repairs are resumed"
         request = Request(

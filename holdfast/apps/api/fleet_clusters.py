@@ -10,7 +10,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus
 from holdfast.model.clusters import (
     DesiredCluster,
-    Machine,
+    GroupMachine,
     MachineGroup,
     MachineState,
     NodeHealth,
@@ -22,7 +22,7 @@ from holdfast.model.requests import Verb
 
 
 class FleetClusters:
-    """The ``MachineGroups``, the ``ClusterNodes`` and the ``ClusterSupervisor`` of such clusters.
+    """The ``MachineGroups``, the ``ClusterNodes`` and the ``CreatedClusterNodes`` of such clusters.
 
     A group is made of the nodes whose instance group has its name; none is ever made or taken away,
     and a deleted group only lets them go.
@@ -50,14 +50,14 @@ class FleetClusters:
         """See ``MachineGroups.ensure``."""
         self._let_go.discard(group.key)
 
-    def machines(self, group: str) -> Sequence[Machine]:
+    def machines(self, group: str) -> Sequence[GroupMachine]:
         """See ``MachineGroups.machines``."""
         if group in self._let_go:
             return ()
         nodes = self._fleet.nodes()
         self._note(nodes)
         return [
-            Machine(
+            GroupMachine(
                 id=instance_id(one.provider_id),
                 name=one.name,
                 state=MachineState.RUNNING,
@@ -95,7 +95,7 @@ class FleetClusters:
         return not self.submit(cluster, node, Verb.REPLACE, "UpdateClusterSoftware")
 
     def incidents(self, cluster: str) -> Sequence[Incident]:  # noqa: ARG002 - one fleet has all
-        """See ``ClusterSupervisor.incidents``."""
+        """See ``CreatedClusterNodes.incidents``."""
         return self._fleet.incidents()
 
     def submit(
@@ -106,7 +106,7 @@ class FleetClusters:
         person: str,
         checks: Sequence[DeepCheck] = (),
     ) -> str:
-        """See ``ClusterSupervisor.submit``."""
+        """See ``CreatedClusterNodes.submit``."""
         return self._fleet.submit(node, request_of(verb, person, checks))
 
     def _note(self, nodes: Sequence[NodeStatus]) -> None:

@@ -67,7 +67,7 @@ class ClusterSupervisors:
 
 
 class LocalClusters:
-    """The ``ClusterNodes`` and the ``ClusterSupervisor`` of created clusters on this machine."""
+    """The ``ClusterNodes`` and the ``CreatedClusterNodes`` of created clusters on this machine."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -92,14 +92,14 @@ class LocalClusters:
         return True
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
-        """See ``ClusterSupervisor.incidents``."""
+        """See ``CreatedClusterNodes.incidents``."""
         with self._opened(cluster) as run:
             return run.incidents() if run is not None else ()
 
     def submit(
         self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
     ) -> str:
-        """See ``ClusterSupervisor.submit``."""
+        """See ``CreatedClusterNodes.submit``."""
         with self._opened(cluster) as run:
             if run is None or not run.is_active:
                 return f"no process manages the cluster {cluster} at the moment; retry later"

@@ -17,13 +17,13 @@ from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.adapters.local.layout import default_home
 from holdfast.api.call import Maker
 from holdfast.api.clusters import Cluster
-from holdfast.api.created import ClusterSupervisor, CreatedClusters
+from holdfast.api.created import CreatedClusterNodes, CreatedClusters
 from holdfast.apps.api.adopted import Opener
 from holdfast.apps.api.config import Alarming, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
 from holdfast.apps.api.shared_fleet import SharedFleet
-from holdfast.apps.cli.where import Place, Where
+from holdfast.apps.cli.where import TargetPlatform, Where
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
@@ -42,7 +42,7 @@ class Ground:
 
     groups: MachineGroups
     nodes: ClusterNodes
-    supervisor: ClusterSupervisor
+    supervisor: CreatedClusterNodes
     objections: Callable[[DesiredCluster], Sequence[str]]
     pace: Pace
 
@@ -145,7 +145,7 @@ def _all(made: CreatedClusters, shown: Opener) -> Iterator[Sequence[Cluster]]:
 
 
 def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
-    if where.place is Place.LOCAL:
+    if where.place is TargetPlatform.LOCAL:
         if config.ec2 is not None:
             raise ConfigError(
                 "ec2: EC2 machines join a Kubernetes or Slurm cluster; select it with --platform"

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 
 import uvicorn
 
-from holdfast.api.call import Place
+from holdfast.api.call import AwsLocation
 from holdfast.api.console import Console
 from holdfast.api.console_live import Live
 from holdfast.api.console_sessions import Sessions
@@ -42,7 +42,7 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         clusters, maker = making_of(config, where, shown, opened, report)
         protocol = Protocol(
             Keyring(config.keys),
-            Place(region=config.region, account=config.account),
+            AwsLocation(region=config.region, account=config.account),
             clusters,
             SystemClock(),
             maker,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.host.deep_checks.contract import Plan, Skip, Target, Work
+from holdfast.adapters.host.deep_checks.contract import CheckCommand, Skip, Target, Work
 from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.small_files import names_in
 from holdfast.apps.checks.config import CheckConfig
@@ -59,7 +59,7 @@ def check_for_job(
 
 
 def _within(name: str, plan: Work | Skip, left: timedelta, gpus: str | None) -> Work | Skip:
-    if not isinstance(plan, Plan):
+    if not isinstance(plan, CheckCommand):
         return plan
     if left <= timedelta(0):
         return Skip(why="the time limit of all checks was reached")

@@ -36,7 +36,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remediation:
+class CheckPlan:
     """Planned parts of a check, in order."""
 
     target: Target
@@ -50,12 +50,12 @@ def lay_out(
     *,
     names: Collection[str],
     stress_time: timedelta | None = None,
-) -> Remediation:
+) -> CheckPlan:
     """Plan the parts called ``names`` on this node; nothing is run."""
     kind = config.instance_type or instance_type(config.root)
     target = target_of(config, kind, level, stress_time=stress_time)
     steps = tuple((row.name, row.part(target)) for row in ROWS if row.name in names)
-    return Remediation(target=target, instance_type=kind, steps=steps)
+    return CheckPlan(target=target, instance_type=kind, steps=steps)
 
 
 def target_of(
@@ -80,24 +80,24 @@ def node_name() -> str:
     return os.environ.get("NODE_NAME") or os.uname().nodename
 
 
-def check_node(remediation: Remediation, watcher: Watcher, clock: Clock) -> NodeCheck:
+def check_node(check_plan: CheckPlan, watcher: Watcher, clock: Clock) -> NodeCheck:
     """Run all parts, also after a part has failed."""
     started_at = clock.now()
     return NodeCheck(
         node=node_name(),
-        instance_type=remediation.instance_type,
-        level=remediation.target.level,
+        instance_type=check_plan.instance_type,
+        level=check_plan.target.level,
         started_at=started_at,
-        parts=tuple(_make(remediation, watcher, clock)),
+        parts=tuple(_make(check_plan, watcher, clock)),
     )
 
 
-def _make(remediation: Remediation, watcher: Watcher, clock: Clock) -> Iterator[PartResult]:
-    left = sum((one.takes for _, one in remediation.steps if isinstance(one, Work)), timedelta(0))
-    for name, plan in remediation.steps:
+def _make(check_plan: CheckPlan, watcher: Watcher, clock: Clock) -> Iterator[PartResult]:
+    left = sum((one.takes for _, one in check_plan.steps if isinstance(one, Work)), timedelta(0))
+    for name, plan in check_plan.steps:
         if isinstance(plan, Work):
             watcher.begun(name, plan, left)
             left -= plan.takes
-        result = replace(make_part(name, plan, remediation.target, clock), kind=_KINDS[name])
+        result = replace(make_part(name, plan, check_plan.target, clock), kind=_KINDS[name])
         watcher.ended(result)
         yield result

@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.adapters.host.accelerators import instance_type
 from holdfast.adapters.host.deep_checks.contract import Skip, Target
 from holdfast.adapters.host.deep_checks.run import make_part
-from holdfast.adapters.host.pairs.channel import STALL, Channel, knock
+from holdfast.adapters.host.pairs.channel import STALL, PairConnection, knock
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
 from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.checks.config import CheckConfig
@@ -88,7 +88,7 @@ def check_pair(
 
 
 @contextmanager
-def session(other: Other) -> Iterator[tuple[Channel, str]]:
+def session(other: Other) -> Iterator[tuple[PairConnection, str]]:
     """Open a session with the other node. Yields the channel and the name of the node.
 
     Raises:
@@ -103,7 +103,7 @@ def session(other: Other) -> Iterator[tuple[Channel, str]]:
 
 
 @contextmanager
-def _session(other: Other) -> Iterator[tuple[Channel, str]]:
+def _session(other: Other) -> Iterator[tuple[PairConnection, str]]:
     deadline = time.monotonic() + other.wait.total_seconds()
     while True:
         try:
@@ -117,7 +117,7 @@ def _session(other: Other) -> Iterator[tuple[Channel, str]]:
         yield channel, name
 
 
-def _try(other: Other) -> tuple[socket.socket, Channel, str]:
+def _try(other: Other) -> tuple[socket.socket, PairConnection, str]:
     connection = _connect(other.address)
     try:
         channel = knock(connection, other.token)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from holdfast.adapters.host.commands import NotStarted, Result, never, run_command
 from holdfast.adapters.host.deep_checks.run import make_part
 from holdfast.adapters.host.pairs.channel import PORT
-from holdfast.adapters.host.pairs.launched import LAUNCHED, Launch
+from holdfast.adapters.host.pairs.launched import LAUNCHED, TestLaunch
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import target_of
 from holdfast.apps.checks.pair import Other, session
@@ -40,7 +40,7 @@ node must not look like a bad one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PairTestOptions:
     """What to test of each pair, and how."""
 
     tests: tuple[str, ...]
@@ -65,7 +65,7 @@ class _TestHangs(BackendError):
 class Launcher:
     """Starts both sides of a test as tasks of one ``srun`` or ``mpirun``."""
 
-    def __init__(self, wanted: Wanted, kind: str) -> None:
+    def __init__(self, wanted: PairTestOptions, kind: str) -> None:
         """Use ``kind``, which is "slurm" or "mpi".
 
         Raises:
@@ -104,7 +104,7 @@ class Launcher:
     def _launch(self, test: str, pair: Pair) -> PartResult:
         config = self._wanted.config
         target = target_of(config, config.instance_type or "", Level.QUICK)
-        launch = Launch(
+        launch = TestLaunch(
             launcher=self._tasks, timeout=self._wanted.timeout, is_over=self._wanted.is_over
         )
         plan = LAUNCHED[test](target.equipment, pair, launch)
@@ -147,7 +147,7 @@ class Launcher:
 class Served:
     """Requests tests from ``holdfast check serve`` on one node of each pair."""
 
-    def __init__(self, wanted: Wanted, token: str) -> None:
+    def __init__(self, wanted: PairTestOptions, token: str) -> None:
         """Use the token that all nodes share."""
         self._wanted = wanted
         self._token = token

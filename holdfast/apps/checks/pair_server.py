@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.adapters.host.accelerators import instance_type
-from holdfast.adapters.host.pairs.channel import Channel, welcome
+from holdfast.adapters.host.pairs.channel import PairConnection, welcome
 from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import node_name, target_of
@@ -128,7 +128,7 @@ class PairServer:
         finally:
             self._room.release()
 
-    def _converse(self, channel: Channel) -> None:
+    def _converse(self, channel: PairConnection) -> None:
         channel.send({"node": node_name()})
         served = {part.name: part.serve for part in PARTS}
         while True:

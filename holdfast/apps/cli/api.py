@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.api.identity import Key, Role
+from holdfast.api.identity import AccessKey, Role
 from holdfast.apps.api.config import ApiConfig
 from holdfast.apps.cli.parameters import Address
 from holdfast.apps.cli.where import Where, taken, where_options
@@ -94,10 +94,10 @@ def _serve(config: ApiConfig, where: Where) -> None:
     session.run_api(config, where, _report)
 
 
-def _new_key(role: Role, name: str) -> Key:
+def _new_key(role: Role, name: str) -> AccessKey:
     """Return a key with random credentials."""
     letters = (secrets.choice(_LETTERS) for _ in range(16))
-    return Key(
+    return AccessKey(
         access_key_id=f"AKIA{''.join(letters)}",
         secret_access_key=secrets.token_urlsafe(30),
         role=role,
@@ -106,7 +106,7 @@ def _new_key(role: Role, name: str) -> Key:
     )
 
 
-def _print_key(key: Key) -> None:
+def _print_key(key: AccessKey) -> None:
     click.echo("[[keys]]")
     click.echo(f'access_key_id = "{key.access_key_id}"')
     click.echo(f'secret_access_key = "{key.secret_access_key}"')

@@ -27,7 +27,7 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.decisions.checkpoint_choice import Outcome, choose
+from holdfast.decisions.checkpoint_choice import ResumeOutcome, choose
 from holdfast.engine.checkpoint_guard import Guarded, guard, inspect, verify_all
 from holdfast.engine.checkpoint_wording import sentences
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
@@ -44,10 +44,10 @@ A rank that saves a checkpoint changes one of its files more often.
 _DEEPER: Final = f"use --depth {Depth.HASHES}"
 
 _CODES: Final = {
-    Outcome.MISSING: ExitCode.OK,
-    Outcome.EMPTY: ExitCode.OK,
-    Outcome.RESUME: ExitCode.OK,
-    Outcome.START_OVER: ExitCode.STARTS_OVER,
+    ResumeOutcome.MISSING: ExitCode.OK,
+    ResumeOutcome.EMPTY: ExitCode.OK,
+    ResumeOutcome.RESUME: ExitCode.OK,
+    ResumeOutcome.START_OVER: ExitCode.STARTS_OVER,
 }
 
 
@@ -212,13 +212,15 @@ def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, 
         read, lambda survey: _print_list(survey, directory, Depth(depth), output), watch=watch
     )
     outcome = choose(shown, Depth(depth), None).outcome
-    return ExitCode.OK if outcome in (Outcome.RESUME, Outcome.EMPTY) else ExitCode.FAILED
+    return (
+        ExitCode.OK if outcome in (ResumeOutcome.RESUME, ResumeOutcome.EMPTY) else ExitCode.FAILED
+    )
 
 
 def _print_list(survey: Survey, directory: Path, depth: Depth, output: str) -> None:
     loaded = None if survey.script_chooses else survey.loaded
     chosen = choose(survey, depth, None)
-    resume = chosen.resume if chosen.outcome is Outcome.RESUME else None
+    resume = chosen.resume if chosen.outcome is ResumeOutcome.RESUME else None
     rows = [
         _row(one, survey.format, is_loaded=one is loaded, is_choice=one is resume)
         for one in survey.checkpoints

@@ -8,9 +8,9 @@ from typing import Final
 import click
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.cli.output import Output, format_table, output_option, print_next
+from holdfast.apps.cli.output import OutputFormat, format_table, output_option, print_next
 from holdfast.apps.demo.demo import DemoSettings, DemoStopped, play
-from holdfast.apps.demo.outcome import Outcome, timeline
+from holdfast.apps.demo.outcome import DemoResult, timeline
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.apps.run.screen import PlainScreen
@@ -51,7 +51,7 @@ _TORCH_STEPS: Final = 400
     help="Steps between checkpoints.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of weights and batches.")
-@output_option(Output.TABLE, Output.JSON)
+@output_option(OutputFormat.TABLE, OutputFormat.JSON)
 def demo(
     *, use_torch: bool, steps: int | None, checkpoint_every: int, seed: int, output: str
 ) -> int:
@@ -61,7 +61,7 @@ def demo(
     library, data parallel on 2 of 3 local nodes: first undisturbed, then through XID 74 (the node
     is replaced), XID 73 (the node is rebooted), a killed rank and a node that loses power.
     """
-    stream = sys.stderr if output == Output.JSON else sys.stdout
+    stream = sys.stderr if output == OutputFormat.JSON else sys.stdout
     settings = DemoSettings(
         home=default_home(),
         steps=steps or (_TORCH_STEPS if use_torch else _STEPS),
@@ -79,14 +79,14 @@ def demo(
         click.echo("The demo was stopped; none of its processes is running.", err=True)
         is_interrupt = stopped.signum == signal.SIGINT
         return ExitCode.INTERRUPTED if is_interrupt else ExitCode.TERMINATED
-    if output == Output.JSON:
+    if output == OutputFormat.JSON:
         print_next(outcome, output)
     else:
         _print(outcome)
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: DemoResult) -> None:
     titles, *rows = timeline(outcome)
     click.echo("3. The timeline, in seconds from each fault.\n")
     if rows:

@@ -12,7 +12,7 @@ from holdfast.apps.cli.known_names import incident_ids
 from holdfast.apps.cli.output import (
     LISTS,
     Column,
-    Output,
+    OutputFormat,
     age,
     is_document,
     output_option,
@@ -140,7 +140,7 @@ def _print(cases: list[_Case], output: str) -> None:
         print_document([case.plain() for case in cases], output)
         return
     now = SystemClock().now()
-    is_wide = output == Output.WIDE
+    is_wide = output == OutputFormat.WIDE
     columns: list[Column[_Case]] = [
         Column(title="id", cell=lambda case: case.incident.id if is_wide else case.short_id),
         Column(title="node", cell=lambda case: case.incident.node if is_wide else case.short_node),

@@ -14,7 +14,7 @@ from holdfast.apps.exit_codes import ExitCode
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CommandRow:
     """Short help and module of a command."""
 
     help: str
@@ -23,25 +23,43 @@ class Row:
 
 
 COMMANDS: Final = {
-    "run": Row("Run a training job and keep it running.", "holdfast.apps.cli.run"),
-    "demo": Row("Run a training job through four faults.", "holdfast.apps.cli.demo"),
-    "inject": Row("Inject a fault into a node.", "holdfast.apps.cli.inject.commands"),
-    "nodes": Row("List, describe, reboot or replace nodes.", "holdfast.apps.cli.nodes.commands"),
-    "jobs": Row("List, describe, diagnose jobs; read logs.", "holdfast.apps.cli.jobs.commands"),
-    "clusters": Row("Create, change and delete clusters.", "holdfast.apps.cli.clusters.commands"),
-    "incidents": Row("List incidents and show their timelines.", "holdfast.apps.cli.incidents"),
-    "scan": Row("Evaluate captured logs and tool output.", "holdfast.apps.cli.scan.commands"),
-    "check": Row("Run health checks on nodes under load.", "holdfast.apps.cli.check.commands"),
-    "checkpoint": Row("Verify checkpoints before resume.", "holdfast.apps.cli.checkpoint"),
-    "simulate": Row("Simulate faults on a cluster.", "holdfast.apps.cli.simulate"),
-    "slurm": Row("Install on Slurm and diagnose problems.", "holdfast.apps.cli.slurm.commands"),
-    "agent": Row("Run the agent that monitors this node.", ""),
-    "controller": Row("Run the controller of a cluster.", "holdfast.apps.cli.controller"),
-    "hyperpod": Row("Run jobs with HyperPod CLI syntax.", "holdfast.apps.cli.hyperpod.commands"),
-    "api": Row("Serve the SageMaker cluster API.", "holdfast.apps.cli.api"),
-    "export": Row("Export agent events to CloudWatch.", "holdfast.apps.cli.export"),
-    "uninstall": Row("Remove Holdfast's records from a cluster.", "holdfast.apps.cli.uninstall"),
-    "completion": Row("Print a shell completion script.", "holdfast.apps.cli.completion"),
+    "run": CommandRow("Run a training job and keep it running.", "holdfast.apps.cli.run"),
+    "demo": CommandRow("Run a training job through four faults.", "holdfast.apps.cli.demo"),
+    "inject": CommandRow("Inject a fault into a node.", "holdfast.apps.cli.inject.commands"),
+    "nodes": CommandRow(
+        "List, describe, reboot or replace nodes.", "holdfast.apps.cli.nodes.commands"
+    ),
+    "jobs": CommandRow(
+        "List, describe, diagnose jobs; read logs.", "holdfast.apps.cli.jobs.commands"
+    ),
+    "clusters": CommandRow(
+        "Create, change and delete clusters.", "holdfast.apps.cli.clusters.commands"
+    ),
+    "incidents": CommandRow(
+        "List incidents and show their timelines.", "holdfast.apps.cli.incidents"
+    ),
+    "scan": CommandRow(
+        "Evaluate captured logs and tool output.", "holdfast.apps.cli.scan.commands"
+    ),
+    "check": CommandRow(
+        "Run health checks on nodes under load.", "holdfast.apps.cli.check.commands"
+    ),
+    "checkpoint": CommandRow("Verify checkpoints before resume.", "holdfast.apps.cli.checkpoint"),
+    "simulate": CommandRow("Simulate faults on a cluster.", "holdfast.apps.cli.simulate"),
+    "slurm": CommandRow(
+        "Install on Slurm and diagnose problems.", "holdfast.apps.cli.slurm.commands"
+    ),
+    "agent": CommandRow("Run the agent that monitors this node.", ""),
+    "controller": CommandRow("Run the controller of a cluster.", "holdfast.apps.cli.controller"),
+    "hyperpod": CommandRow(
+        "Run jobs with HyperPod CLI syntax.", "holdfast.apps.cli.hyperpod.commands"
+    ),
+    "api": CommandRow("Serve the SageMaker cluster API.", "holdfast.apps.cli.api"),
+    "export": CommandRow("Export agent events to CloudWatch.", "holdfast.apps.cli.export"),
+    "uninstall": CommandRow(
+        "Remove Holdfast's records from a cluster.", "holdfast.apps.cli.uninstall"
+    ),
+    "completion": CommandRow("Print a shell completion script.", "holdfast.apps.cli.completion"),
 }
 
 

@@ -42,7 +42,7 @@ _COLORS: Final = {
 _COLOR_OF: Final = {one: color for color, states in _COLORS.items() for one in states.split()}
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """Output format of a command."""
 
     TABLE = "table"
@@ -53,10 +53,10 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-LISTS: Final = (Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
+LISTS: Final = (OutputFormat.TABLE, OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML)
 """Formats of commands that list or describe."""
 
-RESULTS: Final = (Output.TABLE, Output.JSON, Output.YAML)
+RESULTS: Final = (OutputFormat.TABLE, OutputFormat.JSON, OutputFormat.YAML)
 """Formats of commands that change something and print the result."""
 
 
@@ -75,7 +75,7 @@ class Column(Generic[T]):
     """Truncated before other columns if the table is too wide."""
 
 
-def output_option(*formats: Output) -> Callable[[F], F]:
+def output_option(*formats: OutputFormat) -> Callable[[F], F]:
     """Return the option ``--output`` with the given formats; the first is the default."""
     return click.option(
         "-o",
@@ -104,7 +104,7 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
     Args:
         rows: dataclasses or dictionaries; JSON and YAML contain all their fields.
         columns: columns of the table.
-        output: a value of ``Output``.
+        output: a value of ``OutputFormat``.
         empty: message for standard error if there are no rows.
 
     """
@@ -114,7 +114,7 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
     if not rows:
         click.echo(empty, err=True)
         return
-    is_wide = output == Output.WIDE
+    is_wide = output == OutputFormat.WIDE
     shown = [column for column in columns if is_wide or not column.wide]
     cells = [[printable(column.cell(row)) for column in shown] for row in rows]
     width = None if is_wide else _terminal_width()
@@ -134,13 +134,13 @@ def print_details(pairs: Iterable[tuple[str, object]]) -> None:
 
 def is_document(output: str) -> bool:
     """Whether a format is JSON or YAML."""
-    return output in (Output.JSON, Output.YAML)
+    return output in (OutputFormat.JSON, OutputFormat.YAML)
 
 
 def print_document(value: object, output: str) -> None:
     """Print one JSON or YAML document: an array for several objects, an object for one."""
     plain = to_plain(value)
-    if output == Output.YAML:
+    if output == OutputFormat.YAML:
         click.echo(to_yaml(plain), nl=False)
     else:
         click.echo(json.dumps(plain, indent=2))
@@ -148,12 +148,12 @@ def print_document(value: object, output: str) -> None:
 
 def print_json(value: object) -> None:
     """Print one JSON document, for commands without ``--output``."""
-    print_document(value, Output.JSON)
+    print_document(value, OutputFormat.JSON)
 
 
 def print_next(value: object, output: str) -> None:
     """Print one document of a stream: a line of JSON, or YAML after ``---``."""
-    if output == Output.YAML:
+    if output == OutputFormat.YAML:
         click.echo("---")
         print_document(value, output)
     else:

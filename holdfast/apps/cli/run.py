@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.adapters.local.layout import default_home, runs
-from holdfast.apps.cli.output import Output, is_terminal, output_option, print_next
+from holdfast.apps.cli.output import OutputFormat, is_terminal, output_option, print_next
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.job_names import default_name
@@ -120,7 +120,7 @@ Exit codes:
     help="Ranks whose output to show; the output of all ranks is kept in files.",
 )
 @click.option("--dry-run", is_flag=True, help="Check the options and exit without running the job.")
-@output_option(Output.TABLE, Output.JSON)
+@output_option(OutputFormat.TABLE, OutputFormat.JSON)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(  # noqa: PLR0913 - one parameter for each option
     *,
@@ -181,7 +181,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
         summary, stopped_by = _run(settings, output, Follow(logs))
     else:
         summary, stopped_by = _run_on(cluster, settings, output, Follow(logs))
-    if output == Output.JSON:
+    if output == OutputFormat.JSON:
         print_next({"event": "run.ended", **to_plain(summary)}, output)
     else:
         click.echo("\n".join(report_lines(summary)))
@@ -199,7 +199,7 @@ def _run_on(
     cluster: str, settings: RunSettings, output: str, follow: Follow
 ) -> tuple[Summary, int | None]:
     """Run the job on an existing cluster, whose nodes other commands show."""
-    show = Show.JSON if output == Output.JSON else Show.PLAIN
+    show = Show.JSON if output == OutputFormat.JSON else Show.PLAIN
     with handed_over(cluster, settings, _report) as job, opened(show) as screen:
         job.follow(screen, RankLogs(job.files, settings.nodes, follow))
         return job.summary(), job.stopped_by
@@ -247,6 +247,6 @@ def _processes(settings: RunSettings) -> str:
 
 
 def _show(output: str) -> Show:
-    if output == Output.JSON:
+    if output == OutputFormat.JSON:
         return Show.JSON
     return Show.LIVE if is_terminal() else Show.PLAIN

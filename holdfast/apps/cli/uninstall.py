@@ -20,7 +20,7 @@ from holdfast.apps.cli.output import (
     print_rows,
     yes_option,
 )
-from holdfast.apps.cli.where import Place
+from holdfast.apps.cli.where import TargetPlatform
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.names import LABEL_PREFIX
@@ -29,7 +29,7 @@ _LEFTOVERS: Final = "holdfast.apps.kubernetes.leftovers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RemovalRow:
     """Object in the cluster and the result of its removal, as in JSON and YAML output."""
 
     kind: str
@@ -48,7 +48,7 @@ class Row:
         return ", ".join(self.removes) or ("" if self.keeps else "the object")
 
 
-_COLUMNS: Final[Sequence[Column[Row]]] = (
+_COLUMNS: Final[Sequence[Column[RemovalRow]]] = (
     Column(title="KIND", cell=lambda row: row.kind),
     Column(title="NAMESPACE", cell=lambda row: row.namespace),
     Column(title="NAME", cell=lambda row: row.name),
@@ -65,8 +65,8 @@ _COLUMNS: Final[Sequence[Column[Row]]] = (
 @click.command()
 @click.option(
     "--platform",
-    type=click.Choice([place.value for place in Place]),
-    default=Place.KUBERNETES.value,
+    type=click.Choice([place.value for place in TargetPlatform]),
+    default=TargetPlatform.KUBERNETES.value,
     show_default=True,
     help="Platform to clean up.",
 )
@@ -139,19 +139,19 @@ def uninstall(
 
 
 def _refuse_others(platform: str) -> None:
-    if platform == Place.SLURM:
+    if platform == TargetPlatform.SLURM:
         raise ConfigError(
             "--platform slurm: run holdfast slurm uninstall on each machine of the cluster"
         )
-    if platform == Place.LOCAL:
+    if platform == TargetPlatform.LOCAL:
         raise ConfigError(
             "--platform local: runs leave only files; stop them with holdfast jobs cancel, then "
             f"delete {default_home()}"
         )
 
 
-def _row(leftover: Any, *, dry_run: bool) -> Row:
-    row = Row(
+def _row(leftover: Any, *, dry_run: bool) -> RemovalRow:
+    row = RemovalRow(
         kind=leftover.kind,
         namespace=leftover.namespace,
         name=leftover.name,
@@ -169,7 +169,7 @@ def _row(leftover: Any, *, dry_run: bool) -> Row:
     return replace(row, done=True)
 
 
-def _code(rows: Sequence[Row], *, is_planned: bool) -> int:
+def _code(rows: Sequence[RemovalRow], *, is_planned: bool) -> int:
     if is_planned or not any(row.error for row in rows):
         return ExitCode.OK
     return ExitCode.PARTLY_DONE if any(row.done for row in rows) else ExitCode.FAILED

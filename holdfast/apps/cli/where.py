@@ -25,7 +25,7 @@ _KUBERNETES_JOBS: Final = "holdfast.apps.kubernetes.jobs"
 _SLURM_JOBS: Final = "holdfast.apps.slurm.jobs"
 
 
-class Place(StrEnum):
+class TargetPlatform(StrEnum):
     """Target platform."""
 
     LOCAL = "local"
@@ -56,15 +56,15 @@ class Where:
     """Whether to include jobs on this machine that ended before others."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TargetPlatform:
         """Target platform, also where only an option of one platform is given."""
         if self.run is not None or self.cluster is not None:
-            return Place.LOCAL
+            return TargetPlatform.LOCAL
         if self.state_dir is not None:
-            return Place.SLURM
+            return TargetPlatform.SLURM
         if self.is_kubernetes:
-            return Place.KUBERNETES
-        return Place(self.platform or Place.LOCAL)
+            return TargetPlatform.KUBERNETES
+        return TargetPlatform(self.platform or TargetPlatform.LOCAL)
 
     @property
     def is_kubernetes(self) -> bool:
@@ -76,7 +76,7 @@ class Where:
         """Return options that select the same target in another command, after a blank."""
         if self.run is not None:
             return f" --run {self.run}"
-        if self.place is Place.LOCAL:
+        if self.place is TargetPlatform.LOCAL:
             return ""
         given = {
             "kubeconfig": self.kubeconfig, "context": self.context, "state-dir": self.state_dir,
@@ -88,7 +88,7 @@ class Where:
 _PLATFORM: Final[Sequence[Callable[[Any], Any]]] = (
     click.option(
         "--platform",
-        type=click.Choice([place.value for place in Place]),
+        type=click.Choice([place.value for place in TargetPlatform]),
         envvar=VARIABLE,
         help=f"Target platform.  [default: ${VARIABLE} or local]",
     ),
@@ -145,7 +145,7 @@ def taken(values: dict[str, Any]) -> Where:
         )
     is_elsewhere = is_kubernetes or where.state_dir is not None
     if (where.cluster is not None and is_elsewhere) or (
-        where.everything and where.place is not Place.LOCAL
+        where.everything and where.place is not TargetPlatform.LOCAL
     ):
         raise click.UsageError(
             "--all and --cluster apply to jobs on this machine only: omit them, or the options "
@@ -171,11 +171,11 @@ def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet
         BackendError: its state cannot be read.
 
     """
-    if where.place is Place.LOCAL:
+    if where.place is TargetPlatform.LOCAL:
         with open_runs(default_home(), where.run, ended=ended) as known:
             yield known
         return
-    if where.place is Place.SLURM:
+    if where.place is TargetPlatform.SLURM:
         opened = import_module(_SLURM).connect(where.state_dir)
     else:
         opened = import_module(_KUBERNETES).connect(where.kubeconfig, where.context)
@@ -193,14 +193,14 @@ def open_jobs(where: Where) -> Iterator[Jobs]:
     """
     jobs: Any
     match where.place:
-        case Place.LOCAL:
-            local = import_module(_LOCAL_JOBS).LocalJobs
+        case TargetPlatform.LOCAL:
+            local = import_module(_LOCAL_JOBS).RunJobs
             jobs = local(default_home(), where.everything, where.cluster or "")
-        case Place.KUBERNETES:
+        case TargetPlatform.KUBERNETES:
             namespace = "" if where.all_namespaces else where.namespace
             connect = import_module(_KUBERNETES_JOBS).connect_jobs
             jobs = connect(where.kubeconfig, where.context, namespace)
-        case Place.SLURM:
+        case TargetPlatform.SLURM:
             jobs = import_module(_SLURM_JOBS).connect_jobs(where.state_dir)
     with contextlib.closing(jobs):
         yield jobs

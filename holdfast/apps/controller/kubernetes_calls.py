@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.client.errors import (
     Unreachable,
 )
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
-from holdfast.adapters.providers.kubernetes_api import Json, Kind
+from holdfast.adapters.providers.kubernetes_api import Json, ObjectKind
 from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.model.errors import BackendError, ConfigError, ProviderError
 
@@ -68,26 +68,26 @@ class ProviderCalls:
     def __init__(self, reached: Callable[[], AbstractContextManager[Api]]) -> None:
         self._reached = reached
 
-    def find(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
+    def find(self, kind: ObjectKind, name: str, namespace: str = "") -> Json | None:
         """See ``KubernetesApi.find``."""
         path = kind.path(name, namespace)
         return self._reported("get", kind, lambda api: api.get(path))
 
-    def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
+    def list(self, kind: ObjectKind, namespace: str = "") -> Sequence[Json]:
         """See ``KubernetesApi.list``."""
         path = kind.path(namespace=namespace)
         return self._reported("list", kind, lambda api: [*api.list(path)]) or []
 
-    def patch(self, kind: Kind, name: str, namespace: str, body: Json) -> None:
+    def patch(self, kind: ObjectKind, name: str, namespace: str, body: Json) -> None:
         """See ``KubernetesApi.patch``."""
         path = kind.path(name, namespace)
         self._reported("patch", kind, lambda api: api.patch(path, dict(body)))
 
-    def delete(self, kind: Kind, name: str) -> None:
+    def delete(self, kind: ObjectKind, name: str) -> None:
         """See ``KubernetesApi.delete``."""
         self._reported("delete", kind, lambda api: api.delete(kind.path(name)))
 
-    def _reported(self, verb: str, kind: Kind, call: Callable[[Api], _T]) -> _T | None:
+    def _reported(self, verb: str, kind: ObjectKind, call: Callable[[Api], _T]) -> _T | None:
         """The answer to a call, None if there is no such object.
 
         Raises:

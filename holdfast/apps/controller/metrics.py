@@ -16,7 +16,7 @@ from holdfast.adapters.telemetry.exposition import (
     labels,
     process_families,
 )
-from holdfast.adapters.telemetry.http_server import Page
+from holdfast.adapters.telemetry.http_server import HttpResponse
 from holdfast.apps.controller.platform import Platform
 from holdfast.decisions.lifecycle import health_status
 from holdfast.model.events import (
@@ -163,23 +163,25 @@ class WatchedCluster:
 
 def pages(
     metrics: ControllerMetrics, platform: Platform, more: Callable[[], Iterable[str]]
-) -> dict[str, Callable[[], Page]]:
+) -> dict[str, Callable[[], HttpResponse]]:
     """What is served, by path; ``more`` gives metrics beside those of nodes and platform."""
 
-    def shown() -> Page:
-        return Page(metrics.text((*platform.families(), *more())), content_type=CONTENT_TYPE)
+    def shown() -> HttpResponse:
+        return HttpResponse(
+            metrics.text((*platform.families(), *more())), content_type=CONTENT_TYPE
+        )
 
-    def healthz() -> Page:
+    def healthz() -> HttpResponse:
         silent = metrics.silent_for()
         if silent > TIMEOUT:
-            return Page(f"no reconciliation for {silent.total_seconds():.0f} s\n", 503)
-        return Page("ok\n")
+            return HttpResponse(f"no reconciliation for {silent.total_seconds():.0f} s\n", 503)
+        return HttpResponse("ok\n")
 
-    def readyz() -> Page:
+    def readyz() -> HttpResponse:
         if platform.is_ready():
-            return Page("ok\n")
+            return HttpResponse("ok\n")
         why = "; ".join(platform.troubles())
-        return Page(f"the cluster has not been read yet{': ' if why else ''}{why}\n", 503)
+        return HttpResponse(f"the cluster has not been read yet{': ' if why else ''}{why}\n", 503)
 
     return {
         "/metrics": shown,

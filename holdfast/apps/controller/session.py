@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Final
 
 from holdfast.adapters.notices.sink import Notices
-from holdfast.adapters.telemetry.http_server import HttpServer, Page
+from holdfast.adapters.telemetry.http_server import HttpResponse, HttpServer
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig, PlatformName
 from holdfast.apps.controller.dry_run import DryRun
@@ -52,7 +52,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
     clock = SystemClock()
     wake = Wakeup()
     with ExitStack() as opened:
-        served: dict[str, Callable[[], Page]] = {}
+        served: dict[str, Callable[[], HttpResponse]] = {}
         address = _serve(config.listen, served, opened)  # first: a port that is taken is told
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
@@ -97,7 +97,9 @@ def _notices(config: ControllerConfig, cluster: str, log: EventLog, opened: Exit
 
 
 def _serve(
-    address: ListenAddress | None, served: Mapping[str, Callable[[], Page]], opened: ExitStack
+    address: ListenAddress | None,
+    served: Mapping[str, Callable[[], HttpResponse]],
+    opened: ExitStack,
 ) -> ListenAddress | None:
     if address is None:
         return None

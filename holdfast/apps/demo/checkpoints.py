@@ -26,14 +26,14 @@ _DAMAGED = ".damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class DemoCheckpoint:
     """The state of a run after ``step`` steps."""
 
     step: int
     state: bytes
 
 
-class CheckpointDirectory:
+class DemoCheckpoints:
     """The checkpoints of one run; only one process at a time may write them.
 
     Args:
@@ -58,7 +58,7 @@ class CheckpointDirectory:
                 f"checkpoint directory {path}: {error.strerror}; choose another directory"
             ) from error
 
-    def newest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+    def newest(self, warn: Callable[[str], None]) -> DemoCheckpoint | None:
         """Return the newest valid checkpoint; None if there is none.
 
         A damaged one is renamed, and ``warn`` is called with a message.
@@ -84,7 +84,7 @@ class CheckpointDirectory:
             return checkpoint
         return None
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: DemoCheckpoint) -> None:
         """Store a checkpoint durably, then remove all but the newest ``KEEP``.
 
         Raises:
@@ -145,15 +145,15 @@ def _set_aside(path: Path, aside: Path) -> None:
         raise storage_error(aside, error) from error
 
 
-def _encode(run: str, checkpoint: Checkpoint) -> bytes:
+def _encode(run: str, checkpoint: DemoCheckpoint) -> bytes:
     body = json.dumps({"run": run, "step": checkpoint.step}).encode() + b"\n" + checkpoint.state
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
 
-def _decode(data: bytes) -> tuple[str, Checkpoint]:
+def _decode(data: bytes) -> tuple[str, DemoCheckpoint]:
     digest, _, body = data.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise ValueError("its SHA-256 does not match")
     header, _, state = body.partition(b"\n")
     fields = json.loads(header)
-    return fields["run"], Checkpoint(fields["step"], state)
+    return fields["run"], DemoCheckpoint(fields["step"], state)

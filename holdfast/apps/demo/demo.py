@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.demo.outcome import Outcome, recovered
+from holdfast.apps.demo.outcome import DemoResult, recovered
 from holdfast.apps.demo.story import STORY, Injected, Storyteller
 from holdfast.apps.run.logs import Follow
 from holdfast.apps.run.screen import Screen
@@ -51,7 +51,7 @@ def play(
     settings: DemoSettings,
     screen: Callable[[], Screen],
     reported: Callable[[str], None],
-) -> Outcome:
+) -> DemoResult:
     """Run the job without faults, then with the faults of the story, and compare.
 
     Args:
@@ -77,7 +77,7 @@ def play(
         record = store.jobs()["demo"][1]
         recoveries = recovered(injected, record.attempts, store.list_incidents())
         store.close()
-    return Outcome(
+    return DemoResult(
         ok=record.phase is JobPhase.SUCCEEDED
         and len(recoveries) == len(STORY)
         and final == undisturbed != "",

@@ -43,7 +43,7 @@ class DemoRecovery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DemoResult:
     """Result of the demo."""
 
     ok: bool
@@ -88,7 +88,7 @@ def recovered(
     return tuple(found)
 
 
-def timeline(outcome: Outcome) -> list[list[str]]:
+def timeline(outcome: DemoResult) -> list[list[str]]:
     """Return the recoveries as the rows of a table, the titles first."""
     titles = ["fault", "node", "action", "detect", "stop", "repair", "start", "down", "lost"]
     rows = [

@@ -26,7 +26,7 @@ _DEVICE: Final = "0000:b9:00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class PlannedFault:
     """One fault: its kind, the rank whose node it hits, and the progress at which it is due."""
 
     fault: str
@@ -61,10 +61,10 @@ def xid(code: int) -> Callable[[NodeDir], object]:
 
 
 STORY: Final = (
-    Act(fault="xid 74", rank=1, share=0.2, inject=xid(74)),
-    Act(fault="xid 73", rank=0, share=0.4, inject=xid(73)),
-    Act(fault="kill-rank", rank=1, share=0.6, inject=kill_rank),
-    Act(fault="power-off", rank=0, share=0.8, inject=power_off),
+    PlannedFault(fault="xid 74", rank=1, share=0.2, inject=xid(74)),
+    PlannedFault(fault="xid 73", rank=0, share=0.4, inject=xid(73)),
+    PlannedFault(fault="kill-rank", rank=1, share=0.6, inject=kill_rank),
+    PlannedFault(fault="power-off", rank=0, share=0.8, inject=power_off),
 )
 
 
@@ -80,7 +80,7 @@ class Storyteller:
     job: str
     steps: int
     reported: Callable[[Injected], None]
-    acts: tuple[Act, ...] = STORY
+    acts: tuple[PlannedFault, ...] = STORY
     injected: list[Injected] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -105,7 +105,7 @@ class Storyteller:
         finally:
             store.close()
 
-    def _try(self, act: Act, store: LocalStore) -> bool:
+    def _try(self, act: PlannedFault, store: LocalStore) -> bool:
         """Inject the fault if it is due. Returns whether it was injected."""
         try:
             if self.job not in (jobs := store.jobs()):

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from holdfast.apps.demo.checkpoints import (
-    Checkpoint,
-    CheckpointDirectory,
+    DemoCheckpoint,
+    DemoCheckpoints,
     storage_error,
     write_durably,
 )
@@ -27,9 +27,9 @@ class Leader:
     def __init__(self, options: Options, environment: RankEnvironment, run: str) -> None:
         self._options = options
         self._environment = environment
-        self._directory = CheckpointDirectory(options.checkpoint_dir, run)
+        self._directory = DemoCheckpoints(options.checkpoint_dir, run)
 
-    def resume_point(self) -> Checkpoint:
+    def resume_point(self) -> DemoCheckpoint:
         """Return the newest valid checkpoint; step 0 without a state for a fresh start."""
         newest = self._directory.newest(_warn)
         step = newest.step if newest else 0
@@ -44,12 +44,12 @@ class Leader:
             + f" of {self._options.steps}, world size {self._environment.world_size}"
         )
         self._report(step)
-        return newest or Checkpoint(0, b"")
+        return newest or DemoCheckpoint(0, b"")
 
     def after_step(self, done: int, loss: float, replica: Replica) -> None:
         """Save a checkpoint if it is due, then report progress."""
         if done % self._options.checkpoint_every == 0 or done == self._options.steps:
-            self._directory.save(Checkpoint(done, replica.state()))
+            self._directory.save(DemoCheckpoint(done, replica.state()))
             _print_line(f"step {done} of {self._options.steps}: loss {loss:.3f}, checkpoint saved")
         self._report(done)
 

@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.apps.cli.where import Where
 from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.manifest import CONTAINER, manifest_of
-from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
+from holdfast.apps.hyperpod.port import EXEC_TIME, JobOutput, Json
 from holdfast.apps.views import nodes as node_views
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import HealthStatus, Labels, PodPhase
@@ -151,11 +151,11 @@ class HyperPodJobs:
             answer.close()
             opened.close()
 
-    def run(self, name: str, pod: str, command: Sequence[str]) -> Output:
+    def run(self, name: str, pod: str, command: Sequence[str]) -> JobOutput:
         """See ``HyperPodCluster.run``."""
         path = self._pod(name, pod)
         done = run_in_pod(self._api, path, CONTAINER, command, within=EXEC_TIME, limit=_EXEC_LIMIT)
-        return Output(done.text, done.error)
+        return JobOutput(done.text, done.error)
 
     def clusters(self) -> list[Json]:
         """See ``HyperPodCluster.clusters``."""

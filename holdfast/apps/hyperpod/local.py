@@ -18,10 +18,10 @@ from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
 from holdfast.apps.hyperpod.job_request import ON_FAILURE, JobRequest
-from holdfast.apps.hyperpod.port import EXEC_TIME, Json, Output
+from holdfast.apps.hyperpod.port import EXEC_TIME, JobOutput, Json
 from holdfast.apps.views.jobs import JobStatus
 from holdfast.apps.views.nodes import JobRank, NotFound
-from holdfast.apps.views.run_jobs import LocalJobs
+from holdfast.apps.views.run_jobs import RunJobs
 from holdfast.apps.views.runs import open_runs
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError, ConfigError
@@ -57,7 +57,7 @@ _PIECE: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class LocalCluster:
+class LocalHyperPodCluster:
     """A ``HyperPodCluster`` of what runs below a home."""
 
     home: Path
@@ -101,7 +101,7 @@ class LocalCluster:
 
     def jobs(self, selector: str, *, everywhere: bool) -> list[Json]:  # noqa: ARG002 - one place
         """See ``HyperPodCluster.jobs``; runs have no labels."""
-        found = [] if selector else LocalJobs(self.home).jobs()
+        found = [] if selector else RunJobs(self.home).jobs()
         return [
             {
                 "Name": job.name,
@@ -159,11 +159,11 @@ class LocalCluster:
             while piece := file.read(_PIECE):
                 yield piece
 
-    def run(self, name: str, pod: str, command: Sequence[str]) -> Output:
+    def run(self, name: str, pod: str, command: Sequence[str]) -> JobOutput:
         """See ``HyperPodCluster.run``: in the directory of the rank's node, as a part of it."""
         job = self._one(name)
         rank = self._rank(job, pod)
-        with LocalJobs(self.home).found(name) as known:
+        with RunJobs(self.home).found(name) as known:
             meant = JobRank(known.ref, rank)
             node = next((one for one, has in known.run.ranks().items() if has == meant), None)
             if node is None:
@@ -174,11 +174,11 @@ class LocalCluster:
             command, timeout=EXEC_TIME, directory=directory, environment={MARK: machine}
         )
         error = f"exit status {done.status}: {done.stderr.strip()}" if done.status else ""
-        return Output(done.stdout, error.rstrip(": "))
+        return JobOutput(done.stdout, error.rstrip(": "))
 
     def cancel(self, name: str) -> None:
         """See ``HyperPodCluster.cancel``."""
-        LocalJobs(self.home).cancel(name, lambda _: None)
+        RunJobs(self.home).cancel(name, lambda _: None)
 
     def suspend(self, name: str, *, is_suspended: bool) -> None:
         """See ``HyperPodCluster.suspend``."""
@@ -213,7 +213,7 @@ class LocalCluster:
         """Nothing is held open."""
 
     def _one(self, name: str) -> JobStatus:
-        return LocalJobs(self.home).describe(name).status
+        return RunJobs(self.home).describe(name).status
 
     def _exists(self, name: str) -> bool:
         with open_runs(self.home) as known:

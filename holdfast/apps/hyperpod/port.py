@@ -14,7 +14,7 @@ EXEC_TIME: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class JobOutput:
     """What a command has said, and why there is no more of it."""
 
     text: str
@@ -62,7 +62,7 @@ class HyperPodCluster(Protocol):
         """What a pod of a job has printed so far, in pieces."""
         ...
 
-    def run(self, name: str, pod: str, command: Sequence[str]) -> Output:
+    def run(self, name: str, pod: str, command: Sequence[str]) -> JobOutput:
         """Run a command in a pod of a job, and wait for its end."""
         ...
 

@@ -30,7 +30,7 @@ from holdfast.model.events import CheckpointChosen, Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 
 
-class Session:
+class RunSession:
     """Runs one job on its own cluster of local machines."""
 
     def __init__(self, settings: RunSettings, run: RunDir, screen: Screen, logs: RankLogs) -> None:

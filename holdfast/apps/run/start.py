@@ -23,7 +23,7 @@ from holdfast.apps.run.logs import Follow, RankLogs
 from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.apps.run.prepare import archive, check, sweep
 from holdfast.apps.run.screen import JsonScreen, PlainScreen, Screen
-from holdfast.apps.run.session import Session
+from holdfast.apps.run.session import RunSession
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary
 from holdfast.model.jobs import JobPhase
@@ -42,7 +42,7 @@ class Show(StrEnum):
 @contextlib.contextmanager
 def started(
     settings: RunSettings, screen: Screen, follow: Follow
-) -> Iterator[tuple[Session, RunDir]]:
+) -> Iterator[tuple[RunSession, RunDir]]:
     """Prepare a run; its name is locked until the end of the block.
 
     Raises:
@@ -65,7 +65,7 @@ def started(
             report_unused(settings.name, earlier)
         checkpoints = settings.checkpoint_dir or run.checkpoints
         checkpoints.mkdir(parents=True, exist_ok=True)
-        session = Session(settings, run, screen, RankLogs(lambda: run, settings.nodes, follow))
+        session = RunSession(settings, run, screen, RankLogs(lambda: run, settings.nodes, follow))
         try:
             yield session, run
         finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self
 
-from holdfast.adapters.slurm.install.plan import Folder, Line, Part, Plugin, Text
+from holdfast.adapters.slurm.install.plan import FileLine, Folder, Part, Plugin, Text
 from holdfast.kit.commands import run
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import BackendError, ConfigError
@@ -21,7 +21,7 @@ _FILE: Final = 0o644
 _PROGRAM: Final = 0o755
 
 
-class Act(StrEnum):
+class InstallAction(StrEnum):
     """Action on a part, done or planned."""
 
     WRITTEN = "written"
@@ -37,7 +37,7 @@ class Done:
     """Result for one part."""
 
     path: Path
-    act: Act
+    act: InstallAction
     detail: str = ""
     """The line, or why the part was kept."""
 
@@ -109,37 +109,40 @@ class Installer:
             case Folder():
                 is_there = part.path.is_dir()
                 self._make(part.path)
-                return Done(path=part.path, act=Act.UNCHANGED if is_there else Act.WRITTEN)
+                return Done(
+                    path=part.path,
+                    act=InstallAction.UNCHANGED if is_there else InstallAction.WRITTEN,
+                )
             case Plugin():
                 command = f"{' '.join(part.command)} -o {part.path} {part.path.stem}.c\n"
                 return self._write(part.path, compiled(part), command)
-            case Line():
+            case FileLine():
                 return self._add(part)
 
     def _write(self, path: Path, content: bytes, shown: str, mode: int = _FILE) -> Done:
         before = _content(path)
         if before is not None and before == content:
-            return Done(path=path, act=Act.UNCHANGED)
+            return Done(path=path, act=InstallAction.UNCHANGED)
         if before is not None and not self._is_ours(path, before):
-            return Done(path=path, act=Act.KEPT, detail="it was changed, or is not ours")
+            return Done(path=path, act=InstallAction.KEPT, detail="it was changed, or is not ours")
         if not self._dry_run:
             self._make(path.parent)
             self._manifest.files[str(path)] = hashlib.sha256(content).hexdigest()
             self._manifest.write()
             _replace(path, content, mode)
-        return Done(path=path, act=Act.WRITTEN, text=shown)
+        return Done(path=path, act=InstallAction.WRITTEN, text=shown)
 
     def _is_ours(self, path: Path, content: bytes) -> bool:
         return self._manifest.files.get(str(path)) == hashlib.sha256(content).hexdigest()
 
-    def _add(self, part: Line) -> Done:
+    def _add(self, part: FileLine) -> Done:
         before = (_content(part.path) or b"").decode("utf-8", errors="surrogateescape")
         lines = before.splitlines()
         there = next((line for line in lines if _has(line, part.key)), None)
         if there == part.text:
-            return Done(path=part.path, act=Act.UNCHANGED, detail=part.text)
+            return Done(path=part.path, act=InstallAction.UNCHANGED, detail=part.text)
         if there is not None and there != self._manifest.lines.get(str(part.path)):
-            return Done(path=part.path, act=Act.KEPT, detail=f"it has: {there}")
+            return Done(path=part.path, act=InstallAction.KEPT, detail=f"it has: {there}")
         if not self._dry_run:
             self._make(part.path.parent)
             if _content(part.path) is None:
@@ -148,7 +151,7 @@ class Installer:
             self._manifest.write()
             lines = [line for line in lines if line != there] + [part.text]
             _replace(part.path, _joined(lines))
-        return Done(path=part.path, act=Act.WRITTEN, detail=part.text)
+        return Done(path=part.path, act=InstallAction.WRITTEN, detail=part.text)
 
     def _make(self, folder: Path) -> None:
         if self._dry_run:
@@ -175,7 +178,7 @@ class Installer:
         for name in reversed(manifest.folders):
             with suppress(OSError):  # others have created files there
                 Path(name).rmdir()
-                yield Done(path=Path(name), act=Act.REMOVED)
+                yield Done(path=Path(name), act=InstallAction.REMOVED)
 
     def _take_line(self, path: Path, key: str, *, is_ours: bool) -> Iterator[Done]:
         before = (_content(path) or b"").decode("utf-8", errors="surrogateescape")
@@ -189,18 +192,18 @@ class Installer:
             else:
                 _replace(path, _joined(left))
         gone = [line.strip() for line in lines if _has(line, key)]
-        yield Done(path=path, act=Act.REMOVED, detail="; ".join(gone))
+        yield Done(path=path, act=InstallAction.REMOVED, detail="; ".join(gone))
 
     def _take_file(self, path: Path, digest: str) -> Iterator[Done]:
         content = _content(path)
         if content is None:
             return
         if hashlib.sha256(content).hexdigest() != digest:
-            yield Done(path=path, act=Act.KEPT, detail="it was changed since")
+            yield Done(path=path, act=InstallAction.KEPT, detail="it was changed since")
             return
         if not self._dry_run:
             path.unlink()
-        yield Done(path=path, act=Act.REMOVED)
+        yield Done(path=path, act=InstallAction.REMOVED)
 
 
 def compiled(plugin: Plugin) -> bytes:

@@ -39,7 +39,7 @@ _BROKEN: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
+class UnfitNode:
     """A node on which no job may begin."""
 
     node: str
@@ -75,7 +75,7 @@ class HeadProlog:
         self._reports = Reports(Path(places.report_dir))
         self._slurm = Slurm(Path(places.conf) if places.conf else None, _CALL)
 
-    def known(self, nodes: Sequence[str], now: datetime) -> Iterator[Broken]:
+    def known(self, nodes: Sequence[str], now: datetime) -> Iterator[UnfitNode]:
         """Yield nodes with a known fault that the controller may not have handled yet."""
         self._reports.look(now)
         memory = self._store.read()
@@ -88,9 +88,9 @@ class HeadProlog:
             heartbeat_at = last_response_at(one, record, now, None)
             view = node_view(one, record, memory, heartbeat_at=heartbeat_at, jobs=(), now=now)
             for fault in node_faults(view, RemediationPolicy(), now)[:1]:
-                yield Broken(node=name, reason=fault.reason, why=fault.message)
+                yield UnfitNode(node=name, reason=fault.reason, why=fault.message)
 
-    def close(self, broken: Broken) -> None:
+    def close(self, broken: UnfitNode) -> None:
         """Ensure that a node is closed to jobs, by the controller or else by this process.
 
         Raises:
@@ -105,13 +105,13 @@ class HeadProlog:
             time.sleep(_LOOK_S)
 
 
-def found_there(nodes: Sequence[str], remote: Remote) -> Iterator[Broken | str]:
+def found_there(nodes: Sequence[str], remote: Remote) -> Iterator[UnfitNode | str]:
     """Check nodes in parallel; yields broken nodes, and a message for each that was not checked."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from filter(None, pool.map(partial(_found, remote), nodes))
 
 
-def _found(remote: Remote, node: str) -> Broken | str | None:
+def _found(remote: Remote, node: str) -> UnfitNode | str | None:
     argv = (*remote.through, node, *(word.replace("{node}", node) for word in remote.check))
     try:
         done = run(argv, timeout=remote.limit)
@@ -119,5 +119,5 @@ def _found(remote: Remote, node: str) -> Broken | str | None:
         return f"{node}: {error}"
     message = " ".join((done.errors or done.output).split()) or f"it ended with {done.status}"
     if done.status == _BROKEN:
-        return Broken(node=node, reason=Reason.CHECK_FAILED, why=message)
+        return UnfitNode(node=node, reason=Reason.CHECK_FAILED, why=message)
     return f"{node}: {message}" if done.status else None

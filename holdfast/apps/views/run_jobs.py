@@ -29,7 +29,7 @@ _EVENTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class LocalJobs:
+class RunJobs:
     """The ``Jobs`` of runs and clusters on this machine, those that ended included."""
 
     home: Path

@@ -20,8 +20,8 @@ from holdfast.model.clusters import (
     ClusterEvent,
     DesiredCluster,
     DesiredGroup,
+    GroupMachine,
     LifecycleScripts,
-    Machine,
     MachineGroup,
     MachineState,
     Member,
@@ -87,7 +87,7 @@ def a_cluster(name: str = "lab", **changes) -> DesiredCluster:
 
 
 def a_member(number: int) -> Member:
-    machine = Machine(
+    machine = GroupMachine(
         id=f"i-{number:017x}", name=f"n{number}", state=MachineState.JOINING, launched_at=NOW
     )
     return Member(

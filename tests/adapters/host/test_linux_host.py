@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.adapters.host.linux import LinuxHost, Logs
-from holdfast.adapters.host.sampler import Plan, Reading
+from holdfast.adapters.host.sampler import Reading, SourceSchedule
 from holdfast.detectors.contract import LOGS, Readings, Sample
 from holdfast.model.errors import BackendError, ConfigError
 
@@ -237,7 +237,11 @@ def test_samples_go_on_in_the_next_agent_of_the_boot_and_begin_anew_in_another(
     def sampled(boot_id: str) -> Sample:
         host = LinuxHost(
             machine.logs, boot_id=boot_id, resume=True, keywords=(), clock=StoppedClock(),
-            plans={"a": Plan(read=lambda: Reading(values={"n": "1"}), every=timedelta(hours=1))},
+            plans={
+                "a": SourceSchedule(
+                    read=lambda: Reading(values={"n": "1"}), every=timedelta(hours=1)
+                )
+            },
         )  # fmt: skip
         assert not host.has_all_samples
         while "a" not in (samples := host.read().samples):

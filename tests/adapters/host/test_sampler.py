@@ -8,7 +8,7 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from holdfast.adapters.host.sampler import TIMEOUT, Memory, Plan, Reading, Sampler
+from holdfast.adapters.host.sampler import TIMEOUT, Memory, Reading, Sampler, SourceSchedule
 from holdfast.detectors.contract import Sample
 from holdfast.model.errors import BackendError
 
@@ -28,7 +28,10 @@ def sampler(
     timeout: timedelta = TIMEOUT,
     **reads: Callable[[], Reading],
 ) -> Sampler:
-    plans = {name: Plan(read=read, every=every, timeout=timeout) for name, read in reads.items()}
+    plans = {
+        name: SourceSchedule(read=read, every=every, timeout=timeout)
+        for name, read in reads.items()
+    }
     return Sampler(plans, memory or {}, clock=StillClock())
 
 
@@ -57,7 +60,7 @@ def test_a_sample_carries_the_values_of_the_one_before_it() -> None:
 
 def test_what_a_source_holds_open_is_let_go_of_with_the_sampler() -> None:
     closed: list[str] = []
-    plan = Plan(read=counting(), every=ONCE, close=lambda: closed.append("a"))
+    plan = SourceSchedule(read=counting(), every=ONCE, close=lambda: closed.append("a"))
     taken = Sampler({"a": plan}, {}, clock=StillClock())
     next_of(taken, "a")
 

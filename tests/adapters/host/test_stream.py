@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host.stream import BACKOFF, LONGEST, Stream
+from holdfast.adapters.host.stream import BACKOFF, LONGEST, CommandStream
 
 TIMEOUT_S = 20.0
 
@@ -20,7 +20,7 @@ def script(folder: Path, text: str, name: str = "tool") -> Callable[[], list[str
     return lambda: [str(path)]
 
 
-def read_until(stream: Stream, is_enough: Callable[[list[bytes]], object]) -> list[bytes]:
+def read_until(stream: CommandStream, is_enough: Callable[[list[bytes]], object]) -> list[bytes]:
     lines: list[bytes] = []
     deadline = time.monotonic() + TIMEOUT_S
     while not is_enough(lines):
@@ -31,7 +31,7 @@ def read_until(stream: Stream, is_enough: Callable[[list[bytes]], object]) -> li
 
 
 def test_lines_are_given_whole_whatever_the_writes(tmp_path: Path) -> None:
-    stream = Stream(
+    stream = CommandStream(
         script(
             tmp_path,
             "for part in ('a', 'b\\nc', '\\n', 'd'): os.write(1, part.encode()); time.sleep(0.02)\n"
@@ -48,7 +48,7 @@ def test_lines_are_given_whole_whatever_the_writes(tmp_path: Path) -> None:
 def test_what_is_read_next_to_the_end_is_not_lost_and_a_half_line_is_left_out(
     tmp_path: Path,
 ) -> None:
-    stream = Stream(script(tmp_path, "os.write(1, b'a\\nhalf'); sys.exit('why it ended')"))
+    stream = CommandStream(script(tmp_path, "os.write(1, b'a\\nhalf'); sys.exit('why it ended')"))
 
     lines = read_until(stream, lambda _: stream.error)
 
@@ -62,7 +62,7 @@ def test_a_command_that_ended_is_started_again_after_a_pause_and_all_is_well(
     tmp_path: Path,
 ) -> None:
     starts = tmp_path / "starts"
-    stream = Stream(
+    stream = CommandStream(
         script(
             tmp_path,
             f"open({str(starts)!r}, 'a').write('x')\n"
@@ -79,7 +79,7 @@ def test_a_command_that_ended_is_started_again_after_a_pause_and_all_is_well(
 
 def test_a_command_that_fails_at_once_is_not_started_at_every_look(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    stream = Stream(script(tmp_path, f"open({str(starts)!r}, 'a').write('x'); sys.exit(1)"))
+    stream = CommandStream(script(tmp_path, f"open({str(starts)!r}, 'a').write('x'); sys.exit(1)"))
 
     read_until(stream, lambda _: stream.error)
     until = time.monotonic() + BACKOFF.first.total_seconds() / 2
@@ -92,7 +92,7 @@ def test_a_command_that_fails_at_once_is_not_started_at_every_look(tmp_path: Pat
 
 
 def test_a_command_that_is_missing_is_an_error_and_no_exception(tmp_path: Path) -> None:
-    stream = Stream(lambda: [str(tmp_path / "none")])
+    stream = CommandStream(lambda: [str(tmp_path / "none")])
 
     assert stream.read() == []
     assert stream.error == "none cannot be started: No such file or directory"
@@ -100,7 +100,7 @@ def test_a_command_that_is_missing_is_an_error_and_no_exception(tmp_path: Path) 
 
 
 def test_a_command_that_falls_silent_is_ended(tmp_path: Path) -> None:
-    stream = Stream(
+    stream = CommandStream(
         script(tmp_path, "print(os.getpid(), flush=True); time.sleep(60)"),
         silence=timedelta(seconds=0.3),
     )
@@ -114,7 +114,7 @@ def test_a_command_that_falls_silent_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_takes_bounded_memory_and_hides_no_other(tmp_path: Path) -> None:
-    stream = Stream(
+    stream = CommandStream(
         script(
             tmp_path,
             f"os.write(1, b'a\\n')\nfor _ in range(40): os.write(1, b'x' * {LONGEST // 8})\n"
@@ -128,7 +128,7 @@ def test_a_line_without_end_takes_bounded_memory_and_hides_no_other(tmp_path: Pa
 
 def test_nothing_is_left_of_a_stream_that_is_closed(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    stream = Stream(script(tmp_path, "print(os.getpid(), flush=True); time.sleep(60)"))
+    stream = CommandStream(script(tmp_path, "print(os.getpid(), flush=True); time.sleep(60)"))
     [pid] = read_until(stream, lambda lines: lines)
 
     stream.close()

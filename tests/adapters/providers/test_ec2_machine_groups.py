@@ -15,7 +15,7 @@ from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings,
 from holdfast.adapters.providers.settings import AwsSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.kit.config import parse_table
-from holdfast.model.clusters import LifecycleScripts, Machine, MachineGroup, MachineState
+from holdfast.model.clusters import GroupMachine, LifecycleScripts, MachineGroup, MachineState
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.model.names import MachineTag
 from holdfast.ports.clock import Clock
@@ -101,12 +101,12 @@ class Place:
         [found] = answer["LaunchTemplateVersions"]
         return found["LaunchTemplateData"]
 
-    def grown(self, count: int, group: MachineGroup = GPU) -> list[Machine]:
+    def grown(self, count: int, group: MachineGroup = GPU) -> list[GroupMachine]:
         self.groups.ensure(group)
         self.groups.scale(group.key, count)
         return self.staying(group)
 
-    def staying(self, group: MachineGroup = GPU) -> list[Machine]:
+    def staying(self, group: MachineGroup = GPU) -> list[GroupMachine]:
         found = self.groups.machines(group.key)
         return [one for one in found if one.state is not MachineState.LEAVING]
 
@@ -147,13 +147,13 @@ class TestEc2MachineGroups(MachineGroupsContract):
         return Harness(place)
 
 
-def tags(place: Place, machine: Machine) -> dict[str, str]:
+def tags(place: Place, machine: GroupMachine) -> dict[str, str]:
     answer = place.ec2.describe_instances(InstanceIds=[machine.id])
     [instance] = answer["Reservations"][0]["Instances"]
     return {one["Key"]: one["Value"] for one in instance["Tags"]}
 
 
-def reported(place: Place, machine: Machine, text: str) -> None:
+def reported(place: Place, machine: GroupMachine, text: str) -> None:
     """What a machine does at the end of its scripts."""
     place.ec2.create_tags(Resources=[machine.id], Tags=[{"Key": MachineTag.SCRIPTS, "Value": text}])
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from holdfast.adapters.telemetry import http_server
-from holdfast.adapters.telemetry.http_server import CLIENTS, REQUEST_BYTES, HttpServer, Page
+from holdfast.adapters.telemetry.http_server import CLIENTS, REQUEST_BYTES, HttpResponse, HttpServer
 from holdfast.model.errors import ConfigError
 
 TIMEOUT_S = 20.0
@@ -16,7 +16,7 @@ GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
-    pages = {"/page": lambda: Page("ü\n"), "/big": lambda: Page(BIG)}
+    pages = {"/page": lambda: HttpResponse("ü\n"), "/big": lambda: HttpResponse(BIG)}
     server = HttpServer("127.0.0.1", 0, pages)
     yield server
     server.close()
@@ -41,7 +41,7 @@ def ask(server: HttpServer, request: bytes) -> tuple[int, bytes]:
 
 
 def test_a_page_is_served_whole() -> None:
-    server = HttpServer("localhost", 0, {"/": lambda: Page("ü", content_type="text/x")})
+    server = HttpServer("localhost", 0, {"/": lambda: HttpResponse("ü", content_type="text/x")})
     with connect(server) as connection:
         connection.sendall(b"GET /?a=b HTTP/1.1\r\n\r\n")
         answer = read_all(connection)
@@ -132,13 +132,13 @@ def test_a_host_that_is_nowhere_is_bad_input() -> None:
 
 
 def test_a_closed_server_lets_go_of_its_port_and_of_its_clients(server: HttpServer) -> None:
-    other = HttpServer("127.0.0.1", 0, {"/page": lambda: Page("x")})
+    other = HttpServer("127.0.0.1", 0, {"/page": lambda: HttpResponse("x")})
     with connect(other) as connection:
         connection.sendall(b"GET")
         ask(other, GET)
         other.close()
         assert connection.recv(1) == b""
 
-    again = HttpServer("127.0.0.1", other.port, {"/page": lambda: Page("x")})
+    again = HttpServer("127.0.0.1", other.port, {"/page": lambda: HttpResponse("x")})
     assert ask(again, GET)[0] == 200
     again.close()

@@ -6,8 +6,8 @@ from typing import Final
 
 from holdfast.adapters.host.commands import Result
 from holdfast.adapters.host.deep_checks.contract import (
+    CheckCommand,
     CommandResult,
-    Plan,
     Skip,
     Target,
     missing_tool,
@@ -25,7 +25,7 @@ LARGE: Final = ("-b", "1GB", "-e", "1GB", "-d", "fp32", "-c")
 """Messages of 1 GiB whose sums are checked, which takes this type of data."""
 
 
-def neuron(target: Target) -> Plan | Skip:
+def neuron(target: Target) -> CheckCommand | Skip:
     """All Neuron devices that the instance type has are there, each with all its cores."""
     expected = target.equipment.neuron_devices
     if not expected and not names_in(target.machine.root / "sys/devices/virtual/neuron_device"):
@@ -33,7 +33,7 @@ def neuron(target: Target) -> Plan | Skip:
     program = target.machine.find("neuron-ls")
     if program is None:
         return missing_tool("neuron-ls")
-    return Plan(
+    return CheckCommand(
         argv=(program, "-j"),
         takes=timedelta(seconds=2),
         timeout=_SHORT,
@@ -41,7 +41,7 @@ def neuron(target: Target) -> Plan | Skip:
     )
 
 
-def collectives(target: Target) -> Plan | Skip:
+def collectives(target: Target) -> CheckCommand | Skip:
     """Neuron's all-reduce between the cores of the node: right, and fast enough."""
     cores = target.equipment.neuron_cores
     if cores is None:
@@ -49,7 +49,7 @@ def collectives(target: Target) -> Plan | Skip:
     program = target.machine.find("nccom-test")
     if program is None:
         return missing_tool("nccom-test")
-    return Plan(
+    return CheckCommand(
         argv=(program, "-r", str(cores), *LARGE, "allr"),
         takes=timedelta(seconds=30),
         timeout=_COLLECTIVE,
@@ -57,7 +57,7 @@ def collectives(target: Target) -> Plan | Skip:
     )
 
 
-def efa(target: Target) -> Plan | Skip:
+def efa(target: Target) -> CheckCommand | Skip:
     """All EFA devices that the node was given are there, and libfabric can use them."""
     expected = target.equipment.efa
     if not expected and not efa_devices(target.machine.root):
@@ -65,7 +65,7 @@ def efa(target: Target) -> Plan | Skip:
     program = target.machine.find("fi_info")
     if program is None:
         return missing_tool("fi_info")
-    return Plan(
+    return CheckCommand(
         argv=(program, "-p", "efa", "-t", "FI_EP_RDM"),
         takes=timedelta(seconds=2),
         timeout=_SHORT,

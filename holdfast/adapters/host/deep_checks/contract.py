@@ -53,7 +53,7 @@ class CommandResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CheckCommand:
     """A command to run."""
 
     argv: tuple[str, ...]
@@ -92,7 +92,7 @@ class Skip:
     why: str
 
 
-Work = Plan | Series
+Work = CheckCommand | Series
 """What is done for a part that is begun."""
 
 Part = Callable[[Target], Work | Skip]

@@ -6,8 +6,8 @@ from typing import Final
 
 from holdfast.adapters.host.commands import Result
 from holdfast.adapters.host.deep_checks.contract import (
+    CheckCommand,
     CommandResult,
-    Plan,
     Skip,
     Target,
     missing_tool,
@@ -33,12 +33,12 @@ _COLLECTIVE: Final = timedelta(minutes=5)
 _NO_GPU: Final = Skip(why="no NVIDIA GPU is expected or found here")
 
 
-def gpus(target: Target) -> Plan | Skip:
+def gpus(target: Target) -> CheckCommand | Skip:
     """All GPUs that the instance type has are there and say nothing bad of themselves."""
     program = target.machine.find("nvidia-smi")
     if program is None:
         return _without_tool(target, "nvidia-smi")
-    return Plan(
+    return CheckCommand(
         argv=(program, "-q", "-x"),
         takes=timedelta(seconds=2),
         timeout=_SHORT,
@@ -46,14 +46,14 @@ def gpus(target: Target) -> Plan | Skip:
     )
 
 
-def nvlinks(target: Target) -> Plan | Skip:
+def nvlinks(target: Target) -> CheckCommand | Skip:
     """Every GPU has all its NVLinks."""
     if target.equipment.gpus is not None and target.equipment.gpus < 2:
         return Skip(why="a node with less than two GPUs has no NVLinks")
     program = target.machine.find("nvidia-smi")
     if program is None:
         return _without_tool(target, "nvidia-smi")
-    return Plan(
+    return CheckCommand(
         argv=(program, "nvlink", "--status"),
         takes=timedelta(seconds=2),
         timeout=_SHORT,
@@ -61,13 +61,13 @@ def nvlinks(target: Target) -> Plan | Skip:
     )
 
 
-def diagnosis(target: Target) -> Plan | Skip:
+def diagnosis(target: Target) -> CheckCommand | Skip:
     """DCGM's own diagnosis, which puts load on the GPUs."""
     program = target.machine.find("dcgmi")
     if program is None:
         return _without_tool(target, "dcgmi")
     level, takes, timeout = DIAGNOSIS[target.level]
-    return Plan(
+    return CheckCommand(
         argv=(program, "diag", "-r", str(level), "-j"),
         takes=takes,
         timeout=timeout,
@@ -75,7 +75,7 @@ def diagnosis(target: Target) -> Plan | Skip:
     )
 
 
-def collectives(target: Target) -> Plan | Skip:
+def collectives(target: Target) -> CheckCommand | Skip:
     """NCCL's all-reduce between the GPUs of the node: right, and fast enough."""
     count = target.equipment.gpus or _present(target)
     if count < 2:
@@ -83,7 +83,7 @@ def collectives(target: Target) -> Plan | Skip:
     program = target.machine.find("all_reduce_perf")
     if program is None:
         return missing_tool("all_reduce_perf")
-    return Plan(
+    return CheckCommand(
         argv=(program, "-b", "1G", "-e", "1G", "-g", str(count), "-c", "1"),
         takes=timedelta(seconds=30),
         timeout=_COLLECTIVE,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from holdfast.adapters.host.commands import Result, run_command
 from holdfast.adapters.host.deep_checks.contract import (
+    CheckCommand,
     CommandResult,
-    Plan,
     Series,
     Skip,
     Target,
@@ -31,12 +31,16 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
     except (BackendError, OSError) as error:  # OSError: of the folder that it is run in
         took_s = time.monotonic() - began
         is_fault_then = (
-            isinstance(plan, Plan) and bool(plan.if_hung) and took_s >= plan.timeout.total_seconds()
+            isinstance(plan, CheckCommand)
+            and bool(plan.if_hung)
+            and took_s >= plan.timeout.total_seconds()
         )
         return PartResult(
             name=name,
             outcome=Outcome.FAILED if is_fault_then else Outcome.UNKNOWN,
-            detail=plan.if_hung if isinstance(plan, Plan) and is_fault_then else _why(error),
+            detail=plan.if_hung
+            if isinstance(plan, CheckCommand) and is_fault_then
+            else _why(error),
             command=plan.argv,
             took_s=took_s,
         )
@@ -72,7 +76,7 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in words)
 
 
-def _run_command(plan: Plan, clock: Clock) -> CommandResult:
+def _run_command(plan: CheckCommand, clock: Clock) -> CommandResult:
     result = _run(plan)
     output = plan.judge(result, clock.now())
     judgement = output.judgement
@@ -90,7 +94,7 @@ def _end_of(result: Result) -> str:
     return f"it ended with {result.status}" + (f": {words}" if words else "")
 
 
-def _run(plan: Plan) -> Result:
+def _run(plan: CheckCommand) -> Result:
     """Run it; what a tool that was killed leaves in its folder goes with the folder."""
     if plan.directory is None:
         return run_command(plan.argv, timeout=plan.timeout, is_over=plan.is_over)

@@ -9,8 +9,8 @@ from typing import Final
 
 from holdfast.adapters.host.commands import Result
 from holdfast.adapters.host.deep_checks.contract import (
+    CheckCommand,
     CommandResult,
-    Plan,
     Skip,
     Target,
     missing_tool,
@@ -38,7 +38,7 @@ _GRACE: Final = timedelta(seconds=60)
 Rates = Callable[[str], Mapping[str, float]]
 
 
-def processors(target: Target) -> Plan | Skip:
+def processors(target: Target) -> CheckCommand | Skip:
     """All processors multiply matrices and compare the results."""
     count = str(_processors())
     return _plan(
@@ -49,7 +49,7 @@ def processors(target: Target) -> Plan | Skip:
     )
 
 
-def memory(target: Target) -> Plan | Skip:
+def memory(target: Target) -> CheckCommand | Skip:
     """As much of the free memory as can be written and read back in the time."""
     free = free_memory(target.machine.root)
     if free is None:
@@ -68,7 +68,7 @@ def memory(target: Target) -> Plan | Skip:
     )
 
 
-def disk(target: Target) -> Plan | Skip:
+def disk(target: Target) -> CheckCommand | Skip:
     """A file is written and read back; a disk on which that does not end is stalled."""
     try:
         room = os.statvfs(target.disk)
@@ -112,7 +112,7 @@ def _plan(
     rates: Rates,
     directory: Path | None = None,
     if_hung: str = "",
-) -> Plan | Skip:
+) -> CheckCommand | Skip:
     """A plan with ``stress-ng`` and ``hogs``, or with ``stress`` and ``old_hogs``."""
     seconds = max(1, round(target.stress_time.total_seconds()))
     program, options = target.machine.find("stress-ng"), (*hogs, "--metrics")
@@ -120,7 +120,7 @@ def _plan(
         program, options = target.machine.find("stress"), tuple(old_hogs)
     if program is None:
         return missing_tool("stress-ng", "stress")
-    return Plan(
+    return CheckCommand(
         argv=(program, *options, "--timeout", str(seconds)),
         takes=timedelta(seconds=seconds),
         timeout=timedelta(seconds=seconds) + _GRACE,

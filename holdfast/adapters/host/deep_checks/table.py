@@ -12,7 +12,7 @@ from holdfast.model.names import DeepCheck
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PartRow:
     """One part."""
 
     name: str
@@ -24,30 +24,30 @@ class Row:
 
 
 ROWS: Final = (
-    Row("gpu", "all GPUs are there and in order", nvidia.gpus),
-    Row("nvlink", "all NVLinks of each GPU are active", nvidia.nvlinks),
-    Row("neuron", "all Neuron devices and their cores are there", aws.neuron),
-    Row("efa", "all EFA devices are there", aws.efa),
-    Row("cpu", "all processors compute right under load", stress.processors),
-    Row("memory", "memory keeps what is written to it", stress.memory),
-    Row("disk", "the disk keeps what is written to it, and in time", stress.disk),
-    Row(
+    PartRow("gpu", "all GPUs are there and in order", nvidia.gpus),
+    PartRow("nvlink", "all NVLinks of each GPU are active", nvidia.nvlinks),
+    PartRow("neuron", "all Neuron devices and their cores are there", aws.neuron),
+    PartRow("efa", "all EFA devices are there", aws.efa),
+    PartRow("cpu", "all processors compute right under load", stress.processors),
+    PartRow("memory", "memory keeps what is written to it", stress.memory),
+    PartRow("disk", "the disk keeps what is written to it, and in time", stress.disk),
+    PartRow(
         "efa-loopback",
         "every EFA device reaches itself",
         efa_loopback.efa_loopback,
         DeepCheck.CONNECTIVITY,
     ),
-    Row(
+    PartRow(
         "nccl",
         "collectives between the GPUs are right and fast",
         nvidia.collectives,
         DeepCheck.CONNECTIVITY,
     ),
-    Row(
+    PartRow(
         "nccom",
         "collectives between the Neuron cores are right and fast",
         aws.collectives,
         DeepCheck.CONNECTIVITY,
     ),
-    Row("dcgm", "DCGM's diagnosis finds nothing", nvidia.diagnosis),
+    PartRow("dcgm", "DCGM's diagnosis finds nothing", nvidia.diagnosis),
 )

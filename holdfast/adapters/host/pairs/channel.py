@@ -34,7 +34,7 @@ _POLL_S: Final = 0.1
 _LATE: Final = "the other end took too long"
 
 
-class Channel:
+class PairConnection:
     """One connection; whatever goes wrong with it is a BackendError."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -128,14 +128,14 @@ class Channel:
         return BackendError(why)
 
 
-def welcome(connection: socket.socket, token: str) -> Channel:
+def welcome(connection: socket.socket, token: str) -> PairConnection:
     """Be the end that listens: let in who has the token.
 
     Raises:
         BackendError: the other end does not have it, or says nothing in time.
 
     """
-    channel = Channel(connection)
+    channel = PairConnection(connection)
     nonce = secrets.token_hex(_NONCE_BYTES).encode()
     channel.write(_GREETING + b" " + nonce + b"\n")
     theirs, _, proof = channel.read_line().partition(b" ")
@@ -146,14 +146,14 @@ def welcome(connection: socket.socket, token: str) -> Channel:
     return channel
 
 
-def knock(connection: socket.socket, token: str) -> Channel:
+def knock(connection: socket.socket, token: str) -> PairConnection:
     """Be the end that connects.
 
     Raises:
         BackendError: the other end is something else, or does not have the token.
 
     """
-    channel = Channel(connection)
+    channel = PairConnection(connection)
     greeting, _, theirs = channel.read_line().partition(b" ")
     if greeting != _GREETING:
         raise BackendError("what listens there is not holdfast check serve, or another version")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast.adapters.host.deep_checks.contract import Series, Skip, Target
-from holdfast.adapters.host.pairs.channel import Channel
+from holdfast.adapters.host.pairs.channel import PairConnection
 from holdfast.detectors.judgement import LONGEST_MESSAGE
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
@@ -19,7 +19,7 @@ class Peer:
     """The node at the other end, as seen from the one that asks."""
 
     host: str
-    channel: Channel
+    channel: PairConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class PairPart:
     ask: Callable[[Target, Peer], Series | Skip]
     """The side that begins and measures."""
 
-    serve: Callable[[Target, Channel, Mapping[str, Any]], None]
+    serve: Callable[[Target, PairConnection, Mapping[str, Any]], None]
     """The side that answers; is given the message that began it. Raises BackendError."""
 
 

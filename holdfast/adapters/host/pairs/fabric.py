@@ -14,7 +14,7 @@ from holdfast.adapters.host.deep_checks.contract import (
     missing_tool,
 )
 from holdfast.adapters.host.network import efa_devices
-from holdfast.adapters.host.pairs.channel import Channel
+from holdfast.adapters.host.pairs.channel import PairConnection
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
 from holdfast.adapters.host.pingpong import RUNS, TIMEOUT, Fabric, converse, free_port
 from holdfast.detectors.judgement import undecided, whole
@@ -46,7 +46,7 @@ def ask(target: Target, peer: Peer) -> Series | Skip:
     )
 
 
-def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
+def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -> None:
     """Start a server for each run that is asked for."""
     fabrics = _fabrics(target)
     why = fabrics.why if isinstance(fabrics, Skip) else _mismatch(target, fabrics, message)

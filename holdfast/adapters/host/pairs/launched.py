@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.host.commands import Result, never
 from holdfast.adapters.host.deep_checks.aws import LARGE, nccom_result
-from holdfast.adapters.host.deep_checks.contract import CommandResult, Plan, Skip
+from holdfast.adapters.host.deep_checks.contract import CheckCommand, CommandResult, Skip
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.judgement import undecided
 from holdfast.detectors.load_tests import hosts_of, judge_nccl, largest_bandwidth
@@ -24,7 +24,7 @@ Launcher = Callable[[tuple[str, ...], int], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class TestLaunch:
     """How and for how long."""
 
     launcher: Launcher
@@ -33,7 +33,7 @@ class Launch:
     """Asked while it runs: whether it is to be broken off."""
 
 
-def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: Launch) -> Plan | Skip:
+def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> CheckCommand | Skip:
     """NCCL's all-reduce between all GPUs of the nodes, one task for each."""
     if not equipment.gpus:
         return Skip(why="how many GPUs a node has is not known: say it under [expected]")
@@ -41,7 +41,7 @@ def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: Launch) -> Plan |
     return _plan((*launch.launcher(nodes, equipment.gpus), *test), launch, _judge_nccl)
 
 
-def nccom(equipment: Equipment, nodes: tuple[str, ...], launch: Launch) -> Plan | Skip:
+def nccom(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> CheckCommand | Skip:
     """Neuron's all-reduce between all cores of the nodes, begun on the first of them."""
     cores = equipment.neuron_cores
     if cores is None:
@@ -58,9 +58,9 @@ LAUNCHED: Final = {NCCL: nccl, NCCOM: nccom}
 
 
 def _plan(
-    argv: tuple[str, ...], launch: Launch, judge: Callable[[Result, datetime], CommandResult]
-) -> Plan:
-    return Plan(
+    argv: tuple[str, ...], launch: TestLaunch, judge: Callable[[Result, datetime], CommandResult]
+) -> CheckCommand:
+    return CheckCommand(
         argv=argv,
         takes=timedelta(minutes=1),
         timeout=launch.timeout,

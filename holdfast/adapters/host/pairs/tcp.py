@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.adapters.host.deep_checks.contract import CommandResult, Series, Target
-from holdfast.adapters.host.pairs.channel import Channel
+from holdfast.adapters.host.pairs.channel import PairConnection
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
 from holdfast.detectors.judgement import whole
 from holdfast.model.errors import BackendError
@@ -41,7 +41,7 @@ def ask(target: Target, peer: Peer) -> Series:
     )
 
 
-def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
+def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -> None:
     """Give back what comes, count what comes, and send."""
     channel.allow(_LIMIT)
     while (ping := channel.read(_PING))[:1] == _GOES_ON:
@@ -51,7 +51,7 @@ def serve(target: Target, channel: Channel, message: Mapping[str, Any]) -> None:
     _fill(channel, min(float(wanted), _LONGEST_S))
 
 
-def _make(channel: Channel, seconds: float, now: datetime) -> CommandResult:
+def _make(channel: PairConnection, seconds: float, now: datetime) -> CommandResult:
     channel.allow(_LIMIT)
     try:
         channel.send({"do": NAME, "seconds": seconds})
@@ -70,7 +70,7 @@ def _make(channel: Channel, seconds: float, now: datetime) -> CommandResult:
     )
 
 
-def _round_trips(channel: Channel, seconds: float) -> list[float]:
+def _round_trips(channel: PairConnection, seconds: float) -> list[float]:
     times: list[float] = []
     end = time.monotonic() + seconds
     while not times or (len(times) < _ROUNDS and time.monotonic() < end):
@@ -82,7 +82,7 @@ def _round_trips(channel: Channel, seconds: float) -> list[float]:
     return times
 
 
-def _rate_there(channel: Channel, seconds: float) -> float:
+def _rate_there(channel: PairConnection, seconds: float) -> float:
     """Bytes by second, until the other end says that all have come."""
     began = time.perf_counter()
     sent = _fill(channel, seconds)
@@ -91,13 +91,13 @@ def _rate_there(channel: Channel, seconds: float) -> float:
     return sent / (time.perf_counter() - began)
 
 
-def _rate_back(channel: Channel) -> float:
+def _rate_back(channel: PairConnection) -> float:
     began = time.perf_counter()
     received = _drain(channel)
     return received / (time.perf_counter() - began)
 
 
-def _fill(channel: Channel, seconds: float) -> int:
+def _fill(channel: PairConnection, seconds: float) -> int:
     """Send blocks for so long. Returns how many bytes."""
     block, sent = _GOES_ON * _BLOCK, 0
     end = time.monotonic() + seconds
@@ -108,7 +108,7 @@ def _fill(channel: Channel, seconds: float) -> int:
     return sent + _BLOCK
 
 
-def _drain(channel: Channel) -> int:
+def _drain(channel: PairConnection) -> int:
     """Take blocks up to the last one. Returns how many bytes."""
     received = _BLOCK
     while channel.read(_BLOCK)[:1] == _GOES_ON:

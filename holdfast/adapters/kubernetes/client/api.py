@@ -29,7 +29,17 @@ from holdfast.adapters.kubernetes.client.server import Connections, Server, in_c
 from holdfast.adapters.kubernetes.client.watch import Watch
 from holdfast.kit.backoff import Backoff
 
-__all__ = ["Api", "Json", "Page", "Params", "Patch", "RateLimit", "Server", "Watch", "in_cluster"]
+__all__ = [
+    "Api",
+    "Json",
+    "ListPage",
+    "Params",
+    "Patch",
+    "RateLimit",
+    "Server",
+    "Watch",
+    "in_cluster",
+]
 
 Params = Mapping[str, str | int | Sequence[str]]
 """Query parameters of a call; booleans are spelled ``"true"``."""
@@ -58,7 +68,7 @@ class Patch(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ListPage:
     """Page of a list. ``resource_version`` is that of the whole list: start a watch there."""
 
     items: list[Json]
@@ -168,7 +178,7 @@ class Api:
             options["propagationPolicy"] = propagation
         self._call(_Request(verb="DELETE", path=path, params={}, body=_encode(options)))
 
-    def pages(self, path: str, params: Params | None = None) -> Iterator[Page]:
+    def pages(self, path: str, params: Params | None = None) -> Iterator[ListPage]:
         """Yield the objects of a collection at one resource version, ``PAGE`` per page.
 
         Raises:
@@ -179,7 +189,7 @@ class Api:
         while True:
             content = self._call(_Request(verb="GET", path=path, params=query))
             about = content.get("metadata") or {}
-            yield Page(
+            yield ListPage(
                 items=content.get("items") or [],
                 resource_version=str(about.get("resourceVersion") or ""),
             )
@@ -214,7 +224,7 @@ class Api:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[str, socket.socket, http.client.HTTPResponse]:
-        """Open a streaming response, for ``Stream`` and the like, without retries.
+        """Open a streaming response, for ``ResponseStream`` and the like, without retries.
 
         Args:
             path: API path of the request.

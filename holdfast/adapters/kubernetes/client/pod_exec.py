@@ -16,7 +16,7 @@ _PIECE: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class PodOutput:
     """Output of a command, and the error if it failed."""
 
     text: str
@@ -26,7 +26,7 @@ class Output:
 
 def run_in_pod(
     api: Api, pod: str, container: str, command: Sequence[str], *, within: timedelta, limit: int
-) -> Output:
+) -> PodOutput:
     """Run a command in a container and wait until it exits.
 
     Args:
@@ -69,7 +69,7 @@ def run_in_pod(
     if error is None:
         error = f"no end within {within.total_seconds():g} s"
     text, errors = (one.decode(errors="replace") for one in received.values())
-    return Output(text, f"{error}: {errors.strip()}".rstrip(": ") if error else "")
+    return PodOutput(text, f"{error}: {errors.strip()}".rstrip(": ") if error else "")
 
 
 def failure(status: bytes) -> str:

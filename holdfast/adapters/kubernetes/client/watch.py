@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.client.errors import Json, Unreachable, status
 _PIECE: Final = 1 << 16
 
 
-class Stream:
+class ResponseStream:
     """Bytes of a streaming response; used by one thread."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Stream:
         self._socket.close()
 
 
-class Watch(Stream):
+class Watch(ResponseStream):
     """Iterates over events ``{"type": ..., "object": ...}``; belongs to one thread.
 
     The iteration ends when the API server ends the watch, or after ``close``. It raises

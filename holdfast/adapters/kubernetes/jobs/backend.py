@@ -26,7 +26,7 @@ from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
 from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES, job_view, nodes_of, record_of
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
-from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.engine.repeats import Repeats
 from holdfast.model.errors import BackendError
@@ -117,13 +117,13 @@ class KubernetesJobs:
         errors = tuple(follower.error for follower in self._followers if follower.error)
         return errors + self._hangs.errors
 
-    def owner(self, job: str) -> Owner | None:
+    def owner(self, job: str) -> PodOwner | None:
         """The object of a job, for Events; None if there is none of that name."""
         known = self._jobs.get(job)
         if known is None:
             return None
         state = known.state
-        return Owner(
+        return PodOwner(
             api_version=state.api_version,
             kind=state.kind,
             namespace=state.namespace,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
-from holdfast.decisions.log_rules import Comparison, LogRule
+from holdfast.decisions.log_rules import Comparison, JobLogRule
 
 TEXT_LIMIT: Final = 16 * 1024
 """Characters of all rules of a job."""
@@ -41,7 +41,7 @@ _SWITCH: Final = {"true": True, "false": False}
 _REPORTED_LIMIT: Final = 20
 """Mistakes that are told; each is an Event."""
 
-ParsedRules = tuple[tuple[LogRule, ...], tuple[Rejection, ...]]
+ParsedRules = tuple[tuple[JobLogRule, ...], tuple[Rejection, ...]]
 
 
 @lru_cache(maxsize=256)
@@ -55,7 +55,7 @@ def rules_of(text: str, key: str) -> ParsedRules:
 
     """
     rejected: list[Rejection] = []
-    rules: list[LogRule] = []
+    rules: list[JobLogRule] = []
     for index, given in enumerate(_listed(text, key, rejected)):
         rule = _Fields(f"{key}[{index}]", given, rejected).rule()
         if rule is not None and rule.name in {one.name for one in rules}:
@@ -101,13 +101,13 @@ class _Fields:
         else:
             rejected.append(_rejection(where, given, "an object with the fields of a rule"))
 
-    def rule(self) -> LogRule | None:
+    def rule(self) -> JobLogRule | None:
         """The rule; None if there is any mistake in it."""
         if len(self._rejected) > self._before:
             return None
         for key in sorted(self._given.keys() - set(_KNOWN)):
             self._reject(key, self._given[key], f"no such field; there are {', '.join(_KNOWN)}")
-        rule = LogRule(
+        rule = JobLogRule(
             name=self._text(_NAME, NAME_LIMIT, is_needed=True),
             pattern=self._text(_PATTERN, PATTERN_LIMIT, is_needed=True),
             start_cutoff=self._span(_CUTOFF),
@@ -122,7 +122,7 @@ class _Fields:
             self._check(rule)
         return rule if len(self._rejected) == self._before else None
 
-    def _check(self, rule: LogRule) -> None:
+    def _check(self, rule: JobLogRule) -> None:
         """What fields have to do with each other."""
         limits = [key for key in (_CUTOFF, _FREQUENCY, _THRESHOLD) if key in self._given]
         if rule.fault_on_match:
@@ -175,7 +175,7 @@ class _Fields:
     def _count(self) -> int:
         number = self._number(_DATA_POINTS)
         if number is None:
-            return LogRule(name="", pattern="").data_points
+            return JobLogRule(name="", pattern="").data_points
         if 1 <= number <= MOST_DATA_POINTS and number == int(number):
             return int(number)
         expected = f"a whole number from 1 to {MOST_DATA_POINTS}"

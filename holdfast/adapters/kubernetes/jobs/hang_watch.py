@@ -19,7 +19,7 @@ from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
 from holdfast.decisions.hangs import Hang
-from holdfast.decisions.log_rules import LogRule
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase
@@ -50,7 +50,7 @@ class Watched:
     job: JobState
     attempt: int
     started_at: datetime
-    rules: tuple[LogRule, ...]
+    rules: tuple[JobLogRule, ...]
     rules_from: str
     """Name of the ConfigMap that has the rules instead; empty if there is none."""
 

@@ -14,7 +14,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
     with_failure,
 )
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
-from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
 from holdfast.model.names import Labels
 
@@ -55,13 +55,13 @@ class IndexedJobs(JobKind):
             completed=_completed(status.get("completedIndexes") or ""),
         )
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
         job, index = labels.get(_JOB), str(labels.get(INDEX))
         if not job or not index.isdecimal():
             return None
-        return Member(job=job, rank=int(index), container="")
+        return PodRank(job=job, rank=int(index), container="")
 
     def suspension(self, *, is_suspended: bool) -> Json:
         """See ``JobKind.suspension``."""

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Protocol
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, Named
+from holdfast.adapters.kubernetes.jobs.objects import JobState, Named, PodRank
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
@@ -25,7 +25,7 @@ class JobKind(Named, Protocol):
         """What is kept of an object. Must bear whatever the API server may send."""
         ...
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """Which rank a pod is; None if it is of no job of this kind."""
         ...
 

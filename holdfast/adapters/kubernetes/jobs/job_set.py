@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 )
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
-from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import with_stamps
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
@@ -59,7 +59,7 @@ class JobSets(JobKind):
             obstacle=_obstacle(job),
         )
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
         name, uid = labels.get(SET), labels.get(_UID)
@@ -67,7 +67,7 @@ class JobSets(JobKind):
         if not name or not uid or not all(number.isdecimal() for number in numbers):
             return None
         index, jobs, job = map(int, numbers)
-        return Member(job=name, rank=index * jobs + job, container="", owner=uid)
+        return PodRank(job=name, rank=index * jobs + job, container="", owner=uid)
 
     def suspension(self, *, is_suspended: bool) -> Json:
         """See ``JobKind.suspension``."""

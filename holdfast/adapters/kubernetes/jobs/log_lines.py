@@ -26,7 +26,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PodLogLine:
     """A line of a log."""
 
     stamp: Stamp
@@ -43,7 +43,7 @@ class Splitter:
 
         self.has_lines = False
 
-    def lines(self, piece: bytes) -> Iterator[Line]:
+    def lines(self, piece: bytes) -> Iterator[PodLogLine]:
         """The lines that end with this piece."""
         *ended, rest = piece.split(b"\n")
         for one in ended:
@@ -78,7 +78,7 @@ class Position:
         """Another answer begins."""
         self._begin, self._to_skip = self._at, self._count
 
-    def fresh(self, lines: Sequence[Line]) -> list[Line]:
+    def fresh(self, lines: Sequence[PodLogLine]) -> list[PodLogLine]:
         """Those that were not read before; only the beginning of an answer can have been."""
         old = 0
         for line in lines:
@@ -88,7 +88,7 @@ class Position:
             old += 1
         return list(lines[old:])
 
-    def read(self, lines: Sequence[Line]) -> None:
+    def read(self, lines: Sequence[PodLogLine]) -> None:
         """These were read."""
         for line in lines:
             at = self._at
@@ -106,7 +106,7 @@ class Position:
         return True
 
 
-def _line(whole: bytes) -> Line | None:
+def _line(whole: bytes) -> PodLogLine | None:
     text = whole.decode(errors="replace")
     match = _STAMP.match(text)
     if match is None:
@@ -117,4 +117,4 @@ def _line(whole: bytes) -> Line | None:
     except ValueError:
         return None
     stamp = Stamp(at, int((fraction or "0").ljust(9, "0")))
-    return Line(stamp, text[match.end() :].removesuffix("\r"))
+    return PodLogLine(stamp, text[match.end() :].removesuffix("\r"))

@@ -7,7 +7,7 @@ from datetime import datetime
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.hangs import Hang
-from holdfast.decisions.log_rules import LogRule, RuleState, after_line, due, first_hang
+from holdfast.decisions.log_rules import JobLogRule, RuleState, after_line, due, first_hang
 from holdfast.ports.clock import Clock
 
 
@@ -19,7 +19,11 @@ class LogMonitor:
     """
 
     def __init__(
-        self, matcher: PatternMatcher, clock: Clock, rules: Sequence[LogRule], started_at: datetime
+        self,
+        matcher: PatternMatcher,
+        clock: Clock,
+        rules: Sequence[JobLogRule],
+        started_at: datetime,
     ) -> None:
         """Validate the patterns of the rules.
 
@@ -85,6 +89,6 @@ class LogMonitor:
             return first_hang(self._states.items(), self._started_at, known_until)
 
 
-def _rejection(rule: LogRule, expected: str) -> Rejection:
+def _rejection(rule: JobLogRule, expected: str) -> Rejection:
     value = f"{rule.pattern} {rule.stop_pattern}".rstrip()
     return Rejection(key=f"log rule {rule.name}", value=excerpt(value), expected=expected)

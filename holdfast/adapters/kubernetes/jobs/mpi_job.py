@@ -11,7 +11,7 @@ from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import (
     BY_NAME,
     JobState,
-    Member,
+    PodRank,
     described,
     group_of,
 )
@@ -57,15 +57,15 @@ class MPIJobs(JobKind):
             ),
         )
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
         job, index = labels.get(JOB), str(labels.get(INDEX))
         if not job:
             return None
         if labels.get(_ROLE) == _LAUNCHER.lower():
-            return Member(job=job, rank=0, container="", owner=BY_NAME)
-        return Member(job=job, rank=int(index) + 1, container="") if index.isdecimal() else None
+            return PodRank(job=job, rank=0, container="", owner=BY_NAME)
+        return PodRank(job=job, rank=int(index) + 1, container="") if index.isdecimal() else None
 
     def suspension(self, *, is_suspended: bool) -> Json:
         """See ``JobKind.suspension``."""

@@ -4,8 +4,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.nodes.events import NODE_FAULT, Kind, KubernetesEvents, Notice
-from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.events import (
+    NODE_FAULT,
+    EventKind,
+    KubernetesEvents,
+    Notice,
+)
+from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.engine.wording import sentence
 from holdfast.model.events import (
     AttemptKilled,
@@ -21,27 +26,29 @@ from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.names import PodPhase
 from holdfast.ports.clock import Clock
 
-KINDS: Final[Mapping[type[Event], Kind]] = {
-    AttemptStarted: Kind(PodPhase.RUNNING, "Normal"),
-    AttemptKilled: Kind("PodsRemoved", "Warning", "pods on machines that are gone are removed"),
-    JobRetried: Kind("JobRestarting", "Normal", "its pods are made anew when there is room"),
-    JobWaits: Kind("JobWaiting", "Normal"),
-    JobInputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
+KINDS: Final[Mapping[type[Event], EventKind]] = {
+    AttemptStarted: EventKind(PodPhase.RUNNING, "Normal"),
+    AttemptKilled: EventKind(
+        "PodsRemoved", "Warning", "pods on machines that are gone are removed"
+    ),
+    JobRetried: EventKind("JobRestarting", "Normal", "its pods are made anew when there is room"),
+    JobWaits: EventKind("JobWaiting", "Normal"),
+    JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
 """Those of which there is one kind only. HyperPod's training operator calls the first so, too."""
 
-STOPPED: Final[Mapping[str, Kind]] = {
-    FailureKind.HARDWARE: Kind(NODE_FAULT, "Warning"),
-    FailureKind.APPLICATION: Kind("ApplicationFailure", "Warning"),
-    FailureKind.REQUESTED: Kind("NodeWithdrawn", "Normal"),
+STOPPED: Final[Mapping[str, EventKind]] = {
+    FailureKind.HARDWARE: EventKind(NODE_FAULT, "Warning"),
+    FailureKind.APPLICATION: EventKind("ApplicationFailure", "Warning"),
+    FailureKind.REQUESTED: EventKind("NodeWithdrawn", "Normal"),
 }
-FINISHED: Final[Mapping[str, Kind]] = {
-    JobPhase.FAILED: Kind("RestartsSpent", "Warning", "it is not restarted any more"),
-    JobPhase.SUCCEEDED: Kind("JobSucceeded", "Normal"),
+FINISHED: Final[Mapping[str, EventKind]] = {
+    JobPhase.FAILED: EventKind("RestartsSpent", "Warning", "it is not restarted any more"),
+    JobPhase.SUCCEEDED: EventKind("JobSucceeded", "Normal"),
 }
 
 
-def job_notice(event: Event, owner: Owner, at: datetime) -> Notice | None:
+def job_notice(event: Event, owner: PodOwner, at: datetime) -> Notice | None:
     """What to tell on a job of an event of the engine; None if nothing."""
     match event:
         case AttemptStopped(kind=which):
@@ -63,7 +70,7 @@ class JobEvents:
     """An ``EventSink`` that tells of jobs on their objects, and passes on everything else."""
 
     def __init__(
-        self, events: KubernetesEvents, owner: Callable[[str], Owner | None], clock: Clock
+        self, events: KubernetesEvents, owner: Callable[[str], PodOwner | None], clock: Clock
     ) -> None:
         self._events = events
         self._owner = owner

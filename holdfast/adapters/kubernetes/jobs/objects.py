@@ -68,7 +68,7 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Controller:
+class JobOwner:
     """The object that made a job, and starts and stops it."""
 
     kind: str
@@ -130,7 +130,7 @@ class JobState:
     heartbeat_file: str | None
     heartbeat_timeout: str | None
     startup_timeout: str | None
-    controller: Controller | None
+    controller: JobOwner | None
     obstacle: str | None = None
     """What it would have to be to be restarted as a whole; None if it can be, by itself."""
 
@@ -185,7 +185,7 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class PodRank:
     """Which rank of which job a pod is."""
 
     job: str
@@ -214,7 +214,7 @@ class PodState:
     owner: str
     """uid of its job, or of the object that made it if that is none."""
 
-    member: Member
+    member: PodRank
     node: str
     """Empty until it has one."""
 
@@ -302,7 +302,7 @@ def group_of(ranks: object, template: Json, restart_policy: str = "") -> Group:
     )
 
 
-def pod_state(pod: Json, member: Member) -> PodState:
+def pod_state(pod: Json, member: PodRank) -> PodState:
     """The state of a pod; ``pod`` is the object as the API server gives it."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owners: Sequence[Json] = metadata.get("ownerReferences") or ()
@@ -337,10 +337,10 @@ def devices(pods: Json) -> dict[str, int]:
     return total
 
 
-def _controller(metadata: Json) -> Controller | None:
+def _controller(metadata: Json) -> JobOwner | None:
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") not in _PASSIVE:
-            return Controller(kind=owner["kind"], name=owner["name"], uid=owner["uid"])
+            return JobOwner(kind=owner["kind"], name=owner["name"], uid=owner["uid"])
     return None
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.decisions.log_rules import Hit, LogRule
+from holdfast.decisions.log_rules import Hit, JobLogRule
 from holdfast.kit import match_worker
 from holdfast.model.errors import BackendError
 
@@ -39,7 +39,7 @@ class PatternMatcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
 
-    def match(self, rules: Sequence[LogRule], lines: Sequence[str]) -> list[Hits | str]:
+    def match(self, rules: Sequence[JobLogRule], lines: Sequence[str]) -> list[Hits | str]:
         """For each rule its hits, or what is expected instead of its invalid patterns.
 
         Raises:

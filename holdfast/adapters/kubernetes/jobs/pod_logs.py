@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.values import format_time
-from holdfast.adapters.kubernetes.client.watch import Stream
+from holdfast.adapters.kubernetes.client.watch import ResponseStream
 from holdfast.adapters.kubernetes.jobs.log_lines import Position, Splitter
 from holdfast.adapters.kubernetes.jobs.objects import PodState
 from holdfast.kit.backoff import Backoff
@@ -41,8 +41,8 @@ class PodLog:
         self._take = take
         self._position = Position()
         self._lock = threading.Lock()
-        self._stream: Stream | None = None
-        self._followed: Stream | None = None
+        self._stream: ResponseStream | None = None
+        self._followed: ResponseStream | None = None
         """The same, unless it is to be read to its end."""
 
         self._is_check_requested = False
@@ -108,7 +108,7 @@ class PodLog:
         has_news = False
         splitter = Splitter()
         stall = _SILENCE if follow else _ANSWER
-        with Stream(*self._api.opened(self._path, params, stall)) as stream:
+        with ResponseStream(*self._api.opened(self._path, params, stall)) as stream:
             self._opened(stream, stream if follow else None)
             try:
                 while not self._over.is_set() and (piece := stream.read()):
@@ -123,7 +123,7 @@ class PodLog:
             raise BackendError(f"{self._path}: the node cannot read it at the moment")
         return has_news
 
-    def _opened(self, stream: Stream | None, followed: Stream | None) -> None:
+    def _opened(self, stream: ResponseStream | None, followed: ResponseStream | None) -> None:
         self._position.opened()
         with self._lock:
             self._stream, self._followed = stream, followed

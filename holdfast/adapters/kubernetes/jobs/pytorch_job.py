@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
     with_failure,
 )
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
-from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described, group_of
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described, group_of
 from holdfast.adapters.kubernetes.jobs.templates import stamped_template
 from holdfast.model.names import Labels, PodPhase
 
@@ -55,7 +55,7 @@ class PyTorchJobs(JobKind):
             ),
         )
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         labels = pod["metadata"].get("labels") or {}
         job, index = labels.get(JOB), str(labels.get(INDEX))
@@ -68,7 +68,7 @@ class PyTorchJobs(JobKind):
             for container in (pod.get("spec") or {}).get("containers") or ()
             for one in container.get("env") or ()
         )
-        return Member(job=job, rank=int(index) + has_master, container=CONTAINER)
+        return PodRank(job=job, rank=int(index) + has_master, container=CONTAINER)
 
     def suspension(self, *, is_suspended: bool) -> Json:
         """See ``JobKind.suspension``."""

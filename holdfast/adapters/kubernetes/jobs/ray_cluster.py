@@ -17,7 +17,7 @@ from holdfast.adapters.kubernetes.jobs.objects import (
     UNNUMBERED,
     Group,
     JobState,
-    Member,
+    PodRank,
     described,
     group_of,
 )
@@ -60,7 +60,7 @@ class RayClusters(JobKind):
         )
         return state if state.controller is None else replace(state, auto_resume=None, record=None)
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
         cluster, role = labels.get(CLUSTER), labels.get(_TYPE)
@@ -69,7 +69,7 @@ class RayClusters(JobKind):
         containers = (pod.get("spec") or {}).get("containers") or [{}]
         container = containers[0].get("name") or ""  # Ray runs in the first
         rank = 0 if role == _HEAD else UNNUMBERED
-        return Member(job=cluster, rank=rank, container=container)
+        return PodRank(job=cluster, rank=rank, container=container)
 
     def suspension(self, *, is_suspended: bool) -> Json:
         """See ``JobKind.suspension``."""

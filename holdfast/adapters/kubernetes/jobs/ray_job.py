@@ -9,7 +9,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import FAILED, SUSPENDED
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
-from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, Member, described
+from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, PodRank, described
 from holdfast.adapters.kubernetes.jobs.ray_cluster import (
     POD,
     RayClusters,
@@ -62,7 +62,7 @@ class RayJobs(JobKind):
             obstacle=_obstacle(spec) or obstacle_of(cluster),
         )
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         member = _CLUSTERS.member(pod)
         found = _CLUSTER.fullmatch(member.job) if member is not None else None

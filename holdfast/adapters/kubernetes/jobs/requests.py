@@ -9,7 +9,7 @@ from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.decisions.log_rules import LogRule
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.kit.serial import parse_value
 from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
@@ -52,7 +52,7 @@ class JobRequests:
     is_damaged: bool = False
     """The record cannot be parsed, so the controller leaves the job alone."""
 
-    log_rules: tuple[LogRule, ...] = ()
+    log_rules: tuple[JobLogRule, ...] = ()
     log_rules_from: str = ""
     """Name of the ConfigMap with the log rules; empty if there is none."""
 
@@ -97,7 +97,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
     )
 
 
-def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[LogRule, ...], str]:
+def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[JobLogRule, ...], str]:
     text, name = state.log_rules, (state.log_rules_from or "").strip()
     if name and (text is not None or not _CONFIG_MAP.fullmatch(name)):
         expected = "the name of a ConfigMap" if text is None else f"nothing beside {LOG_MONITORING}"

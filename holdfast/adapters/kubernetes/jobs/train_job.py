@@ -7,7 +7,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.conditions import ending_of, with_failure
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
-from holdfast.adapters.kubernetes.jobs.objects import JobState, Member, described
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
@@ -34,7 +34,7 @@ class TrainJobs(JobKind):
             groups=(),
         )
 
-    def member(self, pod: Json) -> Member | None:
+    def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
         return _SETS.member(pod)
 

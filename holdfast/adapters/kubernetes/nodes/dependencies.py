@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.model.nodes import NodeRecord
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
@@ -24,7 +24,7 @@ class Dependencies:
     may_act: Callable[[], bool]
     """Whether this process may change the cluster; always false for a reader."""
 
-    evicted: Callable[[str, Owner], None]
+    evicted: Callable[[str, PodOwner], None]
     """Receives a node and the owner of a pod that was evicted from it."""
 
     fresh: timedelta = timedelta(seconds=10)

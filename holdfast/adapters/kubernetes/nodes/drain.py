@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, NotFound, Throttled
-from holdfast.adapters.kubernetes.nodes.pods import Owner, Pod, leaving_pods
+from holdfast.adapters.kubernetes.nodes.pods import Pod, PodOwner, leaving_pods
 from holdfast.model.errors import BackendError
 
 UNCOUNTED: Final = ("(not counted yet)",)
@@ -17,7 +17,7 @@ UNCOUNTED: Final = ("(not counted yet)",)
 _EVERY_S: Final = 1.0
 """Interval between two listings of one node's pods."""
 
-Reported = Callable[[str, Owner], None]
+Reported = Callable[[str, PodOwner], None]
 """Receives a node and the owner of an evicted pod, once for each pod."""
 
 

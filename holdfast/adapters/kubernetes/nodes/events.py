@@ -19,7 +19,7 @@ from holdfast.adapters.kubernetes.client.errors import (
     Unreachable,
 )
 from holdfast.adapters.kubernetes.client.values import digest, format_time
-from holdfast.adapters.kubernetes.nodes.pods import Owner
+from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.decisions.incident_updates import level_of
 from holdfast.engine.wording import sentence
 from holdfast.model.events import (
@@ -74,7 +74,7 @@ _PAUSE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EventKind:
     """Reason, type and message of an event of the engine."""
 
     reason: str
@@ -83,38 +83,40 @@ class Kind:
     """Next step, automatic or required of the user."""
 
 
-KINDS: Final[Mapping[type[Event], Kind]] = {
-    NodeQuarantined: Kind(
+KINDS: Final[Mapping[type[Event], EventKind]] = {
+    NodeQuarantined: EventKind(
         "NodeQuarantined", "Warning", "no new pods; it is drained when the budget allows it"
     ),
-    NodeReassigned: Kind("RemedyChanged", "Warning", "the repair goes on with the new remedy"),
-    NodeDraining: Kind(
+    NodeReassigned: EventKind("RemedyChanged", "Warning", "the repair goes on with the new remedy"),
+    NodeDraining: EventKind(
         "NodeDraining", "Normal", "its pods are evicted; then, or at the deadline, it is repaired"
     ),
-    RepairOrdered: Kind("RepairOrdered", "Normal", "the node goes away and is awaited"),
-    RepairOverdue: Kind("RepairOverdue", "Warning"),
-    RepairPostponed: Kind("RepairPostponed", "Warning"),
-    RepairDeferred: Kind("RepairHeldBack", "Normal", "it begins as soon as that changes"),
-    NodeRejoined: Kind("NodeRejoined", "Normal", "it is released if it is found fit"),
-    NodeReplaced: Kind("NodeReplaced", "Normal", "its object is removed"),
-    NodeVanished: Kind("NodeVanished", "Warning", "nothing is ordered for it"),
-    NodeSuspected: Kind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
-    NodeCheckWaits: Kind("DeepHealthCheckWaits", "Normal", "it begins as soon as that changes"),
-    NodeCheckBegun: Kind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
-    NodePairTested: Kind("DeepHealthCheckPairTested", "Normal"),
-    NodeCheckPassed: Kind("DeepHealthCheckPassed", "Normal"),
-    NodeCheckSkipped: Kind("DeepHealthCheckSkipped", "Warning", "install what it lacks"),
-    NodeCheckFailed: Kind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
-    NodeReleased: Kind("NodeReleased", "Normal", "pods can be placed on it"),
-    NodeAgentSilent: Kind(Reason.AGENT_SILENT.value, "Warning"),
-    NodeAgentReports: Kind("AgentReports", "Normal"),
-    InputRejected: Kind("InvalidInput", "Warning", "correct or remove it"),
+    RepairOrdered: EventKind("RepairOrdered", "Normal", "the node goes away and is awaited"),
+    RepairOverdue: EventKind("RepairOverdue", "Warning"),
+    RepairPostponed: EventKind("RepairPostponed", "Warning"),
+    RepairDeferred: EventKind("RepairHeldBack", "Normal", "it begins as soon as that changes"),
+    NodeRejoined: EventKind("NodeRejoined", "Normal", "it is released if it is found fit"),
+    NodeReplaced: EventKind("NodeReplaced", "Normal", "its object is removed"),
+    NodeVanished: EventKind("NodeVanished", "Warning", "nothing is ordered for it"),
+    NodeSuspected: EventKind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
+    NodeCheckWaits: EventKind(
+        "DeepHealthCheckWaits", "Normal", "it begins as soon as that changes"
+    ),
+    NodeCheckBegun: EventKind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
+    NodePairTested: EventKind("DeepHealthCheckPairTested", "Normal"),
+    NodeCheckPassed: EventKind("DeepHealthCheckPassed", "Normal"),
+    NodeCheckSkipped: EventKind("DeepHealthCheckSkipped", "Warning", "install what it lacks"),
+    NodeCheckFailed: EventKind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
+    NodeReleased: EventKind("NodeReleased", "Normal", "pods can be placed on it"),
+    NodeAgentSilent: EventKind(Reason.AGENT_SILENT.value, "Warning"),
+    NodeAgentReports: EventKind("AgentReports", "Normal"),
+    InputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
 """Kinds of node events; other events are not about an object of the cluster, and only logged."""
 
-_BREAKER_KINDS: Final[Mapping[type[Event], Kind]] = {
-    BreakerTripped: Kind("BreakerTripped", "Warning"),
-    BreakerClosed: Kind("BreakerClosed", "Normal"),
+_BREAKER_KINDS: Final[Mapping[type[Event], EventKind]] = {
+    BreakerTripped: EventKind("BreakerTripped", "Warning"),
+    BreakerClosed: EventKind("BreakerClosed", "Normal"),
 }
 
 NODE_FAULT: Final = "NodeFault"
@@ -125,10 +127,10 @@ NODE_FAULT: Final = "NodeFault"
 class Notice:
     """Kubernetes Event to send."""
 
-    about: Owner
+    about: PodOwner
     """Object of the Event; one without a namespace is a node."""
 
-    kind: Kind
+    kind: EventKind
     message: str
     at: datetime
 
@@ -148,15 +150,15 @@ def node_notice(event: Event, at: datetime) -> Notice | None:
     if isinstance(event, NodeQuarantined | NodeReassigned):
         kind = kind if level_of(event.reason) is EventLevel.ERROR else replace(kind, type="Normal")
     # The uid is the name, as the kubelet and node-problem-detector have it.
-    about = Owner(api_version="v1", kind="Node", namespace="", name=node, uid=node)
+    about = PodOwner(api_version="v1", kind="Node", namespace="", name=node, uid=node)
     words = f"{sentence(event)}; {kind.next}" if kind.next else sentence(event)
     return Notice(about=about, kind=kind, message=words, at=at)
 
 
-def eviction_notice(node: str, owner: Owner, at: datetime) -> Notice:
+def eviction_notice(node: str, owner: PodOwner, at: datetime) -> Notice:
     """Return the notice for the owner of a pod that is evicted from a node."""
     words = f"found unhealthy node {node}: a pod is evicted from it, so that it can be repaired"
-    return Notice(about=owner, kind=Kind(NODE_FAULT, "Warning"), message=words, at=at)
+    return Notice(about=owner, kind=EventKind(NODE_FAULT, "Warning"), message=words, at=at)
 
 
 def event_object(notice: Notice, first: datetime, count: int) -> Json:
@@ -202,7 +204,7 @@ class KubernetesEvents:
         """
         self._api = api
         self._clock = clock
-        self._breaker = Owner(
+        self._breaker = PodOwner(
             api_version="v1", kind="ConfigMap", namespace=namespace, name=memory, uid=""
         )
         self._queue: queue.Queue[Notice | None] = queue.Queue(QUEUE)
@@ -238,7 +240,7 @@ class KubernetesEvents:
         if notice is not None:
             self.put(notice)
 
-    def evicted(self, node: str, owner: Owner) -> None:
+    def evicted(self, node: str, owner: PodOwner) -> None:
         """Notify the owner of a pod that the pod is evicted from a node."""
         self.put(eviction_notice(node, owner, self._clock.now()))
 

@@ -13,7 +13,7 @@ _ALIVE = frozenset(("", "pending", "running", "unknown"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class PodOwner:
     """What a pod belongs to, such as its Job."""
 
     api_version: str
@@ -31,7 +31,7 @@ class Pod:
     name: str
     uid: str
     is_terminating: bool
-    owner: Owner | None
+    owner: PodOwner | None
 
     @property
     def path(self) -> str:
@@ -70,7 +70,7 @@ def _pod(pod: Json) -> Pod:
         is_terminating=bool(metadata.get("deletionTimestamp")),
         owner=None
         if owner is None
-        else Owner(
+        else PodOwner(
             api_version=owner["apiVersion"],
             kind=owner["kind"],
             namespace=metadata["namespace"],

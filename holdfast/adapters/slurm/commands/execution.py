@@ -17,7 +17,7 @@ from holdfast.adapters.slurm.commands.node_text import (
     parse_jobs,
     parse_nodes,
 )
-from holdfast.kit.commands import Outcome, run
+from holdfast.kit.commands import CompletedCommand, run
 from holdfast.model.errors import BackendError
 
 _DENIED: Final = ("Invalid user id", "ermission denied", "Access denied")
@@ -120,7 +120,7 @@ class Slurm:
         return not done.status
 
 
-def _complaint(argv: Sequence[str], done: Outcome) -> str:
+def _complaint(argv: Sequence[str], done: CompletedCommand) -> str:
     message = " ".join(done.errors.split()) or f"it ended with {done.status}"
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."

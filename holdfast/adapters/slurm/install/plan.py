@@ -18,7 +18,7 @@ _PACKAGE: Final = "holdfast.adapters.slurm.install"
 _COMPILE: Final = ("-std=gnu11", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
-class Role(StrEnum):
+class MachineRole(StrEnum):
     """Role of a machine in its cluster."""
 
     HEAD = "head"
@@ -58,7 +58,7 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FileLine:
     """A line in a file that others may have written."""
 
     path: Path
@@ -67,14 +67,14 @@ class Line:
     """A word that identifies the line in its file."""
 
 
-Part = Text | Folder | Plugin | Line
+Part = Text | Folder | Plugin | FileLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
     """Choices of the operator, or detected values."""
 
-    role: Role
+    role: MachineRole
     holdfast: Path
     """Path of the program, the same on every machine."""
 
@@ -105,10 +105,10 @@ class Choices:
 
 def plan(choices: Choices) -> Iterator[Part]:
     """Yield the parts of an installation, in the order in which they are written."""
-    if choices.role is Role.COMPUTE:
+    if choices.role is MachineRole.COMPUTE:
         yield _config(choices, "agent.toml", _AGENT)
         yield _unit(choices, "holdfast-agent.service")
-    if choices.role is Role.HEAD:
+    if choices.role is MachineRole.HEAD:
         yield _config(choices, "controller.toml", _CONTROLLER)
         yield _unit(choices, "holdfast-controller.service")
     if choices.prolog and choices.role in _PROLOGS:
@@ -124,12 +124,12 @@ def plan(choices: Choices) -> Iterator[Part]:
     )
     # optional: a plugin that cannot be loaded, as after an upgrade of Slurm, must stop no job
     line = f"optional {library} supervisor={choices.holdfast}"
-    yield Line(path=choices.plugstack, text=line, key=str(library))
+    yield FileLine(path=choices.plugstack, text=line, key=str(library))
 
 
 def next_steps(choices: Choices) -> Iterator[str]:
     """Yield the commands that the operator runs next."""
-    units = {Role.HEAD: "holdfast-controller", Role.COMPUTE: "holdfast-agent"}
+    units = {MachineRole.HEAD: "holdfast-controller", MachineRole.COMPUTE: "holdfast-agent"}
     unit = units.get(choices.role)
     if unit is not None:
         yield f"systemctl daemon-reload && systemctl enable --now {unit}"
@@ -137,9 +137,9 @@ def next_steps(choices: Choices) -> Iterator[str]:
         name, _ = _PROLOGS[choices.role]
         setting, follow = _SETTINGS[name]
         yield f"add to slurm.conf, and {follow}: {setting}={choices.etc / name}"
-        if choices.role is Role.COMPUTE:
+        if choices.role is MachineRole.COMPUTE:
             yield "add to slurm.conf: PrologFlags=Alloc, or jobs whose check fails have failed"
-    if choices.role is Role.COMPUTE:
+    if choices.role is MachineRole.COMPUTE:
         yield "scontrol reconfigure    # slurmd reads plugstack.conf again"
     yield "holdfast slurm doctor"
 
@@ -191,7 +191,7 @@ export SLURM_CONF="${SLURM_CONF:-@SLURM_CONF@}"
 """
 
 _PROLOGS: Final = {
-    Role.COMPUTE: ("prolog", _PROLOG), Role.HEAD: ("prolog-slurmctld", _HEAD_PROLOG),
+    MachineRole.COMPUTE: ("prolog", _PROLOG), MachineRole.HEAD: ("prolog-slurmctld", _HEAD_PROLOG),
 }  # fmt: skip
 _SETTINGS: Final = {
     "prolog": ("Prolog", "scontrol reconfigure"),

@@ -25,7 +25,7 @@ from holdfast.adapters.slurm.jobs.views import (
     run_of,
 )
 from holdfast.adapters.slurm.jobs.watch import BUSY, JobWatch, StepOf
-from holdfast.adapters.slurm.nodes.reservations import ClusterNodes, Reservations
+from holdfast.adapters.slurm.nodes.reservations import ReservableNodes, Reservations
 from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.decisions.job_failures import withdrawn
@@ -53,7 +53,7 @@ class JobDependencies:
     may_act: Callable[[], bool]
     """Whether this process may change the cluster now."""
 
-    nodes: ClusterNodes
+    nodes: ReservableNodes
     step_of: StepOf
 
 

@@ -64,7 +64,7 @@ _TAIL: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedCheck:
     """A pending or running check: of one node, or of a pair of nodes."""
 
     nodes: tuple[str, ...]
@@ -91,16 +91,16 @@ class Wanted:
         return f"the test between {' and '.join(self.nodes)}"
 
 
-def wanted_of(node: str, record: NodeRecord) -> Wanted | None:
+def wanted_of(node: str, record: NodeRecord) -> WantedCheck | None:
     """Return the check that the record of a node waits for; None if it waits for none."""
     if record.phase is not Phase.CHECKING:
         return None
     pairing = record.pairing
     if pairing is None:
-        return Wanted(nodes=(node,), began_at=record.phase_since, kinds=record.kinds)
+        return WantedCheck(nodes=(node,), began_at=record.phase_since, kinds=record.kinds)
     if pairing.began_at is None:
         return None
-    return Wanted(nodes=(node, pairing.partner), began_at=pairing.began_at)
+    return WantedCheck(nodes=(node, pairing.partner), began_at=pairing.began_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class DeepChecks:
         self._reported: set[CallFailed] = set()
         self._may_be_left = True
 
-    def look(self, expected: Iterable[Wanted]) -> None:
+    def look(self, expected: Iterable[WantedCheck]) -> None:
         """Update the state of the expected checks, and end all others."""
         wanted = {one.name: one for one in expected}
         if not wanted and not self._may_be_left:
@@ -185,7 +185,7 @@ class DeepChecks:
             bounds=ended.result.bounds,
         )
 
-    def _never_begun(self, wanted: Wanted) -> PairOutcome | None:
+    def _never_begun(self, wanted: WantedCheck) -> PairOutcome | None:
         now, job = self._clock.now(), self._jobs.get(wanted.name)
         if now - wanted.began_at < _BEGINS or (job is not None and not job.is_waiting):
             return None
@@ -194,7 +194,7 @@ class DeepChecks:
             partner=wanted.nodes[1], passed=None, ended_at=now, detail=f"it did not begin: {why}"
         )
 
-    def opened(self, expected: Iterable[Wanted]) -> frozenset[str]:
+    def opened(self, expected: Iterable[WantedCheck]) -> frozenset[str]:
         """Return the nodes that must not be set to FAIL, as their check is about to begin."""
         return frozenset(
             node
@@ -203,7 +203,7 @@ class DeepChecks:
             for node in one.nodes
         )
 
-    def begin(self, wanted: Wanted, facts: Sequence[NodeFacts]) -> None:
+    def begin(self, wanted: WantedCheck, facts: Sequence[NodeFacts]) -> None:
         """Advance the start of a check, as the module docstring describes; called in every round.
 
         A node that somebody else has closed meanwhile is left alone; its check waits.
@@ -217,7 +217,7 @@ class DeepChecks:
         elif name not in self._ended and self._is_due(name):
             self._submit(wanted, facts)
 
-    def _follow(self, wanted: Wanted, facts: Sequence[NodeFacts], job: CheckJob) -> None:
+    def _follow(self, wanted: WantedCheck, facts: Sequence[NodeFacts], job: CheckJob) -> None:
         name = wanted.name
         if not job.is_waiting:
             if name in self._reserved and all("FAIL" in one.state for one in facts):
@@ -228,7 +228,7 @@ class DeepChecks:
         if self._is_due(name):
             self._report(wanted, f"its job {job.id} has not begun ({job.waits_for})")
 
-    def _submit(self, wanted: Wanted, facts: Sequence[NodeFacts]) -> None:
+    def _submit(self, wanted: WantedCheck, facts: Sequence[NodeFacts]) -> None:
         name = wanted.name
         if name not in self._reserved:
             self._slurm.reserve_for_check(name, wanted.nodes)
@@ -260,7 +260,7 @@ class DeepChecks:
         at = self._tried_at.get(name)
         return at is None or time.monotonic() - at >= _PAUSE_S
 
-    def _read(self, wanted: Wanted) -> _Ended | None:
+    def _read(self, wanted: WantedCheck) -> _Ended | None:
         """Return how a check ended, by the files that it wrote; None if there is no verdict."""
         text = self._text(self._file(wanted, "log"))
         end = _END.search(text)
@@ -279,7 +279,7 @@ class DeepChecks:
             return None
         return _Ended(status=status, at=self._clock.now(), result=result, is_lost=is_lost)
 
-    def _file(self, wanted: Wanted, kind: str) -> Path:
+    def _file(self, wanted: WantedCheck, kind: str) -> Path:
         return self._folder / f"{wanted.files}.{kind}"
 
     def _text(self, path: Path) -> str:
@@ -291,7 +291,7 @@ class DeepChecks:
         except OSError as error:
             raise BackendError(f"cannot read {path}: {error.strerror}") from error
 
-    def _report(self, wanted: Wanted, trouble: str) -> None:
+    def _report(self, wanted: WantedCheck, trouble: str) -> None:
         """Report once why there is no verdict."""
         event = CallFailed(what=str(wanted), error=trouble)
         if event not in self._reported:
@@ -299,7 +299,7 @@ class DeepChecks:
         self._reported.add(event)
 
 
-def _variables(wanted: Wanted) -> dict[str, str]:
+def _variables(wanted: WantedCheck) -> dict[str, str]:
     """Return the environment variables of a check; of a pair test, for both nodes."""
     if len(wanted.nodes) > 1:
         return {TOKEN_VARIABLE: secrets.token_hex(_TOKEN_BYTES)}

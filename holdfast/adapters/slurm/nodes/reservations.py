@@ -24,7 +24,7 @@ _DURATION: Final = timedelta(minutes=30)
 is left, Slurm ends them."""
 
 
-class ClusterNodes(Protocol):
+class ReservableNodes(Protocol):
     """Node states that reservations need."""
 
     def node_state(self, node: str) -> NodeState:
@@ -43,7 +43,9 @@ class ClusterNodes(Protocol):
 class Reservations:
     """Reservations of one cluster; call ``look`` before each use."""
 
-    def __init__(self, slurm: JobCommands, nodes: ClusterNodes, spares: Mapping[str, int]) -> None:
+    def __init__(
+        self, slurm: JobCommands, nodes: ReservableNodes, spares: Mapping[str, int]
+    ) -> None:
         self._slurm = slurm
         self._nodes = nodes
         self._spares = spares

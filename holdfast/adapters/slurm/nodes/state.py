@@ -40,7 +40,7 @@ _PLACES: Final = "places"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class RememberedNode:
     """Stored state of one node, beside what Slurm knows."""
 
     record: NodeRecord
@@ -84,7 +84,7 @@ class Places:
 class Memory:
     """All state that each round needs, as in the file; the store keeps it current."""
 
-    nodes: dict[str, Remembered] = field(default_factory=dict)
+    nodes: dict[str, RememberedNode] = field(default_factory=dict)
     jobs: dict[str, RememberedJob] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     holds: dict[str, str] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class SlurmStore:
                 self._seen = seen
         return self._memory
 
-    def put_node(self, name: str, remembered: Remembered) -> None:
+    def put_node(self, name: str, remembered: RememberedNode) -> None:
         """Store the state of a node."""
         self._put("nodes", name, _dump(remembered))
         self._memory.nodes[name] = remembered
@@ -257,7 +257,7 @@ class SlurmStore:
         unreadable = set()
         for name, body in self._read("SELECT name, body FROM nodes"):
             try:
-                found.nodes[name] = from_plain(Remembered, json.loads(body))
+                found.nodes[name] = from_plain(RememberedNode, json.loads(body))
             except ValueError:
                 unreadable.add(name)
         found.unreadable = frozenset(unreadable)

@@ -11,7 +11,7 @@ from holdfast.adapters.slurm.commands.reasons import Author, our_reason
 from holdfast.adapters.slurm.nodes.boots import is_other_slurmd
 from holdfast.adapters.slurm.nodes.check_results import faults_of, verdict_name
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport
-from holdfast.adapters.slurm.nodes.state import Memory, Remembered
+from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Reason
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
@@ -41,7 +41,7 @@ class Known:
     """None while Slurm does not know the node."""
 
     received: ReceivedReport | None
-    remembered: Remembered | None
+    remembered: RememberedNode | None
     verdict: ReceivedReport | None = None
     """Faults found on the node by a check that was not a Holdfast job."""
 
@@ -167,7 +167,7 @@ def is_followed(record: NodeRecord) -> bool:
     return record.phase is Phase.QUARANTINED and waits
 
 
-def remembered(known: Known, record: NodeRecord) -> Remembered:
+def remembered(known: Known, record: NodeRecord) -> RememberedNode:
     """Return the state to store for a node with a new record."""
     before = known.remembered
     slurmd = "" if before is None else before.slurmd
@@ -176,7 +176,7 @@ def remembered(known: Known, record: NodeRecord) -> Remembered:
         slurmd = known.facts.slurmd
     if record.remediation is None:
         slurmd = ""
-    return Remembered(record=record, machine=known.machine, slurmd=slurmd)
+    return RememberedNode(record=record, machine=known.machine, slurmd=slurmd)
 
 
 def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:

@@ -7,7 +7,7 @@ import click
 
 from holdfast.apps.checks.baseline import ENOUGH, Spread, as_toml, spreads
 from holdfast.apps.cli.help import examples
-from holdfast.apps.cli.output import Column, Output, print_rows
+from holdfast.apps.cli.output import Column, OutputFormat, print_rows
 from holdfast.apps.cli.parameters import Number
 
 _TOML: Final = "toml"
@@ -40,8 +40,10 @@ _COLUMNS: Final = (
 @click.option(
     "-o",
     "--output",
-    type=click.Choice([Output.TABLE.value, _TOML, Output.JSON.value, Output.YAML.value]),
-    default=Output.TABLE.value,
+    type=click.Choice(
+        [OutputFormat.TABLE.value, _TOML, OutputFormat.JSON.value, OutputFormat.YAML.value]
+    ),
+    default=OutputFormat.TABLE.value,
     show_default=True,
     help="Output format; pass toml output to later checks with --config.",
 )

@@ -17,7 +17,7 @@ from holdfast.adapters.host.deep_checks.table import ROWS
 from holdfast.adapters.telemetry.check_summary import summary_of, summary_text
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.log import CheckLog
-from holdfast.apps.checks.node import Remediation, Watcher, check_node, lay_out
+from holdfast.apps.checks.node import CheckPlan, Watcher, check_node, lay_out
 from holdfast.apps.checks.stream import append_results
 from holdfast.apps.cli.check.files import keep, refuse_unwritable, stream_option
 from holdfast.apps.cli.check.progress import TimeLeft
@@ -177,14 +177,14 @@ def node(  # noqa: PLR0913 - one parameter for each option
     if stress_time is not None and stress_time < _SHORTEST:
         raise click.UsageError("--stress-time must be at least 1s")
     config = _config(config_file, instance_type)
-    remediation = lay_out(
+    check_plan = lay_out(
         config, Level(level), names=_names(kinds, only, skip), stress_time=stress_time
     )
     if dry_run:
-        _show(remediation, output)
+        _show(check_plan, output)
         return ExitCode.OK
     refuse_unwritable(log=log_file, stream=stream_file)
-    result = _run(remediation, log_file)
+    result = _run(check_plan, log_file)
     if stream_file is not None:
         now = SystemClock().now()
         keep("stream", stream_file, lambda: append_results(stream_file, [result], now))
@@ -245,17 +245,17 @@ def _numbers(measured: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in measured.items())
 
 
-def _show(remediation: Remediation, output: str) -> None:
+def _show(check_plan: CheckPlan, output: str) -> None:
     steps = [
         _Step(check=name, takes_s=plan.takes.total_seconds(), command=plan.argv)
         if isinstance(plan, Work)
         else _Step(check=name, skipped=plan.why)
-        for name, plan in remediation.steps
+        for name, plan in check_plan.steps
     ]
     print_rows(steps, _STEP_COLUMNS, output=output, empty="")
 
 
-def _run(remediation: Remediation, log_file: Path | None) -> NodeCheck:
+def _run(check_plan: CheckPlan, log_file: Path | None) -> NodeCheck:
     with ExitStack() as stack:
         watchers: list[Watcher] = []
         if log_file is not None:
@@ -264,7 +264,7 @@ def _run(remediation: Remediation, log_file: Path | None) -> NodeCheck:
         if sys.stderr.isatty():
             watchers.append(stack.enter_context(TimeLeft()))
         stack.enter_context(ending_by_signal())
-        return check_node(remediation, _All(watchers), SystemClock())
+        return check_node(check_plan, _All(watchers), SystemClock())
 
 
 class _All:

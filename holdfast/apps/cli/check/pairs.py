@@ -11,7 +11,7 @@ import click
 
 from holdfast.adapters.host.pairs.launched import LAUNCHED
 from holdfast.adapters.host.pairs.table import PARTS
-from holdfast.apps.checks.pair_runners import Launcher, Served, Wanted, with_port
+from holdfast.apps.checks.pair_runners import Launcher, PairTestOptions, Served, with_port
 from holdfast.apps.checks.pair_tests import (
     Answers,
     Ask,
@@ -122,7 +122,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     if timeout < _SHORTEST:
         raise click.UsageError("--timeout must be at least 1s")
     over = Event()
-    wanted = Wanted(
+    wanted = PairTestOptions(
         tests=tests,
         config=config,
         config_file=config_file,
@@ -154,7 +154,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
 
 
 def _ask(
-    wanted: Wanted,
+    wanted: PairTestOptions,
     command: tuple[str, ...],
     on: str | None,
     token_file: Path | None,

@@ -14,7 +14,7 @@ from holdfast.adapters.slurm.nodes.state import SlurmStore
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.nodes import open_store
-from holdfast.apps.slurm.prolog import Broken, HeadProlog, Remote, found_there
+from holdfast.apps.slurm.prolog import HeadProlog, Remote, UnfitNode, found_there
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import HoldfastError
 
@@ -58,7 +58,7 @@ def _look(
     through: Sequence[str],
     check: Sequence[str],
     timeout: timedelta,
-) -> list[Broken]:
+) -> list[UnfitNode]:
     broken = [*HeadProlog(store).known(names, SystemClock().now())]
     known = {one.node for one in broken}
     if not through:
@@ -70,14 +70,14 @@ def _look(
     )  # fmt: skip
     remote = Remote(through=tuple(through), check=argv, limit=timeout + _GRACE)
     for found in found_there([name for name in names if name not in known], remote):
-        if isinstance(found, Broken):
+        if isinstance(found, UnfitNode):
             broken.append(found)
         else:
             _report(f"passed without a result: {found}")
     return broken
 
 
-def _close(head: HeadProlog, broken: Sequence[Broken]) -> None:
+def _close(head: HeadProlog, broken: Sequence[UnfitNode]) -> None:
     for one in broken:
         try:
             head.close(one)

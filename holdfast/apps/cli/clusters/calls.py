@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.session import Session
 
-from holdfast.api.identity import Key, Role
+from holdfast.api.identity import AccessKey, Role
 from holdfast.api.problems import ApiProblem
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.api.wanted_groups import objections, refuse
@@ -44,7 +44,7 @@ _FEW: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class SignedCalls:
-    """``Calls`` with AWS's own library."""
+    """``ClusterCalls`` with AWS's own library."""
 
     url: str
     client: Any
@@ -71,7 +71,7 @@ class SignedCalls:
         return cls(url, _client(url, options))
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
-        """See ``Calls.call``."""
+        """See ``ClusterCalls.call``."""
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**request)
         except ClientError as error:
@@ -90,7 +90,7 @@ class SignedCalls:
         return answer
 
     def pages(self, operation: str, member: str, **request: Any) -> Iterator[Mapping[str, Any]]:
-        """See ``Calls.pages``."""
+        """See ``ClusterCalls.pages``."""
         token: dict[str, Any] = {}
         while True:
             answer = self.call(operation, **request, **token)
@@ -135,7 +135,7 @@ def shortened(message: str) -> str:
     return _CHOICES.sub(nearest, message)
 
 
-def _key(config: ApiConfig) -> Key:
+def _key(config: ApiConfig) -> AccessKey:
     """The first that may change something, or else the first."""
     return next((key for key in config.keys if key.role is Role.OPERATE), config.keys[0])
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.clusters.options import Calls, change_options, request_of
+from holdfast.apps.cli.clusters.options import ClusterCalls, change_options, request_of
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     confirm_or_abort,
@@ -60,7 +60,7 @@ def create(
     *,
     source: Path,
     dry_run: bool,
-    calls: Calls,
+    calls: ClusterCalls,
     output: str,
 ) -> None:
     """Create a cluster."""
@@ -95,7 +95,7 @@ def create(
 )
 @yes_option
 @change_options
-def update(*, source: Path, yes: bool, dry_run: bool, calls: Calls, output: str) -> None:
+def update(*, source: Path, yes: bool, dry_run: bool, calls: ClusterCalls, output: str) -> None:
     """Change instance groups and settings of a cluster.
 
     Instance groups that the file omits are unchanged. InstanceGroupsToDelete names the groups to
@@ -132,7 +132,7 @@ def delete(
     name: str,
     yes: bool,
     dry_run: bool,
-    calls: Calls,
+    calls: ClusterCalls,
     output: str,
 ) -> None:
     """Delete a cluster and all its nodes."""
@@ -163,7 +163,7 @@ def scale(
     count: int,
     yes: bool,
     dry_run: bool,
-    calls: Calls,
+    calls: ClusterCalls,
     output: str,
 ) -> None:
     """Change the number of nodes of an instance group; nodes without a job are removed first."""
@@ -223,7 +223,7 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     alarm: Sequence[str],
     yes: bool,
     dry_run: bool,
-    calls: Calls,
+    calls: ClusterCalls,
     output: str,
 ) -> None:
     """Update the software of nodes in batches; each node is replaced by a new machine."""
@@ -256,7 +256,7 @@ def add_nodes(
     group: str,
     count: int,
     dry_run: bool,
-    calls: Calls,
+    calls: ClusterCalls,
     output: str,
 ) -> int:
     """Add nodes to an instance group of a cluster with continuous provisioning."""
@@ -287,7 +287,7 @@ def delete_nodes(
     node: Sequence[str],
     yes: bool,
     dry_run: bool,
-    calls: Calls,
+    calls: ClusterCalls,
     output: str,
 ) -> int:
     """Delete nodes by ID or name and shrink their instance groups.
@@ -317,7 +317,7 @@ def _nodes(count: int) -> str:
     return f"{count} node" if count == 1 else f"{count} nodes"
 
 
-def _group(calls: Calls, name: str, group: str) -> dict[str, Any]:
+def _group(calls: ClusterCalls, name: str, group: str) -> dict[str, Any]:
     found = calls.call("describe_cluster", ClusterName=name)["InstanceGroups"]
     for one in found:
         if one["InstanceGroupName"] == group:

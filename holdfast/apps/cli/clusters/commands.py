@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from holdfast.apps.cli.clusters.changes import CHANGES
-from holdfast.apps.cli.clusters.options import Calls, read_options
+from holdfast.apps.cli.clusters.options import ClusterCalls, read_options
 from holdfast.apps.cli.clusters.prune import prune
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
@@ -81,7 +81,7 @@ _EVENTS: Final[Sequence[Column[Item]]] = (
 @examples("holdfast clusters list", "holdfast clusters list --config api.toml --watch")
 @clusters.command("list")
 @read_options
-def list_clusters(*, calls: Calls, watch: bool, output: str) -> None:
+def list_clusters(*, calls: ClusterCalls, watch: bool, output: str) -> None:
     """List clusters, newest first."""
     show(
         lambda: list(calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending")),
@@ -99,7 +99,7 @@ def list_clusters(*, calls: Calls, watch: bool, output: str) -> None:
 @clusters.command()
 @click.argument("name")
 @read_options
-def describe(*, name: str, calls: Calls, watch: bool, output: str) -> None:
+def describe(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> None:
     """Show details of a cluster and its instance groups."""
     show(
         lambda: calls.call("describe_cluster", ClusterName=name),
@@ -112,7 +112,7 @@ def describe(*, name: str, calls: Calls, watch: bool, output: str) -> None:
 @clusters.command()
 @click.argument("name")
 @read_options
-def nodes(*, name: str, calls: Calls, watch: bool, output: str) -> None:
+def nodes(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> None:
     """List the nodes of a cluster, including nodes that have no machine yet."""
     requested = {"ClusterName": name, "IncludeNodeLogicalIds": True}
     show(
@@ -133,7 +133,7 @@ def events(
     name: str,
     group: str | None,
     node: str | None,
-    calls: Calls,
+    calls: ClusterCalls,
     watch: bool,
     output: str,
 ) -> None:

@@ -16,7 +16,7 @@ from holdfast.model.errors import ConfigError
 _URL_VARIABLE: Final = "AWS_ENDPOINT_URL_SAGEMAKER"
 
 
-class Calls(Protocol):
+class ClusterCalls(Protocol):
     """Calls one cluster API."""
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return dry_run_option(_api_options(output_option(*RESULTS)(command)))
 
 
-def _calls_of(config_file: Path | None, endpoint_url: str | None) -> Calls:
+def _calls_of(config_file: Path | None, endpoint_url: str | None) -> ClusterCalls:
     """The API that is meant.
 
     Raises:
         ConfigError: the file cannot be used, or what calls need is not installed.
 
     """
-    calls: Calls = _module().SignedCalls.of(config_file, endpoint_url)
+    calls: ClusterCalls = _module().SignedCalls.of(config_file, endpoint_url)
     return calls
 
 

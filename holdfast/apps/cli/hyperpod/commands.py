@@ -13,14 +13,14 @@ import click
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.hyperpod.options import start_options
-from holdfast.apps.cli.output import Column, Output, print_json, print_rows
-from holdfast.apps.cli.where import VARIABLE, Place, Where
+from holdfast.apps.cli.output import Column, OutputFormat, print_json, print_rows
+from holdfast.apps.cli.where import VARIABLE, TargetPlatform, Where
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.config_file import read_config
 from holdfast.apps.hyperpod.connection import connect as switch
 from holdfast.apps.hyperpod.connection import connect_local, is_local, kubeconfigs
 from holdfast.apps.hyperpod.job_request import JobRequest
-from holdfast.apps.hyperpod.local import NAME, LocalCluster
+from holdfast.apps.hyperpod.local import NAME, LocalHyperPodCluster
 from holdfast.apps.hyperpod.port import HyperPodCluster
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.model.errors import ConfigError
@@ -52,10 +52,12 @@ def _cluster(
     home = default_home()
     is_kubernetes = kubeconfig is not None or context is not None
     by_environment = os.environ.get(VARIABLE)
-    chosen = by_environment or (Place.LOCAL if is_local(home) else Place.KUBERNETES)
+    chosen = by_environment or (
+        TargetPlatform.LOCAL if is_local(home) else TargetPlatform.KUBERNETES
+    )
     cluster: HyperPodCluster
-    if chosen == Place.LOCAL and not is_kubernetes:
-        cluster = LocalCluster(home)
+    if chosen == TargetPlatform.LOCAL and not is_kubernetes:
+        cluster = LocalHyperPodCluster(home)
     else:
         jobs = import_module("holdfast.apps.hyperpod.jobs")  # the only one that needs Kubernetes
         cluster = jobs.connect(Where(kubeconfig=kubeconfig, context=context), namespace)
@@ -319,8 +321,8 @@ _CAPACITY: Final[Sequence[Column[dict[str, Any]]]] = [
 @click.option("--debug", is_flag=True, expose_value=False, hidden=True)
 @click.option(
     "--output",
-    type=click.Choice([Output.JSON.value, Output.TABLE.value]),
-    default=Output.JSON.value,
+    type=click.Choice([OutputFormat.JSON.value, OutputFormat.TABLE.value]),
+    default=OutputFormat.JSON.value,
     show_default=True,
     help="Output format.",
 )
@@ -335,7 +337,7 @@ def get_clusters(
     if missing := set(names) - {one["Cluster"] for one in found}:
         raise NotFound(no_such("cluster", ", ".join(missing), [one["Cluster"] for one in found]))
     shown = [one for one in found if not names or one["Cluster"] in names]
-    if output == Output.JSON:
+    if output == OutputFormat.JSON:
         print_json(shown)
     else:
         rows = [{"Cluster": one["Cluster"], **row} for one in shown for row in one["Instances"]]

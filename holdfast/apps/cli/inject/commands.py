@@ -41,7 +41,7 @@ _SWITCH: Final = "0000:c3:00.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Injected:
+class Injection:
     """What was done to a node, and what should come of it."""
 
     fault: str
@@ -212,7 +212,7 @@ def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
         printed = [
             print_it(target.directory, line, now=now, since_boot=since_boot) for line in lines
         ]
-        injected = Injected(
+        injected = Injection(
             fault=fault,
             run=target.run.name,
             node=target.node,
@@ -315,7 +315,7 @@ def _strike(blow: _Blow, order: _Order) -> None:
         if blow.is_of_rank and target.rank is None:
             raise NotFound(f"no rank is running on {target.node}")
         hit = (blow.aim if order.dry_run else blow.strike)(target.directory)
-        injected = Injected(
+        injected = Injection(
             fault=blow.fault,
             run=target.run.name,
             node=target.node,
@@ -380,7 +380,7 @@ def _checked_message(message: str) -> str:
     return message
 
 
-def _print(injected: Injected, order: _Order) -> None:
+def _print(injected: Injection, order: _Order) -> None:
     if is_document(order.output):
         print_document(injected, order.output)
         return

@@ -16,7 +16,7 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
 )
-from holdfast.apps.cli.where import Place, Where, job_options, open_jobs, taken
+from holdfast.apps.cli.where import TargetPlatform, Where, job_options, open_jobs, taken
 
 _DOCTOR: Final = "holdfast.apps.kubernetes.doctor"
 
@@ -62,7 +62,7 @@ def doctor(
 
 
 def _of_cluster(job: str, where: Where) -> Sequence[Any]:
-    if where.place is not Place.KUBERNETES:
+    if where.place is not TargetPlatform.KUBERNETES:
         raise click.UsageError(f"jobs doctor supports Kubernetes jobs only, not {where.place}")
     with open_jobs(where) as jobs:
         whole = jobs.whole(job)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import job_names
 from holdfast.apps.views.nodes import NotFound
-from holdfast.apps.views.run_jobs import LocalJobs
+from holdfast.apps.views.run_jobs import RunJobs
 from holdfast.apps.views.runs import KnownJob
 
 _PAUSE_S: Final = 0.1
@@ -64,7 +64,7 @@ class _Log:
 )
 def logs(*, job: str, rank: int, attempt: int | None, follow: bool, tail: int | None) -> None:
     """Print the logs of a rank."""
-    with LocalJobs(default_home()).found(job) as known:
+    with RunJobs(default_home()).found(job) as known:
         _check(known, rank, attempt, may_wait=follow and known.is_active)
         number = attempt or max(known.record.attempt, 1)
         log = _Log(known.files.log(number, rank))

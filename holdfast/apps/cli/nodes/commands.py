@@ -35,7 +35,7 @@ from holdfast.apps.cli.output import (
     print_section,
 )
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
+from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node
 from holdfast.kit.units import format_duration
@@ -155,7 +155,7 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
         Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
         Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
     ]
-    empty = _nothing() if where.place is Place.LOCAL else _NO_AGENT
+    empty = _nothing() if where.place is TargetPlatform.LOCAL else _NO_AGENT
     print_rows(listing.nodes, columns, output=output, empty=empty)
     for run, breaker in listing.breakers.items():
         click.echo(
@@ -178,7 +178,7 @@ def _nothing() -> str:
 
 
 def _options_of(where: Where, run: str) -> str:
-    return f" --run {run}" if where.place is Place.LOCAL else where.as_options()
+    return f" --run {run}" if where.place is TargetPlatform.LOCAL else where.as_options()
 
 
 def _run(node: NodeStatus) -> str:

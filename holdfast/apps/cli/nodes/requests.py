@@ -38,7 +38,7 @@ RESET_BREAKER: Final = "holdfast nodes reset-breaker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RequestResult:
     """Request for one node, and whether it was accepted."""
 
     node: str
@@ -90,7 +90,9 @@ def _request_repair(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: 
             confirm_or_abort(_question(verb, targets, options), yes=options.yes)
         outcomes = [_submit(verb, target, options) for target in targets]
         outcomes += [
-            Outcome(node=node, verb=verb, urgency=options.urgency, is_accepted=False, message=why)
+            RequestResult(
+                node=node, verb=verb, urgency=options.urgency, is_accepted=False, message=why
+            )
             for node, why in rejected.items()
         ]
         _print(outcomes, options)
@@ -127,9 +129,9 @@ def _question(verb: Verb, targets: Sequence[_Target], options: _Options) -> str:
     return question
 
 
-def _submit(verb: Verb, target: _Target, options: _Options) -> Outcome:
+def _submit(verb: Verb, target: _Target, options: _Options) -> RequestResult:
     fleet, node = target.fleet, target.node
-    answer = partial(Outcome, node=node, run=fleet.name, verb=verb, urgency=options.urgency)
+    answer = partial(RequestResult, node=node, run=fleet.name, verb=verb, urgency=options.urgency)
     if not fleet.is_active:
         return answer(is_accepted=False, message=f"run {fleet.name} is not active")
     if options.dry_run:
@@ -162,7 +164,7 @@ def _effect(verb: Verb, target: _Target, options: _Options) -> str:
     return f"; {rank} runs there: the job is stopped and resumes from its last checkpoint"
 
 
-def _print(outcomes: Sequence[Outcome], options: _Options) -> None:
+def _print(outcomes: Sequence[RequestResult], options: _Options) -> None:
     if is_document(options.output):
         print_document(outcomes, options.output)
     for outcome in outcomes:
@@ -184,7 +186,7 @@ def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
             )
 
 
-def _exit_code(outcomes: Sequence[Outcome], *, is_done: bool) -> ExitCode:
+def _exit_code(outcomes: Sequence[RequestResult], *, is_done: bool) -> ExitCode:
     if not any(outcome.is_accepted for outcome in outcomes):
         return ExitCode.FAILED
     if not all(outcome.is_accepted for outcome in outcomes):

@@ -15,8 +15,8 @@ import click
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import node_names
-from holdfast.apps.cli.output import Output, dry_run_option, print_document
-from holdfast.apps.cli.where import Place, Where, open_fleets, taken, where_options
+from holdfast.apps.cli.output import OutputFormat, dry_run_option, print_document
+from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.shell.ways import Way, argv, on_slurm
 from holdfast.apps.views.nodes import NodeStatus, find_node
@@ -114,17 +114,17 @@ def _way(where: Where, status: NodeStatus, via: str | None) -> Way | None:
         click.UsageError: ``via`` does not apply to the platform.
 
     """
-    if where.place is Place.LOCAL:
+    if where.place is TargetPlatform.LOCAL:
         if via is not None:
             raise click.UsageError("--via does not apply to nodes on this machine; omit it")
         return None
     if via is not None:
-        if via == Way.SRUN and where.place is not Place.SLURM:
+        if via == Way.SRUN and where.place is not TargetPlatform.SLURM:
             raise click.UsageError(f"--via srun: {status.name} is not a Slurm node")
-        if via == Way.POD and where.place is not Place.KUBERNETES:
+        if via == Way.POD and where.place is not TargetPlatform.KUBERNETES:
             raise click.UsageError(f"--via pod: {status.name} is not a Kubernetes node")
         return Way(via)
-    return Way.POD if where.place is Place.KUBERNETES else on_slurm(status)
+    return Way.POD if where.place is TargetPlatform.KUBERNETES else on_slurm(status)
 
 
 def _in_pod(
@@ -139,7 +139,7 @@ def _in_pod(
     debug_pod_for = import_module(_ON_KUBERNETES).debug_pod_for
     with debug_pod_for(node, where.kubeconfig, where.context, namespace, image) as pod:
         if dry_run:
-            print_document(pod.manifest, Output.YAML)
+            print_document(pod.manifest, OutputFormat.YAML)
             return ExitCode.OK
         code: int = pod.run(command)
         return code
@@ -161,7 +161,7 @@ def _on_this_machine(status: NodeStatus, command: Sequence[str]) -> _Program:
 
 def _environment(where: Where) -> dict[str, str]:
     """Return the variables with which srun finds the selected cluster."""
-    if where.place is not Place.SLURM:
+    if where.place is not TargetPlatform.SLURM:
         return {}
     store = import_module(_ON_SLURM).open_store(where.state_dir)
     try:

@@ -14,17 +14,17 @@ import click
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.install.leftovers import restoring_commands, settings_in_use
-from holdfast.adapters.slurm.install.plan import Choices, Role, next_steps, plan
+from holdfast.adapters.slurm.install.plan import Choices, MachineRole, next_steps, plan
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.slurm.doctor import doctor
 from holdfast.apps.cli.slurm.plan import plan as preview
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.doctor import DEFAULT_CONF
-from holdfast.apps.slurm.install import Act, Done, Installer, Manifest
+from holdfast.apps.slurm.install import Done, InstallAction, Installer, Manifest
 from holdfast.model.errors import BackendError, ConfigError
 
 _CALL: Final = timedelta(seconds=15)
-_DAEMONS: Final = {"slurmctld": Role.HEAD, "slurmd": Role.COMPUTE}
+_DAEMONS: Final = {"slurmctld": MachineRole.HEAD, "slurmd": MachineRole.COMPUTE}
 _PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -36,7 +36,7 @@ def slurm() -> None:
 @slurm.command()
 @click.option(
     "--role",
-    type=click.Choice([role.value for role in Role]),
+    type=click.Choice([role.value for role in MachineRole]),
     help="Role of this machine.  [default: from the installed Slurm daemon]",
 )
 @click.option("--dry-run", is_flag=True, help="Print every file and line and exit.")
@@ -104,7 +104,7 @@ def install(
     Exits with 3 if a file that others wrote was kept.
     """  # noqa: D301 - click keeps the lines after it
     prefix = prefix.absolute()
-    chosen = Role(role) if role else _found_role()
+    chosen = MachineRole(role) if role else _found_role()
     _refuse_unusable(
         chosen, prefix, given["user"], report_dir=given["report_dir"], holdfast=program
     )
@@ -116,7 +116,7 @@ def install(
         headers=headers or _found_headers(),
         **given,
     )
-    if choices.report_dir is None and choices.role is not Role.LOGIN:
+    if choices.report_dir is None and choices.role is not MachineRole.LOGIN:
         raise click.UsageError(
             f"--report-dir is missing: on a {choices.role} machine, name a directory that all"
             " machines share"
@@ -145,7 +145,9 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
     missing. At the end, commands are printed for nodes that Holdfast has closed and for
     reservations that it has made.
     """
-    choices = Choices(role=Role.LOGIN, holdfast=Path(), plugstack=Path(), prefix=prefix.absolute())
+    choices = Choices(
+        role=MachineRole.LOGIN, holdfast=Path(), plugstack=Path(), prefix=prefix.absolute()
+    )
     if not choices.manifest.exists():
         click.echo(f"Nothing was installed: there is no {choices.manifest}", err=True)
         return ExitCode.OK
@@ -168,13 +170,13 @@ slurm.add_command(
 )
 
 
-def _refuse_unusable(role: Role, prefix: Path, user: str, **paths: Path | None) -> None:
+def _refuse_unusable(role: MachineRole, prefix: Path, user: str, **paths: Path | None) -> None:
     """Refuse what the units would fail with: relative paths, and a user that does not exist."""
     for name, path in paths.items():
         if path is not None and not path.is_absolute():
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option}: {path} is relative; give an absolute path")
-    if role is not Role.HEAD or prefix != Path("/"):
+    if role is not MachineRole.HEAD or prefix != Path("/"):
         return
     try:
         getpwnam(user)
@@ -196,7 +198,7 @@ def _requested(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
 def _printed(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
     done = []
     for one in found:
-        is_change = one.act in (Act.WRITTEN, Act.REMOVED)
+        is_change = one.act in (InstallAction.WRITTEN, InstallAction.REMOVED)
         verb = f"would be {one.act}" if dry_run and is_change else str(one.act)
         click.echo(f"{verb}: {one.path}{f': {one.detail}' if one.detail else ''}")
         for line in one.text.splitlines() if dry_run else ():
@@ -206,13 +208,13 @@ def _printed(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
 
 
 def _code(done: Sequence[Done]) -> int:
-    kept = any(one.act is Act.KEPT for one in done)
+    kept = any(one.act is InstallAction.KEPT for one in done)
     return ExitCode.PARTLY_DONE if kept else ExitCode.OK
 
 
-def _found_role() -> Role:
+def _found_role() -> MachineRole:
     found = (role for name, role in _DAEMONS.items() if shutil.which(name, path=_PATH))
-    return next(found, Role.LOGIN)
+    return next(found, MachineRole.LOGIN)
 
 
 def _found_plugstack(prefix: Path) -> Path:
