@@ -2,6 +2,7 @@ import socket
 
 import pytest
 
+from holdfast.adapters.local.ports import free_port
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
 
@@ -16,7 +17,8 @@ def call(capsys, tmp_path, monkeypatch):
     def call(*argv, config=""):
         path = tmp_path / "controller.toml"
         path.write_text(config, encoding="utf-8")
-        code = run(["controller", *argv, "--config", str(path)])
+        listen = () if "--listen" in argv else ("--listen", str(free_port()))
+        code = run(["controller", *argv, *listen, "--config", str(path)])
         return code, capsys.readouterr().err
 
     return call

@@ -94,6 +94,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
     with ExitStack() as opened:
         api = Api(server, user_agent=_AGENT, field_manager=COMPONENT, limit=limit)
         opened.callback(api.close)
+        provider = build_provider(config.provider, clock, Clusters(api, _elsewhere))
         events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
         election = _election(server, settings, wake)
         leadership = Lead(election) if acts else Reader()
@@ -116,7 +117,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         return Platform(
             name=config.cluster or settings.context or server.url,
             cluster=cluster,
-            provider=build_provider(config.provider, clock, Clusters(api, _elsewhere)),
+            provider=provider,
             incidents=KubernetesIncidents(api),
             events=reported,
             jobs=jobs,

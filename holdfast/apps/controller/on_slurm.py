@@ -36,6 +36,7 @@ class _Quiet:
 def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
     """See ``Connect``."""
     settings, clock = _settings(config), SystemClock()
+    provider = build_provider(config.provider, clock)
     with ExitStack() as opened:
         store = _store(settings, acts=acts)
         opened.callback(store.close)
@@ -62,7 +63,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         return Platform(
             name=config.cluster or config.platform,
             cluster=cluster,
-            provider=build_provider(config.provider, clock),
+            provider=provider,
             incidents=store,
             events=_Quiet(),
             jobs=jobs,
