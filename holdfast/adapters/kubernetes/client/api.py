@@ -29,17 +29,7 @@ from holdfast.adapters.kubernetes.client.server import Connections, Server, in_c
 from holdfast.adapters.kubernetes.client.watch import Watch
 from holdfast.kit.backoff import Backoff
 
-__all__ = [
-    "Api",
-    "Json",
-    "ListPage",
-    "Params",
-    "Patch",
-    "RateLimit",
-    "Server",
-    "Watch",
-    "in_cluster",
-]
+__all__ = ["Api", "Json", "RateLimit", "Server", "Watch", "in_cluster"]
 
 Params = Mapping[str, str | int | Sequence[str]]
 """Query parameters of a call; booleans are spelled ``"true"``."""

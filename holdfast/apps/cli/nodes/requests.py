@@ -178,10 +178,10 @@ def _warn_of_breakers(requested: Iterable[Fleet], where: Where) -> None:
     for fleet in requested:
         breaker = fleet.breaker()
         if breaker.tripped_at is not None:
-            target_options = where.as_options() or f" --run {fleet.name}"
+            again = f"{RESET_BREAKER}{where.as_options() or f' --run {fleet.name}'}"
             click.echo(
                 f"holdfast: circuit breaker open, all repairs of {fleet.name} paused: "
-                f"{breaker.reason}; inspect the nodes, then run: {RESET_BREAKER}{target_options}",
+                f"{breaker.reason}; inspect the nodes, then run: {again}",
                 err=True,
             )
 
@@ -387,10 +387,8 @@ def reset_breaker(*, yes: bool, dry_run: bool, output: str, **values: Any) -> in
             raise NotFound(f"run {target.name} is not active")
         breaker = target.breaker()
         if breaker.tripped_at is not None and not dry_run:
-            confirm_or_abort(
-                f"All repairs of {target.name} are paused: {breaker.reason}. Resume repairs?",
-                yes=yes,
-            )
+            paused = f"All repairs of {target.name} are paused: {breaker.reason}"
+            confirm_or_abort(f"{paused}. Resume repairs?", yes=yes)
             target.close_breaker(SystemClock().now())
         if is_document(output):
             was_open = breaker.tripped_at is not None
