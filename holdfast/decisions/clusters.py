@@ -14,9 +14,9 @@ from holdfast.model.clusters import (
     DesiredGroup,
     GroupMachine,
     GroupStage,
+    KnownGoodGroup,
     MachineState,
     Member,
-    Proven,
 )
 from holdfast.model.sagemaker import ClusterStatus, InstanceStatus, UpdateStatus
 
@@ -118,7 +118,7 @@ def _provisioned(
     ]
     if not lacking:
         collector.cluster(f"Cluster {{c}} {what} completed successfully")
-        proven = tuple(replace(one, before=_proven(one)) for one in cluster.groups)
+        proven = tuple(replace(one, before=_known_good(one)) for one in cluster.groups)
         return replace(cluster, status=ClusterStatus.IN_SERVICE, groups=proven)
     why = _trouble(cluster, lacking, members)
     if not why and now - cluster.since >= policy.provision_timeout:
@@ -140,7 +140,7 @@ def _updated(cluster: DesiredCluster) -> DesiredCluster:
         return cluster
     failed = [one for one in updates if one.status is not UpdateStatus.SUCCEEDED]
     why = "The last software update failed; see the events of the cluster." if failed else ""
-    proven = tuple(replace(one, before=_proven(one)) for one in cluster.groups)
+    proven = tuple(replace(one, before=_known_good(one)) for one in cluster.groups)
     return replace(cluster, status=ClusterStatus.IN_SERVICE, failure=why, groups=proven)
 
 
@@ -180,8 +180,8 @@ def _rolled_back(group: DesiredGroup) -> DesiredGroup:
     )
 
 
-def _proven(group: DesiredGroup) -> Proven:
-    return Proven(made_of=group.made_of, target=group.target, minimum=group.minimum)
+def _known_good(group: DesiredGroup) -> KnownGoodGroup:
+    return KnownGoodGroup(made_of=group.made_of, target=group.target, minimum=group.minimum)
 
 
 def _leaving(group: DesiredGroup) -> DesiredGroup:

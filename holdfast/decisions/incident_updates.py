@@ -16,7 +16,7 @@ from holdfast.model.actions import (
     StartCheck,
 )
 from holdfast.model.health import Fault
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase, Remediation
 from holdfast.model.sagemaker import EventLevel
@@ -124,7 +124,7 @@ def _repaired(incident: Incident, now: datetime) -> datetime | None:
     return incident.repaired_at or (now if incident.successor else None)
 
 
-def touched(incident: Incident, touch: JobTouch) -> Incident:
+def touched(incident: Incident, touch: AffectedJob) -> Incident:
     """Return the incident with its effect on a job; an entry of the same attempt is replaced."""
     others = tuple(
         one for one in incident.jobs if (one.job, one.attempt) != (touch.job, touch.attempt)

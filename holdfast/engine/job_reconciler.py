@@ -34,7 +34,7 @@ from holdfast.model.events import (
     JobWaits,
     NodeSuspected,
 )
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import (
     AttemptRecord,
     Failure,
@@ -311,8 +311,8 @@ class JobReconciler:
         return now + AFTER_ERROR
 
 
-def _touch(job: JobView, attempt: int, failure: Failure) -> JobTouch:
-    return JobTouch(
+def _touch(job: JobView, attempt: int, failure: Failure) -> AffectedJob:
+    return AffectedJob(
         job=job.spec.name, attempt=attempt, stopped_at=failure.began_at, step=failure.step
     )
 

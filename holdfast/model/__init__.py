@@ -1,1 +1,1 @@
-"""The words of Holdfast: frozen dataclasses and enums, nothing that acts."""
+"""Domain model of Holdfast: frozen dataclasses and enums without behaviour."""

@@ -1,4 +1,4 @@
-"""What the decision core can wish for."""
+"""Actions that the decision core may choose."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,21 +11,21 @@ from holdfast.model.nodes import CheckResult, Pairing, Pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """Mark the node, cordon it and open a course of remediation."""
+    """Mark the node, cordon it and open a remediation."""
 
     node: str
     fault: Fault
     remedy: Remedy
-    """What will be done, after the ladder: it may be stronger than ``fault.remedy``."""
+    """Remedy to carry out, after escalation: it may be stronger than ``fault.remedy``."""
 
     request_id: str = ""
     check: CheckResult | None = None
-    """How its check ended, if tests with other nodes were part of it."""
+    """Result of its check, if tests with other nodes were part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassign:
-    """Change the remedy of a node in quarantine, for a worse fault or a newer request."""
+    """Change the remedy of a quarantined node, for a worse fault or a newer request."""
 
     node: str
     fault: Fault
@@ -35,7 +35,7 @@ class Reassign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Ask the jobs of the node to leave."""
+    """Request that the jobs leave the node."""
 
     node: str
 
@@ -54,19 +54,19 @@ class Replace:
     node: str
     reason: str
     repeat_offender: bool = False
-    """Remember the machine, so that it is not taken back."""
+    """Whether to remember the machine, so that it is not taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin:
-    """The repair was done: the node comes back and is checked like a new one."""
+    """The repair is done: the node rejoins and is checked like a new one."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retire:
-    """The replacement is there: hand the course to it and forget the old node."""
+    """Pass the remediation to the replacement and delete the record of the old node."""
 
     node: str
     successor: str
@@ -78,15 +78,15 @@ class StartCheck:
 
     node: str
     kinds: tuple[DeepCheck, ...] = ()
-    """What it is made of; what the policy says if empty."""
+    """Kinds of checks to run; those of the policy if empty."""
 
     pairing: Pairing | None = None
-    """Given if the node is only to be tested with another."""
+    """Set if the node is only tested with another node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Go on with the tests of a node with others: ``pairing`` is how they stand from now on."""
+    """Set the state of a node's tests with other nodes to ``pairing``."""
 
     node: str
     pairing: Pairing
@@ -94,17 +94,17 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Give the node to jobs."""
+    """Release the node to jobs."""
 
     node: str
     forgive: bool = False
-    """A person released it: faults from before now no longer count."""
+    """Whether a person released it: earlier faults no longer count."""
 
     checked: bool = False
-    """It passed a deep health check."""
+    """Whether it passed a deep health check."""
 
     check: CheckResult | None = None
-    """How that ended, if tests with other nodes were part of it."""
+    """Result of that check, if tests with other nodes were part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class SetAgentCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TripBreaker:
-    """Stop all repairs until a person looks, or all nodes are healthy for long enough."""
+    """Pause all repairs until a person resets the breaker or all nodes stay healthy."""
 
     reason: str
     nodes: tuple[str, ...]
@@ -126,10 +126,10 @@ class TripBreaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseBreaker:
-    """Let repairs begin again."""
+    """Resume repairs."""
 
     tripped_at: datetime
-    """When the breaker opened that is to close."""
+    """Time at which the breaker to close was opened."""
 
     reason: str
 
@@ -151,17 +151,17 @@ NodeAction = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deferred:
-    """A repair or a requested check that is due but may not begin, and why."""
+    """A repair or a requested check that is due but may not start, and why."""
 
     node: str
     why: str
     is_check: bool = False
-    """Whether it is a requested check; ``why`` is then what that waits for."""
+    """Whether it is a requested check; ``why`` then names what the check waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do now with the nodes, and when to look again."""
+    """Actions for the nodes, and the time of the next evaluation."""
 
     actions: tuple[NodeAction, ...] = ()
     trip: TripBreaker | None = None
@@ -171,12 +171,12 @@ class Plan:
     """Pools in which idle nodes are needed as test peers: input of the next snapshot."""
 
     wake_at: datetime | None = None
-    """The next time at which a decision changes by itself; None if only news can change it."""
+    """Next time at which a decision changes by itself; None if only new input can change it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nothing to do before ``until``; None if only news can change that."""
+    """No action before ``until``; None if only new input can change that."""
 
     until: datetime | None
     why: str = ""
@@ -188,7 +188,7 @@ class StartAttempt:
 
     job: str
     placement: tuple[str, ...]
-    """The node of each node rank; empty if a scheduler places them."""
+    """Node of each node rank; empty if a scheduler places them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,30 +200,30 @@ class Relaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmStart:
-    """All ranks of the attempt run where the scheduler has placed them."""
+    """All ranks of the attempt run where the scheduler placed them."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAttempt:
-    """SIGTERM to every rank of the attempt."""
+    """Send SIGTERM to every rank of the attempt."""
 
     job: str
     failure: Failure | None
-    """None when the job is cancelled or ends with all ranks."""
+    """None if the job is cancelled or ends with all ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillAttempt:
-    """SIGKILL to every process of the attempt that is left."""
+    """Send SIGKILL to every remaining process of the attempt."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """The attempt is over; wait for nodes and for the backoff, then start the next."""
+    """The attempt has ended; wait for nodes and for the backoff, then start the next."""
 
     job: str
     failure: Failure

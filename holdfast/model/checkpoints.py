@@ -1,4 +1,4 @@
-"""Checkpoints of training jobs: what is known of each, and which one the framework will load."""
+"""Checkpoints of training jobs: the state of each, and which one the framework will load."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,68 +6,69 @@ from enum import StrEnum
 
 
 class Depth(StrEnum):
-    """How thoroughly a checkpoint is verified."""
+    """Depth of the verification of a checkpoint."""
 
     SIZES = "sizes"
     """Markers, names, indexes and lengths. Tensors are not read."""
 
     HASHES = "hashes"
-    """Also every checksum that the files hold: all bytes are read once."""
+    """Also every checksum in the files: all bytes are read once."""
 
 
 class CheckpointState(StrEnum):
-    """What verification found."""
+    """Result of a verification."""
 
     UNVERIFIED = "unverified"
-    """Nobody has looked yet."""
+    """Not verified yet."""
 
     COMPLETE = "complete"
-    """All parts are there and as long as they have to be, and checksums agree if they were read."""
+    """All parts exist with the required lengths, and checksums match if they were read."""
 
     INCOMPLETE = "incomplete"
-    """Its save was cut off: a file is missing or too short, or the marker that is written last."""
+    """The save was interrupted: a file is missing or too short, or the marker that is written
+    last."""
 
     DAMAGED = "damaged"
-    """Not a save that was cut off: a checksum does not match, a file is not of the format, or one
-    that was written before the last marker is missing or has another length."""
+    """Not an interrupted save: a checksum does not match, a file is not valid in the format, or a
+    file written before the last marker is missing or has another length."""
 
     UNKNOWN = "unknown"
-    """It cannot be judged: the index is too large, or of a form that is not known."""
+    """Cannot be verified: the index is too large or of an unknown form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with a checkpoint."""
+    """One defect of a checkpoint."""
 
     text: str
-    """What is wrong with which file; the file's name is relative to the checkpoint."""
+    """Defect and file; the file name is relative to the checkpoint."""
 
     state: CheckpointState = CheckpointState.DAMAGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """One checkpoint in a directory of checkpoints."""
+    """One checkpoint in a checkpoint directory."""
 
     name: str
-    """File or directory, relative to the directory of checkpoints; ``.`` for that one itself."""
+    """File or directory, relative to the checkpoint directory; ``.`` for that directory itself."""
 
     step: int | None
-    """Training step; a save counter where the format has no other; None if the name has none."""
+    """Training step; a save counter if the format has no step; None if the name has neither."""
 
     is_ended: bool
-    """Whether a file that is written after all others shows that its save ended. Of a format that
-    has neither such a file nor a pointer: true."""
+    """Whether a file that is written after all others shows that its save ended. True for a format
+    that has neither such a file nor a pointer."""
 
     changed_at: datetime
     """Newest modification time of its files."""
 
     group: str = ""
-    """Checkpoints of one group take each other's place. One of another group is not loaded instead:
+    """Checkpoints of one group replace each other. One of another group is not loaded instead:
     without ``latest.pt``, a script starts from the beginning."""
 
     size: int = 0
-    """Bytes of its files."""
+    """Size of its files in bytes."""
 
     state: CheckpointState = CheckpointState.UNVERIFIED
     depth: Depth | None = None
@@ -82,13 +83,13 @@ class Checkpoint:
 
 
 class PointerKind(StrEnum):
-    """What the file or link says by which a framework chooses."""
+    """Content of the file or link by which a framework selects a checkpoint."""
 
     NONE = "none"
     """The format has no such file: the first checkpoint in order of preference is loaded."""
 
     ABSENT = "absent"
-    """The format has one, and it is missing: the framework starts from the beginning."""
+    """The format has such a file, and it is missing: the framework starts from the beginning."""
 
     UNREADABLE = "unreadable"
     """It is empty, garbled, or names nothing that could be a checkpoint."""
@@ -102,14 +103,14 @@ class PointerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """The file or link by which a framework chooses the checkpoint that it loads."""
+    """File or link by which a framework selects the checkpoint that it loads."""
 
     kind: PointerKind = PointerKind.NONE
     file: str = ""
-    """Its name in the directory of checkpoints."""
+    """Its name in the checkpoint directory."""
 
     text: str = ""
-    """What it says, cut to a line."""
+    """Its content, cut to a line."""
 
     name: str = ""
     """Name of the checkpoint that it names."""
@@ -120,7 +121,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A directory of checkpoints."""
+    """State of a checkpoint directory."""
 
     folder: str
     """Absolute path, for messages."""
@@ -129,25 +130,26 @@ class Survey:
     """Name of the format; empty if none was recognised."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
-    """In the order in which the framework prefers them, the first one first."""
+    """Checkpoints in the framework's order of preference."""
 
     pointer: Pointer = field(default_factory=Pointer)
     script_chooses: bool = False
-    """Whether the user's script chooses, so that nobody knows what it loads."""
+    """Whether the user's script selects the checkpoint, so that it is unknown which one it
+    loads."""
 
     exists: bool = True
     """Whether the directory exists."""
 
     others: tuple[str, ...] = ()
-    """Without a format: entries that are neither hidden nor logs or settings."""
+    """If no format was recognised: entries that are neither hidden nor logs or settings."""
 
     def named(self, name: str) -> Checkpoint | None:
-        """The checkpoint of that name."""
+        """Return the checkpoint of that name."""
         return next((one for one in self.checkpoints if one.name == name), None)
 
     @property
     def loaded(self) -> Checkpoint | None:
-        """The checkpoint that the framework loads as things are; None if it finds none."""
+        """Checkpoint that the framework loads in this state; None if it finds none."""
         if self.pointer.kind is PointerKind.NONE:
             return next(iter(self.checkpoints), None)
         return self.named(self.pointer.name) if self.pointer.kind is PointerKind.NAMED else None

@@ -1,4 +1,4 @@
-"""What can be done to bring about a cluster that somebody asked for."""
+"""Actions that bring a cluster to its desired state."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from holdfast.model.clusters import MachineGroup
 
 @dataclass(frozen=True, slots=True)
 class Ensure:
-    """Have a group whose new machines are made of this."""
+    """Create or update a group; its new machines get this specification."""
 
     group: MachineGroup
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Have so many machines."""
+    """Set the number of machines."""
 
     group: str
     """``MachineGroup.key``."""
@@ -24,7 +24,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Take machines away."""
+    """Remove machines."""
 
     group: str
     ids: tuple[str, ...]
@@ -32,21 +32,21 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Take a group away."""
+    """Delete a group."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Have another machine in place of one, after its jobs have left it."""
+    """Replace a machine after its jobs have left it."""
 
     group: str
     machine: str
-    """Its id."""
+    """Id of the machine."""
 
     node: str
-    """Its name."""
+    """Name of its node."""
 
 
 ClusterAction = Ensure | Scale | Remove | Delete | Renew

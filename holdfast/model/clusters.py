@@ -1,4 +1,4 @@
-"""Clusters that people ask for, and what they are made of."""
+"""Desired state of clusters, and the machines and nodes that they consist of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,52 +16,52 @@ from holdfast.model.sagemaker import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleScripts:
-    """What is run on a new machine before it may join; never again after a reboot."""
+    """Scripts that run on a new machine before it may join; not again after a reboot."""
 
     source: str
-    """A directory, ``file://...`` or ``s3://...``."""
+    """Directory, ``file://...`` or ``s3://...``."""
 
     on_create: str
-    """The script to run, a path within ``source``."""
+    """Path of the script to run, relative to ``source``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineGroup:
-    """What the machines of one instance group are made of, and how they are looked after."""
+    """Specification of the machines of one instance group."""
 
     cluster: str
     name: str
     uid: str = ""
-    """That of its cluster: see ``DesiredCluster.uid``."""
+    """``DesiredCluster.uid`` of its cluster."""
 
     instance_type: str = ""
-    """As SageMaker calls it, e.g. ``ml.p5.48xlarge``; empty if it is not fixed."""
+    """SageMaker's instance type, e.g. ``ml.p5.48xlarge``; empty if it is not fixed."""
 
     image: str = ""
-    """The image that new machines boot, e.g. ``ami-0123456789abcdef0``; empty for the default."""
+    """Image that new machines boot, e.g. ``ami-0123456789abcdef0``; empty for the default."""
 
     revision: int = 0
-    """Counts what the software of new machines was set to, from 0."""
+    """Number of changes of the software of new machines, from 0."""
 
     scripts: LifecycleScripts | None = None
     repairs: bool = True
-    """Whether faults are repaired unasked: ``NodeRecovery``."""
+    """Whether faults are repaired automatically: ``NodeRecovery``."""
 
     deep_checks: tuple[str, ...] = ()
-    """The deep health checks of a machine that joins: ``OnStartDeepHealthChecks``."""
+    """Deep health checks of a machine that joins: ``OnStartDeepHealthChecks``."""
 
     spec: Mapping[str, object] = field(default_factory=dict)
-    """All that was asked for, as ``CreateCluster`` takes a group; ``VpcConfig`` is that of the
-    cluster unless the group has one of its own."""
+    """Complete request, as ``CreateCluster`` takes a group; ``VpcConfig`` is that of the cluster
+    unless the group has its own."""
 
     @property
     def key(self) -> str:
-        """Names the group among those of all clusters: ``cluster/group``."""
+        """Name that is unique across clusters: ``cluster/group``."""
         return f"{self.cluster}/{self.name}"
 
 
 class MachineState(StrEnum):
-    """Where a machine stands."""
+    """State of a machine."""
 
     JOINING = "joining"
     """Ordered or booting; its scripts may be running."""
@@ -70,10 +70,10 @@ class MachineState(StrEnum):
     """It has booted, and its scripts have succeeded."""
 
     FAILED = "failed"
-    """It will never run: its scripts have failed. It stays until it is removed."""
+    """It will never run: its scripts failed. It stays until it is removed."""
 
     LEAVING = "leaving"
-    """It is being removed, or another one takes its place; it is not counted any more."""
+    """It is being removed or replaced; it no longer counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,51 +84,51 @@ class GroupMachine:
     """Of the form ``i-0123456789abcdef0``."""
 
     name: str
-    """Of its node."""
+    """Name of its node."""
 
     state: MachineState
     launched_at: datetime
     message: str = ""
-    """Why it is in this state, where that needs words."""
+    """Why it is in this state, if that needs an explanation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareUpdate:
-    """New software for the machines of a group, a batch at a time, and the way back."""
+    """New software for the machines of a group, one batch at a time, with rollback."""
 
     status: UpdateStatus
     began_at: datetime
-    """Machines from before get other ones in their place."""
+    """Start of the update: machines launched before it are replaced."""
 
     before: MachineGroup
-    """What the machines were made of, for the way back."""
+    """Previous specification of the machines, for a rollback."""
 
     batch: int
-    """How many machines at once."""
+    """Number of machines updated at once."""
 
     rollback_batch: int
-    """How many at once on the way back."""
+    """Number of machines rolled back at once."""
 
     bake: timedelta = timedelta(0)
-    """How long each batch has to run well before the next one begins."""
+    """Time for which each batch must run without failure before the next one starts."""
 
     alarms: tuple[str, ...] = ()
-    """Names of those that end the update when they go off."""
+    """Names of the alarms that roll the update back."""
 
     turned_at: datetime | None = None
-    """When the way back began: machines from between get other ones in their place again."""
+    """Start of the rollback: machines launched during the update are replaced again."""
 
     going: tuple[str, ...] = ()
     """Ids of the machines of the present batch."""
 
     batch_at: datetime | None = None
-    """When the present batch was chosen."""
+    """Time at which the present batch was selected."""
 
     baking_since: datetime | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether something is still to be done for it."""
+        """Whether the update is not finished yet."""
         return self.status in (
             UpdateStatus.PENDING,
             UpdateStatus.IN_PROGRESS,
@@ -137,59 +137,59 @@ class SoftwareUpdate:
 
 
 class GroupStage(StrEnum):
-    """What the owner of the machines was told about a group last."""
+    """Last state of a group that was sent to the machine provider."""
 
     NEW = "new"
-    """Not what its machines are to be made of now."""
+    """The present specification was not sent yet."""
 
     MADE = "made"
-    """All there is to be told, but for the number of its machines."""
+    """Everything was sent, except the number of machines."""
 
     LEAVING = "leaving"
-    """Not yet that the group is to go."""
+    """The deletion of the group was not sent yet."""
 
     GONE = "gone"
-    """That the group is to go."""
+    """The deletion of the group was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredGroup:
-    """An instance group that somebody asked for."""
+    """Desired state of an instance group."""
 
     made_of: MachineGroup
     target: int
-    """How many nodes it is to have."""
+    """Desired number of nodes."""
 
     minimum: int = 0
-    """How many are enough: ``MinInstanceCount``."""
+    """Sufficient number of nodes: ``MinInstanceCount``."""
 
     stage: GroupStage = GroupStage.NEW
     leaving: tuple[str, ...] = ()
-    """Ids of machines that people want to go, until they are gone."""
+    """Ids of machines that people want removed, until they are gone."""
 
-    before: "Proven | None" = None
-    """What to go back to if what was asked for last fails; None for a group that is new."""
+    before: "KnownGoodGroup | None" = None
+    """State to roll back to if the last change fails; None for a new group."""
 
     failure: str = ""
-    """Why the owner of the machines refuses what is asked of it; empty if it does not."""
+    """Why the machine provider refuses the group; empty if it does not."""
 
     update: SoftwareUpdate | None = None
-    """Of its software: the present one, or the last one."""
+    """Present or last software update."""
 
     @property
     def name(self) -> str:
-        """Its own name, which no other group of the cluster has."""
+        """Name, unique in the cluster."""
         return self.made_of.name
 
     @property
     def is_going(self) -> bool:
-        """Whether the whole group is to go."""
+        """Whether the whole group is being deleted."""
         return self.stage in (GroupStage.LEAVING, GroupStage.GONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proven:
-    """A group as it once ran."""
+class KnownGoodGroup:
+    """Last state in which a group was running as desired."""
 
     made_of: MachineGroup
     target: int
@@ -198,39 +198,39 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
-    """A cluster that somebody asked for."""
+    """Desired state of a cluster."""
 
     name: str
     uid: str = ""
-    """Unique among all clusters that there ever were, 12 lower-case letters and digits; empty for
-    a cluster of an earlier release."""
+    """Unique among all present and past clusters, 12 lower-case letters and digits; empty for a
+    cluster of an earlier release."""
 
     created_at: datetime
     status: ClusterStatus
     since: datetime
-    """When what is asked for now was asked for."""
+    """Time of the last requested change."""
 
     groups: tuple[DesiredGroup, ...] = ()
     repairs: bool = True
-    """Whether faults of its nodes are repaired unasked: ``NodeRecovery``."""
+    """Whether faults of its nodes are repaired automatically: ``NodeRecovery``."""
 
     is_continuous: bool = False
-    """Whether it is in service with fewer nodes than asked for, while the others are tried for:
+    """Whether it is in service with fewer nodes than desired while more are provisioned:
     ``NodeProvisioningMode``."""
 
     failure: str = ""
-    """Why the last change of it failed; empty if it did not."""
+    """Why its last change failed; empty if it did not."""
 
     requested: Mapping[str, object] = field(default_factory=dict)
-    """What else was asked for, in the words of ``CreateCluster``."""
+    """Other parameters of the request, named as in ``CreateCluster``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A node of such a cluster, or a place for one."""
+    """A node of a cluster, or a place that waits for one."""
 
     logical_id: str
-    """Names it also before there is a machine."""
+    """Identifier that exists before the machine does."""
 
     group: str
     added_at: datetime
@@ -239,28 +239,28 @@ class Member:
     message: str = ""
     status_since: datetime
     released: bool = False
-    """Whether it has run at some time."""
+    """Whether it has ever run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterEvent:
-    """Something that happened to such a cluster, in the words of SageMaker's cluster events."""
+    """Event of a cluster, worded like SageMaker's cluster events."""
 
     id: str
     at: datetime
     description: str
     level: EventLevel = EventLevel.INFO
     group: str = ""
-    """Empty if it concerns the cluster as a whole."""
+    """Empty if the event concerns the whole cluster."""
 
     instance_id: str = ""
-    """Empty if it concerns no single machine."""
+    """Empty if the event concerns no single machine."""
 
     logical_id: str = ""
 
     @property
     def resource(self) -> ResourceType:
-        """What it happened to."""
+        """Type of the resource that the event concerns."""
         if self.instance_id or self.logical_id:
             return ResourceType.INSTANCE
         return ResourceType.GROUP if self.group else ResourceType.CLUSTER
@@ -268,7 +268,7 @@ class ClusterEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHealth:
-    """What whoever looks after a node says about it."""
+    """Health of a node as its controller reports it."""
 
     status: InstanceStatus
     message: str = ""

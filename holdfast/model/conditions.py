@@ -1,4 +1,4 @@
-"""Node conditions: what the faults of a node come to, in the form that Kubernetes knows.
+"""Node conditions that result from the faults of a node, in the form of Kubernetes.
 
 Types and reasons are those of HyperPod's health monitoring agent and of node-problem-detector: a
 condition is True when there is a problem.
@@ -15,7 +15,7 @@ from holdfast.model.names import Condition
 
 
 class ConditionStatus(StrEnum):
-    """As Kubernetes spells it."""
+    """Status of a condition, spelled as in Kubernetes."""
 
     TRUE = "True"
     FALSE = "False"
@@ -26,20 +26,20 @@ class NodeCondition:
     """One aspect of a node's health."""
 
     type: str
-    """From ``model.names.Condition``."""
+    """Value of ``model.names.Condition``."""
 
     status: ConditionStatus
     reason: str
-    """Of the fault that weighs most; while there is none, a reason that says so."""
+    """Reason of the most severe fault; without a fault, a reason that reports its absence."""
 
     message: str
     transition: datetime
-    """When status or reason became what they are; the same after a restart of the agent."""
+    """Time at which status or reason last changed; unaffected by a restart of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Healthy:
-    """What a condition says while there is no problem."""
+    """Reason and message of a condition without a problem."""
 
     reason: str
     message: str
@@ -55,8 +55,8 @@ STANDING: Final[Mapping[str, Healthy]] = {
     Condition.KERNEL_DEADLOCK: Healthy("KernelHasNoDeadlock", "kernel has no deadlock"),
     Condition.NEURON: Healthy("NeuronHasNoError", "Neuron has no error"),
 }
-"""Conditions that every node has, with the words of HyperPod's agent and of the Neuron problem
-detector; the others appear with their first fault."""
+"""Conditions that every node has, worded as in HyperPod's agent and the Neuron problem detector;
+the others appear with their first fault."""
 
 _NO_FAULT: Final = Healthy("NoFault", "no fault of this kind is known")
 
@@ -64,11 +64,11 @@ _NO_FAULT: Final = Healthy("NoFault", "no fault of this kind is known")
 def node_conditions(
     before: Iterable[NodeCondition], faults: Iterable[Fault], now: datetime
 ) -> tuple[NodeCondition, ...]:
-    """The conditions of a node with ``faults``, which had the conditions ``before``.
+    """Return the conditions of a node with ``faults``, which had the conditions ``before``.
 
-    Each condition follows its strongest fault, of equal ones that which came first. Like
-    node-problem-detector, a condition has a transition when its reason changes, too; its time is
-    that of the evidence, and of a condition that clears it is ``now``.
+    Each condition follows its strongest fault; of equal ones, the first. Like
+    node-problem-detector, a condition has a transition when its reason changes, too. The transition
+    time is that of the evidence, or ``now`` when the condition clears.
     """
     known = {condition.type: condition for condition in before}
     leading: dict[str, Fault] = {}

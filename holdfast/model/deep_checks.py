@@ -1,4 +1,4 @@
-"""What the deep health check of one node did and found."""
+"""Results of the deep health check of one node."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,15 @@ from holdfast.model.health import Finding
 from holdfast.model.names import DeepCheck
 
 _LONGEST_DETAIL: Final = 300
-"""Characters of the reasons for one kind: a record is an annotation of a Kubernetes node."""
+"""Maximum length of the reasons for one kind, in characters: a record is an annotation of a
+Kubernetes node."""
 
 
 class Level(StrEnum):
-    """How long a check of a node may take."""
+    """Maximum duration of a check of a node."""
 
     QUICK = "quick"
-    """Minutes, most of them for DCGM's diagnosis of level 2."""
+    """Minutes, most of them for DCGM's diagnostics level 2."""
 
     STANDARD = "standard"
     """Up to an hour: DCGM's level 3."""
@@ -27,22 +28,22 @@ class Level(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How one part of a check ended."""
+    """Outcome of one part of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It was not begun: there is no such device, or its tool is not installed."""
+    """It was not started: there is no such device, or its tool is not installed."""
 
     UNKNOWN = "unknown"
-    """It was begun and says nothing: the tool hung, was killed, or its output has no end."""
+    """It was started without a result: the tool hung, was killed, or its output is cut off."""
 
 
 def combined(outcomes: Iterable[Outcome]) -> Outcome:
-    """Failed if one failed; passed if none did and one passed; skipped if nothing was begun.
+    """Return failed if one failed, else passed if one passed, else skipped if none was started.
 
-    A part that was skipped or says nothing does not condemn a node: tools are missing, hang and
-    are killed on healthy nodes as well. Nor does it speak for the node.
+    A part that was skipped or inconclusive does not count against a node: tools are missing, hang
+    and are killed on healthy nodes as well. Nor does it count for the node.
     """
     found = set(outcomes)
     for one in (Outcome.FAILED, Outcome.PASSED, Outcome.UNKNOWN):
@@ -53,7 +54,7 @@ def combined(outcomes: Iterable[Outcome]) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindResult:
-    """How the part of a check ended that SageMaker has a name for."""
+    """Result of the part of a check that has a name in SageMaker."""
 
     kind: DeepCheck
     outcome: Outcome
@@ -66,28 +67,28 @@ class KindResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartResult:
-    """How one part of the check of a node ended."""
+    """Result of one part of the check of a node."""
 
     name: str
     outcome: Outcome
     kind: DeepCheck | None = None
-    """The kind of check that it belongs to; None for a test between nodes."""
+    """Kind of check that it belongs to; None for a test between nodes."""
 
     detail: str = ""
-    """Why it did not pass, or what else is to be said; may be empty if it passed."""
+    """Why it did not pass, or other remarks; may be empty if it passed."""
 
     command: tuple[str, ...] = ()
-    """What was run; empty if nothing was."""
+    """Command that was run; empty if none was."""
 
     took_s: float = 0.0
     measured: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by the names of ``Thresholds``, which end with the unit."""
+    """Measured values, by the names of ``Thresholds``, which end with the unit."""
 
     bounds: Mapping[str, float] = field(default_factory=dict)
-    """The thresholds of what was measured."""
+    """Thresholds of the measured values."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What its tool says of itself and of the machine, such as versions."""
+    """Facts that its tool reports about itself and the machine, such as versions."""
 
     findings: tuple[Finding, ...] = ()
 
@@ -98,22 +99,22 @@ class NodeCheck:
 
     node: str
     instance_type: str
-    """Empty if it is not known."""
+    """Empty if unknown."""
 
     level: Level
     started_at: datetime
     parts: tuple[PartResult, ...]
     peer: str = ""
-    """The node at the other end, if it is a check between two nodes."""
+    """Node at the other end, if it is a check between two nodes."""
 
     @property
     def outcome(self) -> Outcome:
-        """See ``combined``."""
+        """Combined outcome of the parts; see ``combined``."""
         return combined(part.outcome for part in self.parts)
 
     @property
     def kinds(self) -> tuple[KindResult, ...]:
-        """How each kind of check ended that parts were to be made of."""
+        """Result of each kind of check that has parts."""
         return tuple(
             _kind_result(kind, parts)
             for kind in DeepCheck
@@ -131,33 +132,33 @@ def _kind_result(kind: DeepCheck, parts: Sequence[PartResult]) -> KindResult:
 
 
 RESULT_VARIABLE: Final = "HOLDFAST_CHECK_RESULT"
-"""Environment variable: the file to which a check writes its ``CheckSummary``."""
+"""Environment variable: file to which a check writes its ``CheckSummary``."""
 
 KINDS_VARIABLE: Final = "HOLDFAST_CHECK_KINDS"
-"""Environment variable: what a check is made of, with spaces between; everything if unset."""
+"""Environment variable: kinds of a check, separated by spaces; all kinds if unset."""
 
 PEER_VARIABLE: Final = "HOLDFAST_CHECK_PEER"
-"""Environment variable: the address of the node that listens in a test between two."""
+"""Environment variable: address of the node that listens in a test between two nodes."""
 
 TOKEN_VARIABLE: Final = "HOLDFAST_CHECK_TOKEN"  # noqa: S105 - a name
-"""Environment variable: what both ends of a test must know."""
+"""Environment variable: shared secret of both nodes of a test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSummary:
-    """What a check tells whoever began it."""
+    """Result that a check reports to the process that started it."""
 
     summary: str = ""
-    """One line; empty if it said nothing."""
+    """One line; empty if the check printed nothing."""
 
     measured: Mapping[str, float] = field(default_factory=dict)
-    """What all its parts measured; a name that several have is that of the smallest value."""
+    """Values measured by all its parts; the smallest if several parts measured the same."""
 
     bounds: Mapping[str, float] = field(default_factory=dict)
-    """The thresholds of what was measured."""
+    """Thresholds of the measured values."""
 
     outcome: Outcome | None = None
-    """None if only its exit status tells."""
+    """None if only its exit status is known."""
 
     kinds: tuple[KindResult, ...] = ()
-    """How each kind of check ended; empty if it does not report that."""
+    """Result of each kind of check; empty if the check does not report kinds."""

@@ -1,13 +1,13 @@
-"""The exception tree.
+"""Exceptions of Holdfast.
 
 HoldfastError
-├── ConfigError          bad input of a person: exit code 2
-├── BackendError         a scheduler, store or machine could not be read or written: try again later
-│   └── StorageFull      there is no space left on a device that Holdfast writes to
+├── ConfigError          invalid input of a person: exit code 2
+├── BackendError         a scheduler, store or machine could not be read or written: retry later
+│   └── StorageFull      no space is left on a device that Holdfast writes to
 └── ProviderError        a provider refused an action
-    ├── NodeGone         the machine no longer exists; a remedy counts as done
-    └── RetryLater       throttled or not ready; ``after`` says how long to wait
-        └── InProgress   the action takes more than one call, and another is due
+    ├── NodeGone         the machine does not exist; a remedy counts as done
+    └── RetryLater       throttled or not ready; ``after`` is the delay
+        └── InProgress   the action takes more calls
 
 Catch ``HoldfastError`` at the edge of a process, the narrow classes anywhere else.
 """
@@ -21,7 +21,7 @@ class HoldfastError(Exception):
 
 
 class ConfigError(HoldfastError):
-    """Input of a person that cannot be used.
+    """Invalid input of a person.
 
     ``problems`` holds one line for each mistake: the key, the value and what was expected.
     """
@@ -32,7 +32,7 @@ class ConfigError(HoldfastError):
 
 
 class BackendError(HoldfastError):
-    """A scheduler, a store or a machine could not be read or written just now."""
+    """A scheduler, a store or a machine could not be read or written; retry later."""
 
 
 class StorageFull(BackendError):
@@ -40,11 +40,11 @@ class StorageFull(BackendError):
 
 
 class ProviderError(HoldfastError):
-    """A provider refused an action, for example for want of permission."""
+    """A provider refused an action, for example for lack of permission."""
 
     is_outcome_unknown: bool = False
-    """Whether the action may have been carried out all the same: its response was lost, or what it
-    is to bring about is under way without it."""
+    """Whether the action may have been carried out anyway: its response was lost, or its effect is
+    already under way."""
 
 
 class NodeGone(ProviderError):
@@ -52,7 +52,7 @@ class NodeGone(ProviderError):
 
 
 class RetryLater(ProviderError):
-    """The provider asks to be called again later."""
+    """The provider asks for a retry after a delay."""
 
     def __init__(self, message: str, *, after: timedelta, is_outcome_unknown: bool = False) -> None:
         super().__init__(message)
@@ -61,4 +61,4 @@ class RetryLater(ProviderError):
 
 
 class InProgress(RetryLater):
-    """The provider carries the action out in steps and has to be called again for the next."""
+    """The provider carries the action out in steps; call it again for the next step."""

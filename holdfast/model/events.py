@@ -1,4 +1,4 @@
-"""Notable facts, one class each, with a dotted name in the past tense."""
+"""Events, one class each, with a dotted name in the past tense."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class NodeQuarantined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReassigned(Event):
-    """A node in quarantine gets another remedy than first chosen."""
+    """A quarantined node got another remedy."""
 
     name: ClassVar[str] = "node.reassigned"
     node: str
@@ -37,7 +37,7 @@ class NodeReassigned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDraining(Event):
-    """Jobs were asked to leave a node."""
+    """Jobs were requested to leave a node."""
 
     name: ClassVar[str] = "node.draining"
     node: str
@@ -45,7 +45,7 @@ class NodeDraining(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOrdered(Event):
-    """The provider took an order."""
+    """The provider accepted an order."""
 
     name: ClassVar[str] = "repair.ordered"
     node: str
@@ -66,7 +66,7 @@ class RepairPostponed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOverdue(Event):
-    """What the provider took on did not happen in time; the next step is taken."""
+    """An accepted order had no effect in time; the next step follows."""
 
     name: ClassVar[str] = "repair.overdue"
     node: str
@@ -76,13 +76,13 @@ class RepairOverdue(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairDeferred(Event):
-    """A repair is due but may not begin."""
+    """A repair is due but may not start."""
 
     name: ClassVar[str] = "repair.held_back"
     node: str
     why: str
     times: int = 1
-    """How often this was decided since it was last reported."""
+    """Number of times that this was decided since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class NodeRejoined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReplaced(Event):
-    """A replacement took over from a node, which is gone."""
+    """A replacement took over from a node that has left."""
 
     name: ClassVar[str] = "node.replaced"
     node: str
@@ -104,12 +104,12 @@ class NodeReplaced(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVanished(Event):
-    """A node under repair is gone, and nobody had replaced it."""
+    """A node under repair disappeared without being replaced."""
 
     name: ClassVar[str] = "node.vanished"
     node: str
     reason: str
-    """That of the course which ends with it."""
+    """Reason of the remediation, which ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +121,17 @@ class NodeSuspected(Event):
     failures: int
     evidence: str
     is_checked: bool
-    """Whether a deep health check was asked for; there may be none to be had."""
+    """Whether a deep health check was requested; none may be configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckWaits(Event):
-    """A deep health check was requested and cannot begin yet."""
+    """A deep health check was requested and cannot start yet."""
 
     name: ClassVar[str] = "node.check_waits"
     node: str
     why: str
-    """What it waits for: ``job train-7``."""
+    """What it waits for, such as ``job train-7``."""
 
     times: int = 1
     """As in ``RepairDeferred``."""
@@ -153,31 +153,31 @@ class NodePairTested(Event):
     node: str
     partner: str
     passed: bool | None
-    """None if it said nothing."""
+    """None if it was inconclusive."""
 
     detail: str
     measured: Mapping[str, float]
-    """By names that end with the unit."""
+    """Values by names that end with the unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckPassed(Event):
-    """A deep health check found nothing."""
+    """A deep health check passed."""
 
     name: ClassVar[str] = "node.check_passed"
     node: str
     detail: str
-    """What was not run of it, and why; mostly empty."""
+    """What was not run, and why; usually empty."""
 
     measured: Mapping[str, float]
-    """By names that end with the unit."""
+    """Values by names that end with the unit."""
 
     took: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckSkipped(Event):
-    """Nothing of a deep health check could be run: it says nothing about the node."""
+    """No part of a deep health check could be run: the state of the node is unknown."""
 
     name: ClassVar[str] = "node.check_skipped"
     node: str
@@ -189,30 +189,30 @@ class NodeCheckSkipped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckFailed(Event):
-    """A deep health check found something, or was given up."""
+    """A deep health check failed or was aborted."""
 
     name: ClassVar[str] = "node.check_failed"
     node: str
     detail: str
     measured: Mapping[str, float]
-    """By names that end with the unit."""
+    """Values by names that end with the unit."""
 
     took: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReleased(Event):
-    """A node was given to jobs."""
+    """A node was released to jobs."""
 
     name: ClassVar[str] = "node.released"
     node: str
     after: str
-    """The reason of the course that ended; empty for a node that is new."""
+    """Reason of the remediation that ended; empty for a new node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAgentSilent(Event):
-    """The agent of a node stopped reporting while the scheduler's daemon on the node answers."""
+    """The agent of a node stopped reporting while the scheduler's daemon on the node responds."""
 
     name: ClassVar[str] = "node.agent_silent"
     node: str
@@ -221,7 +221,7 @@ class NodeAgentSilent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAgentReports(Event):
-    """The agent of a node reports again after a silence."""
+    """The agent of a node reports again."""
 
     name: ClassVar[str] = "node.agent_reports"
     node: str
@@ -229,7 +229,7 @@ class NodeAgentReports(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRejected(Event):
-    """What somebody wrote on a node cannot be used, and is treated as if it were not there."""
+    """An invalid label or annotation of a node is ignored."""
 
     name: ClassVar[str] = "node.input_rejected"
     node: str
@@ -240,7 +240,7 @@ class InputRejected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInputRejected(Event):
-    """What somebody wrote on a job cannot be used."""
+    """A value on a job is invalid."""
 
     name: ClassVar[str] = "job.input_rejected"
     job: str
@@ -251,7 +251,7 @@ class JobInputRejected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesWithoutGroup(Event):
-    """Nodes have no label that says which instance group they belong to; they count as one."""
+    """Nodes without an instance group label; they count as one group."""
 
     name: ClassVar[str] = "cluster.nodes_without_group"
     nodes: tuple[str, ...]
@@ -259,7 +259,7 @@ class NodesWithoutGroup(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerTripped(Event):
-    """All repairs were stopped."""
+    """All repairs were paused."""
 
     name: ClassVar[str] = "breaker.tripped"
     reason: str
@@ -267,7 +267,7 @@ class BreakerTripped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerClosed(Event):
-    """Repairs begin again, as all nodes are healthy."""
+    """Repairs resumed, as all nodes are healthy."""
 
     name: ClassVar[str] = "breaker.closed"
     reason: str
@@ -282,24 +282,24 @@ class AttemptStarted(Event):
     attempt: int
     nodes: tuple[str, ...]
     stopped_in: timedelta | None = None
-    """From the failure of the attempt before until no rank was left; None if none failed."""
+    """Time from the failure of the previous attempt until no rank was left; None if none failed."""
 
     waited: timedelta | None = None
-    """From then to the order to start this attempt."""
+    """Time from then to the order to start this attempt."""
 
     started_in: timedelta | None = None
-    """From that order until all ranks ran."""
+    """Time from that order until all ranks ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointChosen(Event):
-    """The newest checkpoint is not the one that the next attempt loads, or none can be chosen."""
+    """The next attempt loads a checkpoint other than the newest, or none can be chosen."""
 
     name: ClassVar[str] = "job.checkpoint_chosen"
     job: str
     attempt: int
     why: str
-    """What is wrong with which checkpoint, what was changed, and which one is loaded."""
+    """Defect of each checkpoint, what was changed, and which checkpoint is loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +317,7 @@ class AttemptStopped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptKilled(Event):
-    """Processes of an attempt outlived the grace period and were sent SIGKILL."""
+    """Processes of an attempt exceeded the grace period and were sent SIGKILL."""
 
     name: ClassVar[str] = "job.attempt_killed"
     job: str
@@ -326,7 +326,7 @@ class AttemptKilled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRetried(Event):
-    """A job will get another attempt; the verdict says whose budget this spent."""
+    """A job will get another attempt; the kind shows which retries it used."""
 
     name: ClassVar[str] = "job.retried"
     job: str
@@ -335,7 +335,7 @@ class JobRetried(Event):
     hardware_retries: int
     app_retries: int
     max_retries: int | None = None
-    """How many there may be for hardware; None in what earlier releases told."""
+    """Maximum number of hardware retries; None in events of earlier releases."""
 
     max_app_retries: int | None = None
 
@@ -371,10 +371,10 @@ class JobFinished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailed(Event):
-    """A backend could not be reached; the same is tried again."""
+    """A backend could not be reached; the call is retried."""
 
     name: ClassVar[str] = "engine.call_failed"
     what: str
     error: str
     times: int = 1
-    """How often it failed since this was last reported."""
+    """Number of failures since the last report."""

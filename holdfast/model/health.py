@@ -1,4 +1,4 @@
-"""Findings of detectors and the faults they add up to."""
+"""Findings of detectors, and the faults that result from them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Severity(StrEnum):
-    """How much a finding matters for the work on the node."""
+    """Severity of a finding for the work on the node."""
 
     INFO = "info"
     WARNING = "warning"
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 
 class Remedy(StrEnum):
-    """The smallest act that helps, from the mildest to the strongest."""
+    """Smallest action that helps, from the mildest to the strongest."""
 
     NONE = "none"
     RESTART_APP = "restart-app"
@@ -25,7 +25,7 @@ class Remedy(StrEnum):
 
     @property
     def strength(self) -> int:
-        """Place in the order of the members; a stronger remedy covers every weaker one."""
+        """Rank in the order of the members; a stronger remedy includes every weaker one."""
         return _STRENGTHS[self]
 
     @property
@@ -38,18 +38,18 @@ _STRENGTHS: Final = {remedy: place for place, remedy in enumerate(Remedy)}
 
 
 class Urgency(StrEnum):
-    """When a remedy may begin."""
+    """When a remedy may start."""
 
     IMMEDIATE = "immediate"
-    """The job is lost anyway: act now."""
+    """The job is lost anyway: start now."""
 
     DEFERRED = "deferred"
-    """The node still works: act when its jobs have ended."""
+    """The node still works: start after its jobs have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One judgement of one detector about one reading."""
+    """Result of one detector for one sample."""
 
     family: str
     """Kind of evidence, e.g. ``xid``."""
@@ -63,36 +63,36 @@ class Finding:
     severity: Severity
     remedy: Remedy
     message: str
-    """The evidence itself, e.g. the kernel's line without its prefix."""
+    """Evidence, e.g. the kernel's line without its prefix."""
 
     observed_at: datetime
     code: int | None = None
     """Number in the family, e.g. the XID; None where the family has none."""
 
     device: str = ""
-    """What is affected, e.g. ``PCI:0000:b9:00``; empty for the whole node."""
+    """Affected device, e.g. ``PCI:0000:b9:00``; empty for the whole node."""
 
     urgency: Urgency = Urgency.IMMEDIATE
     min_count: int = 1
-    """How often it must be seen within ``window`` to be a fault; less proves nothing."""
+    """Number of occurrences within ``window`` that make a fault; fewer prove nothing."""
 
     window: timedelta = timedelta(0)
     seen_at: tuple[datetime, ...] = ()
-    """When it was seen as yet, oldest first, while it was not often enough to be a fault."""
+    """Times of the occurrences so far, oldest first, while they are too few for a fault."""
 
     corroborated_within: timedelta = timedelta(0)
-    """Another reading must support it within so long, before or after, to be a fault that counts;
-    with 0 it stands for itself."""
+    """Maximum time, before or after, to another sample that supports it; without one it is no fault
+    that counts. 0: it needs no support."""
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:
-        """Two findings with equal keys speak of the same fault."""
+        """Identity of the fault: findings with equal keys concern the same fault."""
         return (self.family, self.reason, self.code, self.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A finding that calls for a remedy and still holds."""
+    """A finding that needs a remedy and is still present."""
 
     family: str
     condition: str
@@ -105,19 +105,19 @@ class Fault:
     device: str = ""
     urgency: Urgency = Urgency.IMMEDIATE
     seen_at: datetime | None = None
-    """When its newest event was seen; None where not events but a lasting state is read."""
+    """Time of its newest event; None where a lasting state is read instead of events."""
 
     count: int = 1
-    """How often the evidence was seen."""
+    """Number of times that the evidence was seen."""
 
     followers: int = 0
-    """How many other findings were but consequences of it."""
+    """Number of other findings that were only consequences of it."""
 
     decides: tuple[int, ...] = ()
-    """Codes of the same family and device whose remedies its own has replaced."""
+    """Codes of the same family and device whose remedies it has replaced."""
 
     corroborated_within: timedelta = timedelta(0)
-    """As in ``Finding.corroborated_within``; 0 as soon as another reading supports it."""
+    """As in ``Finding.corroborated_within``; 0 once another sample supports it."""
 
     @property
     def key(self) -> tuple[str, str, int | None, str]:

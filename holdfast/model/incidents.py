@@ -1,28 +1,28 @@
-"""The whole course of one fault, for people to read afterwards."""
+"""Timeline of one fault, for people to read afterwards."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobTouch:
-    """What an incident meant for one job."""
+class AffectedJob:
+    """Effect of an incident on one job."""
 
     job: str
     attempt: int
-    """The attempt that was stopped."""
+    """Attempt that was stopped."""
 
     stopped_at: datetime
     resumed_at: datetime | None = None
-    """When all ranks of the next attempt ran; None until then."""
+    """Time at which all ranks of the next attempt ran; None until then."""
 
     step: int | None = None
-    """The last step that the stopped attempt had reported."""
+    """Last step that the stopped attempt reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """From detection to release. A time is None until that point is reached."""
+    """Timeline from detection to release. A time is None until that point is reached."""
 
     id: str
     node: str
@@ -33,31 +33,32 @@ class Incident:
     detected_at: datetime
     quarantined_at: datetime
     drained_at: datetime | None = None
-    """When the repair could begin: no job was left on the node, or the deadline had passed."""
+    """Time at which the repair could start: no job was left on the node, or the drain timed out."""
 
     repaired_at: datetime | None = None
     checked_at: datetime | None = None
     released_at: datetime | None = None
     vanished_at: datetime | None = None
-    """When the node was found gone though nobody had replaced it: the incident ends with that."""
+    """Time at which the node was found gone although it was not replaced; this ends the
+    incident."""
 
     successor: str = ""
-    """The node that took over, if the machine was replaced."""
+    """Node that took over, if the machine was replaced."""
 
     successor_id: str = ""
-    """``provider_id`` of the machine that came in place of the faulty one; empty before it did."""
+    """``provider_id`` of the machine that replaced the faulty one; empty until then."""
 
     check_remarks: str = ""
-    """What the deep health check did not run, and why."""
+    """Parts of the deep health check that were not run, and why."""
 
     @property
     def back(self) -> str:
         """Name of the node that is checked and released in the end."""
         return self.successor or self.node
 
-    jobs: tuple[JobTouch, ...] = ()
+    jobs: tuple[AffectedJob, ...] = ()
 
     @property
     def ended_at(self) -> datetime | None:
-        """When the incident was over; None while it is open."""
+        """Time at which the incident ended; None while it is open."""
         return self.released_at or self.vanished_at

@@ -9,18 +9,18 @@ from typing import Final
 from holdfast.model.names import Reason
 
 ATTEMPT_VARIABLE: Final = "HOLDFAST_ATTEMPT"
-"""In the environment of ranks: the number of the attempt. Absent from the first if others launch
-it."""
+"""Environment variable of ranks: number of the attempt. Missing from the first attempt if another
+program launches it."""
 
 RESTART_REASON_VARIABLE: Final = "HOLDFAST_RESTART_REASON"
-"""In the environment of ranks: why the attempt before was stopped."""
+"""Environment variable of ranks: why the previous attempt was stopped."""
 
 
 class JobPhase(StrEnum):
-    """Where a job stands."""
+    """Phase of a job."""
 
     WAITING = "waiting"
-    """For nodes, or for its backoff to pass."""
+    """Waiting for nodes, or for its backoff to pass."""
 
     STARTING = "starting"
     """The attempt is recorded; its ranks may or may not have been launched."""
@@ -33,17 +33,17 @@ class JobPhase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing will happen to the job any more."""
+        """Whether the job has ended for good."""
         return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
 
 
 class FailureKind(StrEnum):
-    """Whose budget a failure spends."""
+    """Kind of a failure: which retries it uses."""
 
     HARDWARE = "hardware"
     APPLICATION = "application"
     REQUESTED = "requested"
-    """Somebody wanted the node or the rank away: no budget is spent."""
+    """A person or scheduler removed the node or the rank: no retry is used."""
 
 
 class Placing(StrEnum):
@@ -51,7 +51,7 @@ class Placing(StrEnum):
 
     HOLDFAST = "holdfast"
     SCHEDULER = "scheduler"
-    """That of the platform, when the attempt is launched. Until it has chosen, ranks wait."""
+    """The platform's scheduler, when the attempt is launched. Until it has chosen, ranks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,44 +62,44 @@ class Failure:
     reason: str
     at: datetime
     since: datetime | None = None
-    """When the first rank had ended, where that is known and was before ``at``."""
+    """Time at which the first rank ended, if known and before ``at``."""
 
     node: str = ""
     evidence: str = ""
     step: int | None = None
-    """The last step that the attempt reported; None where the job reports none."""
+    """Last step that the attempt reported; None where the job reports none."""
 
     incident_id: str = ""
-    """The incident of the node at fault, once there is one."""
+    """Incident of the faulty node, once there is one."""
 
     is_alone: bool | None = None
-    """Whether the rank on ``node`` was the only one that failed by itself: the others ran on for
+    """Whether only the rank on ``node`` failed by itself: the others ran on for
     ``JobPolicy.failure_margin``, or ended because of it. None where that was not observed."""
 
     @property
     def began_at(self) -> datetime:
-        """When the attempt stopped working, as far as that is known."""
+        """Time at which the attempt stopped working, as far as known."""
         return self.since or self.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """One attempt that is over."""
+    """One attempt that has ended."""
 
     attempt: int
     placement: tuple[str, ...]
     started_at: datetime
     stopped_at: datetime
-    """When its last rank was gone."""
+    """Time at which its last rank was gone."""
 
     running_at: datetime | None = None
-    """When all its ranks ran; None if they never did, or that was not noted."""
+    """Time at which all its ranks ran; None if they never did, or if that was not recorded."""
 
     first_step: int | None = None
-    """The step it resumed from; None where the job reports none."""
+    """Step that it resumed from; None where the job reports none."""
 
     last_step: int | None = None
-    """The last step it reported; None where the job reports none."""
+    """Last step that it reported; None where the job reports none."""
 
     failure: Failure | None = None
     """None for the attempt that succeeded."""
@@ -107,25 +107,25 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What was submitted."""
+    """Submitted specification of a job."""
 
     name: str
     nodes: int
     max_retries: int = 10
-    """Restarts that hardware failures may cost (HyperPod's ``job-max-retry-count``)."""
+    """Maximum number of restarts after hardware failures (HyperPod's ``job-max-retry-count``)."""
 
     max_app_retries: int = 3
-    """Restarts that failures of the application itself may cost."""
+    """Maximum number of restarts after failures of the application itself."""
 
     same_step_limit: int = 3
-    """Failures in a row at one step, without progress between, after which the job is stopped."""
+    """Number of consecutive failures without progress after which the job is stopped."""
 
     needs_progress: bool = False
     """Whether failures of nodes count for ``same_step_limit``, too. Where nodes are few and shared,
-    a job that gets nowhere is not to take one after the other."""
+    a job without progress must not use up one after the other."""
 
     grace: timedelta = timedelta(seconds=5)
-    """Between SIGTERM and SIGKILL when an attempt is stopped."""
+    """Time between SIGTERM and SIGKILL when an attempt is stopped."""
 
     placing: Placing = Placing.HOLDFAST
     """Who chooses the nodes."""
@@ -133,7 +133,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """What Holdfast itself remembers about a job. Stored with the job, written only by us."""
+    """Holdfast's own state of a job. Stored with the job, written only by Holdfast."""
 
     phase: JobPhase
     phase_since: datetime
@@ -142,34 +142,34 @@ class JobRecord:
 
     placement: tuple[str, ...] = ()
     """Node names in the order of the node ranks of the present or last attempt; where a scheduler
-    places them, each node once, and only those that are looked after or gone."""
+    places them, each node once, and only those that Holdfast manages or that are gone."""
 
     hardware_retries: int = 0
     app_retries: int = 0
     same_step_failures: int = 0
     best_step: int | None = None
-    """The highest step of any attempt that failed; None where the job reports none."""
+    """Highest step of any failed attempt; None where the job reports none."""
 
     failure: Failure | None = None
-    """Of the attempt that is being or was last stopped."""
+    """Failure of the attempt that is being or was last stopped."""
 
     started_at: datetime | None = None
-    """When the ranks of the present or last attempt had been launched."""
+    """Time at which the ranks of the present or last attempt were launched."""
 
     running_at: datetime | None = None
-    """When all ranks of the present or last attempt ran; None until then."""
+    """Time at which all ranks of the present or last attempt ran; None until then."""
 
     attempts: tuple[AttemptRecord, ...] = ()
-    """Attempts that are over, oldest first, at most ``ATTEMPTS_LIMIT``."""
+    """Ended attempts, oldest first, at most ``ATTEMPTS_LIMIT``."""
 
     start_after: datetime | None = None
-    """Backoff: not to start before this time."""
+    """Earliest time of the next start, for the backoff."""
 
     reason: str = ""
     """Why the job waits, or how it ended, for people to read."""
 
     kills: int = 0
-    """How often the present attempt was sent SIGKILL."""
+    """Number of times that the present attempt was sent SIGKILL."""
 
 
 ATTEMPTS_LIMIT = 100
@@ -177,7 +177,7 @@ ATTEMPTS_LIMIT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankView:
-    """The process of one node rank in the present attempt."""
+    """Process of one node rank in the present attempt."""
 
     rank: int
     node: str
@@ -186,21 +186,21 @@ class RankView:
 
     ended_at: datetime | None = None
     reason: str = ""
-    """What the platform calls its end, such as ``OOMKilled``; empty if it says no more."""
+    """Reason of its end that the platform reports, such as ``OOMKilled``; empty if none."""
 
     is_evicted: bool = False
-    """It was taken away, by a person, a scheduler or a controller, and did not fail."""
+    """Whether a person, a scheduler or a controller removed it, so that it did not fail."""
 
     is_lost: bool = False
-    """Its node was lost or has booted anew, in the eyes of the platform, and it with it."""
+    """Whether its node was lost or has rebooted, as the platform reports, and the rank with it."""
 
     is_fenced: bool = False
-    """Nothing can run on its node any more, though its end was never told."""
+    """Whether nothing can run on its node any more, although its end was never reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job ended by the word of its platform, whatever Holdfast knows of it."""
+    """End of a job as its platform reports it, whatever Holdfast knows of it."""
 
     outcome: JobPhase
     reason: str
@@ -213,35 +213,35 @@ class JobView:
     spec: JobSpec
     record: JobRecord
     ranks: tuple[RankView, ...] = ()
-    """Ranks of attempt ``record.attempt`` that were launched; empty if none was."""
+    """Launched ranks of attempt ``record.attempt``; empty if none was."""
 
     first_step: int | None = None
-    """The first step reported in the present attempt: where it resumed."""
+    """First step reported in the present attempt: where it resumed."""
 
     step: int | None = None
-    """The last step reported in the present attempt; None where it reports none."""
+    """Last step reported in the present attempt; None where it reports none."""
 
     hung_since: datetime | None = None
-    """Since when the job makes no progress, by its own limits; None if it is fine."""
+    """Time since which the job makes no progress, by its own limits; None if it does."""
 
     hung_reason: str = Reason.JOB_HUNG
     hung_evidence: str = ""
-    """By what it was found, for people to read; empty if only the time is known."""
+    """Evidence of the hang, for people to read; empty if only the time is known."""
 
     unwatched: str = ""
     """Why a hang of the running attempt would not be detected yet, for people to read; empty if it
-    would be, or if that was not asked for."""
+    would be, or if detection was not requested."""
 
     cancel_requested: bool = False
     ending: Ending | None = None
-    """None while the platform leaves that to be seen from the ranks, or the job goes on."""
+    """None while the ranks show the state of the job, or the job is running."""
 
     rooms: Mapping[str, int] | None = None
-    """Nodes that the scheduler could choose once they are in service, and how many ranks each has
-    room for; None unless the job waits and a scheduler places it."""
+    """Nodes that the scheduler could choose once they are in service, each with the number of ranks
+    that it has room for; None unless the job waits and a scheduler places it."""
 
     away: frozenset[str] = frozenset()
-    """Those of ``rooms`` on which the scheduler places nothing at present."""
+    """Nodes of ``rooms`` on which the scheduler places nothing at present."""
 
     is_stop_seen: bool = True
-    """Whether nothing launches ranks of an attempt any more that was asked to stop."""
+    """Whether no process launches ranks of a stopping attempt any more."""

@@ -1,4 +1,4 @@
-"""Nodes as the decision core sees them, and what it remembers about them."""
+"""Nodes as the decision core sees them, and their stored records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from holdfast.model.requests import Request
 
 
 class Phase(StrEnum):
-    """Where a node stands between joining and leaving."""
+    """Phase of a node between joining and leaving."""
 
     JOINING = "joining"
-    """Known, but its agent has not reported it fit yet (HyperPod's basic checks)."""
+    """Known, but its agent has not reported it healthy yet (HyperPod's basic checks)."""
 
     CHECKING = "checking"
-    """Under a deep health check; not given to jobs."""
+    """Under a deep health check; not available to jobs."""
 
     SCHEDULABLE = "schedulable"
     QUARANTINED = "quarantined"
-    """Marked and cordoned; its repair has not begun."""
+    """Marked and cordoned; its repair has not started."""
 
     DRAINING = "draining"
     REBOOTING = "rebooting"
@@ -31,89 +31,90 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remediation:
-    """One remediation of one node, from quarantine to release. It lives with the node."""
+    """One remediation of one node, from quarantine to release; stored with the node."""
 
     incident_id: str
     opened_at: datetime
     condition: str
     reason: str
     remedy: Remedy
-    """What will be done; NONE for a deep health check alone."""
+    """Remedy to carry out; NONE for a deep health check alone."""
 
     urgency: Urgency
     repairs: int = 0
-    """Repairs that were ordered in this course; with ``incident_id`` it names each order."""
+    """Number of repairs ordered in this remediation; with ``incident_id`` it identifies each
+    order."""
 
     replacements: int = 0
-    """Those of this machine that were ordered; more than one if an earlier one never came."""
+    """Number of replacement orders for this machine; more than one if an earlier one never came."""
 
     ordered_at: datetime | None = None
-    """When the provider accepted the present order; None until then."""
+    """Time at which the provider accepted the present order; None until then."""
 
     retry_at: datetime | None = None
-    """Not to call the provider again before this time."""
+    """Earliest time of the next call to the provider."""
 
     is_outcome_unknown: bool = False
     """Whether the present order may have been carried out although the provider did not accept it:
-    its response was lost. What is observed afterwards decides."""
+    its response was lost. Later observations decide."""
 
     is_machine_gone: bool = False
     """Whether the provider has confirmed that the machine does not exist any more: nothing can run
-    on it, whatever its Node object and its pods say."""
+    on it, whatever its Node object and its pods show."""
 
     machine: str = ""
-    """``NodeView.machine`` when the present repair was ordered: a change means it was done."""
+    """``NodeView.machine`` when the present repair was ordered: a change shows that it was done."""
 
     request_id: str = ""
-    """The request that opened the course, if a person did."""
+    """Id of the request that opened the remediation, if a person did."""
 
     @property
     def token(self) -> str:
-        """Names the present order, so that a provider can tell a repetition from a new one."""
+        """Idempotency token of the present order."""
         return f"{self.incident_id}/{self.repairs}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastFault:
-    """A course that is over. Those that people requested are not kept."""
+    """A remediation that has ended. Those that people requested are not kept."""
 
     opened_at: datetime
     closed_at: datetime
     reason: str
     remedy: Remedy
-    """What was done; NONE if the fault went away before its repair began."""
+    """Remedy that was carried out; NONE if the fault disappeared before the repair started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """What Holdfast itself remembers about a node. Stored with the node, written only by us."""
+    """Holdfast's own state of a node. Stored with the node, written only by Holdfast."""
 
     phase: Phase
     phase_since: datetime
     remediation: Remediation | None = None
     history: tuple[PastFault, ...] = ()
-    """Earlier courses of this machine, oldest first, at most ``HISTORY_LIMIT``."""
+    """Earlier remediations of this machine, oldest first, at most ``HISTORY_LIMIT``."""
 
     cleared_at: datetime | None = None
-    """Faults since before this time are forgiven (a person released the node)."""
+    """Faults since before this time are cleared (a person released the node)."""
 
     checked_machine: str = ""
-    """The ``NodeView.machine`` that passed its last deep health check."""
+    """``NodeView.machine`` that passed its last deep health check."""
 
     checks: tuple["CheckResult", ...] = ()
-    """Deep health checks of this machine that are over, oldest first, at most ``CHECKS_LIMIT``."""
+    """Deep health checks of this machine that have ended, oldest first, at most
+    ``CHECKS_LIMIT``."""
 
     kinds: tuple[DeepCheck, ...] = ()
-    """What the deep health check that it is to have, or is under, is made of; what the policy says
-    if empty."""
+    """Kinds of the pending or running deep health check; those of the policy if empty."""
 
     pairing: "Pairing | None" = None
-    """Its tests with other nodes; those of the last check once that is over, as they speak for the
-    other ends as well."""
+    """Its tests with other nodes; after a check has ended, its tests remain, as they are evidence
+    about the other nodes as well."""
 
     agent_silent_since: datetime | None = None
-    """Since when the agent counts as silent although the scheduler's daemon answers; None while
-    the agent reports."""
+    """Time since which the agent counts as silent although the scheduler's daemon responds; None
+    while the agent reports."""
 
 
 HISTORY_LIMIT = 20
@@ -123,44 +124,44 @@ CHECKS_LIMIT = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """How the deep health check of a node ended."""
+    """Result of the deep health check of a node."""
 
     passed: bool
     ended_at: datetime
     detail: str = ""
     measured: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by names that end with the unit; empty if that is not known."""
+    """Measured values, by names that end with the unit; empty if unknown."""
 
     bounds: Mapping[str, float] = field(default_factory=dict)
-    """The thresholds that it was judged by, of those measures that have one."""
+    """Thresholds of those measured values that have one."""
 
     partners: tuple[str, ...] = ()
-    """The nodes that it was tested with."""
+    """Nodes that it was tested with."""
 
     kinds: tuple[KindResult, ...] = ()
-    """How each kind of check ended that was to be made; empty if the check does not report it."""
+    """Result of each kind of check; empty if the check does not report kinds."""
 
     @property
     def outcome(self) -> Outcome:
-        """Passed only if something was run and passed."""
+        """Outcome; passed only if something was run and passed."""
         if not self.passed:
             return Outcome.FAILED
         return combined(one.outcome for one in self.kinds) if self.kinds else Outcome.PASSED
 
     @property
     def remarks(self) -> str:
-        """What is to be said of the result: what was skipped and why; empty if all was run."""
+        """Remarks on the result: what was skipped and why; empty if all was run."""
         notable = [str(one) for one in self.kinds if one.detail and self.passed]
         return "; ".join([*([self.detail] if self.detail else []), *notable])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairOutcome:
-    """How one test of a node with another ended."""
+    """Result of one test of a node with another."""
 
     partner: str
     passed: bool | None
-    """None if it says nothing: a tool is missing, or the other end left."""
+    """None if it was inconclusive: a tool is missing, or the other node left."""
 
     ended_at: datetime
     detail: str = ""
@@ -171,24 +172,24 @@ class PairOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """The part that a node has in the tests between nodes, during one deep health check.
+    """State of a node's tests with other nodes during one deep health check.
 
-    A test is stored with one of its nodes only, the one that it was begun for, so that it begins
+    A test is stored with one of its nodes only, the one for which it was started, so that it starts
     and ends with one write.
     """
 
     since: datetime
     own: CheckResult | None = None
-    """How the check of the node alone ended before; None if it had none."""
+    """Result of the node's own check before; None if it had none."""
 
     partner: str = ""
-    """The other end of the test under way that is stored here; empty if there is none."""
+    """Peer of the running test that is stored here; empty if there is none."""
 
     began_at: datetime | None = None
-    """When that test began."""
+    """Start of that test."""
 
     tests: tuple[PairOutcome, ...] = ()
-    """Those that are over and were begun for this node, oldest first."""
+    """Ended tests that were started for this node, oldest first."""
 
 
 Pool = tuple[str, str]
@@ -201,60 +202,60 @@ class NodeView:
 
     name: str
     provider_id: str
-    """The machine behind the node, e.g. ``i-0123456789abcdef0``."""
+    """Machine behind the node, e.g. ``i-0123456789abcdef0``."""
 
     record: NodeRecord
     group: str = ""
-    """The instance group that it belongs to; empty if that is not known."""
+    """Instance group; empty if unknown."""
 
     instance_type: str = ""
-    """Such as ``p5.48xlarge``; empty if that is not known."""
+    """Instance type such as ``p5.48xlarge``; empty if unknown."""
 
     boot_id: str = ""
-    """Changes with every boot of the machine; empty while unknown."""
+    """Changes with every boot of the machine; empty if unknown."""
 
     faults: tuple[Fault, ...] = ()
-    """What the node's agent holds true now."""
+    """Present faults that the node's agent reports."""
 
     heartbeat_at: datetime | None = None
-    """When the agent was last heard in this boot; None before its first word. A backend that
-    keeps this in memory reports its own start for nodes that had joined before."""
+    """Time of the agent's last heartbeat in this boot; None before the first one. A backend that
+    keeps this in memory uses its own start time for nodes that had joined before."""
 
     join_error: str = ""
-    """Why the platform itself has given up on the node's coming, in its own words; empty while it
-    has not."""
+    """Why the platform itself has given up on the node's start, in its own words; empty if it has
+    not."""
 
     answered_at: datetime | None = None
-    """When the scheduler's daemon on the node (kubelet, slurmd) last answered; None where there is
-    no such daemon. It says nothing about the agent."""
+    """Time of the last response of the scheduler's daemon on the node (kubelet, slurmd); None where
+    there is no such daemon. It is no evidence about the agent."""
 
     is_ready: bool | None = None
     """Whether that daemon accepts jobs; None where there is no such daemon."""
 
     powered_on: bool | None = None
-    """What the owner of the machine says; None where nobody knows."""
+    """Power state that the machine provider reports; None if unknown."""
 
     request: Request | None = None
     leaving: str = ""
     """Why it is being removed or shut down on request; empty if it is not."""
 
     leaving_reason: Reason = Reason.NODE_REMOVED
-    """Why jobs on it are stopped then."""
+    """Reason with which jobs on it are then stopped."""
 
     held: str = ""
-    """Why a person wants no repair to begin on the node now; empty if nobody does."""
+    """Why a person wants no repair to start on the node now; empty if nobody does."""
 
     closed: str = ""
-    """Why its scheduler places no jobs on it though Holdfast does not keep it from them: who closed
-    it, and the reason given; empty if nobody did, or that is not known."""
+    """Why its scheduler places no jobs on it although Holdfast does not prevent it: who closed it,
+    and the given reason; empty if nobody did, or if unknown."""
 
     running_jobs: tuple[str, ...] = ()
     is_idle: bool = False
-    """Whether no job runs on it for sure; looked at only while that matters: it is due for its next
-    check, a check of it was requested, or a node of its group is to be tested with another."""
+    """Whether certainly no job runs on it. Determined only while needed: the node is due for its
+    next check, a check of it was requested, or a node of its group needs a test peer."""
 
     check: CheckResult | None = None
-    """Result of the deep health check begun in this phase, once there is one."""
+    """Result of the deep health check started in this phase, once there is one."""
 
     pair: PairOutcome | None = None
     """Result of the test with another node that is stored with this one, once there is one."""
@@ -264,18 +265,18 @@ class NodeView:
 
     @property
     def machine(self) -> str:
-        """Names one boot of one machine; changes when it is rebooted or replaced."""
+        """Identifies one boot of one machine; changes when it is rebooted or replaced."""
         return f"{self.provider_id}#{self.boot_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """The fuse against a wrong detector: while it is open, no repair begins."""
+    """Circuit breaker against a wrong detector: while it is open, no repair starts."""
 
     tripped_at: datetime | None = None
     reason: str = ""
     reset_at: datetime | None = None
-    """When a person last closed it; faults from before no longer count."""
+    """Time at which a person last closed it; earlier faults no longer count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +286,7 @@ class ClusterView:
     nodes: tuple[NodeView, ...]
     breaker: Breaker = field(default_factory=Breaker)
     offenders: frozenset[str] = frozenset()
-    """``provider_id`` of the machines that were replaced for faulting again and again."""
+    """``provider_id`` of the machines that were replaced because they kept faulting."""
 
     unreadable: frozenset[str] = frozenset()
-    """Nodes that are there but whose record is damaged: nothing is done with them."""
+    """Nodes whose record is damaged: Holdfast leaves them unchanged."""

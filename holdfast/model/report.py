@@ -1,4 +1,4 @@
-"""What a node's agent says of its node."""
+"""Report of a node's agent."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,12 +8,13 @@ from holdfast.model.conditions import NodeCondition
 from holdfast.model.health import Fault, Finding
 
 REPORT_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of a report that are read; one with every possible fault has some 100 kB."""
+"""Maximum size of a report that is read, in bytes; one with every possible fault has some 100
+kB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """The whole present word of one agent; each report replaces the one before it."""
+    """Complete state that one agent reports; each report replaces the previous one."""
 
     node: str
     boot_id: str
@@ -22,13 +23,13 @@ class NodeReport:
 
     reported_at: datetime
     faults: tuple[Fault, ...] = ()
-    """What calls for a remedy and still holds, oldest first."""
+    """Faults that need a remedy and are still present, oldest first."""
 
     notices: tuple[Finding, ...] = ()
-    """The newest findings that call for none, oldest first; then one for each suspect."""
+    """Newest findings that need no remedy, oldest first; then one for each suspect."""
 
     suspects: tuple[Fault, ...] = ()
-    """What would be among ``faults`` if another reading supported it."""
+    """Faults that would be in ``faults`` if another sample supported them."""
 
     conditions: tuple[NodeCondition, ...] = ()
-    """What the faults come to; it goes on over restarts and reboots."""
+    """Conditions that result from the faults; they persist over restarts and reboots."""

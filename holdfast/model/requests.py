@@ -1,4 +1,4 @@
-"""What people and API clients ask for; the engine treats it like a fault."""
+"""Requests of people and API clients; the engine treats them like faults."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,23 +9,23 @@ from holdfast.model.names import DeepCheck, Reason
 
 
 class Verb(StrEnum):
-    """What may be asked of one node."""
+    """Action requested for one node."""
 
     REBOOT = "reboot"
     REPLACE = "replace"
     DEEP_CHECK = "deep-check"
     RELEASE = "release"
-    """Forget the node's faults and give it back to jobs."""
+    """Clear the node's faults and make it schedulable."""
 
     @property
     def usual_urgency(self) -> Urgency:
-        """Urgency of a request that says nothing about it: a check waits for jobs."""
+        """Urgency of a request that does not specify it: a check waits for jobs."""
         return Urgency.DEFERRED if self is Verb.DEEP_CHECK else Urgency.IMMEDIATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A wish for one node: of a person, or of Holdfast itself."""
+    """Request for one node: of a person, or of Holdfast itself."""
 
     id: str
     verb: Verb
@@ -35,10 +35,10 @@ class Request:
     """DEFERRED waits for the jobs of the node to end."""
 
     reason: Reason | None = None
-    """What its incident is called; that of the verb if None."""
+    """Reason code of its incident; that of the verb if None."""
 
     checks: tuple[DeepCheck, ...] = ()
-    """What a deep health check is to be made of; what the policy says if empty."""
+    """Kinds of a deep health check; those of the policy if empty."""
 
     why: str = ""
     """The evidence, for people."""

@@ -1,4 +1,4 @@
-"""SageMaker's words for what becomes of clusters, as its API spells them."""
+"""SageMaker's enums for clusters, spelled as in its API."""
 
 from enum import StrEnum
 from typing import Final
@@ -15,7 +15,8 @@ GROUP_SETTINGS: Final[tuple[str, ...]] = (
     "CapacityRequirements",
     "NetworkInterface",
 )
-"""What ``UpdateCluster`` takes of an instance group beside its name and size; it is told alike."""
+"""Settings of an instance group that ``UpdateCluster`` accepts beside its name and size;
+``DescribeCluster`` returns them unchanged."""
 
 
 class InstanceStatus(StrEnum):
@@ -23,13 +24,13 @@ class InstanceStatus(StrEnum):
 
     RUNNING = "Running"
     PENDING = "Pending"
-    """It takes no work: it joins, reboots, or is being replaced."""
+    """It accepts no jobs: it joins, reboots, or is being replaced."""
     CHECKING = "DeepHealthCheckInProgress"
     FAILURE = "Failure"
-    """It will never take work; the message says why."""
+    """It will never accept jobs; the message has the reason."""
     SHUTTING_DOWN = "ShuttingDown"
     SYSTEM_UPDATING = "SystemUpdating"
-    """It is to get new software, or is getting it."""
+    """It waits for new software or is being updated."""
 
 
 class ClusterStatus(StrEnum):
@@ -52,7 +53,7 @@ class GroupStatus(StrEnum):
     UPDATING = "Updating"
     FAILED = "Failed"
     DEGRADED = "Degraded"
-    """Some of its nodes do not run, and nobody has asked for that."""
+    """Some of its nodes do not run although no change was requested."""
     SYSTEM_UPDATING = "SystemUpdating"
     DELETING = "Deleting"
 

@@ -5,7 +5,7 @@ from written_runs import LINE, machine, node
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, Phase, Remediation
 
@@ -31,7 +31,7 @@ def incident(number: int = 1, stamp: str = "20260102T030405.700", **fields) -> I
     return Incident(**values)
 
 
-TOUCH = JobTouch(job="train", attempt=3, stopped_at=after(0.03), resumed_at=after(1.28), step=41)
+TOUCH = AffectedJob(job="train", attempt=3, stopped_at=after(0.03), resumed_at=after(1.28), step=41)
 WHOLE = incident(
     drained_at=after(1), repaired_at=after(61), released_at=after(91), successor=node(2),
     jobs=(TOUCH,),
@@ -133,7 +133,7 @@ def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
 
 
 def test_a_job_that_has_not_resumed_yet_is_still_down(runs) -> None:
-    touch = JobTouch(job="train", attempt=3, stopped_at=after(0.03))
+    touch = AffectedJob(job="train", attempt=3, stopped_at=after(0.03))
     runs.add("train").put(incident(jobs=(touch,)))
 
     reported = runs.call("incidents", "show", incident().id).out

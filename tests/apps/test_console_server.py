@@ -18,7 +18,7 @@ from served_api import serving, with_keys
 from written_runs import NOW, machine, node, remediation
 
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, Phase
 from holdfast.model.requests import Verb
@@ -369,7 +369,7 @@ def incident(number: int, **more: object) -> Incident:
         remedy="reboot",
         detected_at=NOW,
         quarantined_at=NOW,
-        jobs=(JobTouch(job="seen", attempt=1, stopped_at=NOW),),
+        jobs=(AffectedJob(job="seen", attempt=1, stopped_at=NOW),),
         **more,
     )
 

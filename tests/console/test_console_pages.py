@@ -21,7 +21,7 @@ from holdfast.adapters.local.faults import XID_TEXTS, write_kernel_line, xid_lin
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.store import LocalStore
 from holdfast.model.health import Remedy
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, PastFault, Phase
 from holdfast.model.requests import Request, Verb
@@ -76,7 +76,7 @@ PAST = Incident(
     checked_at=ago(37.5),
     released_at=ago(37.4),
     successor=node(2),
-    jobs=(JobTouch(job="llm", attempt=1, stopped_at=ago(41), resumed_at=ago(39), step=120),),
+    jobs=(AffectedJob(job="llm", attempt=1, stopped_at=ago(41), resumed_at=ago(39), step=120),),
 )
 GOES_ON = Incident(
     id=remediation(3).incident_id,

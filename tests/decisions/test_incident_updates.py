@@ -23,7 +23,7 @@ from holdfast.model.actions import (
 )
 from holdfast.model.deep_checks import KindResult, Outcome
 from holdfast.model.health import Remedy
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, Phase
 from holdfast.model.sagemaker import EventLevel
@@ -172,15 +172,15 @@ def test_the_first_drain_counts() -> None:
     assert incident.drained_at == at(0)
 
 
-TOUCH = JobTouch(job="a", attempt=1, stopped_at=NOW, step=7)
+TOUCH = AffectedJob(job="a", attempt=1, stopped_at=NOW, step=7)
 OTHERS = (
-    JobTouch(job="b", attempt=1, stopped_at=NOW),
-    JobTouch(job="a", attempt=2, stopped_at=NOW),
+    AffectedJob(job="b", attempt=1, stopped_at=NOW),
+    AffectedJob(job="a", attempt=2, stopped_at=NOW),
 )
 
 
 def test_an_attempt_is_touched_once() -> None:
-    later = JobTouch(job="a", attempt=1, stopped_at=LATER)
+    later = AffectedJob(job="a", attempt=1, stopped_at=LATER)
     incident = INCIDENT
     for touch in (TOUCH, *OTHERS, later):
         incident = touched(incident, touch)

@@ -10,7 +10,7 @@ from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.events import AttemptStopped, CallFailed, JobFinished, JobRetried
 from holdfast.model.health import Remedy
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import (
     AttemptRecord,
     Failure,
@@ -281,7 +281,7 @@ def test_the_open_incident_of_the_node_notes_the_job() -> None:
 
     touch = touching(world)
 
-    assert touch == JobTouch(job="job-1", attempt=1, stopped_at=NOW - POLICY.job.settle, step=7)
+    assert touch == AffectedJob(job="job-1", attempt=1, stopped_at=NOW - POLICY.job.settle, step=7)
     assert world.record.failure.incident_id == "incident-1"
     assert world.record.attempts[-1].failure.incident_id == "incident-1"
 
@@ -353,7 +353,7 @@ def test_the_incident_notes_when_the_job_runs_again() -> None:
         "put job-1 running",
     ]
     assert world.incidents.stored["incident-1"].jobs == (
-        JobTouch(job="job-1", attempt=1, stopped_at=NOW, resumed_at=NOW, step=7),
+        AffectedJob(job="job-1", attempt=1, stopped_at=NOW, resumed_at=NOW, step=7),
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.health import Fault, Finding, Remedy, Severity, Urgency
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.nodes import CheckResult, NodeRecord, PastFault, Phase, Remediation
 from holdfast.model.report import NodeReport
@@ -114,7 +114,7 @@ incidents = st.builds(
     successor=texts,
     jobs=tuples(
         st.builds(
-            JobTouch,
+            AffectedJob,
             job=texts,
             attempt=numbers,
             stopped_at=times,

@@ -14,7 +14,7 @@ from real_cluster import until
 from holdfast.adapters.kubernetes.nodes.incidents import incident_object, incident_of, object_name
 from holdfast.decisions.lifecycle import incident_id
 from holdfast.model.errors import BackendError
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.testing.builders import NOW
 
 __all__ = ["installed"]
@@ -22,7 +22,7 @@ __all__ = ["installed"]
 times = st.datetimes(timezones=st.just(UTC))
 maybe = st.none() | times
 touches = st.builds(
-    JobTouch,
+    AffectedJob,
     job=st.text(),
     attempt=st.integers(0),
     stopped_at=times,

@@ -27,7 +27,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import Fleet, NotFound, no_such
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
-from holdfast.model.incidents import Incident, JobTouch
+from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import NODE_NAME_PREFIX
 
 RELEASED: Final = "released"
@@ -185,7 +185,7 @@ def _describe(case: _Case, output: str) -> None:
         ),
     ]
     print_section("Timeline", list(_remediation(incident)), points, output=output)
-    touches: list[Column[JobTouch]] = [
+    touches: list[Column[AffectedJob]] = [
         Column(title="job", cell=lambda touch: touch.job),
         Column(title="attempt", cell=lambda touch: touch.attempt),
         Column(title="step", cell=lambda touch: touch.step),
@@ -221,7 +221,7 @@ def _remediation(incident: Incident) -> Iterator[_Point]:
             before = at
 
 
-def _down(touch: JobTouch) -> str:
+def _down(touch: AffectedJob) -> str:
     return _seconds(touch.resumed_at - touch.stopped_at if touch.resumed_at is not None else None)
 
 

@@ -131,7 +131,7 @@ def kernel_log(
     for file in files:
         sight = _Sight(now)
         try:
-            is_found = show(_proven(_hits(file, sight.of(_blocks(file)), watchers, now)))
+            is_found = show(_known_good(_hits(file, sight.of(_blocks(file)), watchers, now)))
             is_any_found |= is_found
             if not is_found and not sight.is_kernel_log:
                 click.echo(
@@ -203,7 +203,7 @@ def _hits(
         yield from _judged(file, record, watchers, now)
 
 
-def _proven(hits: Iterator[_Hit]) -> Iterator[_Hit]:
+def _known_good(hits: Iterator[_Hit]) -> Iterator[_Hit]:
     """The hits, calling for nothing as long as the fault was not seen often enough."""
     health = Health()
     for hit in hits:
