@@ -131,10 +131,11 @@ TOGETHER = {
     "tests/kubernetes/": "the control plane",
     "tests/adapters/host/test_kmsg.py": "the kernel's log",
     "tests/apps/test_agent.py": "the kernel's log",
+    "tests/architecture/": "the syntax trees, parsed once",
 }
 """Tests that share something of which there is one, by the beginning of their path."""
 
-WITHOUT_ENGINES = {"the kernel's log"}
+WITHOUT_ENGINES = {"the kernel's log", "the syntax trees, parsed once"}
 """What tests of the suite ``python`` share."""
 
 
