@@ -22,7 +22,7 @@ from holdfast.model.actions import (
     StopAttempt,
     Wait,
 )
-from holdfast.model.errors import BackendError, StorageFull
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
@@ -88,6 +88,7 @@ class JobReconciler:
 
         Raises:
             StorageFull: nothing can be recorded, so nothing may be done.
+            StateDamaged: nothing can be recorded until a restart has restored the state.
 
         """
         now = self._ports.clock.now()
@@ -305,7 +306,7 @@ class JobReconciler:
         )
 
     def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
-        if isinstance(error, StorageFull):
+        if isinstance(error, StorageFull | StateDamaged):
             raise error
         self._repeats.emit(CallFailed(what=what, error=str(error)), now)
         return now + AFTER_ERROR

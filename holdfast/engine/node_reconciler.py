@@ -30,6 +30,7 @@ from holdfast.model.errors import (
     NodeGone,
     ProviderError,
     RetryLater,
+    StateDamaged,
     StorageFull,
 )
 from holdfast.model.events import (
@@ -101,6 +102,7 @@ class NodeReconciler:
 
         Raises:
             StorageFull: nothing can be recorded, so nothing may be done.
+            StateDamaged: nothing can be recorded until a restart has restored the state.
 
         """
         now = self._ports.clock.now()
@@ -376,7 +378,7 @@ class NodeReconciler:
             self._repeats.emit(event(node=one.node, why=one.why), now)
 
     def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
-        if isinstance(error, StorageFull):
+        if isinstance(error, StorageFull | StateDamaged):
             raise error
         self._repeats.emit(CallFailed(what=what, error=str(error)), now)
         return now + AFTER_ERROR

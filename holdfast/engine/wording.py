@@ -40,6 +40,7 @@ from holdfast.model.events import (
     RepairOrdered,
     RepairOverdue,
     RepairPostponed,
+    StateRestored,
 )
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import FailureKind
@@ -76,6 +77,8 @@ def sentence(event: Event) -> str:
             return f"circuit breaker open, all repairs paused: {reason}; {_RESET_BREAKER}"
         case BreakerClosed(reason=reason):
             return f"circuit breaker closed, repairs resumed: {reason}"
+        case StateRestored(what=what):
+            return what
         case CallFailed(what=what, error=error):
             return f"{what} failed, retrying{_times(event.times)}: {error}"
     return _node_sentence(event)

@@ -3,7 +3,8 @@
 HoldfastError
 ├── ConfigError          invalid input of a person: exit code 2
 ├── BackendError         a scheduler, store or machine could not be read or written: retry later
-│   └── StorageFull      no space is left on a device that Holdfast writes to
+│   ├── StorageFull      no space is left on a device that Holdfast writes to
+│   └── StateDamaged     a database of Holdfast is damaged; its owner restores it when it restarts
 └── ProviderError        a provider refused an action
     ├── NodeGone         the machine does not exist; a remedy counts as done
     └── RetryLater       throttled or not ready; ``after`` is the delay
@@ -37,6 +38,10 @@ class BackendError(HoldfastError):
 
 class StorageFull(BackendError):
     """No space is left on a device that Holdfast writes to."""
+
+
+class StateDamaged(BackendError):
+    """A database of Holdfast is damaged; its owner restores it when it restarts."""
 
 
 class ProviderError(HoldfastError):

@@ -370,6 +370,14 @@ class JobFinished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateRestored(Event):
+    """A damaged database was moved aside, and its backup, or an empty one, took its place."""
+
+    name: ClassVar[str] = "engine.state_restored"
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailed(Event):
     """A backend could not be reached; the call is retried."""
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.adapters.local.cluster_store import ClusterStore
-from holdfast.adapters.local.store import LocalStore
-from holdfast.model.errors import BackendError
+from holdfast.adapters.local.store import LocalStore, recover_state
+from holdfast.model.errors import BackendError, StateDamaged
 from holdfast.model.jobs import JobRecord, JobSpec
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -87,3 +87,30 @@ def test_a_later_layout_is_refused_by_name(path) -> None:
 
     with pytest.raises(BackendError, match="has layout 99"):
         LocalStore(path)
+
+
+def test_an_upgrade_keeps_the_earlier_layout(path) -> None:
+    change(path, *THIRD)
+
+    LocalStore(path).close()
+
+    [kept] = path.parent.glob("state.db.layout-*")
+    with contextlib.closing(sqlite3.connect(kept)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+    assert {one.stat().st_mode & 0o777 for one in (path, kept)} == {0o600}
+
+
+def test_a_job_is_not_lost_when_the_state_of_its_cluster_is_damaged(path) -> None:
+    spec, record = JobSpec(name="llm", nodes=2), JobRecord(phase="running", phase_since=NOW)
+    with contextlib.closing(LocalStore(path)) as store:
+        store.add_job(spec, record)
+    assert recover_state(path) == ""
+    with path.open("r+b") as file:
+        file.write(b"x" * 4096)
+    with pytest.raises(StateDamaged, match="is damaged"):
+        LocalStore(path)
+
+    assert "was restored" in recover_state(path)
+
+    with contextlib.closing(LocalStore(path)) as store:
+        assert list(store.active_jobs()) == ["llm"]

@@ -1,8 +1,9 @@
 """A database, opened: transactions that last, and errors that say what to do."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, create_engine, event
@@ -10,7 +11,13 @@ from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from holdfast.adapters.database.schema import migrate
-from holdfast.model.errors import BackendError, ConfigError, StorageFull
+from holdfast.kit.sqlite_files import (
+    HourlyBackup,
+    UnrecoverableDatabase,
+    create_private,
+    recover,
+)
+from holdfast.model.errors import BackendError, ConfigError, StateDamaged, StorageFull
 from holdfast.ports.clock import Clock
 
 _TIMEOUT_S: Final = 10
@@ -45,6 +52,8 @@ class Database:
             _refuse_other(parsed)
             options: dict[str, Any] = {"pool_pre_ping": True}
             if parsed.get_backend_name() == "sqlite":
+                with suppress(OSError):  # opening the database reports it
+                    create_private(Path(str(parsed.database)))
                 options = {"connect_args": {"timeout": _TIMEOUT_S}}
             self._engine = create_engine(parsed, **options)
         except (ArgumentError, NoSuchModuleError) as error:
@@ -56,6 +65,7 @@ class Database:
             ) from None
         self._name = parsed.render_as_string(hide_password=True)
         self._still: dict[str, Any] = {}
+        self._back_up: Callable[[], None] = lambda: None
         if parsed.get_backend_name() == "sqlite":
             _prepare_sqlite(self._engine)
         else:
@@ -66,6 +76,11 @@ class Database:
             with self.writing() as connection:
                 migrate(connection, clock.now().isoformat())
             failed.pop_all()
+
+    def keep_backup(self) -> None:
+        """Back an SQLite file up each hour from now on; for its owner, after ``recover_file``."""
+        if self._engine.url.get_backend_name() == "sqlite":
+            self._back_up = HourlyBackup(Path(str(self._engine.url.database)))
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -86,6 +101,7 @@ class Database:
             connection.execution_options(writes=True).begin(),
         ):
             yield connection
+        self._back_up()
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
@@ -97,9 +113,9 @@ class Database:
             if any(fragment in text for fragment in _DISK_FULL):
                 raise StorageFull(f"no space is left for {self._name}") from error
             if any(fragment in text for fragment in _DAMAGED):
-                raise BackendError(
-                    f"{self._name} is damaged ({text}); put back a copy of it, or move it away to "
-                    "begin anew"
+                raise StateDamaged(
+                    f"{self._name} is damaged ({text}); restart holdfast api: it restores the last "
+                    "backup"
                 ) from error
             if any(fragment in text for fragment in _NOT_OURS):
                 raise BackendError(
@@ -111,6 +127,33 @@ class Database:
             raise type(error)(f"{self._name}: {error}") from error
         except ValueError as error:
             raise BackendError(f"{self._name} holds what cannot be read: {error}") from error
+
+
+def recover_file(url: str) -> str:
+    """Check an SQLite file before its owner opens it, back it up, or restore a damaged one.
+
+    Returns:
+        What was restored, for a person; empty if the file is sound, or of another kind.
+
+    Raises:
+        BackendError: the file cannot be checked or restored.
+
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:  # opening the database reports it
+        return ""
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return ""
+    path = Path(str(parsed.database))
+    try:
+        return recover(path)
+    except UnrecoverableDatabase as error:
+        raise BackendError(str(error)) from error
+    except sqlite3.Error as error:
+        raise BackendError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BackendError(f"{path}: {error.strerror}") from error
 
 
 def _refuse_other(url: URL) -> None:

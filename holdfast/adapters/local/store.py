@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.kit.serial import from_plain, to_plain
-from holdfast.model.errors import BackendError, StorageFull
+from holdfast.kit.sqlite_files import (
+    HourlyBackup,
+    UnrecoverableDatabase,
+    back_up,
+    create_private,
+    is_damage,
+    recover,
+)
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
@@ -92,13 +100,18 @@ class LocalStore:
                 raise BackendError(f"{path} does not exist")
             self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None)
             self._db.execute("PRAGMA synchronous = NORMAL")
-            version = _upgraded(self._db)
+            version = _upgraded(self._db, path)
         if version != _VERSION:
             self._db.close()
             raise BackendError(
                 f"{path} has layout {version}, this release of Holdfast reads layout {_VERSION}"
             )
         self._path = path
+        self._back_up: Callable[[], None] = lambda: None
+
+    def keep_backup(self) -> None:
+        """Back the file up each hour from now on; for its owner, after ``recover_state``."""
+        self._back_up = HourlyBackup(self._path)
 
     def close(self) -> None:
         """Close the file."""
@@ -299,12 +312,32 @@ class LocalStore:
     def _write(self, statement: str, *values: object) -> None:
         with _errors_named(self._path):
             self._db.execute(statement, values)
+        if not self._db.in_transaction:
+            self._back_up()
+
+
+def recover_state(path: Path) -> str:
+    """Check the file before its owner opens it, back it up, or restore a damaged one.
+
+    Returns:
+        What was restored, for a person; empty if the file is sound.
+
+    Raises:
+        BackendError: the file cannot be checked or restored.
+
+    """
+    try:
+        with _errors_named(path):
+            return recover(path)
+    except UnrecoverableDatabase as error:
+        raise BackendError(str(error)) from error
 
 
 def _create(path: Path) -> None:
     """Create the file under another name first, so that readers never see a partial one."""
     unfinished = path.with_name(f".{path.name}")
     unfinished.unlink(missing_ok=True)
+    create_private(unfinished)
     db = sqlite3.connect(unfinished, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode = WAL")
@@ -314,9 +347,11 @@ def _create(path: Path) -> None:
     unfinished.rename(path)
 
 
-def _upgraded(db: sqlite3.Connection) -> int:
-    """Upgrade the schema of a file; return its version."""
+def _upgraded(db: sqlite3.Connection, path: Path) -> int:
+    """Upgrade the schema of a file, after a backup ``state.db.layout-N``; return its version."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if version in _UPGRADES:
+        back_up(path, path.with_name(f"{path.name}.layout-{version}"))
     while version in _UPGRADES:
         steps = (
             f"BEGIN IMMEDIATE; {_UPGRADES[version]} PRAGMA user_version = {version + 1}; COMMIT;"
@@ -346,6 +381,10 @@ def _errors_named(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise StorageFull(f"no space is left for {path}") from error
+        if is_damage(error):
+            raise StateDamaged(f"{path} is damaged ({error})") from error
         raise BackendError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BackendError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise BackendError(f"{path} is damaged: {error}") from error

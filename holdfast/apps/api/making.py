@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.connection import Database, recover_file
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.adapters.local.layout import default_home
 from holdfast.api.call import Maker
@@ -111,7 +111,11 @@ def making_of(
     home = default_home()
     home.mkdir(parents=True, exist_ok=True)
     url = config.database or f"sqlite:///{home / 'api.db'}"
+    restored = recover_file(url)
+    if restored:
+        report(restored)
     database = opened.enter_context(closing(Database(url, SystemClock())))
+    database.keep_backup()
     records = DatabaseRecords(database)
     ground = _ground(config, where, opened)
     ports = ClusterPorts(

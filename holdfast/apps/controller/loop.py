@@ -67,6 +67,7 @@ class ControllerLoop:
 
         Raises:
             StorageFull: nothing can be recorded, so nothing may be done.
+            StateDamaged: nothing can be recorded until a restart has restored the state.
 
         """
         while not self._is_stopped:

@@ -4,13 +4,14 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
+from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
 from holdfast.adapters.slurm.nodes.cluster import Dependencies, SlurmCluster
 from holdfast.adapters.slurm.nodes.leadership import FileLock
-from holdfast.adapters.slurm.nodes.state import FILE, Places, SlurmStore
+from holdfast.adapters.slurm.nodes.state import FILE, Places, SlurmStore, recover_state
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
@@ -19,8 +20,9 @@ from holdfast.apps.controller.platform import Platform
 from holdfast.decisions.check_schedule import is_check_due
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.errors import BackendError, ConfigError
-from holdfast.model.events import Event
+from holdfast.model.events import Event, StateRestored
 from holdfast.model.nodes import NodeRecord
+from holdfast.ports.events import EventSink
 
 CONF = "SLURM_CONF"
 """Environment variable: where Slurm's commands find ``slurm.conf``."""
@@ -38,13 +40,18 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
     settings, clock = _settings(config), SystemClock()
     provider = build_provider(config.provider, clock)
     with ExitStack() as opened:
-        store = _store(settings, acts=acts)
-        opened.callback(store.close)
         lock = FileLock(settings.state_dir, may_take=acts)
         opened.callback(lock.close)
+        events = EventLog(config.log, clock)
+        if lock.is_held():
+            _recover(settings.state_dir / FILE, events)
+        store = _store(settings, acts=acts)
+        opened.callback(store.close)
+        if acts:
+            store.keep_backup()
         around = Dependencies(
             clock=clock,
-            events=EventLog(config.log, clock),
+            events=events,
             changed=wake,
             may_act=lock.is_held,
             is_check_due=_due(config.nodes),
@@ -115,6 +122,15 @@ def _store(settings: SlurmSettings, *, acts: bool) -> SlurmStore:
         return SlurmStore(path if acts or path.is_file() else None)
     except BackendError as error:
         raise ConfigError(f"slurm.state_dir: {error}") from error
+
+
+def _recover(path: Path, events: EventSink) -> None:
+    try:
+        restored = recover_state(path)
+    except BackendError as error:
+        raise ConfigError(f"slurm.state_dir: {error}") from error
+    if restored:
+        events.emit(StateRestored(what=restored))
 
 
 def _places(settings: SlurmSettings) -> Places:

@@ -47,6 +47,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
     Raises:
         ConfigError: something of ``config`` cannot be used.
         StorageFull: nothing can be recorded, so nothing may be done.
+        StateDamaged: nothing can be recorded until a restart has restored the state.
 
     """
     clock = SystemClock()

@@ -24,6 +24,7 @@ from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.lock import held
 from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.store import recover_state
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run import checkpoints as attempt_checkpoints
 from holdfast.apps.run.cluster_state import creation_failure
@@ -38,7 +39,7 @@ from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.kit.processes import become_subreaper, bury_all, die_with_parent
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
-from holdfast.model.events import CheckpointChosen, Event
+from holdfast.model.events import CheckpointChosen, Event, StateRestored
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
 
@@ -59,7 +60,12 @@ class ClusterSupervisor:
         self._run = run
         self._config = config
         self._clock = SystemClock()
+        restored = recover_state(run.state)
         self._store = ClusterStore(run.state)
+        self._store.keep_backup()
+        if restored:
+            self.emit(StateRestored(what=restored))
+            print(restored, file=sys.stderr)  # noqa: T201 - the log of this process
         delays = Delays(boot=config.machines.boot_time, replace=config.machines.boot_time)
         self._machines = LocalMachines(run, self._store, self._clock, delays, self._agent)
         checks = LocalChecks(self._machines, self._clock)

@@ -40,6 +40,7 @@ class RunSession:
         self._logs = logs
         self._clock = SystemClock()
         self._store = LocalStore(run.state, create=True)
+        self._store.keep_backup()
         delays = Delays(
             boot=settings.config.machines.boot_time, replace=settings.config.machines.boot_time
         )

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, insert, select, text
 
 from holdfast.adapters.database import records as records_module
-from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.connection import Database, recover_file
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.adapters.database.schema import CLUSTERS, REQUESTS
 from holdfast.api.problems import ValidationException
@@ -316,8 +316,25 @@ def test_a_damaged_file_is_told_as_what_it_is(tmp_path) -> None:
     path = tmp_path / "clusters.db"
     path.write_bytes(b"no database at all" * 1000)
 
-    with pytest.raises(BackendError, match=r"clusters.db is damaged .* put back a copy"):
+    with pytest.raises(BackendError, match=r"clusters.db is damaged .* restores the last"):
         Database(f"sqlite:///{path}", FakeClock(NOW))
+
+
+def test_a_damaged_file_is_restored_when_its_owner_starts_again(tmp_path) -> None:
+    path = tmp_path / "clusters.db"
+    url = f"sqlite:///{path}"
+    database = Database(url, FakeClock(NOW))
+    DatabaseRecords(database).create(a_cluster(), [], {}, ASKED)
+    database.close()
+    assert recover_file(url) == ""
+    path.write_bytes(b"no database at all" * 1000)
+
+    assert "was restored" in recover_file(url)
+
+    database = Database(url, FakeClock(NOW))
+    assert DatabaseRecords(database).load("lab") is not None
+    database.close()
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_body_that_is_damaged_is_told(tmp_path) -> None:

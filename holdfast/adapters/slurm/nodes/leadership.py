@@ -21,6 +21,8 @@ class FileLock:
         """
         self._is_held = False
         try:
+            if may_take:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = (folder / FILE).open("ab") if may_take else None
         except OSError as error:
             raise BackendError(f"cannot write {folder / FILE}: {error.strerror}") from error

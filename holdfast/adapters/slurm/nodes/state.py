@@ -3,14 +3,15 @@
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.kit.serial import from_plain, to_plain
-from holdfast.model.errors import BackendError, StorageFull
+from holdfast.kit.sqlite_files import HourlyBackup, create_private, is_damage, recover
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord
 from holdfast.model.nodes import Breaker, NodeRecord
@@ -34,6 +35,8 @@ _JOBS: Final = "CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, body TEX
 
 _BUSY_S: Final = 10.0
 _BUSY_PAUSE_S: Final = 0.02
+
+_RESTART: Final = "restart the controller: it restores the last backup"
 
 _BREAKER: Final = "breaker"
 _PLACES: Final = "places"
@@ -109,9 +112,11 @@ class SlurmStore:
         self._path = path or Path(":memory:")
         self._memory = Memory()
         self._seen = -1
+        self._back_up: Callable[[], None] = lambda: None
         with self._errors_named():
             if path is not None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                create_private(path)
             self._db = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
             self._write_ahead()
             self._db.execute("PRAGMA synchronous = FULL")
@@ -146,6 +151,10 @@ class SlurmStore:
                 f"{self._path} has layout {version}, this release of Holdfast reads layout"
                 f" {_VERSION}"
             )
+
+    def keep_backup(self) -> None:
+        """Back the file up each hour from now on; for its owner, after ``recover_state``."""
+        self._back_up = HourlyBackup(self._path)
 
     @property
     def log(self) -> Path:
@@ -294,6 +303,7 @@ class SlurmStore:
     def _write(self, statement: str, *values: object) -> None:
         with self._errors_named():
             self._db.execute(statement, values)
+        self._back_up()
 
     def _load(self, kind: type[T], text: str) -> T:
         with self._errors_named():
@@ -306,11 +316,33 @@ class SlurmStore:
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise StorageFull(f"no space is left for {self._path}") from error
+            if is_damage(error):
+                raise StateDamaged(f"{self._path} is damaged ({error}); {_RESTART}") from error
             raise BackendError(f"{self._path}: {error}") from error
         except OSError as error:
             raise BackendError(f"{self._path}: {error.strerror}") from error
         except ValueError as error:
             raise BackendError(f"{self._path} is damaged: {error}") from error
+
+
+def recover_state(path: Path) -> str:
+    """Check the file before its owner opens it, back it up, or restore a damaged one.
+
+    Without a valid backup, the state begins empty: Slurm itself keeps nodes closed.
+
+    Returns:
+        What was restored, for a person; empty if the file is sound.
+
+    Raises:
+        BackendError: the file cannot be checked or restored.
+
+    """
+    try:
+        return recover(path, may_begin_empty=True)
+    except sqlite3.Error as error:
+        raise BackendError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BackendError(f"{path}: {error.strerror}") from error
 
 
 def _dump(value: object) -> str:

@@ -1,0 +1,166 @@
+"""Checks, backs up and restores SQLite files; each has one owner, which alone calls ``recover``."""
+
+import os
+import secrets
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from holdfast.kit.files import sync_directory
+
+BACKUP_SUFFIX: Final = ".backup"
+PRIVATE: Final = 0o600
+
+_DAMAGE: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+_PARTS: Final = ("", "-wal", "-shm")
+_BUSY_S: Final = 10.0
+_EVERY_S: Final = 3600.0
+"""Seconds between two backups of a database in use; a restore loses at most so much."""
+
+
+class UnrecoverableDatabase(Exception):
+    """A database is damaged, and there is no valid backup; the text says so."""
+
+
+def is_damage(error: BaseException | None) -> bool:
+    """Whether SQLite reports that the file is not a valid database."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _DAMAGE
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file that only its owner may read, unless it exists.
+
+    SQLite gives the files that it creates beside a database the same mode.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE))
+
+
+def backup_of(path: Path) -> Path:
+    """Return the path of the backup of a database."""
+    return path.with_name(path.name + BACKUP_SUFFIX)
+
+
+def back_up(path: Path, target: Path) -> None:
+    """Write a consistent copy of a database to ``target``, replacing an earlier one at once.
+
+    Raises:
+        sqlite3.Error: the database is damaged or cannot be read, or the copy cannot be written.
+        OSError: the copy cannot be put in place.
+
+    """
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    create_private(temporary)
+    try:
+        with closing(_connected(path)) as source, closing(_connected(temporary)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # the copy is one file
+        if problem := _problem(temporary):  # pages are copied as they are
+            raise sqlite3.DatabaseError(problem)
+        temporary.replace(target)
+        sync_directory(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)  # only there if something failed
+
+
+def recover(path: Path, *, may_begin_empty: bool = False) -> str:
+    """Check a database before its owner opens it, and back it up; restore a damaged one.
+
+    A damaged file is moved aside, and the last backup takes its place. The files become readable
+    by their owner only.
+
+    Args:
+        path: the database; nothing happens if it does not exist.
+        may_begin_empty: whether the owner can do without what the file held.
+
+    Returns:
+        What was restored, for a person; empty if the database is sound.
+
+    Raises:
+        UnrecoverableDatabase: it is damaged and there is no valid backup; not if
+            ``may_begin_empty``.
+        sqlite3.Error: the database cannot be checked.
+        OSError: a file cannot be moved or written.
+
+    """
+    if not path.exists():
+        return ""
+    backup = backup_of(path)
+    for part in (*(path.with_name(path.name + part) for part in _PARTS), backup):
+        with suppress(FileNotFoundError):
+            part.chmod(PRIVATE)
+    problem = _problem(path)
+    if not problem and backup.exists() and not path.stat().st_size:
+        problem = "it is empty"
+    if not problem:
+        back_up(path, backup)
+        return ""
+    is_restorable = backup.is_file() and not _problem(backup)
+    if not is_restorable and not may_begin_empty:
+        raise UnrecoverableDatabase(
+            f"{path} is damaged ({problem}), and {backup} is no valid backup; put a copy back, or"
+            " move the file away to begin without it"
+        )
+    aside = _moved_aside(path)
+    begun = f"{path} was damaged ({problem}); it was moved to {aside}"
+    if not is_restorable:
+        return f"{begun}, there is no valid backup, and the state begins empty"
+    made_at = datetime.fromtimestamp(backup.stat().st_mtime, UTC)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    create_private(temporary)
+    shutil.copyfile(backup, temporary)
+    temporary.replace(path)
+    sync_directory(path.parent)
+    return (
+        f"{begun}, and the backup of {made_at:%Y-%m-%dT%H:%M:%SZ} was restored; later changes are"
+        " lost"
+    )
+
+
+class HourlyBackup:
+    """Backs up a database in use, once an hour; call it after writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Prepare; the owner has called ``recover`` just now, which made a backup."""
+        self._path = path
+        self._made_at = time.monotonic()
+
+    def __call__(self) -> None:
+        """Make a backup if it is due; if that fails, the next one is due in an hour."""
+        if time.monotonic() - self._made_at < _EVERY_S:
+            return
+        self._made_at = time.monotonic()
+        with suppress(sqlite3.Error, OSError):  # the write itself reports a disk that is full
+            back_up(self._path, backup_of(self._path))
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_S)
+
+
+def _problem(path: Path) -> str:
+    """Return what is wrong with a database; empty if it is sound."""
+    try:
+        with closing(_connected(path)) as db:
+            [(found,), *_] = db.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return str(error)
+        raise
+    return "" if found == "ok" else " ".join(str(found).split())
+
+
+def _moved_aside(path: Path) -> Path:
+    """Rename a database and the files beside it, for a person to examine."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = f"{path.name}.damaged-{stamp}-{secrets.token_hex(2)}"
+    for part in _PARTS:
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + part).rename(path.with_name(name + part))
+    return path.with_name(name)

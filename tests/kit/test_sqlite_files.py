@@ -1,0 +1,153 @@
+import contextlib
+import os
+import sqlite3
+import time
+
+import pytest
+
+from holdfast.kit.sqlite_files import (
+    HourlyBackup,
+    UnrecoverableDatabase,
+    back_up,
+    backup_of,
+    create_private,
+    recover,
+)
+
+
+def write(path, *values) -> None:
+    create_private(path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE IF NOT EXISTS entries (value TEXT)")
+        for value in values:
+            db.execute("INSERT INTO entries VALUES (?)", (value,))
+
+
+def entries(path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return [value for (value,) in db.execute("SELECT value FROM entries ORDER BY rowid")]
+
+
+def overwrite_header(path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"x" * 100)
+
+
+def overwrite_pages(path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 4096))
+
+
+def truncate(path) -> None:
+    os.truncate(path, 0)
+
+
+def replace_with_text(path) -> None:
+    path.write_text("this is no database" * 1000, encoding="utf-8")
+
+
+DAMAGE = [overwrite_header, overwrite_pages, truncate, replace_with_text]
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "state?#.db"  # characters with a meaning in a URI
+    write(path, *(str(number) for number in range(2000)))
+    return path
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_database_is_moved_aside_and_its_backup_restored(path, damage) -> None:
+    assert recover(path) == ""
+    before = entries(path)
+    write(path, "after the backup")
+
+    damage(path)
+    damaged = path.read_bytes()
+    told = recover(path)
+
+    [aside] = [one for one in path.parent.iterdir() if one.name.startswith(f"{path.name}.damaged-")
+               and not one.name.endswith(("-wal", "-shm"))]  # fmt: skip
+    assert f"{path} was damaged (" in told
+    assert f"moved to {aside}" in told
+    assert "was restored; later changes are lost" in told
+    assert aside.read_bytes() == damaged
+    assert entries(path) == before
+    assert recover(path) == ""
+
+
+@pytest.mark.parametrize("damage", [overwrite_header, overwrite_pages, replace_with_text])
+def test_without_a_backup_the_file_stays_unless_the_owner_can_begin_empty(path, damage) -> None:
+    damage(path)
+    damaged = path.read_bytes()
+
+    with pytest.raises(UnrecoverableDatabase, match="is no valid backup; put a copy back"):
+        recover(path)
+    assert path.read_bytes() == damaged
+
+    assert "begins empty" in recover(path, may_begin_empty=True)
+    assert not path.exists()
+
+
+def test_a_damaged_backup_is_not_restored(path) -> None:
+    recover(path)
+    overwrite_header(path)
+    overwrite_header(backup_of(path))
+
+    with pytest.raises(UnrecoverableDatabase):
+        recover(path)
+
+
+def test_a_copy_of_a_damaged_database_replaces_no_backup(path) -> None:
+    recover(path)
+    before = entries(backup_of(path))
+    overwrite_pages(path)
+
+    with pytest.raises(sqlite3.DatabaseError):
+        back_up(path, backup_of(path))
+
+    assert entries(backup_of(path)) == before
+    assert not [one for one in path.parent.iterdir() if one.name.startswith(".")]
+
+
+def test_the_files_of_a_database_are_for_their_owner_only(path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("INSERT INTO entries VALUES ('x')")
+        db.commit()
+        for part in path.parent.iterdir():
+            part.chmod(0o644)
+        recover(path)
+        modes = {one.name: one.stat().st_mode & 0o777 for one in path.parent.iterdir()}
+
+    assert len(modes) == 4
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_new_database_is_private_and_a_link_in_its_place_is_not_followed(tmp_path) -> None:
+    write(tmp_path / "new.db")
+    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "link.db").symlink_to(tmp_path / "elsewhere")
+    create_private(tmp_path / "link.db")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_database_in_use_is_backed_up_when_an_hour_is_over(path, monkeypatch) -> None:
+    recover(path)
+    backup = HourlyBackup(path)
+    write(path, "new")
+    backup()
+    assert "new" not in entries(backup_of(path))
+
+    hour = time.monotonic() + 3601
+    monkeypatch.setattr(time, "monotonic", lambda: hour)
+    backup()
+
+    assert entries(backup_of(path))[-1] == "new"
+
+
+def test_nothing_is_made_where_there_is_no_database(tmp_path) -> None:
+    assert recover(tmp_path / "state.db", may_begin_empty=True) == ""
+    assert list(tmp_path.iterdir()) == []
