@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.providers.table import build_provider
@@ -43,12 +42,8 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         lock = FileLock(settings.state_dir, may_take=acts)
         opened.callback(lock.close)
         events = EventLog(config.log, clock)
-        if lock.is_held():
-            _recover(settings.state_dir / FILE, events)
-        store = _store(settings, acts=acts)
+        store = _store(settings, lock, events, acts=acts)
         opened.callback(store.close)
-        if acts:
-            store.keep_backup()
         around = Dependencies(
             clock=clock,
             events=events,
@@ -116,21 +111,19 @@ def _settings(config: ControllerConfig) -> SlurmSettings:
     return settings
 
 
-def _store(settings: SlurmSettings, *, acts: bool) -> SlurmStore:
+def _store(settings: SlurmSettings, lock: FileLock, events: EventSink, *, acts: bool) -> SlurmStore:
+    """Open the state; the controller that leads checks and restores it first."""
+    path = settings.state_dir / FILE
     try:
-        path = settings.state_dir / FILE
-        return SlurmStore(path if acts or path.is_file() else None)
-    except BackendError as error:
-        raise ConfigError(f"slurm.state_dir: {error}") from error
-
-
-def _recover(path: Path, events: EventSink) -> None:
-    try:
-        restored = recover_state(path)
+        restored = recover_state(path) if lock.is_held() else ""
+        store = SlurmStore(path if acts or path.is_file() else None)
     except BackendError as error:
         raise ConfigError(f"slurm.state_dir: {error}") from error
     if restored:
         events.emit(StateRestored(what=restored))
+    if acts:
+        store.keep_backup()
+    return store
 
 
 def _places(settings: SlurmSettings) -> Places:
