@@ -1,5 +1,6 @@
 import json
 from datetime import timedelta
+from queue import Queue
 
 import pytest
 
@@ -9,8 +10,14 @@ from holdfast.apps.controller.config import LogFormat
 from holdfast.apps.controller.dry_run import DryRun
 from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.loop import ControllerLoop
-from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
+from holdfast.apps.controller.metrics import (
+    ControllerMetrics,
+    WatchedCluster,
+    WatchedProvider,
+    pages,
+)
 from holdfast.apps.controller.platform import Platform
+from holdfast.apps.controller.progress import DEADLINE, Progress, Watchdog
 from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
@@ -43,17 +50,20 @@ POLICY = RemediationPolicy(max_unavailable=Quota(count=2))
 class World:
     """A controller's loop around fakes; it stops itself after some rounds."""
 
-    def __init__(self, *nodes, leadership=None, is_ready=lambda: True, rounds=1) -> None:
+    def __init__(
+        self, *nodes, leadership=None, is_ready=lambda: True, rounds=1, progress=None
+    ) -> None:
         self.calls = Calls()
         self.cluster = FakeCluster(nodes, self.calls, SystemClock())
         self.leadership = leadership or Alone()
         self.metrics = ControllerMetrics("prod", self.leadership, [])
+        self.progress = progress or Progress()
         self.news = Wakeup()
         self.looks = 0
         self._is_ready = is_ready
         self._rounds = rounds
         ports = NodePorts(
-            cluster=WatchedCluster(self.cluster, self.metrics.seen),
+            cluster=WatchedCluster(self.cluster, self.metrics.seen, self.progress),
             provider=FakeProvider(self.calls),
             incidents=FakeIncidents(self.calls),
             events=self.metrics,
@@ -65,6 +75,7 @@ class World:
             leadership=self.leadership,
             is_ready=self.look,
             metrics=self.metrics,
+            progress=self.progress,
             wake=self.news,
             clock=SystemClock(),
         )
@@ -214,18 +225,91 @@ def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
     metrics = ControllerMetrics("prod", Alone(), [])
     away = a_platform(is_ready=lambda: False, troubles=lambda: ["nobody answers"])
 
-    served = pages(metrics, away, tuple)
+    served = pages(metrics, Progress(), away, tuple)
 
     assert served["/healthz"]().status == 200
     assert served["/readyz"]() == HttpResponse(
         "the cluster has not been read yet: nobody answers\n", 503
     )
-    assert pages(metrics, a_platform(), tuple)["/readyz"]().status == 200
+    assert pages(metrics, Progress(), a_platform(), tuple)["/readyz"]().status == 200
+
+
+class Stopwatch:
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+def late(progress: Progress, clock: Stopwatch) -> dict[str, HttpResponse]:
+    """Return the pages once the deadline is over, after a call to the provider has begun."""
+    shown: dict[str, HttpResponse] = {}
+
+    class Hangs:
+        def replace(self, _node, _token) -> None:
+            clock.s += DEADLINE.total_seconds() + 1
+            served = pages(ControllerMetrics("x", Alone(), []), progress, a_platform(), tuple)
+            shown.update({path: served[path]() for path in ("/healthz", "/readyz")})
+
+        reboot = replace
+
+    WatchedProvider(Hangs(), progress).replace(a_node(), "token")
+    return shown
+
+
+def test_probes_fail_when_no_round_finishes_and_name_the_call_that_hangs() -> None:
+    progress = Progress(clock := Stopwatch())
+
+    shown = late(progress, clock)
+
+    waits = "waiting for: the provider's replacement of node-1 (for 3m1s)"
+    text = f"no reconciliation round has finished for 3m1s; {waits}\n"
+    assert shown == {"/healthz": HttpResponse(text, 503), "/readyz": HttpResponse(text, 503)}
+    progress.finished()
+    assert progress.stalled() == ""
+
+
+def test_a_cluster_that_cannot_be_read_for_long_is_not_ready_but_alive() -> None:
+    progress = Progress(clock := Stopwatch())
+    clock.s += DEADLINE.total_seconds() + 1
+    progress.finished()
+    served = pages(ControllerMetrics("x", Alone(), []), progress, a_platform(), tuple)
+
+    assert served["/healthz"]().status == 200
+    assert served["/readyz"]() == HttpResponse("the cluster was last read 3m1s ago\n", 503)
+    progress.was_read()
+    assert served["/readyz"]().status == 200
+
+
+@pytest.mark.parametrize("leadership", [Alone(), FakeLeadership(0)])
+def test_a_loop_that_goes_round_is_healthy_whether_or_not_it_leads(leadership) -> None:
+    clock = Stopwatch()
+    world = World(a_node(), leadership=leadership, rounds=3, progress=Progress(clock))
+    clock.s += DEADLINE.total_seconds() + 1
+    assert world.progress.stalled()
+    assert world.progress.unread()
+
+    world.loop.run()
+
+    assert (world.progress.stalled(), world.progress.unread()) == ("", "")
+
+
+def test_the_watchdog_reports_what_a_stalled_loop_waits_for() -> None:
+    progress = Progress(clock := Stopwatch())
+    said: Queue[str] = Queue()
+    clock.s += DEADLINE.total_seconds() + 1
+
+    watchdog = Watchdog(progress, said.put)
+
+    assert said.get(timeout=30).startswith("no reconciliation round has finished for")
+    watchdog.stop()
 
 
 def test_metrics_of_the_platform_are_served_with_the_others() -> None:
     metrics = ControllerMetrics("prod", Alone(), [])
-    served = pages(metrics, a_platform(families=lambda: ["mine 1\n"]), lambda: ["jobs 2\n"])
+    platform = a_platform(families=lambda: ["mine 1\n"])
+    served = pages(metrics, Progress(), platform, lambda: ["jobs 2\n"])
 
     text = served["/metrics"]().text
     assert "mine 1\n" in text

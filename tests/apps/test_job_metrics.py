@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
+from holdfast.apps.controller.progress import Progress
 from holdfast.model.events import AttemptKilled, AttemptStarted, AttemptStopped, JobFinished
 from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.testing.builders import NOW, a_job
@@ -78,7 +79,7 @@ def test_jobs_are_shown_with_the_time_in_their_phase_by_the_leader_alone() -> No
     backend = FakeJobs((running,), Calls())
     for leads in (True, False):
         metrics = a_metrics(leads=leads)
-        watched = WatchedJobs(backend, metrics.seen)
+        watched = WatchedJobs(backend, metrics.seen, Progress())
         assert watched.jobs() == (running,)
         shown = 'holdfast_job_phase_seconds{job_name="job-1",phase="running"} 90\n' in text(metrics)
         assert shown is leads

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -245,13 +245,11 @@ class Fleet:
     def record(self, node: str) -> NodeRecord | None:
         if not (self.state_dir / FILE).exists():
             return None
-        store = self.store()
         try:
-            known = store.read().nodes.get(node)
+            with closing(self.store()) as store:
+                known = store.read().nodes.get(node)
         except BackendError:
             return None
-        finally:
-            store.close()
         return None if known is None else known.record
 
     def phase(self, node: str) -> str:

@@ -12,16 +12,18 @@ def test_a_damaged_state_is_restored_or_begun_anew_and_nodes_are_repaired(
     fleet: Fleet, has_backup: bool
 ) -> None:
     fleet.control().end()
-    fleet.control().end()  # its start has backed up the records of all nodes
     state = fleet.state_dir / FILE
+    second = fleet.control(wait=False)  # its start backs up the records of all nodes
+    fleet.until(backup_of(state).exists)
+    second.end()
     before = fleet.record("node1")
     state.write_bytes(b"no database" * 1000)
     if not has_backup:
         backup_of(state).unlink()
 
-    controller = fleet.control()
+    controller = fleet.control(wait=False)
 
-    assert "StateRestored:" in controller.log
+    fleet.until(lambda: "StateRestored:" in controller.log)
     assert ("was restored" if has_backup else "begins empty") in controller.log
     assert len([*fleet.state_dir.glob(f"{FILE}.damaged-*")]) == 1
     assert (fleet.record("node1") == before) == has_backup

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from holdfast.adapters.telemetry.exposition import LabelSet, family, labels
+from holdfast.apps.controller.progress import Progress
 from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
@@ -94,18 +95,23 @@ class JobMetrics:
 
 
 class WatchedJobs:
-    """A ``JobBackend`` that shows each snapshot to someone."""
+    """A ``JobBackend`` that shows each snapshot to someone, and its calls to ``Progress``."""
 
-    def __init__(self, backend: JobBackend, seen: Callable[[tuple[JobView, ...]], None]) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        backend: JobBackend,
+        seen: Callable[[tuple[JobView, ...]], None],
+        progress: Progress,
+    ) -> None:
+        self._read = progress.tracked("reading the jobs", backend.jobs)
         self._seen = seen
-        self.put = backend.put
-        self.launch = backend.launch
-        self.stop = backend.stop
-        self.kill = backend.kill
+        self.put = progress.tracked("writing the record of the job", backend.put)
+        self.launch = progress.tracked("launching the job", backend.launch)
+        self.stop = progress.tracked("stopping the job", backend.stop)
+        self.kill = progress.tracked("killing the job", backend.kill)
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``."""
-        found = self._backend.jobs()
+        found = self._read()
         self._seen(found)
         return found

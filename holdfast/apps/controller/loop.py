@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.apps.controller.metrics import ControllerMetrics
+from holdfast.apps.controller.progress import Progress
 from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
@@ -33,6 +34,7 @@ class ControllerLoop:
         leadership: Leadership,
         is_ready: Callable[[], bool],
         metrics: ControllerMetrics,
+        progress: Progress,
         wake: Wakeup,
         clock: Clock,
     ) -> None:
@@ -44,6 +46,7 @@ class ControllerLoop:
             leadership: no round is made without it.
             is_ready: no round is made before.
             metrics: is shown each round, and knows whether a node is out of service.
+            progress: is told when a round has finished.
             wake: set, from any thread, when a round should be made soon.
             clock: the time.
 
@@ -53,6 +56,7 @@ class ControllerLoop:
         self._leadership = leadership
         self._is_ready = is_ready
         self._metrics = metrics
+        self._progress = progress
         self._wake = wake
         self._clock = clock
         self._is_stopped = False
@@ -71,17 +75,20 @@ class ControllerLoop:
 
         """
         while not self._is_stopped:
-            self._metrics.beat()
             wake_at = self._round(self._clock.now())
             time.sleep(MIN_PAUSE.total_seconds())
             self._wake.wait((wake_at - self._clock.now()).total_seconds())
 
     def _round(self, began: datetime) -> datetime:
         if not self._is_ready() or not self._leadership.is_held():
+            self._progress.finished()
+            if not self._leadership.is_held():
+                self._progress.was_read()  # as far as a standby has to
             return began + STANDBY
         wake_at = self._nodes.step()
         if self._jobs is not None:
             wake_at = min(wake_at, self._jobs.step())
         ended = self._clock.now()
         self._metrics.round_made(ended - began)
+        self._progress.finished()
         return min(wake_at, ended + AWAY_PAUSE) if self._metrics.is_busy() else wake_at

@@ -1,7 +1,6 @@
 """What a controller counts, in Prometheus' text form, and the pages that it serves."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -18,6 +17,7 @@ from holdfast.adapters.telemetry.exposition import (
 )
 from holdfast.adapters.telemetry.http_server import HttpResponse
 from holdfast.apps.controller.platform import Platform
+from holdfast.apps.controller.progress import Progress
 from holdfast.decisions.lifecycle import health_status
 from holdfast.model.events import (
     Event,
@@ -32,10 +32,7 @@ from holdfast.model.nodes import ClusterView, NodeView, Phase, Pool
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.leadership import Leadership
-
-TIMEOUT: Final = timedelta(minutes=3)
-"""Without a round or a look at the lease for so long, ``/healthz`` says that the loop hangs. The
-longest sleep is a minute, and a provider may let a call wait."""
+from holdfast.ports.provider import NodeProvider
 
 _HYPERPOD: Final = "hyperpod_node_health_status_"
 """What CloudWatch Container Insights calls the health label's values begins with this."""
@@ -68,7 +65,6 @@ class ControllerMetrics:
         self._view: ClusterView | None = None
         self._rounds = 0
         self._round_s = 0.0
-        self._beat_at = time.monotonic()
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
@@ -86,10 +82,6 @@ class ControllerMetrics:
         for sink in self._sinks:
             sink.emit(event)
 
-    def beat(self) -> None:
-        """The loop lives."""
-        self._beat_at = time.monotonic()
-
     def round_made(self, took: timedelta) -> None:
         """A round is over."""
         with self._lock:
@@ -104,10 +96,6 @@ class ControllerMetrics:
         """Whether a node is out of service, so that it is worth looking again soon."""
         nodes = () if self._view is None else self._view.nodes
         return any(node.record.phase is not Phase.SCHEDULABLE for node in nodes)
-
-    def silent_for(self) -> timedelta:
-        """Time since the loop last gave a sign of life."""
-        return timedelta(seconds=time.monotonic() - self._beat_at)
 
     def text(self, more: Sequence[str]) -> str:
         """All metrics as they are now, and ``more`` of them."""
@@ -138,50 +126,64 @@ class ControllerMetrics:
 
 
 class WatchedCluster:
-    """A ``ClusterBackend`` that shows each snapshot to someone."""
+    """A ``ClusterBackend`` that shows each snapshot to someone, and its calls to ``Progress``."""
 
-    def __init__(self, cluster: ClusterBackend, seen: Callable[[ClusterView], None]) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, cluster: ClusterBackend, seen: Callable[[ClusterView], None], progress: Progress
+    ) -> None:
+        self._read = progress.tracked("reading the cluster", cluster.snapshot)
         self._seen = seen
-        self.put = cluster.put
-        self.clear_request = cluster.clear_request
-        self.request_check = cluster.request_check
-        self.drain = cluster.drain
-        self.start_check = cluster.start_check
-        self.start_pair = cluster.start_pair
-        self.retire = cluster.retire
-        self.trip_breaker = cluster.trip_breaker
-        self.close_breaker = cluster.close_breaker
-        self.remember_offender = cluster.remember_offender
+        self._progress = progress
+        self.put = progress.tracked("writing the record of", cluster.put)
+        self.clear_request = progress.tracked("clearing the request of", cluster.clear_request)
+        self.request_check = progress.tracked("requesting a check of", cluster.request_check)
+        self.drain = progress.tracked("draining", cluster.drain)
+        self.start_check = progress.tracked("starting the check of", cluster.start_check)
+        self.start_pair = progress.tracked("starting the pair test of", cluster.start_pair)
+        self.retire = progress.tracked("removing", cluster.retire)
+        self.trip_breaker = progress.tracked("opening the circuit breaker", cluster.trip_breaker)
+        self.close_breaker = progress.tracked("closing the circuit breaker", cluster.close_breaker)
+        self.remember_offender = progress.tracked("storing", cluster.remember_offender)
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``."""
-        view = self._cluster.snapshot(peer_pools)
+        view = self._read(peer_pools)
+        self._progress.was_read()
         self._seen(view)
         return view
 
 
+class WatchedProvider:
+    """A ``NodeProvider`` that shows its calls to ``Progress``."""
+
+    def __init__(self, provider: NodeProvider, progress: Progress) -> None:
+        self.reboot = progress.tracked("the provider's reboot of", provider.reboot)
+        self.replace = progress.tracked("the provider's replacement of", provider.replace)
+
+
 def pages(
-    metrics: ControllerMetrics, platform: Platform, more: Callable[[], Iterable[str]]
+    metrics: ControllerMetrics,
+    progress: Progress,
+    platform: Platform,
+    more: Callable[[], Iterable[str]],
 ) -> dict[str, Callable[[], HttpResponse]]:
     """What is served, by path; ``more`` gives metrics beside those of nodes and platform."""
 
     def shown() -> HttpResponse:
-        return HttpResponse(
-            metrics.text((*platform.families(), *more())), content_type=CONTENT_TYPE
-        )
+        others = (*progress.families(), *platform.families(), *more())
+        return HttpResponse(metrics.text(others), content_type=CONTENT_TYPE)
 
     def healthz() -> HttpResponse:
-        silent = metrics.silent_for()
-        if silent > TIMEOUT:
-            return HttpResponse(f"no reconciliation for {silent.total_seconds():.0f} s\n", 503)
-        return HttpResponse("ok\n")
+        stalled = progress.stalled()
+        return HttpResponse(f"{stalled}\n", 503) if stalled else HttpResponse("ok\n")
 
     def readyz() -> HttpResponse:
-        if platform.is_ready():
+        problem = "" if platform.is_ready() else "the cluster has not been read yet"
+        problem = progress.stalled() or problem or progress.unread()
+        if not problem:
             return HttpResponse("ok\n")
         why = "; ".join(platform.troubles())
-        return HttpResponse(f"the cluster has not been read yet{': ' if why else ''}{why}\n", 503)
+        return HttpResponse(f"{problem}{': ' if why else ''}{why}\n", 503)
 
     return {
         "/metrics": shown,

@@ -16,8 +16,14 @@ from holdfast.apps.controller.dry_run import DryRun
 from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
 from holdfast.apps.controller.loop import STANDBY, ControllerLoop
-from holdfast.apps.controller.metrics import ControllerMetrics, WatchedCluster, pages
+from holdfast.apps.controller.metrics import (
+    ControllerMetrics,
+    WatchedCluster,
+    WatchedProvider,
+    pages,
+)
 from holdfast.apps.controller.platform import Connect, Platform
+from holdfast.apps.controller.progress import Progress, Watchdog
 from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.job_resume import ResumePolicy
@@ -62,27 +68,31 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
         job_metrics = JobMetrics(platform.leadership, clock)
         sinks = [log, platform.events, notices, job_metrics]
         metrics = ControllerMetrics(platform.name, platform.leadership, sinks)
+        progress = Progress()
         ports = NodePorts(
-            cluster=WatchedCluster(platform.cluster, metrics.seen),
-            provider=platform.provider,
+            cluster=WatchedCluster(platform.cluster, metrics.seen, progress),
+            provider=WatchedProvider(platform.provider, progress),
             incidents=platform.incidents,
             events=metrics,
             clock=clock,
             leadership=platform.leadership,
         )
         troubles = _Troubles(platform, warn)
-        served.update(pages(metrics, platform, job_metrics.families))
+        served.update(pages(metrics, progress, platform, job_metrics.families))
         if address is not None:
             warn(f"serving {', '.join(served)} on http://{address}")
         loop = ControllerLoop(
             NodeReconciler(ports, config.nodes),
-            _job_reconciler(platform, ports, config, job_metrics),
+            _job_reconciler(platform, ports, config, job_metrics, progress),
             leadership=platform.leadership,
             is_ready=troubles.is_ready,
             metrics=metrics,
+            progress=progress,
             wake=wake,
             clock=clock,
         )
+        watchdog = Watchdog(progress, warn)
+        opened.callback(watchdog.stop)
         with _signals(loop.stop):
             loop.run()
 
@@ -140,12 +150,16 @@ def report_plan(config: ControllerConfig, warn: Write, write: Write, *, once: bo
 
 
 def _job_reconciler(
-    platform: Platform, ports: NodePorts, config: ControllerConfig, metrics: JobMetrics
+    platform: Platform,
+    ports: NodePorts,
+    config: ControllerConfig,
+    metrics: JobMetrics,
+    progress: Progress,
 ) -> JobReconciler | None:
     if platform.jobs is None:
         return None
     job_ports = JobPorts(
-        jobs=WatchedJobs(platform.jobs, metrics.seen),
+        jobs=WatchedJobs(platform.jobs, metrics.seen, progress),
         cluster=ports.cluster,
         incidents=ports.incidents,
         events=ports.events,
