@@ -174,11 +174,11 @@ def _sha256(content: bytes) -> str:
 class UsedSignatures(Protocol):
     """See ``ClusterRecords``. Every method may raise ``BackendError``."""
 
-    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
+    def use_nonce(self, nonce: str, at: datetime, since: datetime) -> bool:
         """Record that a signature is used; returns whether it was not used before."""
         ...
 
-    def give_back(self, word: str) -> None:
+    def release_nonce(self, nonce: str) -> None:
         """Let a word be used once more."""
         ...
 
@@ -194,12 +194,12 @@ def mark_used(signature: Signature, words: UsedSignatures, now: datetime) -> Ite
         ReplayedSignature: it was used before.
 
     """
-    if not words.use_once(signature.text, now, now - 2 * WINDOW):
+    if not words.use_nonce(signature.text, now, now - 2 * WINDOW):
         raise ReplayedSignature("The signature was already used; sign the request again")
     try:
         yield
     except BackendError:
-        words.give_back(signature.text)
+        words.release_nonce(signature.text)
         raise
 
 
@@ -210,15 +210,15 @@ class InMemorySignatures:
         self._used: dict[str, datetime] = {}
         self._lock = threading.Lock()
 
-    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
-        """See ``UsedSignatures.use_once``."""
+    def use_nonce(self, nonce: str, at: datetime, since: datetime) -> bool:
+        """See ``UsedSignatures.use_nonce``."""
         with self._lock:
             self._used = {one: then for one, then in self._used.items() if then >= since}
-            is_new = word not in self._used
-            self._used[word] = at
+            is_new = nonce not in self._used
+            self._used[nonce] = at
         return is_new
 
-    def give_back(self, word: str) -> None:
-        """See ``UsedSignatures.give_back``."""
+    def release_nonce(self, nonce: str) -> None:
+        """See ``UsedSignatures.release_nonce``."""
         with self._lock:
-            self._used.pop(word, None)
+            self._used.pop(nonce, None)

@@ -123,8 +123,8 @@ def _trouble(
         return "batch timed out"
     if update.status is UpdateStatus.ROLLBACK_IN_PROGRESS:
         return ""
-    if ringing := sorted(seen.alarms.intersection(update.alarms)):
-        return f"Alarms [{', '.join(ringing)}] entered ALARM state"
+    if active_alarms := sorted(seen.alarms.intersection(update.alarms)):
+        return f"Alarms [{', '.join(active_alarms)}] entered ALARM state"
     for one, machine in _staying(members):
         if one.status is InstanceStatus.FAILURE and machine.launched_at >= update.began_at:
             return f"{machine.id} failed: {one.message}"

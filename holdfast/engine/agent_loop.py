@@ -14,13 +14,13 @@ from holdfast.ports.host import Host
 from holdfast.ports.report import ReportSink
 
 CATCH_UP_READS: Final = 1000
-"""Reads after which the first report goes out even if a storm of lines has no end."""
+"""Number of reads after which the first report is published even if the log keeps growing."""
 
 _NOTHING: Final = Readings()
 
 
 class AgentLoop:
-    """Watches one node. What it knows of this boot survives its process, in its last report."""
+    """Watches one node. Its state of this boot survives its process, in its last report."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class AgentLoop:
         clock: Clock,
         heartbeat: timedelta,
     ) -> None:
-        """Watch ``host`` as ``node`` and give a heartbeat every ``heartbeat``."""
+        """Watch ``host`` as ``node`` and send a heartbeat every ``heartbeat``."""
         self._host = host
         self._sink = sink
         self._detectors = detectors
@@ -49,23 +49,24 @@ class AgentLoop:
         self._health = _known(last) if last is not None and is_same_boot else Health()
 
     def step(self) -> datetime:
-        """Make one round.
+        """Run one round.
 
-        The first report waits until the log is read up to now, and the first heartbeat for the
-        first report: nobody takes a node for fit while its agent is still reading why it is not.
-        Later, news goes out at once, and repetitions of what is known with the next heartbeat.
+        The first report waits until the log is read up to now, and the first heartbeat waits for
+        the first report: nothing must take a node for healthy while its agent is still reading.
+        Later, new faults are reported at once, and repetitions of known ones with the next
+        heartbeat.
 
         Returns:
-            When to make the next, unless something is logged before.
+            Time of the next round, unless something is logged before.
 
         Raises:
-            BackendError: something could not be read or written. Nothing is lost: what was not
-                reported is reported by a later round, what was not read is read by it.
+            BackendError: something could not be read or written. Nothing is lost: a later round
+                reports what was not reported, and reads what was not read.
 
         """
         has_news = self._take_in()
         now = self._clock.now()
-        # Also when the clock was put back: the next beat must not be an hour away.
+        # Also if the clock was set back: the next beat must not be an hour away.
         is_due = not now < self._beat_at <= now + self._heartbeat
         is_time = is_due or self._is_urgent()
         try:
@@ -79,7 +80,7 @@ class AgentLoop:
         return now if has_news else self._beat_at
 
     def _take_in(self) -> bool:
-        """Read and judge. Returns whether there may be more to read."""
+        """Read and evaluate. Return whether there may be more to read."""
         rounds = 1 if self._reported is not None else CATCH_UP_READS
         for _ in range(rounds):
             readings = self._host.read()
@@ -96,7 +97,7 @@ class AgentLoop:
                 continue
             try:
                 found = detector.detect(readings)
-            except Exception as error:  # noqa: BLE001 - one broken detector must not blind the rest
+            except Exception as error:  # noqa: BLE001 - the other detectors must run
                 findings.append(_failure(detector, error, self._clock.now()))
                 continue
             findings += found
@@ -138,7 +139,7 @@ def _known(report: NodeReport) -> Health:
 
 
 def _fingerprint(health: Health) -> object:
-    """What a reader acts upon; the rest is how often and in which words it was said."""
+    """Return what a reader acts on; the rest is counts and wording."""
     return (
         [(fault.key, fault.remedy, fault.urgency, fault.since) for fault in health.faults],
         {notice.key for notice in health.reported},

@@ -10,27 +10,27 @@ from holdfast.ports.checkpoints import CheckpointStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
-    """What was found, decided and done."""
+class GuardResult:
+    """Result of a verification before an attempt: findings, decision and changes."""
 
     before: Survey
-    """As it was found, with what verification found."""
+    """Survey before any change, with the results of the verification."""
 
     choice: Choice
     moved: Mapping[str, str] = field(default_factory=dict)
-    """Where the checkpoints of ``choice.aside`` are now, by name; empty after a dry run."""
+    """New locations of the checkpoints of ``choice.aside``, by name; empty after a dry run."""
 
     is_done: bool = False
     """Whether the changes were made, if there were any to make."""
 
     @property
     def has_changes(self) -> bool:
-        """Whether the choice asks for any change."""
+        """Whether the choice requires any change."""
         may_act = self.choice.outcome in (ResumeOutcome.RESUME, ResumeOutcome.START_OVER)
         return may_act and (self.choice.repoint or bool(self.choice.aside))
 
 
-def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> Guarded:
+def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> GuardResult:
     """Verify as many checkpoints as the decision needs; change nothing.
 
     Raises:
@@ -41,7 +41,7 @@ def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) 
     while True:
         choice = choose(survey, depth, quiet_since)
         if choice.outcome is not ResumeOutcome.VERIFY or choice.verify is None:
-            return Guarded(before=survey, choice=choice)
+            return GuardResult(before=survey, choice=choice)
         survey = verified(store, survey, choice.verify, choice.depth)
 
 
@@ -58,8 +58,8 @@ def verify_all(store: CheckpointStore, depth: Depth) -> Survey:
     return survey
 
 
-def guard(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> Guarded:
-    """Verify, decide, and make the framework load what was decided.
+def guard(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> GuardResult:
+    """Verify, decide, and make the framework load the chosen checkpoint.
 
     Raises:
         BackendError: the directory cannot be read or written.

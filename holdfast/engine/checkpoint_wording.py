@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
-from holdfast.engine.checkpoint_guard import Guarded
+from holdfast.engine.checkpoint_guard import GuardResult
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind
 
 _LISTED: Final = 3
-"""Problems of one checkpoint that a sentence names."""
+"""Maximum number of problems of one checkpoint that a message names."""
 
 
-def sentences(found: Guarded, deeper: str) -> list[str]:
-    """What a person has to know, one line each: what is wrong, what was done, what is loaded.
+def sentences(found: GuardResult, deeper: str) -> list[str]:
+    """Return messages for people, one line each: what is broken, what was done, what is loaded.
 
-    ``deeper`` is what the person does to have checksums compared, such as ``use --depth hashes``.
+    ``deeper`` tells people how to compare checksums, such as ``use --depth hashes``.
     """
     folder = found.before.folder
     if found.choice.outcome is ResumeOutcome.MISSING:
@@ -24,8 +24,8 @@ def sentences(found: Guarded, deeper: str) -> list[str]:
     return [f"{folder}: {line}" for line in lines]
 
 
-def report(found: Guarded, deeper: str) -> list[str]:
-    """``sentences`` for a log; none if the framework loads the newest checkpoint as it is."""
+def report(found: GuardResult, deeper: str) -> list[str]:
+    """Return ``sentences`` for a log; none if the newest checkpoint is loaded without a change."""
     as_it_is = found.choice.outcome in (
         ResumeOutcome.EMPTY,
         ResumeOutcome.MISSING,
@@ -34,7 +34,7 @@ def report(found: Guarded, deeper: str) -> list[str]:
     return [] if as_it_is and not found.has_changes else sentences(found, deeper)
 
 
-def _broken(found: Guarded, one: Checkpoint) -> str:
+def _broken(found: GuardResult, one: Checkpoint) -> str:
     text = f"{one.name} is {one.state.value}: {_whys(one.problems)}"
     if not found.has_changes or one not in found.choice.aside:
         return text
@@ -49,7 +49,7 @@ def _whys(problems: Sequence[str]) -> str:
     return "; ".join(problems[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _changes(found: Guarded) -> list[str]:
+def _changes(found: GuardResult) -> list[str]:
     if not found.has_changes:
         return []
     choice, pointer, lines = found.choice, found.before.pointer, []
@@ -60,14 +60,14 @@ def _changes(found: Guarded) -> list[str]:
     return lines
 
 
-def _result(found: Guarded, deeper: str) -> str:
+def _result(found: GuardResult, deeper: str) -> str:
     choice, pointer = found.choice, found.before.pointer
     one = choice.resume
     match choice.outcome:
         case ResumeOutcome.EMPTY:
             return "no checkpoint yet; the job starts from the beginning"
         case ResumeOutcome.RESUME if one is None:
-            return f"{pointer.file} says {pointer.text!r}; the framework loads that as it is"
+            return f"{pointer.file} names {pointer.text!r}; the framework loads it unchanged"
         case ResumeOutcome.RESUME if one is not None:
             return f"{one.name} is complete ({_depth(one, deeper)}); {_loader(found)}"
         case ResumeOutcome.START_OVER:
@@ -79,9 +79,8 @@ def _result(found: Guarded, deeper: str) -> str:
             )
         case ResumeOutcome.BUSY:
             return (
-                "a checkpoint that is not complete was changed a moment ago, so a process may"
-                " still be writing it; nothing was changed. Run this again when no rank of the job"
-                " runs"
+                "an incomplete checkpoint was modified a moment ago, so a process may still be"
+                " writing it; nothing was changed. Run this again when no rank of the job runs"
             )
         case _:
             return _undecided(found)
@@ -93,23 +92,25 @@ def _depth(one: Checkpoint, deeper: str) -> str:
     return f"sizes only; checksums not compared, {deeper}"
 
 
-def _loader(found: Guarded) -> str:
+def _loader(found: GuardResult) -> str:
     if found.before.script_chooses:
         return "the script should load it"
     return "the framework loads it"
 
 
-def _start_over(found: Guarded) -> str:
+def _start_over(found: GuardResult) -> str:
     one = found.before.checkpoints[0]
     if found.choice.aside:
-        return f"{one.name} was the first save and did not end; the job starts from the beginning"
+        return (
+            f"{one.name} was the first save and was interrupted; the job starts from the beginning"
+        )
     return (
         f"{one.name} looks complete, but {found.before.pointer.file}, which is written after it, is"
         " missing; it was left alone, and the job starts from the beginning"
     )
 
 
-def _undecided(found: Guarded) -> str:
+def _undecided(found: GuardResult) -> str:
     one = found.choice.verify
     if one is None:
         return (

@@ -1,4 +1,4 @@
-"""The loop that brings about the clusters that people ask for: read, decide, write, act."""
+"""Loop that brings clusters to their desired state: read, decide, write, act."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 from holdfast.ports.machine_groups import MachineGroups
 
 AFTER_ERROR: Final = timedelta(seconds=5)
-"""Pause after an owner of machines could not be reached."""
+"""Delay after the machine provider could not be reached."""
 
 _QUIET: Final = (ClusterStatus.IN_SERVICE, ClusterStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPorts:
-    """What the loop talks to."""
+    """Ports of the loop."""
 
     records: ClusterRecords
     groups: MachineGroups
@@ -40,32 +40,32 @@ class ClusterPorts:
     alarms: Alarms
     clock: Clock
     report: Callable[[str], None]
-    """Is told of what fails."""
+    """Receives a message for each failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long to wait between two looks at a cluster."""
+    """Intervals between two rounds of a cluster."""
 
     busy: timedelta = timedelta(seconds=5)
-    """While it changes."""
+    """While the cluster changes."""
 
     quiet: timedelta = timedelta(seconds=15)
-    """While it is as it should be."""
+    """While the cluster is in its desired state."""
 
 
 class ClusterReconciler:
-    """Keeps nothing that a restart would miss, and may be killed between any two calls."""
+    """Keeps no state that a restart would miss, and may be killed between any two calls."""
 
     def __init__(self, ports: ClusterPorts, policy: ClusterPolicy, pace: Pace) -> None:
         self._ports = ports
         self._policy = policy
         self._pace = pace
-        self._not_before: dict[str, datetime] = {}  # only so that a throttled owner has its peace
-        self._reported: dict[str, str] = {}  # only so that each failure is told once
+        self._not_before: dict[str, datetime] = {}  # spares a throttled provider
+        self._reported: dict[str, str] = {}  # reports each failure once
 
     def step(self) -> datetime:
-        """Make one round; returns when to make the next, unless somebody asks for something."""
+        """Run one round; return the time of the next, unless ``wake`` is called before."""
         now = self._ports.clock.now()
         wake_at = now + self._pace.quiet
         try:
@@ -76,13 +76,13 @@ class ClusterReconciler:
         for name in names:
             if self._not_before.setdefault(name, now) <= now:
                 poll_at = self._poll(name)
-                if name in self._not_before:  # nobody has asked for anything meanwhile
+                if name in self._not_before:  # no request came meanwhile
                     self._not_before[name] = poll_at
             wake_at = min(wake_at, self._not_before.get(name, now))
         return wake_at
 
     def wake(self, name: str) -> None:
-        """Somebody has asked for something: look at once."""
+        """Reconcile a cluster at once, after a request for it."""
         self._not_before.pop(name, None)
 
     def _poll(self, name: str) -> datetime:
@@ -119,7 +119,7 @@ class ClusterReconciler:
                 one.name: tuple(self._ports.groups.machines(one.made_of.key)) for one in groups
             },
             health=self._ports.nodes.health(stored.cluster.name),
-            alarms=self._ports.alarms.ringing(alarms) if alarms else frozenset(),
+            alarms=self._ports.alarms.active_alarms(alarms) if alarms else frozenset(),
         )
 
     def _is_saved(self, stored: StoredCluster, step: ClusterStep) -> bool:
@@ -165,7 +165,7 @@ class ClusterReconciler:
                     groups.remove(key, (machine,))
 
     def _note(self, name: str, key: str, make: Callable[[DesiredGroup], DesiredGroup]) -> None:
-        """Write what the owner was told; if somebody comes between, it is told so once more."""
+        """Record what was sent to the provider; after a concurrent change, it is sent again."""
         stored = self._ports.records.load(name)
         if stored is None:
             return
@@ -184,7 +184,7 @@ class ClusterReconciler:
 
 
 def _reported(group: DesiredGroup, stage: GroupStage, made_of: object) -> DesiredGroup:
-    """The group once its owner knows; unless it is to be made of something else meanwhile."""
+    """Return the group once the provider has it, unless its specification changed meanwhile."""
     if group.made_of != made_of or group.stage is not GroupStage.NEW:
         return group
     return replace(group, stage=stage, failure="")

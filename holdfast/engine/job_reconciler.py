@@ -1,4 +1,4 @@
-"""The job loop: observe, decide, act, record."""
+"""Job loop: observe, decide, act, record."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
 from holdfast.decisions.suspect_nodes import suspect_nodes
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
     ConfirmStart,
     Finish,
@@ -56,7 +56,7 @@ from holdfast.ports.leadership import Alone, Leadership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPorts:
-    """What the job loop talks to."""
+    """Ports of the job loop."""
 
     jobs: JobBackend
     cluster: ClusterBackend
@@ -72,19 +72,19 @@ class JobReconciler:
     def __init__(self, ports: JobPorts, policy: ResumePolicy) -> None:
         self._ports = ports
         self._policy = policy
-        self._repeats = Repeats(ports.events)
-        self._reported: dict[str, str] = {}  # only so that each reason to wait is told once
-        self._stopped: dict[str, int] = {}  # only so that each attempt is sent SIGTERM once
-        self._suspects: set[str] = set()  # only so that each suspicion is told once
-        self._troubled: set[str] = set()  # only so that jobs whose calls fail delay no others
+        self._repeats = RepeatLimiter(ports.events)
+        self._reported: dict[str, str] = {}  # reports each reason to wait once
+        self._stopped: dict[str, int] = {}  # sends each attempt SIGTERM once
+        self._suspects: set[str] = set()  # reports each suspect node once
+        self._troubled: set[str] = set()  # jobs whose calls fail delay no others
         self._rest_until = datetime.min.replace(tzinfo=UTC)
-        self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs that are no more to be seen
+        self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs no longer listed
 
     def step(self) -> datetime:
-        """Make one round; it ends early when another controller takes the lead.
+        """Run one round; it ends early when another controller becomes the leader.
 
         Returns:
-            When to make the next, unless something happens before.
+            Time of the next round, unless something happens before.
 
         Raises:
             StorageFull: nothing can be recorded, so nothing may be done.
@@ -101,7 +101,7 @@ class JobReconciler:
         except BackendError as error:
             return self._failed("reading the jobs", error, now)
         if self._suspect(jobs, nodes, now):
-            return now  # before anything starts on a node that is to be checked
+            return now  # before a job starts on such a node
         wake_times = [now + RESYNC]
         has_scheduled = False
         for job in self._in_turn(jobs, now):
@@ -109,7 +109,7 @@ class JobReconciler:
             if isinstance(choice, StartAttempt):
                 is_scheduled = job.spec.placing is Placing.SCHEDULER
                 if is_scheduled and has_scheduled:
-                    wake_times.append(now)  # the room that it sees is that of the job before
+                    wake_times.append(now)  # it sees the room of the previous job
                     continue
                 has_scheduled |= is_scheduled
                 nodes = reserved(nodes, job.spec.name, choice.placement)
@@ -121,13 +121,13 @@ class JobReconciler:
         return min(wake_times)
 
     def _forget_all_but(self, names: set[str]) -> None:
-        """What was told of a job that is gone is news about the next one of its name."""
+        """Drop the reports on deleted jobs: they are new for the next job of the same name."""
         self._reported = {job: why for job, why in self._reported.items() if job in names}
         self._stopped = {job: attempt for job, attempt in self._stopped.items() if job in names}
         self._troubled &= names
 
     def _in_turn(self, jobs: Iterable[JobView], now: datetime) -> Iterator[JobView]:
-        """Those last of which a call has just failed, and not before others had their time."""
+        """Yield jobs with a failed call last, and not before the other jobs had their time."""
         troubled = frozenset(self._troubled)
         yield from (job for job in jobs if job.spec.name not in troubled)
         if now >= self._rest_until:
@@ -136,7 +136,7 @@ class JobReconciler:
     def _suspect(
         self, jobs: Iterable[JobView], nodes: Mapping[str, NodeView], now: datetime
     ) -> bool:
-        """Ask for a check of nodes on which jobs keep dying; whether any was asked for."""
+        """Request checks of nodes on which jobs keep failing; return whether any was requested."""
         since = now - self._policy.job.suspect_window
         self._ended = [(job, one) for job, one in self._ended if one.stopped_at > since]
         seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
@@ -147,7 +147,7 @@ class JobReconciler:
             try:
                 is_checked = self._ports.cluster.request_check(one.node, one.request)
             except BackendError as error:
-                self._failed(f"asking for a check of {one.node}", error, now)
+                self._failed(f"requesting a check of {one.node}", error, now)
                 continue
             self._suspects.add(one.request.id)
             has_requested |= is_checked
@@ -232,7 +232,7 @@ class JobReconciler:
 
     def _stop(self, action: StopAttempt, job: JobView, now: datetime) -> None:
         record = after_job(job, action, now)
-        self._stopped.pop(job.spec.name, None)  # an earlier job of that name had such an attempt
+        self._stopped.pop(job.spec.name, None)  # from an earlier job of that name
         self._ports.jobs.put(job.spec.name, record)
         self._terminate(job.spec.name, record.attempt)
         failure = action.failure
@@ -248,7 +248,7 @@ class JobReconciler:
         )
 
     def _terminate(self, job: str, attempt: int) -> None:
-        """SIGTERM, also if the call was lost after the stop was recorded."""
+        """Send SIGTERM, also if the call was lost after the stop was recorded."""
         if self._stopped.get(job) != attempt:
             self._ports.jobs.stop(job)
             self._stopped[job] = attempt
@@ -269,7 +269,7 @@ class JobReconciler:
         record = after_job(job, action, now)
         self._ports.jobs.put(job.spec.name, record)
         if failure is not None and incident is not None:
-            # After the record: once that is stored, no other incident gets the blame.
+            # After the record: once stored, the failure keeps this incident.
             touch = _touch(job, job.record.attempt, failure)
             self._ports.incidents.put(touched(incident, touch))
         if record.phase is JobPhase.FAILED:
@@ -277,7 +277,7 @@ class JobReconciler:
         self._ports.events.emit(_verdict_event(action, job.spec, record))
 
     def _resume_incident(self, job: JobView, nodes: Mapping[str, NodeView]) -> None:
-        """Note in the incident that cost this job its last attempt that it runs again."""
+        """Record in the incident that stopped the job's last attempt that the job runs again."""
         over = job.record.attempts[-1] if job.record.attempts else None
         if over is None or over.failure is None:
             return
@@ -288,7 +288,7 @@ class JobReconciler:
             self._ports.incidents.put(resumed(touched(incident, touch), job.spec.name, now))
 
     def _incident_of(self, failure: Failure, nodes: Mapping[str, NodeView]) -> Incident | None:
-        """The incident that a failure belongs to; None if it has none, or none yet."""
+        """Return the incident of a failure; None if it has none, or none yet."""
         if failure.kind is FailureKind.APPLICATION:
             return None
         if failure.incident_id:
@@ -319,7 +319,7 @@ def _touch(job: JobView, attempt: int, failure: Failure) -> AffectedJob:
 
 
 def _started_event(job: str, record: JobRecord) -> AttemptStarted:
-    """How long each part of a restart took is told if the attempt before had failed."""
+    """Return the start event; with durations of the restart if the previous attempt had failed."""
     event = AttemptStarted(job=job, attempt=record.attempt, nodes=record.placement)
     over, started_at = record.attempts[-1] if record.attempts else None, record.started_at
     if over is None or over.failure is None or started_at is None:
@@ -349,7 +349,7 @@ def _verdict_event(
 
 
 def _with_jobs(nodes: Iterable[NodeView], jobs: Iterable[JobView]) -> Mapping[str, NodeView]:
-    """Nodes by name, each with the jobs that were given it; a scheduler knows that by itself."""
+    """Return nodes by name, each with its assigned jobs; a scheduler tracks its own."""
     by_name: Mapping[str, NodeView] = {node.name: node for node in nodes}
     for job in jobs:
         is_ours = job.spec.placing is not Placing.SCHEDULER

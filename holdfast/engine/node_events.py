@@ -1,4 +1,4 @@
-"""Which event tells of which action."""
+"""Events of the actions on nodes."""
 
 from datetime import datetime
 
@@ -38,7 +38,7 @@ from holdfast.model.nodes import NodeRecord, NodeView, Pairing
 
 
 def event_of(action: NodeAction, node: NodeView) -> Event | None:
-    """The event to emit once ``action`` was taken on ``node``, seen as it was before, if any."""
+    """Return the event for ``action`` on ``node``, in its state before the action, if any."""
     remediation = node.record.remediation
     reason = remediation.reason if remediation is not None else ""
     name = node.name
@@ -76,7 +76,7 @@ def _silent(node: str, since: datetime) -> Event:
 
 
 def _tested(node: str, before: Pairing | None, after: Pairing) -> Event | None:
-    """The event of the test that ended, if one did."""
+    """Return the event of the test that ended, if one did."""
     if before is None or len(after.tests) == len(before.tests):
         return None
     last = after.tests[-1]
@@ -90,7 +90,7 @@ def _tested(node: str, before: Pairing | None, after: Pairing) -> Event | None:
 
 
 def check_ended(node: NodeView, record: NodeRecord, now: datetime) -> Event | None:
-    """The event of the check that ended as ``node`` got its new ``record``; None if none did."""
+    """Return the event of the check that ended with the new ``record``; None if none did."""
     if record.checks == node.record.checks or not record.checks:
         return None
     check, took = record.checks[-1], now - node.record.phase_since

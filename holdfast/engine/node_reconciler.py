@@ -1,4 +1,4 @@
-"""The node loop: observe, decide, act, record."""
+"""Node loop: observe, decide, act, record."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.decisions.remediation import decide
 from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.node_events import check_ended, event_of
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
     NodeAction,
     Plan,
@@ -53,25 +53,25 @@ from holdfast.ports.leadership import Alone, Leadership
 from holdfast.ports.provider import NodeProvider
 
 RESYNC: Final = timedelta(minutes=1)
-"""A round is made at least this often, so that a lost wake-up costs a minute, not a node."""
+"""Maximum time between two rounds, so that a lost wake-up costs a minute, not a node."""
 
 AFTER_ERROR: Final = timedelta(seconds=1)
-"""Pause after a backend failed, and the shortest one before an order is repeated."""
+"""Delay after a backend failed, and the minimum before an order is repeated."""
 
 EXPIRY_PERIOD: Final = timedelta(hours=1)
-"""How often expired incidents are looked for."""
+"""Interval of deleting expired incidents."""
 
 EXPIRED_AT_ONCE: Final = 100
-"""Incidents deleted in one round; the others follow an hour later."""
+"""Maximum number of incidents deleted in one round; the others follow an hour later."""
 
 SLICE: Final = timedelta(milliseconds=100)
-"""A round that takes longer is cut, so that many repairs at once do not keep nodes that turn faulty
-meanwhile from being marked. Several times what reading and judging 5,000 nodes takes."""
+"""Maximum duration of a round, so that many simultaneous repairs do not delay marking nodes that
+turn faulty meanwhile. Several times what reading and evaluating 5,000 nodes takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """What the node loop talks to."""
+    """Ports of the node loop."""
 
     cluster: ClusterBackend
     provider: NodeProvider
@@ -82,23 +82,23 @@ class NodePorts:
 
 
 class NodeReconciler:
-    """Carries each node from fault to release. Keeps no state that a restart would miss."""
+    """Drives each node from fault to release. Keeps no state that a restart would miss."""
 
     def __init__(self, ports: NodePorts, policy: RemediationPolicy) -> None:
         self._ports = ports
         self._policy = policy
-        self._repeats = Repeats(ports.events)
-        self._known_incidents: set[str] = set()  # only so that each is looked up once
+        self._repeats = RepeatLimiter(ports.events)
+        self._known_incidents: set[str] = set()  # looks each up once
         self._listed_at: datetime | None = None
-        self._unopened: list[Incident] = []  # of the nodes marked in this round
-        self._cut_at = ""  # only so that each node gets its turn
-        self._peer_pools: frozenset[Pool] = frozenset()  # each plan has them anew
+        self._unopened: list[Incident] = []  # of nodes quarantined in this round
+        self._cut_at = ""  # where the next round continues
+        self._peer_pools: frozenset[Pool] = frozenset()  # set by each plan
 
     def step(self) -> datetime:
-        """Make one round; it ends early when another controller takes the lead.
+        """Run one round; it ends early when another controller becomes the leader.
 
         Returns:
-            When to make the next, unless something happens before.
+            Time of the next round, unless something happens before.
 
         Raises:
             StorageFull: nothing can be recorded, so nothing may be done.
@@ -121,7 +121,7 @@ class NodeReconciler:
         return min(wake_times)
 
     def _take_turns(self, view: ClusterView, plan: Plan, now: datetime) -> Iterator[datetime]:
-        """Mark what is to be marked, then go on with the others until the round is cut."""
+        """Quarantine nodes first, then act on the others until the round's time is used up."""
         nodes = {node.name: node for node in view.nodes}
         actions = {action.node: action for action in plan.actions}
         marked = [node for node in nodes.values() if _is_marking(actions.get(node.name))]
@@ -163,7 +163,7 @@ class NodeReconciler:
         return now
 
     def _close_vanished(self, view: ClusterView, now: datetime) -> datetime:
-        """End the incidents of courses that no node has any more, though none was released."""
+        """End the incidents of remediations that no node has any more without a release."""
         borne = {
             node.record.remediation.incident_id
             for node in view.nodes
@@ -181,7 +181,7 @@ class NodeReconciler:
         return now + RESYNC
 
     def _list_incidents(self, now: datetime) -> None:
-        """Learn which incidents are open, and delete those that have expired."""
+        """Read which incidents are open, and delete expired ones."""
         stored = self._ports.incidents.list_incidents()
         self._known_incidents |= {one.id for one in stored if one.ended_at is None}
         for incident_id in expired(stored, self._policy, now)[:EXPIRED_AT_ONCE]:
@@ -220,7 +220,7 @@ class NodeReconciler:
         return now + RESYNC
 
     def _kept(self, node: NodeView, now: datetime) -> NodeView:
-        """The node once calls that were lost after its record was stored are made up for."""
+        """Return the node after repeating calls that were lost after its record was stored."""
         remediation = node.record.remediation
         if remediation is not None and remediation.incident_id not in self._known_incidents:
             if self._ports.incidents.get(remediation.incident_id) is None:
@@ -236,7 +236,7 @@ class NodeReconciler:
         return node
 
     def _open_incidents(self, now: datetime) -> datetime:
-        """Store the incidents of the nodes just marked; one that is lost is made up for."""
+        """Store the incidents of newly quarantined nodes; a lost one is stored in a later round."""
         incidents, self._unopened = self._unopened, []
         for incident in incidents:
             if not self._ports.leadership.is_held():
@@ -249,7 +249,7 @@ class NodeReconciler:
         return now + RESYNC
 
     def _keep_phase(self, node: NodeView) -> None:
-        """Repeat what must hold while the node is in its phase."""
+        """Repeat the calls of the node's phase."""
         record = node.record
         if record.phase is Phase.DRAINING and node.running_jobs and not node.held:
             self._ports.cluster.drain(node.name)
@@ -267,9 +267,7 @@ class NodeReconciler:
         self, action: NodeAction, node: NodeView, nodes: Mapping[str, NodeView], now: datetime
     ) -> datetime:
         record = after(node, action, now)
-        if (
-            node.record.remediation is not None
-        ):  # before the record: a course that is over has no name
+        if node.record.remediation is not None:  # before the record, which may drop it
             self._advance_incident(node.record.remediation.incident_id, action, node, now)
         match action:
             case Reboot() | Replace():
@@ -298,15 +296,15 @@ class NodeReconciler:
     def _order(
         self, action: Reboot | Replace, node: NodeView, record: NodeRecord, now: datetime
     ) -> datetime:
-        """Record the order, give it to the provider, record the answer; safe to die between."""
+        """Record the order, send it to the provider, record its response; safe to kill anywhere."""
         cluster = self._ports.cluster
         cluster.put(node.name, record)
         self._report_overdue(node.record, node.name, now)
-        assert record.remediation is not None  # noqa: S101 - an order is part of a course
+        assert record.remediation is not None  # noqa: S101 - orders need a remediation
         call = self._ports.provider.reboot
         if isinstance(action, Replace):
             call = self._ports.provider.replace
-            if action.repeat_offender:  # not before: from here on there is no way back to jobs
+            if action.repeat_offender:  # from here on it cannot return to jobs
                 cluster.remember_offender(node.provider_id)
         if not self._ports.leadership.is_held():
             return now + AFTER_ERROR
@@ -356,7 +354,7 @@ class NodeReconciler:
             self._ports.incidents.put(advanced(incident, action, node, now))
 
     def _report_overdue(self, record: NodeRecord, node: str, now: datetime) -> None:
-        """Tell if the order of ``record`` was taken and not carried out."""
+        """Report if the order of ``record`` was accepted and not carried out in time."""
         due, remediation = due_at(record, self._policy), record.remediation
         if (
             remediation is not None
@@ -370,7 +368,7 @@ class NodeReconciler:
             )
 
     def _report_waiting(self, view: ClusterView, plan: Plan, now: datetime) -> None:
-        """Report what cannot begin yet, once for as long as its node waits."""
+        """Report what cannot start yet, once for as long as its node waits."""
         quarantined = {one.name for one in view.nodes if one.record.phase is Phase.QUARANTINED}
         self._repeats.keep_nodes({*quarantined, *(one.node for one in plan.deferred)})
         for one in plan.deferred:

@@ -1,4 +1,4 @@
-"""Events that a loop would emit in every round for as long as the same holds."""
+"""Rate limit of events that a loop would emit in every round while their cause lasts."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -16,11 +16,11 @@ _AFTER: Final[Mapping[type[Event], timedelta]] = {
     RepairDeferred: timedelta(hours=1),
     NodeCheckWaits: timedelta(hours=1),
 }
-"""Pause until the same event is emitted once more. Calls are repeated each second; a repair or a
-check may wait for days, which is not to be forgotten."""
+"""Delay until the same event is emitted again. Calls are retried each second; a repair or a check
+may wait for days, and stays visible by hourly events."""
 
 _KEPT: Final = 2 * max(_AFTER.values())
-"""What was not emitted for so long is news."""
+"""Time without emission after which an event counts as new."""
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -29,11 +29,11 @@ _NUMBER: Final = re.compile(r"\d+")
 class _Seen:
     emitted_at: datetime
     times: int = 1
-    """Those since it was emitted that were not."""
+    """Number of occurrences since the last emission."""
 
 
-class Repeats:
-    """Emits an event when it is news, and once more after a pause, with the number of repetitions.
+class RepeatLimiter:
+    """Emits an event when it is new, and again after a delay, with the number of repetitions.
 
     Two events of one kind about one subject are the same if they differ in numbers only, such as
     those of ports and seconds.
@@ -58,7 +58,7 @@ class Repeats:
         self._seen[key] = _Seen(emitted_at=now)
 
     def keep_nodes(self, nodes: Collection[str]) -> None:
-        """Forget what waited on other nodes than these: the next time it is news."""
+        """Forget events about other nodes: they are new the next time."""
         self._seen = {
             key: seen
             for key, seen in self._seen.items()
@@ -72,5 +72,5 @@ def _subject(event: Repeated) -> tuple[str, str]:
             return what, error
         case RepairDeferred(node=node, why=why):
             return node, why
-        case NodeCheckWaits(node=node, why=why):  # for whatever: jobs come and go
+        case NodeCheckWaits(node=node, why=why):  # whatever the job: jobs come and go
             return node, why.partition(" ")[0]

@@ -1,4 +1,4 @@
-"""Sentences for events and log lines; operators search and alert on them, so they are stable."""
+"""Messages of events and log lines; operators search and alert on them, so they are stable."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,1 +1,1 @@
-"""Small tools without a domain word in them."""
+"""Small tools without domain terms."""

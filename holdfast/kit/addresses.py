@@ -1,27 +1,27 @@
-"""Addresses of receivers, as configurations hold them."""
+"""Webhook addresses in configurations."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 
 def address_problem(url: str) -> str:
-    """Return why nothing may be posted to an address; empty if it can be used.
+    """Return why an address cannot be used for webhooks; empty if it can.
 
     An address is ``https://HOST[:PORT][/PATH]``, or the same with ``http`` on the loopback. A user
     name or a password in it would be ignored, as requests are signed. The message does not repeat
     the path and the query, which may be secret.
     """
     scheme = host = ""
-    is_whole = False
+    is_complete = False
     try:
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname or ""
-        is_whole = bool(host) and parts.port != 0
+        is_complete = bool(host) and parts.port != 0
     except ValueError:
         pass
-    if is_whole and parts.username is not None:
+    if is_complete and parts.username is not None:
         return "takes no user name or password; requests are signed"
-    if is_whole and (scheme == "https" or (scheme == "http" and _is_loopback(host))):
+    if is_complete and (scheme == "https" or (scheme == "http" and _is_loopback(host))):
         return ""
     return (
         "expected an https address such as https://machines.example.org/orders (http only on this"

@@ -1,4 +1,4 @@
-"""Other programs: run to their end, or killed when that does not come."""
+"""Execution of other programs, with a timeout."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from holdfast.model.errors import BackendError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedCommand:
-    """How a program ended."""
+    """Result of a program."""
 
     status: int
     output: str
@@ -24,11 +24,11 @@ class CompletedCommand:
 def run(
     argv: Sequence[str | Path], *, timeout: timedelta, environment: Mapping[str, str] | None = None
 ) -> CompletedCommand:
-    """Run a program without a shell, and without input.
+    """Run a program without a shell and without input.
 
     Raises:
         BackendError: it cannot be run, or did not end within ``timeout``; then it is killed with
-            all that it has started.
+            all processes that it has started.
 
     """
     name = str(argv[0])

@@ -1,4 +1,4 @@
-"""TOML to frozen dataclasses, with every mistake named at once."""
+"""Conversion of TOML to frozen dataclasses; all problems are reported at once."""
 
 import difflib
 import math
@@ -31,7 +31,7 @@ def load_config(path: Path, schema: type[T]) -> T:
     """Read a TOML file into ``schema``, as ``parse_table`` does.
 
     Raises:
-        ConfigError: the file cannot be read, is no TOML, or does not fit; each problem begins
+        ConfigError: the file cannot be read, is not TOML, or does not match; each problem begins
             with the path.
 
     """
@@ -44,12 +44,12 @@ def load_config(path: Path, schema: type[T]) -> T:
 def parse_table(table: Mapping[str, object], schema: type[T]) -> T:
     """Read a table into the frozen dataclass ``schema``.
 
-    The type of each field says what is expected: ``bool``, ``int``, ``float`` (takes whole
+    The type of each field defines what is expected: ``bool``, ``int``, ``float`` (accepts whole
     numbers, too), ``str``, ``Path``, ``timedelta`` (a text such as ``"15m"``), an enum (one of its
     values), a class with ``parse(value)`` that raises ``ValueError``, another such dataclass (a
     table), a ``tuple[X, ...]`` of any of these (an array), a ``dict[str, X]`` of any of these (a
-    table with keys of any name), or any of these with ``| None``. A key that may be left out has a
-    default. A ``ValueError`` of ``__post_init__`` is a problem of its table.
+    table with keys of any name), or any of these with ``| None``. An optional key has a default. A
+    ``ValueError`` of ``__post_init__`` is a problem of its table.
 
     Raises:
         ConfigError: with one line for each problem: the dotted key, the value, what was expected.
@@ -75,13 +75,13 @@ def _read_toml(path: Path) -> Mapping[str, object]:
 
 
 class _Reader:
-    """Reads values and gathers the problems; what could not be read comes back as None."""
+    """Reads values and collects problems; a value that could not be read is None."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
     def table(self, schema: Any, table: Mapping[str, object], path: str) -> Any:
-        """A dataclass from a table; ``path`` ends with a dot unless it is empty."""
+        """Return a dataclass from a table; ``path`` ends with a dot unless it is empty."""
         known = len(self.problems)
         hints = get_type_hints(schema)
         names = [field.name for field in fields(schema)]

@@ -1,4 +1,4 @@
-"""Files that others read while they are written."""
+"""Writing of files that others read at the same time."""
 
 import os
 import secrets
@@ -11,17 +11,17 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """As ``write_atomically``; the new content also survives a loss of power."""
+    """Write like ``write_atomically``; the new content also survives a loss of power."""
     _replace(path, data, is_durable=True)
     sync_directory(path.parent)
 
 
 def sync_directory(folder: Path) -> None:
-    """Make names that were set in a directory durable, where the file system can."""
+    """Make changed names in a directory durable, where the file system supports it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
-    except OSError:  # not every network file system knows it
+    except OSError:  # not every network file system supports it
         return
     finally:
         os.close(handle)

@@ -1,8 +1,9 @@
-"""Matches lines with people's regular expressions, as a process of its own: see ``PatternMatcher``.
+"""Matches log lines against users' regular expressions, in a process of its own.
 
-Run as a script, by path and with the standard library alone, so that it starts in milliseconds.
-Each line of its input is ``{"rules": [...], "lines": [...]}``; each line of its output has, for
-each rule, what is wrong with it, or its hits as ``[line, is match, number, is stop]``.
+``PatternMatcher`` runs it as a script, by path and with the standard library alone, so that it
+starts in milliseconds. Each line of its input is ``{"rules": [...], "lines": [...]}``; each line of
+its output has, for each rule, what is wrong with it, or its hits as ``[line, is match, number, is
+stop]``.
 """
 
 import json
@@ -13,25 +14,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 LIMIT_S: Final = 0.25
-"""Processor time for one rule and one piece of a log, at most 64 KiB. An ordinary pattern takes a
+"""Processor time for one rule and one chunk of a log, at most 64 KiB. An ordinary pattern takes a
 hundredth of it."""
 
 TOO_SLOW: Final = "a regular expression that can be matched quickly; this one takes too long"
 
 
 Rule = Mapping[str, Any]
-"""``pattern``, ``stop`` (empty for none) and ``number``: whether there has to be a group for it."""
+"""``pattern``, ``stop`` (empty for none) and ``number``: whether it must have a group for one."""
 
 
 def answer(rules: Sequence[Rule], lines: Sequence[str]) -> list[Any]:
-    """What a request is answered; only in the main thread, which alone gets signals."""
+    """Return the response to a request; only in the main thread, which alone receives signals."""
     signal.signal(signal.SIGVTALRM, _stop)
     return [_in_time(rule, lines) for rule in rules]
 
 
 def _in_time(rule: Rule, lines: Sequence[str]) -> Any:
     try:
-        # Matching looks after signals now and then, however long it takes.
+        # Matching handles signals from time to time, however long it takes.
         signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
         found = _hits(rule, lines)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

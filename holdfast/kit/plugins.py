@@ -8,9 +8,9 @@ from holdfast.model.errors import ConfigError
 
 
 def load_plugin(group: str, name: str, built_in: Iterable[str] = ()) -> Any:
-    """The object that entry point ``name`` of ``group`` names. Imports its module.
+    """Return the object of entry point ``name`` of ``group``. Imports its module.
 
-    ``built_in`` names what needs no plug-in, for the error message.
+    ``built_in`` has the names that need no plug-in, for the error message.
 
     Raises:
         ConfigError: no installed distribution registers ``name``, several do, or the import fails.
@@ -35,7 +35,7 @@ def load_plugin(group: str, name: str, built_in: Iterable[str] = ()) -> Any:
 
 
 def call_plugin(group: str, name: str, *arguments: object) -> Any:
-    """What the callable of an entry point returns for ``arguments``.
+    """Return the result of an entry point's callable for ``arguments``.
 
     Raises:
         ConfigError: it is missing or cannot be imported, is not callable, or raises.
@@ -48,7 +48,7 @@ def call_plugin(group: str, name: str, *arguments: object) -> Any:
 
 
 def plugin_error(group: str, name: str, problem: str) -> ConfigError:
-    """The error of an installed plug-in that cannot be used."""
+    """Return the error of an installed plug-in that cannot be used."""
     return ConfigError(f'plug-in "{name}" of {group}: {problem}; fix or uninstall its package')
 
 

@@ -1,4 +1,4 @@
-"""Linux process trees: who descends from whom, and how to end all of them."""
+"""Linux process trees: listing descendants, and ending all of them."""
 
 import contextlib
 import ctypes
@@ -22,9 +22,9 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with_parent(parent: int, signum: int = signal.SIGKILL) -> None:
-    """Have the kernel send ``signum`` to this process when process ``parent`` ends.
+    """Make the kernel send ``signum`` to this process when process ``parent`` ends.
 
-    Exits at once if the parent is gone already.
+    Exits at once if the parent has already ended.
     """
     _prctl(_PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent:
@@ -32,47 +32,47 @@ def die_with_parent(parent: int, signum: int = signal.SIGKILL) -> None:
 
 
 def become_subreaper() -> None:
-    """Have descendants whose own parent ends become children of this process."""
+    """Make descendants whose own parent ends children of this process."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of ``pid``; None if there is no such process.
+    """Return clock ticks from boot to the start of ``pid``; None if there is no such process.
 
-    Together with the number it names a process for good: numbers are used again.
+    Together with the PID it identifies a process uniquely: PIDs are reused.
     """
     fields = _stat(pid)
     return int(fields[19]) if fields else None
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Whether the process that began at ``started`` still runs (a zombie does not)."""
+    """Return whether the process that started at ``started`` still runs (a zombie does not)."""
     fields = _stat(pid)
     return bool(fields) and int(fields[19]) == started and fields[0] not in ("Z", "X")
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below ``root``, zombies left out, parents before children."""
+    """Return all processes below ``root`` except zombies, parents before children."""
     return _below(root, _children())
 
 
 def send(pid: int, signum: int) -> None:
-    """Send a signal; a process that is gone is no error."""
+    """Send a signal; a missing process is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
 
 
 def kill_below(root: int, *, spare: Collection[int] = (), timeout_s: float = 5.0) -> bool:
-    """SIGKILL to everything below ``root`` until nothing is left.
+    """Send SIGKILL to all processes below ``root`` until none is left.
 
     Args:
-        root: the process whose descendants are ended; it is not ended itself.
-        spare: processes that are left alone with all that is below them.
-        timeout_s: seconds after which to give up, as a process in uninterruptible sleep
-            cannot be ended.
+        root: process whose descendants are killed; it is not killed itself.
+        spare: processes that are kept with all their descendants.
+        timeout_s: seconds after which to give up, as a process in uninterruptible sleep cannot be
+            killed.
 
     Returns:
-        Whether nothing is left.
+        Whether no process is left.
 
     """
     deadline = time.monotonic() + timeout_s
@@ -90,7 +90,7 @@ def kill_below(root: int, *, spare: Collection[int] = (), timeout_s: float = 5.0
 
 
 def _children() -> dict[int, list[int]]:
-    """``parent -> children`` of all processes, zombies left out."""
+    """Return ``parent -> children`` of all processes except zombies."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (fields := _stat(int(entry))) and fields[0] not in ("Z", "X"):
@@ -108,9 +108,9 @@ def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; empty if there is no such process."""
+    """Return the fields of /proc/PID/stat from the state on; empty if there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # a rank's end waits for this
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # on the path of a rank's end
             text = file.read(4096)
     except (FileNotFoundError, ProcessLookupError):
         return []
@@ -118,11 +118,11 @@ def _stat(pid: int) -> list[str]:
     return text.rpartition(b")")[2].decode("ascii").split()
 
 
-def bury(spare: Collection[int]) -> None:
-    """Wait for ended children of this process, but for those in ``spare``.
+def reap(spare: Collection[int]) -> None:
+    """Reap ended children of this process, except those in ``spare``.
 
-    A subreaper inherits children that it never started; until it waits for them, what is left of
-    them stays in the system's table of processes.
+    A subreaper inherits children that it never started; until it waits for them, their entries stay
+    in the system's process table.
     """
     me = os.getpid()
     for entry in os.listdir("/proc"):
@@ -133,8 +133,8 @@ def bury(spare: Collection[int]) -> None:
                     os.waitpid(int(entry), os.WNOHANG)
 
 
-def bury_all(timeout_s: float = 5.0) -> bool:
-    """Wait until this process has no children any more; whether it has none."""
+def reap_all(timeout_s: float = 5.0) -> bool:
+    """Wait until this process has no children any more; return whether it has none."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         try:
@@ -147,17 +147,22 @@ def bury_all(timeout_s: float = 5.0) -> bool:
 
 
 def kill_marked(variable: str, values: Collection[str]) -> int:
-    """SIGKILL to every process whose environment began with ``variable`` set to one of ``values``.
+    """Send SIGKILL to every process with one of ``values`` in its initial environment.
 
     Finds processes whose parents are all gone. Returns how many were sent the signal.
+
+    Args:
+        variable: environment variable.
+        values: values of it.
+
     """
-    marks = {f"{variable}={value}".encode() for value in values}
+    entries = {f"{variable}={value}".encode() for value in values}
     found = 0
-    for entry in os.listdir("/proc") if marks else ():
+    for entry in os.listdir("/proc") if entries else ():
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if marks.intersection(Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")):
+            if entries.intersection(Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")):
                 send(int(entry), signal.SIGKILL)
                 found += 1
     return found

@@ -1,4 +1,4 @@
-"""A share of a whole, given as a count or as a percentage."""
+"""Share of a total, as a count or a percentage."""
 
 import math
 import re
@@ -25,10 +25,10 @@ class Quota:
 
     @classmethod
     def parse(cls, value: object) -> "Quota":
-        """Read ``3``, ``"3"`` or ``"20%"``.
+        """Parse ``3``, ``"3"`` or ``"20%"``.
 
         Raises:
-            ValueError: with a sentence that says what was expected.
+            ValueError: the message names what was expected.
 
         """
         if isinstance(value, int) and not isinstance(value, bool):
@@ -40,14 +40,14 @@ class Quota:
             return cls(percent=float(match["number"]))
         return cls(count=int(match["number"]))
 
-    def of(self, whole: int) -> int:
-        """How many of ``whole`` this is; a percentage is rounded up.
+    def of(self, total: int) -> int:
+        """Return how many of ``total`` this is; a percentage is rounded up.
 
         Rounded up so that 20 % of a cluster of one node still lets that node be repaired.
         """
         if self.count is not None:
             return self.count
-        return math.ceil(Fraction(str(self.percent)) * whole / 100)
+        return math.ceil(Fraction(str(self.percent)) * total / 100)
 
     def __str__(self) -> str:
         return f"{self.percent:g}%" if self.percent is not None else str(self.count)

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to plain JSON values and back."""
+"""Conversion of frozen dataclasses to plain JSON values and back."""
 
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +24,10 @@ _READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
 
 
 def to_plain(value: object) -> Any:
-    """Turn a value into what ``json.dumps`` takes.
+    """Convert a value to what ``json.dumps`` accepts.
 
-    Times become ISO 8601 in UTC, durations seconds, enums their value; fields that hold their
-    default are kept, so that the text can be read without the code.
+    Times become ISO 8601 in UTC, durations seconds, enums their value; fields with their default
+    value are kept, so that the text can be read without the code.
     """
     match value:
         case Enum():
@@ -50,10 +50,10 @@ def to_plain(value: object) -> Any:
 
 
 def from_plain(kind: type[T], value: Any) -> T:
-    """Read a value of type ``kind`` from what ``to_plain`` made.
+    """Convert the output of ``to_plain`` to a value of type ``kind``.
 
-    Unknown fields are ignored and missing ones take their default, so that a newer or older
-    release can read the same text.
+    Unknown fields are ignored and missing ones get their default, so that a newer or older release
+    can read the same text.
 
     Raises:
         ValueError: the text does not hold such a value.

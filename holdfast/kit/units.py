@@ -1,4 +1,4 @@
-"""Durations and counts as people write them."""
+"""Durations and counts in the form that people write."""
 
 import re
 from datetime import timedelta
@@ -9,10 +9,10 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read ``90s``, ``15m``, ``1h30m`` or ``200ms``.
+    """Parse ``90s``, ``15m``, ``1h30m`` or ``200ms``.
 
     Raises:
-        ValueError: with a sentence that says what was expected.
+        ValueError: the message names what was expected.
 
     """
     parts = _PART.findall(text)
@@ -25,7 +25,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Print a duration to two units at most, e.g. ``1h30m``, ``12.3s`` or ``45ms``."""
+    """Return a duration in two units at most, e.g. ``1h30m``, ``12.3s`` or ``45ms``."""
     seconds = duration.total_seconds()
     if seconds < 0:
         return "-" + format_duration(-duration)
@@ -44,5 +44,5 @@ def _in_two_units(seconds: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun, e.g. ``1 node`` or ``2 nodes``; the plural ends in s by default."""
+    """Return a number with its noun, e.g. ``1 node``; the plural ends in s by default."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -1,4 +1,4 @@
-"""Posting JSON to somebody's address, signed."""
+"""Client for signed JSON webhooks."""
 
 import hashlib
 import hmac
@@ -13,44 +13,44 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 LONGEST_PAUSE: Final = timedelta(hours=1)
-"""Whatever ``Retry-After`` says: nothing is put off for ever."""
+"""Maximum delay, whatever ``Retry-After`` requests."""
 
-_EXCERPT: Final = 300  # bytes of an answer's body
+_EXCERPT: Final = 300  # bytes of a response's body
 
 
 class NotTrusted(OSError):
-    """The certificate of the other side is not to be trusted."""
+    """The certificate of the server is not trusted."""
 
 
 class NoResponse(OSError):
-    """The other side did not answer: no response in time, or one that is not HTTP."""
+    """The server did not respond in time, or its response is not HTTP."""
 
 
 class NotReached(NoResponse):
-    """No connection to the other side: it has received nothing."""
+    """No connection to the server: it has received nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookResponse:
-    """What was answered."""
+    """Response of the server."""
 
     status: int
     text: str
-    """The beginning of it."""
+    """Beginning of the body."""
 
     retry_after: str
-    """The header of that name; empty if there was none."""
+    """Header of that name; empty if missing."""
 
 
 class WebhookClient:
-    """One address. A redirect is an answer like any other: it is not followed."""
+    """Client of one address. It does not follow redirects; they are returned like any response."""
 
     def __init__(self, url: str, timeout: timedelta, ca_file: Path | None = None) -> None:
-        """Prepare.
+        """Create the client.
 
         Args:
-            url: an address by ``https`` or ``http``.
-            timeout: of each wait for the other side.
+            url: address with ``https`` or ``http``.
+            timeout: timeout of each wait for the server.
             ca_file: PEM certificates to trust instead of the system's.
 
         Raises:
@@ -65,16 +65,16 @@ class WebhookClient:
 
     @property
     def host(self) -> str:
-        """The name of the other side, which may be told to people; the rest may be secret."""
+        """Host name of the server, which may be shown to people; the rest may be secret."""
         return self._url.hostname or ""
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> WebhookResponse:
-        """Post something.
+        """Send a POST request.
 
         Raises:
-            NotTrusted: to one who is not who he claims to be.
+            NotTrusted: the certificate is not trusted.
             NotReached: there is no connection.
-            NoAnswer: no response; the other side may have acted all the same.
+            NoResponse: no response; the server may have acted anyway.
 
         """
         connection = (
@@ -111,14 +111,14 @@ class WebhookClient:
 
 
 def signature(secret: bytes, at: datetime, body: bytes) -> str:
-    """A header: seconds since 1970 as ``t``, and as ``v1`` the HMAC-SHA256 of ``t.body``."""
+    """Return a header: seconds since 1970 as ``t``, HMAC-SHA256 of ``t.body`` as ``v1``."""
     seconds = str(int(at.timestamp()))
     digest = hmac.new(secret, seconds.encode() + b"." + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={digest}"
 
 
 def pause_of(retry_after: str, now: datetime, otherwise: timedelta) -> timedelta:
-    """What ``Retry-After`` asks for, in seconds or as a date; at most ``LONGEST_PAUSE``."""
+    """Return the delay in ``Retry-After``, in seconds or as a date; at most ``LONGEST_PAUSE``."""
     text = retry_after.strip()
     if text.isascii() and text.isdecimal():
         return timedelta(seconds=min(float(text), LONGEST_PAUSE.total_seconds()))

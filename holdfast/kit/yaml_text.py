@@ -1,4 +1,4 @@
-"""Plain values as YAML 1.1 and 1.2, to be read by people: what ``to_plain`` makes and no more.
+"""Output of plain values (of ``to_plain``) as YAML 1.1 and 1.2, for people to read.
 
 Only writing is needed, so that a command need not load a YAML library: that takes longer than most
 commands do.
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 _BARE: Final = re.compile(r"[A-Za-z_/][\w./@+-]*(?: [\w./@+-]+)*", re.ASCII)
-_MEANT: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
-"""Words that are no text where they stand bare."""
+_RESERVED: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
+"""Scalars that are not strings when unquoted."""
 
 
 def to_yaml(value: Any) -> str:
-    """A document in block style, with a newline at its end; maps keep their order."""
+    """Return a document in block style, with a newline at its end; maps keep their order."""
     return "\n".join(_lines(value)) + "\n"
 
 
@@ -30,10 +30,10 @@ def _lines(value: Any) -> Iterator[str]:
                 yield f"{_scalar(str(key))}: {_scalar(item)}"
     elif isinstance(value, list | tuple) and value:
         for item in value:
-            mark = "- "
+            indicator = "- "
             for line in _lines(item):
-                yield mark + line
-                mark = "  "
+                yield indicator + line
+                indicator = "  "
     else:
         yield _scalar(value)
 
@@ -49,7 +49,7 @@ def _scalar(value: Any) -> str:
         case float() if not math.isfinite(value):
             return ".nan" if math.isnan(value) else f"{'-' * (value < 0)}.inf"
         case float():
-            text = repr(value)  # YAML 1.1 takes 1e-05 for text
+            text = repr(value)  # in YAML 1.1, 1e-05 is a string
             return text if "." in text else text.replace("e", ".0e")
         case Mapping():
             return "{}"
@@ -59,10 +59,10 @@ def _scalar(value: Any) -> str:
 
 
 def _is_bare(text: str) -> bool:
-    return _BARE.fullmatch(text) is not None and text.lower() not in _MEANT
+    return _BARE.fullmatch(text) is not None and text.lower() not in _RESERVED
 
 
 def _quoted(text: str) -> str:
-    """As in JSON, but a character beyond the basic plane is one escape, not two."""
+    """Return a string as in JSON, but with one escape for a character beyond the basic plane."""
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)

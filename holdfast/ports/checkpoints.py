@@ -1,4 +1,4 @@
-"""A directory of checkpoints, as the guard before each attempt sees it."""
+"""Port of a checkpoint directory, for the guard before each attempt."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -25,9 +25,9 @@ class CheckpointStore(Protocol):
         """Verify one checkpoint and change nothing.
 
         Args:
-            name: of the checkpoint.
-            depth: how thoroughly.
-            older: the next older one, to compare names of files with; None if there is none.
+            name: name of the checkpoint.
+            depth: depth of the verification.
+            older: name of the next older one, to compare file names with; None if there is none.
 
         Raises:
             BackendError: the directory cannot be read.
@@ -38,16 +38,16 @@ class CheckpointStore(Protocol):
     def apply(self, resume: str | None, aside: Sequence[str]) -> Mapping[str, str]:
         """Make the framework load ``resume``, and move others to another directory.
 
-        The pointer is set first, durably, so that a process that is killed between two steps
-        leaves a directory of which the framework loads a complete checkpoint. Repeating it changes
-        nothing more. Nothing is deleted.
+        The pointer is set first, durably, so that a process that is killed between two steps leaves
+        a directory of which the framework loads a complete checkpoint. Repeating it changes nothing
+        more. Nothing is deleted.
 
         Args:
-            resume: the checkpoint that the tracker or link has to name; None leaves it as it is.
+            resume: checkpoint that the tracker or link has to name; None leaves it unchanged.
             aside: checkpoints to move.
 
         Returns:
-            Where each of ``aside`` is now, by its name; one that was gone before is left out.
+            New location of each of ``aside``, by name; one that was already gone is left out.
 
         Raises:
             BackendError: something cannot be written.

@@ -1,12 +1,12 @@
-"""The time."""
+"""Port of the clock."""
 
 from datetime import datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; the only source of it for the engine."""
+    """The engine's only source of time."""
 
     def now(self) -> datetime:
-        """The present time, aware, in UTC."""
+        """Return the current time, aware, in UTC."""
         ...

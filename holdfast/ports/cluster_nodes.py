@@ -1,4 +1,4 @@
-"""Those who look after the nodes of a cluster that somebody asked for."""
+"""Ports of a requested cluster's node controllers and of alarms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -7,25 +7,25 @@ from holdfast.model.clusters import NodeHealth
 
 
 class ClusterNodes(Protocol):
-    """The controllers of nodes. Every method may raise ``BackendError``."""
+    """Controllers of nodes. Every method may raise ``BackendError``."""
 
     def health(self, cluster: str) -> Mapping[str, NodeHealth]:
-        """By the id of its machine, for each node of a cluster that somebody looks after."""
+        """Return the health of each node of a cluster that a controller watches, by machine id."""
         ...
 
     def renew(self, cluster: str, node: str) -> bool:
-        """Ask for another machine in place of a node's, once its jobs have left; may be repeated.
+        """Request another machine for a node once its jobs have left; may be repeated.
 
         Returns:
-            Whether somebody looks after that node.
+            Whether a controller watches that node.
 
         """
         ...
 
 
 class Alarms(Protocol):
-    """Alarms that people have set up elsewhere."""
+    """Alarms that people have configured elsewhere."""
 
-    def ringing(self, names: Sequence[str]) -> frozenset[str]:
-        """Which of them have gone off; may raise ``BackendError``."""
+    def active_alarms(self, names: Sequence[str]) -> frozenset[str]:
+        """Return which of the alarms are in state ALARM; may raise ``BackendError``."""
         ...

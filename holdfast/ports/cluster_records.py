@@ -1,4 +1,4 @@
-"""Where it is written what clusters people ask for, and what became of them."""
+"""Port of the store of requested clusters and their state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from holdfast.model.clusters import ClusterEvent, DesiredCluster, Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCluster:
-    """A cluster as it was read."""
+    """A stored cluster."""
 
     cluster: DesiredCluster
     members: tuple[Member, ...]
     version: int
-    """Another with every change."""
+    """Changes with every write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """Who asked for a change, and for which."""
+    """Audit record of a requested change."""
 
     at: datetime
     person: str
@@ -30,36 +30,36 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a person's wish makes of a cluster."""
+    """New state of a cluster after a person's request."""
 
     cluster: DesiredCluster
     members: tuple[Member, ...]
     cluster_events: tuple[ClusterEvent, ...] = ()
     answer: Mapping[str, object]
-    """What is said about it; given again to whoever asks with the same nonce."""
+    """Response to the request; repeated for every request with the same nonce."""
 
 
 Fits = Callable[[Sequence[DesiredCluster], Sequence[DesiredCluster]], None]
-"""Told all clusters as they are and as they would be; raises if they must not be so."""
+"""Receives all clusters before and after a change; raises if the change is not allowed."""
 
 
 class ClusterRecords(Protocol):
-    """Several threads and processes may use it.
+    """Store of clusters. Several threads and processes may use it.
 
-    A call that returns has been written for good; one that raises has changed nothing. Every method
-    may raise ``BackendError``, and ``StorageFull`` if there is no room.
+    When a call returns, its change is durable; when it raises, nothing was changed. Every method
+    may raise ``BackendError``, and ``StorageFull`` if no space is left.
     """
 
     def names(self) -> Sequence[str]:
-        """Of all clusters, in order."""
+        """Return the names of all clusters, in order."""
         ...
 
     def all(self) -> Sequence[StoredCluster]:
-        """All clusters with their nodes, in the order of their names."""
+        """Return all clusters with their nodes, in the order of their names."""
         ...
 
     def load(self, name: str) -> StoredCluster | None:
-        """A cluster with its nodes; None if there is none of that name."""
+        """Return a cluster with its nodes; None if there is none of that name."""
         ...
 
     def create(
@@ -71,9 +71,9 @@ class ClusterRecords(Protocol):
         *,
         fits: Fits | None = None,
     ) -> bool:
-        """Write a new cluster with its tags; False if there is one of that name.
+        """Store a new cluster with its tags; return False if there is one of that name.
 
-        Nobody writes another between ``fits`` and that.
+        No other change is written between ``fits`` and that.
         """
         ...
 
@@ -87,18 +87,18 @@ class ClusterRecords(Protocol):
         nonce: str = "",
         nonce_since: datetime | None = None,
     ) -> Mapping[str, object] | None:
-        """Change a cluster by the wish of a person; nobody else changes it meanwhile.
+        """Change a cluster as a person requested; no other change happens meanwhile.
 
         Args:
-            name: of the cluster.
-            make: what becomes of it; nothing is written if it raises.
-            requested: noted.
-            fits: nothing is written if it raises, and nobody writes anything meanwhile.
-            nonce: names the wish; one that came before is answered as it was then.
-            nonce_since: those from before are forgotten.
+            name: name of the cluster.
+            make: returns the new state; nothing is written if it raises.
+            requested: audit record to store.
+            fits: nothing is written if it raises, and no other change meanwhile.
+            nonce: identifies the request; a repeated one gets the response of the first.
+            nonce_since: earlier nonces are deleted.
 
         Returns:
-            The answer; None if there is no such cluster.
+            The response; None if there is no such cluster.
 
         """
         ...
@@ -110,35 +110,35 @@ class ClusterRecords(Protocol):
         members: Sequence[Member],
         cluster_events: Sequence[ClusterEvent],
     ) -> bool:
-        """Write what became of a cluster, None for that it is gone.
+        """Store the new state of a cluster; None deletes it.
 
         Returns:
-            False, and nothing is written, if somebody has changed it since it was read.
+            False, and nothing is written, if the cluster has changed since it was read.
 
         """
         ...
 
-    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
-        """Note that a word is used now; whether it was never used before.
+    def use_nonce(self, nonce: str, at: datetime, since: datetime) -> bool:
+        """Record the use of a nonce; return whether it was never used before.
 
         Args:
-            word: such as the signature of a request.
-            at: the present time.
-            since: words that were used before then are forgotten.
+            nonce: for example the signature of a request.
+            at: current time.
+            since: nonces that were used before then are deleted.
 
         """
         ...
 
-    def give_back(self, word: str) -> None:
-        """Let a word be used once more, as nothing came of its use."""
+    def release_nonce(self, nonce: str) -> None:
+        """Allow another use of a nonce, as its use had no effect."""
         ...
 
     def cluster_events(self, name: str) -> Sequence[ClusterEvent]:
-        """All that happened to a cluster, oldest first."""
+        """Return all events of a cluster, oldest first."""
         ...
 
     def tags(self, name: str) -> Mapping[str, str]:
-        """The tags of a cluster, by their keys in order."""
+        """Return the tags of a cluster, sorted by key."""
         ...
 
     def tag(
@@ -147,5 +147,5 @@ class ClusterRecords(Protocol):
         make: Callable[[Mapping[str, str]], Mapping[str, str]],
         requested: RecordedRequest,
     ) -> Mapping[str, str] | None:
-        """Change the tags of a cluster; the tags that it has now, None if there is no such one."""
+        """Change the tags of a cluster; return the new tags, None if there is no such cluster."""
         ...

@@ -1,4 +1,4 @@
-"""Where notable facts go."""
+"""Port of the event sink."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ from holdfast.model.events import Event
 
 
 class EventSink(Protocol):
-    """Takes events. Never raises: an event that cannot be written is dropped."""
+    """Receives events. Never raises: an event that cannot be written is dropped."""
 
     def emit(self, event: Event) -> None:
-        """Take one event."""
+        """Write one event."""
         ...

@@ -1,4 +1,4 @@
-"""The memory of incidents."""
+"""Port of the store of incidents."""
 
 from typing import Protocol
 
@@ -6,20 +6,20 @@ from holdfast.model.incidents import Incident
 
 
 class IncidentStore(Protocol):
-    """Keeps incidents durably. Methods may raise ``BackendError``."""
+    """Stores incidents durably. Methods may raise ``BackendError``."""
 
     def get(self, incident_id: str) -> Incident | None:
-        """The incident of that name, or None."""
+        """Return the incident of that name, or None."""
         ...
 
     def put(self, incident: Incident) -> None:
-        """Store an incident in place of the one of the same ``id``."""
+        """Store an incident; it replaces the one with the same ``id``."""
         ...
 
     def delete(self, incident_id: str) -> None:
-        """Delete an incident; one that is not there is no error."""
+        """Delete an incident; a missing one is no error."""
         ...
 
     def list_incidents(self) -> tuple[Incident, ...]:
-        """All incidents, oldest first."""
+        """Return all incidents, oldest first."""
         ...

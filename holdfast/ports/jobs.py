@@ -1,4 +1,4 @@
-"""The jobs of a cluster."""
+"""Port of the jobs of a cluster."""
 
 from typing import Protocol
 
@@ -8,12 +8,12 @@ from holdfast.model.jobs import JobRecord, JobView
 class JobBackend(Protocol):
     """Reads jobs, launches and stops their attempts.
 
-    Every method may raise ``BackendError``: the caller comes again. None waits for what it began.
-    Calling a method twice with the same arguments is the same as calling it once.
+    Every method may raise ``BackendError``: the caller retries. None waits for what it started.
+    Calling a method twice with the same arguments has the same effect as calling it once.
     """
 
     def jobs(self) -> tuple[JobView, ...]:
-        """All jobs that are not final, as they are now."""
+        """Return the current state of all jobs that are not final."""
         ...
 
     def put(self, job: str, record: JobRecord) -> None:
@@ -23,7 +23,7 @@ class JobBackend(Protocol):
     def launch(self, job: str) -> None:
         """Launch all ranks of the recorded attempt that were not launched yet.
 
-        Where a scheduler places them this lets it begin; ``JobView.ranks`` has each rank once it
+        Where a scheduler places them this lets it start; ``JobView.ranks`` has each rank once it
         runs. Called in every round until all do.
 
         A command that cannot be executed is no error of this call: its rank has ended with exit
@@ -32,11 +32,11 @@ class JobBackend(Protocol):
         ...
 
     def stop(self, job: str) -> None:
-        """SIGTERM to all processes of every rank that is left."""
+        """Send SIGTERM to all processes of every remaining rank."""
         ...
 
     def kill(self, job: str) -> None:
-        """SIGKILL to all processes of every rank that is left.
+        """Send SIGKILL to all processes of every remaining rank.
 
         Where a platform ends ranks by itself after their own grace period, only those that it
         cannot end any more are removed, on nodes where nothing can run.

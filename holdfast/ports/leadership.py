@@ -1,22 +1,22 @@
-"""Which of several controllers acts."""
+"""Port of leader election: which of several controllers acts."""
 
 from typing import Protocol
 
 
 class Leadership(Protocol):
-    """Says whether this process is the one that may act."""
+    """Whether this process is the leader."""
 
     def is_held(self) -> bool:
-        """Whether it may act now, and no other may before the next few seconds are over.
+        """Return whether it may act now, and no other may during the next few seconds.
 
-        Cheap: asked before each change of the world.
+        Cheap: called before each change of external state.
         """
         ...
 
 
 class Alone:
-    """The ``Leadership`` of a controller that has no other beside it."""
+    """``Leadership`` of a controller that runs alone."""
 
     def is_held(self) -> bool:
-        """Always."""
+        """Return True."""
         return True

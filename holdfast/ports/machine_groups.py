@@ -1,4 +1,4 @@
-"""The owner of groups of like machines, which makes them and takes them away."""
+"""Port of a provider that creates and removes groups of like machines."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,39 +7,39 @@ from holdfast.model.clusters import GroupMachine, MachineGroup
 
 
 class MachineGroups(Protocol):
-    """Keeps groups at the sizes that they were given.
+    """Keeps groups at their desired sizes.
 
-    Calls return when a wish is recorded with the owner, not when it is fulfilled, and change
-    nothing when they are repeated. ``group`` is ``MachineGroup.key``. Every method may raise
-    ``BackendError`` (the owner cannot be reached; to be tried again), ``RetryLater`` (throttled,
-    no capacity) and ``ProviderError`` (refused; the message goes to the person who asked).
+    Calls return when the request is recorded with the provider, not when it is fulfilled, and have
+    no further effect when repeated. ``group`` is ``MachineGroup.key``. Every method may raise
+    ``BackendError`` (the provider cannot be reached; retry), ``RetryLater`` (throttled, no
+    capacity) and ``ProviderError`` (refused; the message is shown to the person who requested it).
     """
 
     def ensure(self, group: MachineGroup) -> None:
-        """Have the group, and make its machines of this from now on; those it has stay as they are.
+        """Create or update the group; new machines get this specification, existing ones do not.
 
         A new group has no machines.
         """
         ...
 
     def machines(self, group: str) -> Sequence[GroupMachine]:
-        """All machines of the group, also those that leave; none if there is no such group."""
+        """Return all machines of the group, also leaving ones; none if there is no such group."""
         ...
 
     def scale(self, group: str, count: int) -> None:
-        """Have so many machines that do not leave, failed ones counted.
+        """Set the number of machines that do not leave, failed ones included.
 
-        Which ones go where there are more is up to the owner: who cares names them to ``remove``.
+        If there are more, the provider chooses which ones to remove: use ``remove`` to choose.
         """
         ...
 
     def remove(self, group: str, ids: Sequence[str]) -> None:
-        """Take these machines away; the count falls with them. Those that are gone are no error."""
+        """Remove these machines and reduce the count by them. Missing ones are no error."""
         ...
 
     def delete(self, group: str) -> None:
-        """Take the group away with all its machines; one that is gone is no error.
+        """Delete the group with all its machines; a missing one is no error.
 
-        It may have to be repeated until ``machines`` has none.
+        Repeat it until ``machines`` is empty.
         """
         ...

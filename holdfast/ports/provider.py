@@ -1,4 +1,4 @@
-"""The owner of the machines."""
+"""Port of the machine provider."""
 
 from typing import Protocol
 
@@ -8,30 +8,30 @@ from holdfast.model.nodes import NodeView
 class NodeProvider(Protocol):
     """Reboots and replaces machines.
 
-    ``token`` names one order. A call with a token that was seen before changes nothing, so that an
-    order can be repeated when its answer was lost. Calls return when the order is accepted, not
+    ``token`` identifies one order. A repeated call with the same token has no effect, so that an
+    order can be repeated when its response was lost. Calls return when the order is accepted, not
     when it is done.
     """
 
     def reboot(self, node: NodeView, token: str) -> None:
-        """Order a reboot; afterwards ``node.boot_id`` is another.
+        """Order a reboot; it changes ``node.boot_id``.
 
         Raises:
             NodeGone: the machine does not exist any more.
-            RetryLater: throttled or not ready; ``after`` says how long to wait.
+            RetryLater: throttled or not ready; ``after`` is the delay.
             ProviderError: refused for another reason.
 
         """
         ...
 
     def replace(self, node: NodeView, token: str) -> None:
-        """Order another machine in place of this one, which is destroyed.
+        """Order another machine for this node; the present one is destroyed.
 
         Afterwards a new node appears whose ``replaces`` is ``node.name``, or the same node with
         another ``provider_id``. A node has one replacement at most, also for two tokens.
 
         Raises:
-            RetryLater: throttled or no capacity; ``after`` says how long to wait.
+            RetryLater: throttled or no capacity; ``after`` is the delay.
             ProviderError: refused for another reason.
 
         """

@@ -1,4 +1,4 @@
-"""Where an agent says how its node is."""
+"""Port of the sink of an agent's reports."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ from holdfast.model.report import NodeReport
 
 
 class ReportSink(Protocol):
-    """Takes the word of one agent. Its methods may raise ``BackendError``: try again later."""
+    """Receives the reports of one agent. Its methods may raise ``BackendError``: retry later."""
 
     def last(self) -> NodeReport | None:
-        """The report that was published last, also by an agent before; None if there is none."""
+        """Return the last published report, also of an earlier agent process; None for none."""
         ...
 
     def publish(self, report: NodeReport) -> None:
-        """Put ``report`` in place of the one before, for readers to see whole or not at all."""
+        """Replace the previous report by ``report``, atomically for readers."""
         ...
 
     def heartbeat(self, boot_id: str, sequence: int) -> None:
-        """Show that the agent lives. Cheap: it wakes nobody who waits for a report."""
+        """Publish a heartbeat. Cheap: it wakes no reader that waits for a report."""
         ...

@@ -95,7 +95,7 @@ class FakeNodes:
 class FakeAlarms:
     on: set[str] = field(default_factory=set)
 
-    def ringing(self, names):
+    def active_alarms(self, names):
         return frozenset(self.on.intersection(names))
 
 

@@ -42,7 +42,7 @@ def once(request, tmp_path):
 
 def test_a_word_is_used_once_until_it_is_forgotten(once) -> None:
     def use(word: str, at: datetime) -> bool:
-        return once.use_once(word, at, at - 2 * WINDOW)
+        return once.use_nonce(word, at, at - 2 * WINDOW)
 
     assert use("a", NOW)
     assert use("b", NOW + MOMENT)
@@ -53,12 +53,12 @@ def test_a_word_is_used_once_until_it_is_forgotten(once) -> None:
 
 
 def test_a_word_that_is_given_back_is_used_once_more(once) -> None:
-    assert once.use_once("a", NOW, NOW)
-    once.give_back("a")
-    once.give_back("b")
+    assert once.use_nonce("a", NOW, NOW)
+    once.release_nonce("a")
+    once.release_nonce("b")
 
-    assert once.use_once("a", NOW, NOW)
-    assert not once.use_once("a", NOW, NOW)
+    assert once.use_nonce("a", NOW, NOW)
+    assert not once.use_nonce("a", NOW, NOW)
 
 
 def test_who_was_told_to_come_again_may_do_so_at_once() -> None:
@@ -89,7 +89,7 @@ def test_a_request_that_was_refused_is_not_taken_later() -> None:
 
 def test_of_many_who_use_a_word_one_is_the_first(once) -> None:
     def use(number: int) -> bool:
-        return once.use_once(f"word {number // 8}", NOW, NOW - WINDOW)
+        return once.use_nonce(f"word {number // 8}", NOW, NOW - WINDOW)
 
     with ThreadPoolExecutor(8) as pool:
         firsts = list(pool.map(use, range(80)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
-from holdfast.engine.checkpoint_guard import Guarded, guard
+from holdfast.engine.checkpoint_guard import GuardResult, guard
 from holdfast.model.checkpoints import Checkpoint, Depth
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "checkpoints"
@@ -34,7 +34,7 @@ def verified(folder: Path, name: str, depth: Depth = Depth.SIZES) -> Checkpoint:
     return store.verify(name, depth, *(older or [None]))
 
 
-def guarded(folder: Path, depth: Depth = Depth.SIZES) -> Guarded:
+def guarded(folder: Path, depth: Depth = Depth.SIZES) -> GuardResult:
     return guard(CheckpointDirectory(folder), depth, quiet_since=None)
 
 

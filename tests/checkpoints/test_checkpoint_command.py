@@ -87,7 +87,7 @@ def test_a_first_save_that_was_cut_off_has_a_code_of_its_own(folder: Path, capsy
     code = run(["checkpoint", "verify", str(folder), "--job-stopped"])
 
     assert code == ExitCode.STARTS_OVER == 4
-    assert "did not end; the job starts from the beginning" in capsys.readouterr().out
+    assert "was interrupted; the job starts from the beginning" in capsys.readouterr().out
     assert run(["checkpoint", "verify", str(folder)]) == ExitCode.OK
 
 

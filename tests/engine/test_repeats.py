@@ -6,7 +6,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.events import CallFailed, NodeCheckWaits, RepairDeferred
 from holdfast.testing.builders import NOW
 from holdfast.testing.fakes import FakeEvents
@@ -20,7 +20,7 @@ def down(error: str = "down", what: str = "reading the cluster") -> CallFailed:
 
 def test_what_is_repeated_is_counted_and_reported_again_after_a_pause() -> None:
     events = FakeEvents()
-    repeats = Repeats(events)
+    repeats = RepeatLimiter(events)
 
     for second in range(61):
         repeats.emit(down(), NOW + timedelta(seconds=second))
@@ -30,7 +30,7 @@ def test_what_is_repeated_is_counted_and_reported_again_after_a_pause() -> None:
 
 def test_another_error_and_another_subject_are_news_but_other_numbers_are_not() -> None:
     events = FakeEvents()
-    repeats = Repeats(events)
+    repeats = RepeatLimiter(events)
 
     for event in (
         down("port 1 refused"),
@@ -49,7 +49,7 @@ def test_another_error_and_another_subject_are_news_but_other_numbers_are_not() 
 
 def test_a_node_that_waits_again_is_news_and_one_that_still_waits_is_not() -> None:
     events = FakeEvents()
-    repeats = Repeats(events)
+    repeats = RepeatLimiter(events)
     waits = RepairDeferred(node="n-1", why="unavailable-node budget used (1 of 1)")
 
     repeats.emit(waits, NOW)
@@ -64,7 +64,7 @@ def test_a_node_that_waits_again_is_news_and_one_that_still_waits_is_not() -> No
 
 def test_a_check_that_waits_for_one_job_after_another_is_reported_once() -> None:
     events = FakeEvents()
-    repeats = Repeats(events)
+    repeats = RepeatLimiter(events)
 
     for number, word in enumerate(("alpha", "beta", "gamma")):
         waits = NodeCheckWaits(node="n-1", why=f"job {word}")
@@ -76,7 +76,7 @@ def test_a_check_that_waits_for_one_job_after_another_is_reported_once() -> None
 @given(gaps=st.lists(st.integers(0, 90), max_size=50))
 def test_no_repetition_is_lost_and_none_is_reported_within_the_pause(gaps) -> None:
     events, at = FakeEvents(), NOW
-    repeats = Repeats(events)
+    repeats = RepeatLimiter(events)
     reported = []
     for gap in gaps:
         at += timedelta(seconds=gap)

@@ -169,21 +169,21 @@ class DatabaseRecords:
                 _write(connection, stored, cluster, members, cluster_events)
         return True
 
-    def use_once(self, word: str, at: datetime, since: datetime) -> bool:
-        """See ``ClusterRecords.use_once``."""
+    def use_nonce(self, nonce: str, at: datetime, since: datetime) -> bool:
+        """See ``ClusterRecords.use_nonce``."""
         with self._database.writing() as connection:
             old = USED_WORDS.c.at < to_plain(since)
             connection.execute(delete(USED_WORDS).where(old))
-            requested = select(USED_WORDS.c.word).where(USED_WORDS.c.word == word)
+            requested = select(USED_WORDS.c.word).where(USED_WORDS.c.word == nonce)
             if connection.execute(requested).scalar_one_or_none() is not None:
                 return False
-            connection.execute(insert(USED_WORDS).values(word=word, at=to_plain(at)))
+            connection.execute(insert(USED_WORDS).values(word=nonce, at=to_plain(at)))
         return True
 
-    def give_back(self, word: str) -> None:
-        """See ``ClusterRecords.give_back``."""
+    def release_nonce(self, nonce: str) -> None:
+        """See ``ClusterRecords.release_nonce``."""
         with self._database.writing() as connection:
-            connection.execute(delete(USED_WORDS).where(USED_WORDS.c.word == word))
+            connection.execute(delete(USED_WORDS).where(USED_WORDS.c.word == nonce))
 
     def cluster_events(self, name: str) -> Sequence[ClusterEvent]:
         """See ``ClusterRecords.cluster_events``."""

@@ -10,7 +10,7 @@ from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.machine import LocalMachine, Power
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.store import LocalStore
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.serial import parse_value
 from holdfast.model.actions import CloseBreaker, TripBreaker
@@ -58,7 +58,7 @@ class LocalCluster:
         self._store = store
         self._checks = checks
         self._clock = clock
-        self._repeats = Repeats(events)
+        self._repeats = RepeatLimiter(events)
         self._reports: dict[str, NodeReport] = {}
         """The last valid report of each machine."""
         self._heartbeats: dict[str, _Heartbeat] = {}

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machine import LocalMachine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
-from holdfast.kit.processes import bury
+from holdfast.kit.processes import reap
 from holdfast.model.errors import NodeGone
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.ports.clock import Clock
@@ -130,13 +130,13 @@ class LocalMachines:
                 machine.boot(self._agent(machine.name, machine.directory))
         return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Reap the processes of machines that are powered off."""
-        bury({machine.process.pid for machine in self.all() if machine.process is not None})
+        reap({machine.process.pid for machine in self.all() if machine.process is not None})
 
     def shut_down(self) -> None:
         """End all processes on all machines."""
         now = self._clock.now()
         for machine in self.all():
             machine.cut_power(now)
-        self.bury()
+        self.reap()

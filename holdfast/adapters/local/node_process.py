@@ -26,9 +26,9 @@ from typing import Any, Final
 from holdfast.kit.files import write_atomically
 from holdfast.kit.processes import (
     become_subreaper,
-    bury,
     die_with_parent,
     kill_below,
+    reap,
     start_time,
 )
 
@@ -146,7 +146,7 @@ class _Node:
         ours = set(self._spared())
         if self._task is not None:
             ours.add(self._task.process.pid)
-        bury(ours)
+        reap(ours)
 
     def _spared(self) -> list[int]:
         return [self._agent.pid] if self._agent is not None else []

@@ -19,8 +19,8 @@ class CloudWatchAlarms:
     def __init__(self) -> None:
         self._client: Any = boto3.client("cloudwatch")
 
-    def ringing(self, names: Sequence[str]) -> frozenset[str]:
-        """See ``Alarms.ringing``; one that does not exist has not gone off."""
+    def active_alarms(self, names: Sequence[str]) -> frozenset[str]:
+        """See ``Alarms.active_alarms``; one that does not exist has not gone off."""
         wanted = sorted(set(names))
         found: set[str] = set()
         try:

@@ -50,8 +50,8 @@ class Ground:
 class NoAlarms:
     """``Alarms`` where none are looked up; nothing that waits for one is accepted."""
 
-    def ringing(self, names: Sequence[str]) -> frozenset[str]:  # noqa: ARG002 - there are none
-        """See ``Alarms.ringing``."""
+    def active_alarms(self, names: Sequence[str]) -> frozenset[str]:  # noqa: ARG002 - there are none
+        """See ``Alarms.active_alarms``."""
         return frozenset()
 
 

@@ -28,7 +28,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.decisions.checkpoint_choice import ResumeOutcome, choose
-from holdfast.engine.checkpoint_guard import Guarded, guard, inspect, verify_all
+from holdfast.engine.checkpoint_guard import GuardResult, guard, inspect, verify_all
 from holdfast.engine.checkpoint_wording import sentences
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
 from holdfast.model.errors import ConfigError
@@ -133,7 +133,7 @@ def verify(
     return code
 
 
-def _document(found: Guarded, *, is_dry_run: bool) -> dict[str, object]:
+def _document(found: GuardResult, *, is_dry_run: bool) -> dict[str, object]:
     choice, before = found.choice, found.before
     resume = choice.resume
     return {

@@ -36,7 +36,7 @@ from holdfast.decisions.hangs import HangLimits
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
-from holdfast.kit.processes import become_subreaper, bury_all, die_with_parent
+from holdfast.kit.processes import become_subreaper, die_with_parent, reap_all
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CheckpointChosen, Event, StateRestored
@@ -104,7 +104,7 @@ class ClusterSupervisor:
             return False
         finally:
             self._machines.shut_down()
-            bury_all()
+            reap_all()
             self._waiting.close()
             self._store.close()
 

@@ -60,7 +60,7 @@ class Waiting:
         for descriptor in ready:
             if descriptor in sources:
                 sources[descriptor].receive(now)
-        self._machines.bury()
+        self._machines.reap()
         self._watch.refresh()
         if woken in ready:
             os.read(woken, 4096)

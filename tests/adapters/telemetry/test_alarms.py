@@ -27,7 +27,7 @@ def test_of_the_alarms_that_are_named_those_that_went_off_are_told(region) -> No
                 client.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
         many = [f"none-{number}" for number in range(250)]
 
-        assert CloudWatchAlarms().ringing(["loss", "calm", *many]) == {"loss"}
+        assert CloudWatchAlarms().active_alarms(["loss", "calm", *many]) == {"loss"}
         client.close()
 
 
@@ -36,4 +36,4 @@ def test_alarms_that_cannot_be_read_are_no_calm(region, monkeypatch) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
     with pytest.raises(BackendError, match="CloudWatch does not tell"):
-        CloudWatchAlarms().ringing(["loss"])
+        CloudWatchAlarms().active_alarms(["loss"])

@@ -28,7 +28,7 @@ from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
@@ -75,7 +75,7 @@ class KubernetesJobs:
     ) -> None:
         self._api = api
         self._dependencies = dependencies
-        self._repeats = Repeats(dependencies.events)
+        self._repeats = RepeatLimiter(dependencies.events)
         self._cluster = cluster
         self._labels = Labels(settings.label_prefix)
         words = FinalPodStates()

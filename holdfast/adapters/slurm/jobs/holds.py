@@ -10,7 +10,7 @@ from holdfast.adapters.slurm.commands.job_text import COMPLETING, NOT_LAUNCHED, 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.views import HOLD, PREFIX, Case
 from holdfast.adapters.slurm.nodes.reservations import Reservations
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.jobs import JobPhase
@@ -39,7 +39,7 @@ class JobHolds:
         self._slurm = slurm
         self._reservations = reservations
         self._clock = clock
-        self._repeats = Repeats(events)
+        self._repeats = RepeatLimiter(events)
         self._done_at: dict[str, float] = {}
 
     def stop(self, case: Case) -> None:

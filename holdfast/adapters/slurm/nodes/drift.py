@@ -17,7 +17,7 @@ from holdfast.adapters.slurm.nodes.views import (
     is_to_open,
     request_of,
 )
-from holdfast.engine.repeats import Repeats
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected
 from holdfast.model.names import SlurmReason
@@ -93,7 +93,7 @@ class DriftCorrection:
         self._store = store
         self._clock = clock
         self._events = events
-        self._repeats = Repeats(events)
+        self._repeats = RepeatLimiter(events)
         self._done_at: dict[str, float] = {}
         self._reported: set[Trouble] = set()
         self._reported_at: dict[tuple[str, ...], float] = {}
