@@ -1,9 +1,11 @@
 """Updates of an incident by the actions on its node."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import (
     NodeAction,
     Quarantine,
@@ -139,3 +141,19 @@ def resumed(incident: Incident, job: str, now: datetime) -> Incident:
         for one in incident.jobs
     )
     return replace(incident, jobs=jobs)
+
+
+def expired(
+    incidents: Iterable[Incident], policy: RemediationPolicy, now: datetime
+) -> tuple[str, ...]:
+    """Return the IDs of the incidents to delete: those past their retention, and surplus ones.
+
+    Surplus are the oldest beyond ``incidents_kept``. Open incidents never expire and do not count.
+    """
+    ended = sorted((one.ended_at, one.id) for one in incidents if one.ended_at is not None)
+    surplus = max(0, len(ended) - policy.incidents_kept)
+    return tuple(
+        name
+        for number, (ended_at, name) in enumerate(ended)
+        if number < surplus or now - ended_at >= policy.incident_retention
+    )

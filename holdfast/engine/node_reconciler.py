@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
-from holdfast.decisions.incident_expiry import expired
-from holdfast.decisions.incident_updates import advanced, opened, vanished
+from holdfast.decisions.incident_updates import advanced, expired, opened, vanished
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal

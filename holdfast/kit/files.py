@@ -1,8 +1,11 @@
-"""Writing of files that others read at the same time."""
+"""Atomic and durable writes of files, and the errors of writes that failed."""
 
+import errno
 import os
 import secrets
 from pathlib import Path
+
+from holdfast.model.errors import BackendError, StorageFull
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -45,3 +48,9 @@ def _replace(path: Path, data: bytes, *, is_durable: bool) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)  # only there if something failed
+
+
+def storage_error(error: OSError, path: Path) -> BackendError:
+    """Return the ``HoldfastError`` for an error of writing ``path``."""
+    why = f"cannot write {path}: {error.strerror or error}"
+    return StorageFull(why) if error.errno in (errno.ENOSPC, errno.EDQUOT) else BackendError(why)

@@ -9,7 +9,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import LogFormat
 from holdfast.apps.controller.dry_run import DryRun
 from holdfast.apps.controller.event_log import EventLog
-from holdfast.apps.controller.loop import ControllerLoop
+from holdfast.apps.controller.loop import ControllerLoop, Wakeup
 from holdfast.apps.controller.metrics import (
     ControllerMetrics,
     WatchedCluster,
@@ -18,7 +18,6 @@ from holdfast.apps.controller.metrics import (
 )
 from holdfast.apps.controller.platform import Platform
 from holdfast.apps.controller.progress import DEADLINE, Progress, Watchdog
-from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.kit.quota import Quota

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.incident_expiry import expired
+from holdfast.decisions.incident_updates import expired
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.incidents import Incident
 from holdfast.testing.builders import NOW

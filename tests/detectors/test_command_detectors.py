@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from listed_findings import detected
 
-from holdfast.adapters.host.command_values import efa_domains
+from holdfast.adapters.host.sources import efa_domains
 from holdfast.detectors.contract import KERNEL_LOG, LogLine, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_dcgm import judge_diag

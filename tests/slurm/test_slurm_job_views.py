@@ -9,7 +9,6 @@ from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import parse_reason
-from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
 from holdfast.adapters.slurm.jobs.views import (
     GIVEN_UP,
     TIMEOUT,
@@ -17,6 +16,7 @@ from holdfast.adapters.slurm.jobs.views import (
     JobDefaults,
     Run,
     gone_view,
+    is_reused,
     is_wanted,
     job_view,
     run_of,

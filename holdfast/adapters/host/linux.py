@@ -12,9 +12,8 @@ from holdfast.adapters.host.journal import NAME, Journal
 from holdfast.adapters.host.kmsg import KmsgDevice, open_kmsg
 from holdfast.adapters.host.log_file import LogFile, Position
 from holdfast.adapters.host.sampler import Memory, Sampler, SourceSchedule
-from holdfast.adapters.host.storage import storage_error
 from holdfast.detectors.contract import LOGS, LogLine, Readings, Sample
-from holdfast.kit.files import write_atomically
+from holdfast.kit.files import storage_error, write_atomically
 from holdfast.model.errors import ConfigError
 from holdfast.ports.clock import Clock
 

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.host.storage import storage_error
 from holdfast.kit.bounded_files import read_bounded
-from holdfast.kit.files import write_atomically
+from holdfast.kit.files import storage_error, write_atomically
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.errors import ConfigError
 from holdfast.model.report import REPORT_LIMIT, NodeReport

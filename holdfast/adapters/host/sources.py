@@ -1,5 +1,6 @@
 """Every source of state, one row each: whether a machine has it, and how it is read."""
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -9,12 +10,32 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.host import accelerators, command_values, host_state, network
+from holdfast.adapters.host import accelerators, host_state, network
 from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sampler import Reading, SourceSchedule
 from holdfast.adapters.host.stream import CommandStream
 from holdfast.model.errors import BackendError
+
+_DOMAIN: Final = re.compile(r"^ {0,8}domain: {1,8}(\S{1,100}?)(?:-rdm|-dgrm)?\s*$", re.M)
+_OF_UNITS: Final = ("ActiveState", "SubState", "Result", "NRestarts")
+
+
+def efa_domains(_root: Path, text: str) -> dict[str, str]:
+    """The devices that ``fi_info -p efa`` shows: ``domain/NAME``, each once."""
+    return {f"domain/{name}": "" for name in _DOMAIN.findall(text)}
+
+
+def unit_states(_root: Path, text: str) -> dict[str, str]:
+    """Of each unit that is installed, ``UNIT/PROPERTY``, from what ``systemctl show`` writes."""
+    values: dict[str, str] = {}
+    for part in text.split("\n\n"):
+        rows = dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
+        unit = rows.get("Id", "").removesuffix(".service")
+        if unit and rows.get("LoadState") == "loaded":
+            values |= {f"{unit}/{name}": rows[name] for name in _OF_UNITS if name in rows}
+    return values
+
 
 _TIMEOUT: Final = timedelta(seconds=30)
 """``nvidia-smi -q -x`` takes about a second on a healthy machine with eight GPUs."""
@@ -170,7 +191,7 @@ SOURCES: Final = {
     ),
     "fi-info": _command(
         "fi_info", "-p", "efa", "-t", "FI_EP_RDM",
-        values=command_values.efa_domains, needs=("sys/class/infiniband",),
+        values=efa_domains, needs=("sys/class/infiniband",),
     ),
     "ibstat": _command("ibstat", needs=("sys/class/infiniband",)),
     "memory": _files(host_state.memory, "proc/meminfo"),
@@ -181,6 +202,6 @@ SOURCES: Final = {
     "runtime": _files(host_state.runtime),
     "units": _command(
         "systemctl", "show", _SHOWN, *(f"{unit}.service" for unit in _UNITS),
-        values=command_values.units, needs=("run/systemd/system",),
+        values=unit_states, needs=("run/systemd/system",),
     ),
 }  # fmt: skip

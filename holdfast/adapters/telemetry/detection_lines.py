@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from holdfast.adapters.telemetry.line_output import LineOutput
 from holdfast.model.conditions import NodeCondition
 from holdfast.model.health import Fault, Finding, Remedy
 from holdfast.model.report import NodeReport
@@ -109,3 +110,19 @@ def _line(at: datetime, msg: str, rest: dict[str, object]) -> str:
 def _stamp(moment: datetime) -> str:
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+class JsonLog:
+    """A ``ReportObserver`` that writes ``detection_lines``."""
+
+    def __init__(self, output: LineOutput) -> None:
+        """Write to ``output``."""
+        self._output = output
+
+    def changed(self, before: NodeReport | None, report: NodeReport) -> None:
+        """See ``ReportObserver.changed``."""
+        self._output.write(detection_lines(before, report))
+
+    def beat(self) -> None:
+        """See ``ReportObserver.beat``."""
+        self._output.flush()

@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from holdfast.adapters.host.storage import storage_error
-from holdfast.kit.files import write_atomically
+from holdfast.kit.files import storage_error, write_atomically
 from holdfast.model.errors import BackendError
 
 BLOCK: Final = 256 * 1024

@@ -14,8 +14,8 @@ from holdfast.adapters.host.linux import LinuxHost, Logs
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.report_files import ReportFiles, sole_agent
 from holdfast.adapters.host.sources import journalctl, plans
+from holdfast.adapters.telemetry.detection_lines import JsonLog
 from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
-from holdfast.adapters.telemetry.json_log import JsonLog
 from holdfast.adapters.telemetry.line_output import LineOutput
 from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
 from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint

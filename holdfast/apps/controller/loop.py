@@ -1,17 +1,42 @@
 """The loop of a controller: rounds while it leads, and sleep between them."""
 
+import os
+import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.apps.controller.metrics import ControllerMetrics
 from holdfast.apps.controller.progress import Progress
-from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.ports.clock import Clock
 from holdfast.ports.leadership import Leadership
+
+
+class Wakeup:
+    """Like ``threading.Event``, but made for signal handlers.
+
+    Setting it takes no lock, which the thread that the handler interrupts might be holding.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def set(self) -> None:
+        """Have the present wait, or else the next one, end at once."""
+        with suppress(BlockingIOError):  # it is full of wake-ups already
+            os.write(self._writer, b"\0")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until ``set`` was called, or for so long. Returns whether it was called."""
+        ready, _, _ = select.select([self._reader], [], [], max(seconds, 0))
+        if ready:
+            os.read(self._reader, 65536)
+        return bool(ready)
+
 
 MIN_PAUSE: Final = timedelta(milliseconds=10)
 """Between two rounds, so that a burst of news is one round, and no bug can spin the loop."""

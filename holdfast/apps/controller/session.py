@@ -15,7 +15,7 @@ from holdfast.apps.controller.config import ControllerConfig, PlatformName
 from holdfast.apps.controller.dry_run import DryRun
 from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
-from holdfast.apps.controller.loop import STANDBY, ControllerLoop
+from holdfast.apps.controller.loop import STANDBY, ControllerLoop, Wakeup
 from holdfast.apps.controller.metrics import (
     ControllerMetrics,
     WatchedCluster,
@@ -24,7 +24,6 @@ from holdfast.apps.controller.metrics import (
 )
 from holdfast.apps.controller.platform import Connect, Platform
 from holdfast.apps.controller.progress import Progress, Watchdog
-from holdfast.apps.controller.wakeup import Wakeup
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host import accelerators, command_values, host_state, network
+from holdfast.adapters.host import accelerators, host_state, network
 from holdfast.adapters.host.machine import Machine
-from holdfast.adapters.host.sources import SOURCES, journalctl, plans
+from holdfast.adapters.host.sources import SOURCES, efa_domains, journalctl, plans, unit_states
 from holdfast.detectors.contract import Profile
 from holdfast.detectors.table import detectors, samples_wanted
 from holdfast.model.errors import BackendError
@@ -136,7 +136,7 @@ ActiveState=inactive
 
 
 def test_units_that_are_installed_are_read(tmp_path: Path) -> None:
-    assert command_values.units(tmp_path, SHOWN) == {
+    assert unit_states(tmp_path, SHOWN) == {
         "kubelet/ActiveState": "active",
         "kubelet/SubState": "running",
         "kubelet/Result": "success",
@@ -147,7 +147,7 @@ def test_units_that_are_installed_are_read(tmp_path: Path) -> None:
 def test_each_efa_device_counts_once(tmp_path: Path) -> None:
     text = (RECORDINGS / "efa/fi-32.txt").read_text(encoding="utf-8")
 
-    assert len(command_values.efa_domains(tmp_path, text)) == 32
+    assert len(efa_domains(tmp_path, text)) == 32
 
 
 def test_a_command_is_found_where_the_machine_has_its_commands(tmp_path: Path) -> None:

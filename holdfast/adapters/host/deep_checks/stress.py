@@ -1,6 +1,7 @@
 """Processors, memory and disk under load: ``stress-ng``, or ``stress`` where only that exists."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,7 +19,6 @@ from holdfast.adapters.host.deep_checks.contract import (
 from holdfast.adapters.host.small_files import read_small
 from holdfast.detectors.judgement import undecided
 from holdfast.detectors.load_tests import judge_stress
-from holdfast.detectors.stress_rates import disk_rates, rounds_per_s
 from holdfast.detectors.thresholds import Thresholds, shortfalls
 
 MEMORY_SHARE: Final = 0.6
@@ -152,3 +152,26 @@ def _rounds(stressor: str, name: str, text: str) -> dict[str, float]:
 
 def _disk_rates(text: str) -> dict[str, float]:
     return {f"disk_{way}_mb_per_s": rate for way, rate in disk_rates(text).items()}
+
+
+_NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_PREFIX: Final = r"^stress-ng: (?:metrc|info): +\[[0-9]+\] "
+_ROUNDS: Final = re.compile(
+    rf"{_PREFIX}(?P<name>[a-z0-9-]{{1,30}}) +[0-9]{{1,18}}(?: +{_NUMBER}){{3}} +"
+    rf"(?P<rate>{_NUMBER}) +{_NUMBER}\b",
+    re.M,
+)
+_DISK: Final = re.compile(
+    rf"{_PREFIX}hdd +(?P<rate>{_NUMBER}) MB/sec (?P<way>read|write) rate", re.M
+)
+
+
+def rounds_per_s(text: str, stressor: str) -> float | None:
+    """Rounds by second of real time, of all workers of a stressor; None if it does not say so."""
+    rates = {row["name"]: float(row["rate"]) for row in _ROUNDS.finditer(text)}
+    return rates.get(stressor)
+
+
+def disk_rates(text: str) -> dict[str, float]:
+    """MB by second: ``read`` and ``write``, the mean of its workers, as far as it says so."""
+    return {row["way"]: float(row["rate"]) for row in _DISK.finditer(text)}

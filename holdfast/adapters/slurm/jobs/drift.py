@@ -11,8 +11,7 @@ from holdfast.adapters.slurm.commands.job_text import WAITING, BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import advice, advice_message
 from holdfast.adapters.slurm.jobs.holds import SOON, JobHolds
-from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
-from holdfast.adapters.slurm.jobs.views import HELD, PAST, PREFIX, Case
+from holdfast.adapters.slurm.jobs.views import HELD, PAST, PREFIX, Case, is_reused
 from holdfast.adapters.slurm.nodes.reservations import Reservations
 from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.model.events import JobInputRejected

@@ -13,7 +13,6 @@ from holdfast.adapters.slurm.commands.job_text import (
     WAITING,
     BatchJob,
 )
-from holdfast.adapters.slurm.jobs.reused_numbers import is_reused
 from holdfast.adapters.slurm.nodes.boots import is_other_boot, is_other_slurmd
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
@@ -368,3 +367,19 @@ def _ending(job: BatchJob) -> Ending | None:
     by = f" ({job.why})" if job.why else ""
     code = f", exit code {job.exit_code}" if job.exit_status else ""
     return Ending(outcome=outcome, reason=f"Slurm says {job.state}{by}{code}")
+
+
+_CLOCKS: Final = timedelta(minutes=1)
+"""Maximum clock difference between the controller and slurmctld."""
+
+
+def is_reused(job: BatchJob, remembered: RememberedJob) -> bool:
+    """Whether Slurm has given the number of a job to another one, as after a loss of its state.
+
+    A job that is pending again has been requeued once more than before.
+    """
+    if remembered.user != job.user:
+        return True
+    if job.submitted_at is None or job.restarts > remembered.restarts:
+        return False
+    return job.submitted_at > remembered.record.phase_since + _CLOCKS
