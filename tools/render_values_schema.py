@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
@@ -48,6 +48,7 @@ _SCALARS: Final[Mapping[type, Mapping[str, object]]] = {
     float: {"type": "number"},
     str: {"type": "string"},
     Path: {"type": "string", "minLength": 1},
+    datetime: {"type": "string", "format": "date-time"},
     timedelta: {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"},
     Quota: {
         "type": ["integer", "string"],

@@ -25,6 +25,20 @@ class Profile(StrEnum):
     """The immediate action in NVIDIA's XID catalogue."""
 
 
+class Origin(StrEnum):
+    """Writer of a log line, as far as its source proves it."""
+
+    KERNEL = "kernel"
+    """The kernel: facility *kern* of ``/dev/kmsg`` or of the kernel transport of journald. The
+    kernel changes the facility of everything else that is written to the device."""
+
+    USER = "user"
+    """A process that wrote to ``/dev/kmsg``: facility *user*."""
+
+    FILE = "file"
+    """Unknown: a line of a log file, where a local user can place any text through syslog."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     """One record of a kernel log, without its prefix."""
@@ -33,6 +47,7 @@ class LogLine:
     """Text that the kernel wrote; a record of several lines keeps its newlines."""
 
     observed_at: datetime
+    origin: Origin = Origin.KERNEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,10 @@ def _take(
 ) -> None:
     key = finding.key
     known = faults.get(key)
+    if finding.corroborated_within and _is_immune(finding, known, notices.get(key)):
+        if known is not None:
+            faults[key] = replace(known, count=known.count + 1)
+        return
     seen_at = _seen_at(finding, notices.pop(key, None))
     roots = [] if known is not None else _roots(finding, faults)
     if roots:
@@ -97,6 +101,17 @@ def _take(
         notices[key] = replace(
             finding, severity=Severity.WARNING, remedy=Remedy.NONE, seen_at=seen_at
         )
+
+
+def _is_immune(doubtful: Finding, known: Fault | None, noticed: Finding | None) -> bool:
+    """Whether what is known must not change by a finding that may be forged.
+
+    Such a finding ends no fault and no suspect, changes the remedy of no certain fault, and neither
+    adds to nor resets the count of certain findings that are not yet often enough.
+    """
+    if known is not None:
+        return doubtful.remedy is Remedy.NONE or not known.corroborated_within
+    return noticed is not None and bool(noticed.seen_at) and not noticed.corroborated_within
 
 
 def _corroborate(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
@@ -118,7 +133,10 @@ def _corroborate(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
 def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
     """When ``finding`` was seen within its window, this time among them."""
     now = finding.observed_at
-    earlier = noticed.seen_at if noticed is not None else ()
+    is_same = noticed is not None and (
+        bool(finding.corroborated_within) or not noticed.corroborated_within
+    )  # what may be forged adds nothing to what is certain
+    earlier = noticed.seen_at if noticed is not None and is_same else ()
     if any(abs(now - at) < ONE_SIGHTING for at in earlier):
         return earlier
     newest = max((now, *earlier))

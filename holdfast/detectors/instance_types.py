@@ -32,6 +32,9 @@ class Equipment:
     driver: int | None = None
     """Major version of NVIDIA's driver, such as 570."""
 
+    has_neuron_counters: bool = False
+    """Whether the driver of the Neuron devices counts their errors."""
+
     at_once: bool = False
     """Whether a single reading is believed. Right after a boot devices may appear late."""
 

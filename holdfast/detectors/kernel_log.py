@@ -48,8 +48,9 @@ _TERMINAL_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z])?")
 _ESCAPED_BYTES: Final = re.compile(r"(?:\\x[0-9a-f]{2})+")
 _RAW_RECORD: Final = re.compile(rb"[0-9]{1,6},[0-9]{1,20},[0-9]{1,20},[^;\n]{0,200};")
 
-_KERN: Final = 0  # syslog(3) facilities
-_USER: Final = 1
+KERN: Final = 0  # syslog(3) facilities
+USER: Final = 1
+_OTHER: Final = 3
 
 _LONGEST_UPTIME_S: Final = 10**10  # 300 years
 
@@ -77,13 +78,16 @@ class KernelLine:
     line_number: int = 0
     """The line of its log that completed it, counted from 1."""
 
+    facility: int | None = None
+    """``KERN`` or ``USER``; None if the prefix contains no facility."""
+
 
 def kernel_line(line: str, now: datetime, number: int = 0) -> KernelLine | None:
     """Take the prefixes off a line of a kernel log; None if the line is not the kernel's.
 
     A line without any known prefix is returned as it is: it may be the kernel's. Records that
-    users wrote to /dev/kmsg (facility *user*) count as the kernel's, as every public recipe for
-    trying a detector writes there; those of system services (facility *daemon*) do not.
+    processes wrote to /dev/kmsg (facility *user*) are returned with that facility, those of system
+    services (facility *daemon*) are not returned.
 
     Args:
         line: as found in the log, with or without its newline.
@@ -98,12 +102,14 @@ def kernel_line(line: str, now: datetime, number: int = 0) -> KernelLine | None:
     at: datetime | None = None
     since_boot: timedelta | None = None
     start, end = 0, len(text)
+    facility: int | None = None
     has_time_alone = False
     while (match := _PREFIX.match(text, start, end)) is not None:
         start = match.end()
         kind = match.lastgroup
         if not _is_of_kernel(match):
             return None
+        facility = _facility(match) if facility is None else facility  # the outermost is certain
         if kind in ("raw", "uptime"):
             since_boot = _since_boot(match)
         if kind == "raw":
@@ -118,20 +124,26 @@ def kernel_line(line: str, now: datetime, number: int = 0) -> KernelLine | None:
     message = text[start:end].strip(_BLANK)
     if has_time_alone and _PROGRAM.match(message):
         return None
-    return KernelLine(message=message, at=at, since_boot=since_boot, line_number=number)
+    return KernelLine(
+        message=message, at=at, since_boot=since_boot, line_number=number, facility=facility
+    )
 
 
 def _is_of_kernel(prefix: re.Match[str]) -> bool:
+    if prefix.lastgroup == "syslog":
+        return prefix["syslog_tag"] is not None
+    return _facility(prefix) in (KERN, USER, None)
+
+
+def _facility(prefix: re.Match[str]) -> int | None:
     match prefix.lastgroup:
         case "raw":
-            return int(prefix["priority"]) >> 3 in (_KERN, _USER)
+            return int(prefix["priority"]) >> 3
         case "level":
-            return int(prefix["number"]) >> 3 in (_KERN, _USER)
+            return int(prefix["number"]) >> 3
         case "words":
-            return prefix["facility"] in ("kern", "user")
-        case "syslog":
-            return prefix["syslog_tag"] is not None
-    return True
+            return {"kern": KERN, "user": USER}.get(prefix["facility"], _OTHER)
+    return None
 
 
 def _since_boot(prefix: re.Match[str]) -> timedelta | None:
@@ -259,6 +271,8 @@ class KernelLog:
         line = kernel_line(text, now, number)
         if line is None or not line.message:
             return []
+        if line.facility == USER:  # it must not become a part of the kernel's own record
+            return [line]
         messages = self._joined(line.message)
         return (
             [line] if messages == [line.message] else [replace(line, message=m) for m in messages]

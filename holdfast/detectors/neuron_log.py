@@ -18,7 +18,7 @@ from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "neuron"
 
-_KEYWORD: Final = "NEURON_HW_ERR="
+KEYWORD: Final = "NEURON_HW_ERR="
 _REST: Final = (
     " instance-id=i-0592464924bd45322 hostname=ip-172-31-61-252 nd-id=0 nc-id=0"
     " serial-num=19fcda00f5ff6eb9"
@@ -52,7 +52,7 @@ def _pattern(error: str, action: str) -> str:
 
 _HARDWARE_RULES: Final = tuple(
     LogRule(
-        keyword=_KEYWORD,
+        keyword=KEYWORD,
         pattern=_pattern(error, action),
         example=f"NEURON_HW_ERR={error}{_REST} {action or 'action=TERMINATE_INSTANCE'}",
         condition=Condition.NEURON,
@@ -76,7 +76,7 @@ job, so that only an explicit action touches this node, and only after its jobs.
 
 _HANG_RULES: Final = tuple(
     LogRule(
-        keyword=_KEYWORD,
+        keyword=KEYWORD,
         pattern=_pattern("HANG_ON_COLLECTIVES", action),
         example=f"NEURON_HW_ERR=HANG_ON_COLLECTIVES{_REST} {action}".rstrip(),
         condition=Condition.NEURON,
@@ -90,7 +90,7 @@ _HANG_RULES: Final = tuple(
 )
 
 _UNKNOWN_RULE: Final = LogRule(
-    keyword=_KEYWORD,
+    keyword=KEYWORD,
     pattern=_pattern(r"(?!NONE\b)[A-Z][A-Z_]{2,60}", ""),
     example=f"NEURON_HW_ERR=HANG_ON_COMPUTE{_REST} action=TERMINATE_INSTANCE",
     condition=Condition.NEURON,

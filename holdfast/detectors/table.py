@@ -97,9 +97,9 @@ def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
 
 
 def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
-    """Reasons that an agent with ``detectors`` can report, including ``DetectorFailed``."""
+    """Reasons that an agent with ``detectors`` can report, with those of the agent itself."""
     published = (reason for detector in detectors for reason in detector.reasons)
-    return frozenset({Reason.DETECTOR_FAILED, *published})
+    return frozenset({Reason.DETECTOR_FAILED, Reason.DRILL_ACTIVE, *published})
 
 
 def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:

@@ -1,11 +1,12 @@
 """The agent's loop: read, detect, fold, report."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Readings
 from holdfast.detectors.folding import Health, fold
+from holdfast.detectors.line_trust import LONGEST_DRILL
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 from holdfast.model.report import NodeReport
@@ -31,8 +32,12 @@ class AgentLoop:
         node: str,
         clock: Clock,
         heartbeat: timedelta,
+        drill_until: datetime | None = None,
     ) -> None:
-        """Watch ``host`` as ``node`` and send a heartbeat every ``heartbeat``."""
+        """Watch ``host`` as ``node`` and send a heartbeat every ``heartbeat``.
+
+        ``drill_until`` is the end of a drill, which is reported while it is active.
+        """
         self._host = host
         self._sink = sink
         self._detectors = detectors
@@ -40,7 +45,9 @@ class AgentLoop:
         self._clock = clock
         self._heartbeat = heartbeat
         self._boot_id = host.boot_id()
+        self._drill_until = drill_until
         self._reported: Health | None = None
+        self._reported_drill: datetime | None = None
         self._reports = 0
         self._beats = 0
         self._beat_at = clock.now()
@@ -70,7 +77,7 @@ class AgentLoop:
         is_due = not now < self._beat_at <= now + self._heartbeat
         is_time = is_due or self._is_urgent()
         try:
-            if is_time and self._health != self._reported:
+            if is_time and (self._health != self._reported or self._has_drill_changed(now)):
                 self._publish(now)
         finally:
             if is_due and self._reported is not None:
@@ -108,7 +115,17 @@ class AgentLoop:
     def _is_urgent(self) -> bool:
         return self._reported is None or _fingerprint(self._reported) != _fingerprint(self._health)
 
+    def _drill(self, now: datetime) -> datetime | None:
+        """End of the drill that is active ``now``; None if there is none."""
+        until = self._drill_until
+        return until if until is not None and now < until else None
+
+    def _has_drill_changed(self, now: datetime) -> bool:
+        return self._drill(now) != self._reported_drill
+
     def _publish(self, now: datetime) -> None:
+        drill = self._drill(now)
+        notices = (*(_drill_notices(drill)), *self._health.reported)
         self._sink.publish(
             NodeReport(
                 node=self._node,
@@ -116,10 +133,12 @@ class AgentLoop:
                 sequence=self._reports + 1,
                 reported_at=now,
                 faults=self._health.faults,
-                notices=self._health.reported,
+                notices=notices,
                 suspects=self._health.suspects,
+                drill_until=drill,
             )
         )
+        self._reported_drill = drill
         self._reports += 1
         self._reported = self._health
 
@@ -133,7 +152,11 @@ def _known(report: NodeReport) -> Health:
     reported = {suspect.key for suspect in report.suspects}
     return Health(
         faults=report.faults,
-        notices=tuple(notice for notice in report.notices if notice.key not in reported),
+        notices=tuple(
+            notice
+            for notice in report.notices
+            if notice.key not in reported and notice.reason != Reason.DRILL_ACTIVE
+        ),
         suspects=report.suspects,
     )
 
@@ -144,6 +167,23 @@ def _fingerprint(health: Health) -> object:
         [(fault.key, fault.remedy, fault.urgency, fault.since) for fault in health.faults],
         {notice.key for notice in health.reported},
     )
+
+
+def _drill_notices(until: datetime | None) -> tuple[Finding, ...]:
+    if until is None:
+        return ()
+    notice = Finding(
+        family="agent",
+        condition=Condition.SOFTWARE,
+        reason=Reason.DRILL_ACTIVE,
+        severity=Severity.WARNING,
+        remedy=Remedy.NONE,
+        message=f"drill active until {until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}: log lines that "
+        "any user can write lead to repairs of this node",
+        observed_at=until - LONGEST_DRILL,
+        device=f"{until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",  # each drill has its own Event
+    )
+    return (notice,)
 
 
 def _failure(detector: Detector, error: Exception, now: datetime) -> Finding:

@@ -7,7 +7,7 @@ import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -24,6 +24,7 @@ _EXPECTED: Final = {
     str: "a text in quotes",
     Path: "a path in quotes",
     timedelta: "a duration such as 90s, 15m or 1h30m in quotes",
+    datetime: "a time with its zone (RFC 3339) such as 2026-01-31T12:00:00Z",
 }
 
 
@@ -45,7 +46,8 @@ def parse_table(table: Mapping[str, object], schema: type[T]) -> T:
     """Read a table into the frozen dataclass ``schema``.
 
     The type of each field defines what is expected: ``bool``, ``int``, ``float`` (accepts whole
-    numbers, too), ``str``, ``Path``, ``timedelta`` (a text such as ``"15m"``), an enum (one of its
+    numbers, too), ``str``, ``Path``, ``timedelta`` (a text such as ``"15m"``), ``datetime`` (TOML's
+    time with a zone, or the same as a text; it is returned in UTC), an enum (one of its
     values), a class with ``parse(value)`` that raises ``ValueError``, another such dataclass (a
     table), a ``tuple[X, ...]`` of any of these (an array), a ``dict[str, X]`` of any of these (a
     table with keys of any name), or any of these with ``| None``. An optional key has a default. A
@@ -132,15 +134,26 @@ def _scalar(kind: Any, value: object) -> Any:
         return kind.parse(value)
     if kind is timedelta and isinstance(value, str):
         return parse_duration(value)
+    if kind is datetime and (at := _moment(value)) is not None:
+        return at
     if kind is Path and isinstance(value, str) and value and "\0" not in value:
         return Path(value)
     if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
         return float(value)
-    if kind in _EXPECTED and type(value) is kind and not _is_endless(value):
+    is_plain = kind in _EXPECTED and kind is not datetime
+    if is_plain and type(value) is kind and not _is_endless(value):
         return value
     if isinstance(kind, type) and issubclass(kind, Enum) and value in _values(kind):
         return kind(value)
     raise ValueError(f"expected {_expected(kind)}, got {_shown(value)}")
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return at.astimezone(UTC) if isinstance(at, datetime) and at.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _is_endless(value: object) -> bool:

@@ -490,6 +490,8 @@ class Reason(StrEnum):
     """A data source of the detectors cannot be read."""
     DETECTOR_FAILED = "DetectorFailed"
     """A detector has a bug."""
+    DRILL_ACTIVE = "DrillActive"
+    """Until the drill ends, anyone who can write to a log of the node can have it repaired."""
     NODE_SILENT = "NodeSilent"
     """Neither the agent of a node nor the scheduler's daemon on it reports."""
     AGENT_SILENT = "AgentSilent"

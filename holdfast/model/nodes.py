@@ -217,6 +217,12 @@ class NodeView:
     faults: tuple[Fault, ...] = ()
     """Present faults that the node's agent reports."""
 
+    suspects: tuple[Fault, ...] = ()
+    """What would be among ``faults`` if a reading that cannot be forged supported it."""
+
+    drill_until: datetime | None = None
+    """Until when log lines that can be forged count on the node; None without a drill."""
+
     heartbeat_at: datetime | None = None
     """Time of the agent's last heartbeat in this boot; None before the first one. A backend that
     keeps this in memory uses its own start time for nodes that had joined before."""

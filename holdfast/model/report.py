@@ -31,5 +31,8 @@ class NodeReport:
     suspects: tuple[Fault, ...] = ()
     """Faults that would be in ``faults`` if another sample supported them."""
 
+    drill_until: datetime | None = None
+    """End of the drill that is active: log lines that may be forged count. None without one."""
+
     conditions: tuple[NodeCondition, ...] = ()
     """Conditions that result from the faults; they persist over restarts and reboots."""

@@ -66,9 +66,9 @@ class Node:
         self.processes.append(process)
         return process
 
-    def start_and_wait(self) -> subprocess.Popen[str]:
+    def start_and_wait(self, *extra: str) -> subprocess.Popen[str]:
         before = self.heartbeat()
-        process = self.start()
+        process = self.start(*extra)
         eventually(lambda: self.heartbeat() not in ("", before))
         return process
 
@@ -134,7 +134,7 @@ def test_an_agent_ends_on_ctrl_c(node: Node) -> None:
 
 
 def test_both_forms_of_the_log_are_one_fault(node: Node) -> None:
-    node.start_and_wait()
+    node.start_and_wait("--drill")
 
     node.log(74)
     node.log(74, node.messages)
@@ -154,7 +154,7 @@ def test_the_profile_is_that_of_the_option(node: Node) -> None:
 
 
 def test_a_restarted_agent_misses_nothing_and_counts_nothing_twice(node: Node) -> None:
-    process = node.start_and_wait()
+    process = node.start_and_wait("--drill")
     node.log(74)
     node.log(95, node.messages)
     eventually(lambda: node.faults() == {74: 1, 95: 1})
@@ -162,13 +162,13 @@ def test_a_restarted_agent_misses_nothing_and_counts_nothing_twice(node: Node) -
     node.log(74)
     node.log(73, node.messages)
 
-    node.start()
+    node.start("--drill")
 
     eventually(lambda: node.faults() == {74: 2, 95: 1, 73: 1})
 
 
 def test_an_agent_that_was_killed_is_no_different(node: Node) -> None:
-    process = node.start_and_wait()
+    process = node.start_and_wait("--drill")
     node.log(74)
     node.log(95, node.messages)
     eventually(lambda: node.faults() == {74: 1, 95: 1})
@@ -177,7 +177,7 @@ def test_an_agent_that_was_killed_is_no_different(node: Node) -> None:
     process.wait()
     node.log(73)
 
-    node.start()
+    node.start("--drill")
 
     eventually(lambda: node.faults() == {74: 1, 95: 1, 73: 1})
 
@@ -196,7 +196,7 @@ def test_an_agent_whose_report_is_lost_reads_the_kernels_log_again(node: Node) -
 
 
 def test_a_line_is_seen_without_waiting_for_a_heartbeat(node: Node) -> None:
-    node.start("--heartbeat", "1h")
+    node.start("--drill", "--heartbeat", "1h")
     eventually(node.heartbeat)
 
     node.log(74)
@@ -245,7 +245,7 @@ def test_where_files_cannot_be_watched_they_are_polled(unwatchable_node: Node) -
 
 
 def test_a_reboot_clears_all_faults(node: Node) -> None:
-    process = node.start_and_wait()
+    process = node.start_and_wait("--drill")
     node.log(74)
     node.log(95, node.messages)
     eventually(lambda: node.faults() == {74: 1, 95: 1})
@@ -256,7 +256,7 @@ def test_a_reboot_clears_all_faults(node: Node) -> None:
     node.kmsg.unlink()
     node.kmsg.touch()
 
-    node.start()
+    node.start("--drill")
 
     eventually(lambda: node.heartbeat().startswith("boot-2 "))
     report = node.report()
@@ -267,7 +267,7 @@ def test_a_reboot_clears_all_faults(node: Node) -> None:
 
 def test_a_syslog_that_is_rotated_and_one_that_comes_late_are_followed(node: Node) -> None:
     node.messages.unlink()
-    node.start_and_wait()
+    node.start_and_wait("--drill")
     node.log(74, node.messages)
     eventually(lambda: 74 in node.faults())
 

@@ -56,6 +56,11 @@ def neuron(root: Path) -> dict[str, str]:
     return {"/read": ""} | dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
 
 
+def has_neuron_counters(root: Path) -> bool:
+    """Return whether the driver counts the errors of a Neuron device."""
+    return any("/stats/" in name for name in neuron(root))
+
+
 def _neuron_files(devices: Path) -> Iterator[tuple[str, str]]:
     for device in names_in(devices):
         if not _NEURON.fullmatch(device):

@@ -16,7 +16,8 @@ from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.host.log_file import Position
 from holdfast.adapters.host.stream import CommandStream
 from holdfast.detectors.contract import LogLine
-from holdfast.detectors.kernel_log import kernel_line
+from holdfast.detectors.kernel_log import KERN, USER, kernel_line
+from holdfast.detectors.line_trust import record_origin
 from holdfast.model.errors import BackendError
 
 NAME: Final = "journald"
@@ -31,9 +32,9 @@ _EMPTY: Final = (
 """Every kernel says much while it starts: silence is blindness."""
 
 _FIELDS: Final = "MESSAGE,SYSLOG_FACILITY"
-_KERNEL: Final = ("0", "1", None)
-"""Facilities: the kernel's, and that of users who wrote to /dev/kmsg, as every public recipe for
-trying a detector has them do."""
+_FACILITIES: Final = {"0": KERN, "1": USER, None: None}
+"""By ``SYSLOG_FACILITY``: that of the kernel, and that of processes that wrote to /dev/kmsg.
+journald sets the field of each record of the kernel transport; without it the writer is unknown."""
 
 
 class Journal:
@@ -126,12 +127,23 @@ class Journal:
         if self._cursor == self._last:
             self._last = ""
         message = _text(record.get("MESSAGE"))
-        if record.get("SYSLOG_FACILITY") not in _KERNEL or not self._is_marked(message):
+        facility = record.get("SYSLOG_FACILITY")
+        if (
+            not isinstance(facility, str | None)
+            or facility not in _FACILITIES
+            or not self._is_marked(message)
+        ):
             return []
         line = kernel_line(message, now)
         if line is None:
             return []
-        return [LogLine(message=line.message, observed_at=min(_moment(record) or now, now))]
+        return [
+            LogLine(
+                message=line.message,
+                observed_at=min(_moment(record) or now, now),
+                origin=record_origin(_FACILITIES[facility]),
+            )
+        ]
 
     def _is_marked(self, message: str) -> bool:
         return any(keyword in message for keyword in self._keywords)

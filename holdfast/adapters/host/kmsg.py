@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.adapters.host.log_file import LogFile, Position
 from holdfast.detectors.contract import LogLine
 from holdfast.detectors.kernel_log import KernelLog
+from holdfast.detectors.line_trust import record_origin
 
 RECORD_BYTES: Final = 16 * 1024
 """Room for one record: the kernel refuses to be read with less than the record needs, which is
@@ -77,7 +78,11 @@ class KmsgDevice:
         self._sequence = int(header["sequence"])
         logged_at = booted_at + timedelta(microseconds=int(header["microseconds"]))
         return [
-            LogLine(message=line.message, observed_at=min(logged_at, now))
+            LogLine(
+                message=line.message,
+                observed_at=min(logged_at, now),
+                origin=record_origin(line.facility),
+            )
             for line in self._log.feed(record, now)
         ]
 
@@ -94,4 +99,4 @@ def open_kmsg(
     if stat.S_ISCHR(path.stat().st_mode):
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return KmsgDevice(fd, keywords, position)
-    return LogFile(path, keywords, position, from_start=True)
+    return LogFile(path, keywords, position, is_kernel_log=True)

@@ -168,7 +168,7 @@ class LinuxHost:
                 self._sources[str(path)] = open_kmsg(path, keywords, known.get(str(path)))
             for path in logs.log_files:
                 self._sources[str(path)] = LogFile(
-                    path, keywords, known.get(str(path)), from_start=False
+                    path, keywords, known.get(str(path)), is_kernel_log=False
                 )
         except OSError as error:
             is_forbidden = path == logs.kmsg and isinstance(error, PermissionError)

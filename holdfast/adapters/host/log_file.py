@@ -9,8 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.detectors.contract import LogLine
+from holdfast.detectors.contract import LogLine, Origin
 from holdfast.detectors.kernel_log import KernelLine, KernelLog
+from holdfast.detectors.line_trust import record_origin
 
 BLOCK: Final = 256 * 1024
 """Bytes that are read at once."""
@@ -27,7 +28,7 @@ class LogFile:
     """
 
     def __init__(
-        self, path: Path, keywords: Iterable[str], position: Position | None, *, from_start: bool
+        self, path: Path, keywords: Iterable[str], position: Position | None, *, is_kernel_log: bool
     ) -> None:
         """Begin to follow ``path``.
 
@@ -35,21 +36,24 @@ class LogFile:
             path: the log; it may be missing as yet.
             keywords: only records that hold one of these words are returned.
             position: where an agent of this boot ended; None if there was none.
-            from_start: where to begin without a position. Yes if all of the file is of this boot;
-                else at its end, as the lines that are there may be of an earlier boot.
+            is_kernel_log: whether the file contains records of ``/dev/kmsg`` of this boot.
+                Without a position it is read from its start, and its records have the facility
+                that they state. Any other file may contain lines of an earlier boot, is read from
+                its end, and its lines may be forged.
 
         Raises:
             OSError: the file is there and cannot be read.
 
         """
         self._path = path
+        self._is_kernel_log = is_kernel_log
         self._keywords = tuple(keywords)
         self._log = KernelLog(self._keywords)
         self._fd: int | None = None
         self._offset = 0
         if position is not None:
             self._resume(position)
-        elif self._open(path) and not from_start:
+        elif self._open(path) and not is_kernel_log:
             self._seek(os.SEEK_END)
 
     @property
@@ -85,7 +89,14 @@ class LogFile:
                     break
             else:
                 break
-        return [LogLine(message=record.message, observed_at=now) for record in records]
+        return [
+            LogLine(
+                message=record.message,
+                observed_at=now,
+                origin=record_origin(record.facility) if self._is_kernel_log else Origin.FILE,
+            )
+            for record in records
+        ]
 
     def close(self) -> None:
         """Let go of the file."""

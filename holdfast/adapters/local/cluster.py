@@ -88,6 +88,8 @@ class LocalCluster:
                     group=groups.get(name, ""),
                     boot_id=machine.boot_id if machine is not None else "",
                     faults=report.faults if report is not None and is_on else (),
+                    suspects=report.suspects if report is not None and is_on else (),
+                    drill_until=report.drill_until if report is not None and is_on else None,
                     heartbeat_at=heartbeat.seen_at if heartbeat is not None else None,
                     powered_on=None if machine is None else _powered_on(machine),
                     request=requests.get(name),

@@ -109,6 +109,9 @@ class AgentMetrics:
                 {labels(**self._machine): 1})
         yield family("holdfast_agent_faults", "gauge", "Faults that hold now.",
             reported or (one(0) if report is not None else {}))  # nothing is known before it
+        yield family("holdfast_agent_drill_active", "gauge",
+            "1 while log lines that can be forged lead to repairs.",
+            one(report is not None and report.drill_until is not None))
         yield family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
             one(self._heartbeats))
         yield family("holdfast_agent_reports_total", "counter", "Reports with news.",

@@ -1,7 +1,7 @@
 """What ``holdfast agent --config FILE`` reads, and what its options override."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -140,9 +140,14 @@ class AgentConfig:
     """Kernel log: the device, or a file that holds its records. Default: ``/dev/kmsg`` below
     ``root``."""
 
-    log_files: tuple[Path, ...] | None = None
-    """Syslog files to follow as well. Default: ``/var/log/messages`` below ``root``, if it
-    exists."""
+    log_files: tuple[Path, ...] = ()
+    """Syslog files to follow as well, such as ``["/var/log/kern.log"]``. Local users can forge
+    their lines, so a finding is only a warning until another reading corroborates it. In a drill
+    the default is ``/var/log/messages`` below ``root``, if it exists."""
+
+    drill_until: datetime | None = None
+    """End of a drill, at most one hour ahead, such as ``2026-01-31T12:00:00Z``. Until then, lines
+    of log files and lines that were written to ``/dev/kmsg`` count like those of the kernel."""
 
     boot_id_file: Path | None = None
     """File with the boot ID, which changes on every boot. Default:

@@ -6,9 +6,11 @@ from datetime import timedelta
 from functools import partial
 
 from holdfast.apps.agent.config import AgentConfig, DetectorSettings
+from holdfast.detectors import neuron_state
 from holdfast.detectors.contract import KERNEL_LOG, LOGS, Detector, LogLine, Readings
 from holdfast.detectors.custom_rules import NAME as CUSTOM_RULES
 from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
+from holdfast.detectors.line_trust import LineTrust
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Fault, Finding, Remedy
 
@@ -20,11 +22,12 @@ def chosen_detectors(
 ) -> tuple[Detector, ...]:
     """The enabled detectors of a node with ``equipment``, with those of ``added_detectors``.
 
-    In shadow mode a detector requests no remedy. With ``needs_corroboration`` it only warns until
-    another reading supports its finding.
+    In shadow mode a detector requests no remedy. With ``needs_corroboration``, and for log lines that
+    may be forged, it only warns until another reading supports its finding.
     """
+    trust = _line_trust(config, equipment)
     return tuple(
-        _changed(config, detector)
+        _changed(config, trust.applied(detector))
         for detector in (_timed(config, one) for one in (*_all(config, equipment), *added))
         if _is_on(config, detector)
         and (detector.reads <= {KERNEL_LOG, LOGS} or not config.logs_only)
@@ -44,6 +47,18 @@ def is_void(config: AgentConfig, added: tuple[Detector, ...], fault: Fault) -> b
         _finds(detector, fault)
         for detector in (*_all(config), *added)
         if not _is_on(config, detector) or _is_shadow(config, detector)
+    )
+
+
+def _line_trust(config: AgentConfig, equipment: Equipment) -> LineTrust:
+    readers = [one for one in _all(config) if one.name == neuron_state.STATE]
+    reads_counters = not config.logs_only and any(
+        _is_on(config, one) and not _is_shadow(config, one) for one in readers
+    )
+    return LineTrust(
+        corroboration_window=config.corroboration_window,
+        drill_until=config.drill_until,
+        has_neuron_counters=equipment.has_neuron_counters and reads_counters,
     )
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import LOGS, Profile
+from holdfast.detectors.line_trust import LONGEST_DRILL
 from holdfast.kit.config import load_config
 from holdfast.kit.processes import die_with_parent
 from holdfast.kit.serial import to_plain
@@ -44,6 +45,8 @@ def main(argv: list[str]) -> int:
     """Watch this node until a signal asks to end, or look at it once. Returns the exit code."""
     parser = command_line_parser()
     options = parser.parse_args(argv)
+    if "drill" in options:  # set once: a reload of the configuration does not prolong it
+        options.drill_until = SystemClock().now() + LONGEST_DRILL
     if "output" in options and not options.once:
         parser.error("--output requires --once")
     try:
@@ -84,7 +87,19 @@ def load(options: argparse.Namespace) -> AgentConfig:
         given["kubernetes"] = config.kubernetes or AgentKubernetes()
     if "metrics" in options:
         given["telemetry"] = replace(config.telemetry, listen=options.metrics)
+    if "drill_until" in options:
+        given["drill_until"] = options.drill_until
+    else:
+        _check_drill(config.drill_until, SystemClock().now())
     return replace(config, **given)
+
+
+def _check_drill(until: datetime | None, now: datetime) -> None:
+    if until is not None and until > (latest := now + LONGEST_DRILL):
+        raise ConfigError(
+            f"drill_until: {until.isoformat()} is more than one hour ahead; set a time until "
+            f"{latest:%Y-%m-%dT%H:%M:%SZ}"
+        )
 
 
 def _look(options: argparse.Namespace) -> int:
@@ -258,8 +273,11 @@ def command_line_parser() -> argparse.ArgumentParser:
     add("--kmsg", type=Path, metavar="PATH",
         help="kernel log device, or a file with its records (default: /dev/kmsg below --root)")
     add("--log-file", action="append", type=Path, metavar="PATH",
-        help="syslog file to follow; may be repeated (default: /var/log/messages below --root, "
-             "if it exists)")
+        help="syslog file to follow; may be repeated; its lines need corroborating evidence "
+             "(default: none; with --drill, /var/log/messages below --root)")
+    add("--drill", action="store_true",
+        help="for one hour, let lines of log files and lines that were written to /dev/kmsg count "
+             "like those of the kernel, to test the response to a fault")
     add("--boot-id-file", type=Path, metavar="PATH",
         help="file whose content changes at every boot (default: the kernel's boot_id, below "
              "--root)")

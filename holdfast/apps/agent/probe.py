@@ -44,6 +44,7 @@ def probe(config: AgentConfig) -> NodeReport:
             node=node_name(config),
             clock=SystemClock(),
             heartbeat=config.heartbeat,
+            drill_until=config.drill_until,
         )
         loop.step()
         while not host.has_all_samples:

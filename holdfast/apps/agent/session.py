@@ -84,6 +84,7 @@ class AgentSession:
                 node=node_name(config),
                 clock=SystemClock(),
                 heartbeat=config.heartbeat,
+                drill_until=config.drill_until,
             )
             self._opened = opened.pop_all()
 
@@ -209,5 +210,7 @@ def _endpoint(address: ListenAddress, metrics: AgentMetrics, report: Report) -> 
 
 
 def _log_files(config: AgentConfig) -> tuple[Path, ...]:
+    """Return the files to follow; in a drill the one that public guides write to."""
     usual = config.root / "var/log/messages"
-    return ((usual,) if usual.exists() else ()) if config.log_files is None else config.log_files
+    is_drill = config.drill_until is not None and SystemClock().now() < config.drill_until
+    return (usual,) if is_drill and not config.log_files and usual.exists() else config.log_files

@@ -55,7 +55,6 @@ def agent_command(name: str, directory: NodeDir, machines: MachineSettings) -> S
         sys.executable, "-m", "holdfast.apps.agent.main",
         "--node", name,
         "--kmsg", str(directory.kmsg),
-        "--log-file", str(directory.messages),
         "--boot-id-file", str(directory.boot_id),
         "--report-dir", str(directory.agent),
         "--heartbeat", f"{heartbeat_ms}ms",

@@ -103,6 +103,9 @@ class NodeStatus:
     pairing: Pairing | None = None
     """Its part in tests between nodes; None while it has none."""
 
+    drill_until: datetime | None = None
+    """End of the drill that is active on it; None without one."""
+
 
 def node_status(
     view: NodeView, *, run: str, notices: tuple[Finding, ...], incidents: tuple[str, ...]
@@ -142,6 +145,7 @@ def node_status(
         group=view.group,
         instance_type=view.instance_type,
         pairing=record.pairing,
+        drill_until=view.drill_until,
     )
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.adapters.host.journal import NAME, Journal
 from holdfast.adapters.host.linux import LinuxHost, Logs
 from holdfast.adapters.host.log_file import Position
-from holdfast.detectors.contract import LOGS, LogLine, Sample
+from holdfast.detectors.contract import LOGS, LogLine, Origin, Sample
 
 NOW = datetime(2025, 11, 20, 13, 0, tzinfo=UTC)
 RECORDING = Path(__file__).parents[2] / "recordings" / "journal" / "system.journal.xz"
@@ -325,6 +325,6 @@ def test_a_moment_that_cannot_be_is_none(fake: FakeJournal) -> None:
     for stamp in ("9" * 30, "-1", "soon", "", "\uff19"):
         record = {"MESSAGE": "NVRM: a", "__CURSOR": "c", "__REALTIME_TIMESTAMP": stamp}
         assert journal._message(json.dumps(record).encode(), NOW + timedelta(1)) == [
-            LogLine(message="NVRM: a", observed_at=NOW + timedelta(1))
+            LogLine(message="NVRM: a", observed_at=NOW + timedelta(1), origin=Origin.FILE)
         ]
     journal.close()

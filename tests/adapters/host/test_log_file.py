@@ -29,8 +29,8 @@ def append_text(path: Path, text: str) -> None:
         log.write(text)
 
 
-def follow(path: Path, position: Position | None = None, *, from_start: bool = False) -> LogFile:
-    return LogFile(path, MARKS, position, from_start=from_start)
+def follow(path: Path, position: Position | None = None, *, is_kernel_log: bool = False) -> LogFile:
+    return LogFile(path, MARKS, position, is_kernel_log=is_kernel_log)
 
 
 def drained(log: LogFile) -> list[int]:
@@ -59,11 +59,11 @@ def test_lines_from_before_the_first_look_are_not_of_this_boot(path: Path) -> No
 
 
 def test_a_file_of_this_boot_is_read_from_its_start(path: Path) -> None:
-    assert drained(follow(path, from_start=True)) == [1, 2]
+    assert drained(follow(path, is_kernel_log=True)) == [1, 2]
 
 
 def test_lines_count_as_seen_now(path: Path) -> None:
-    [first, _] = follow(path, from_start=True).read(NOW)
+    [first, _] = follow(path, is_kernel_log=True).read(NOW)
 
     assert first.observed_at == NOW
 

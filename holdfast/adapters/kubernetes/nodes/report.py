@@ -330,4 +330,5 @@ def _is_due(task: PeriodicTask) -> bool:
 def _fingerprint(report: NodeReport) -> object:
     """What a reader acts upon; the rest is how often it was seen."""
     faults = {(fault.key, fault.remedy, fault.urgency, fault.since) for fault in report.faults}
-    return (report.boot_id, faults)
+    suspects = {fault.key for fault in report.suspects}
+    return (report.boot_id, faults, suspects, report.drill_until)

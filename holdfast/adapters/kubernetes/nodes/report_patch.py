@@ -30,6 +30,9 @@ HEARTBEAT: Final = timedelta(minutes=5)
 """Between two signs of life of an unchanged condition, as the kubelet and node-problem-detector
 give them."""
 
+_SUSPECTS: Final = 3
+"""Suspects that the cluster keeps, the oldest: one is enough for a check of the node."""
+
 _EFFECT: Final = "NoSchedule"
 
 _HELD: Final = frozenset(Phase) - {Phase.JOINING, Phase.SCHEDULABLE}
@@ -50,6 +53,10 @@ def brief(report: NodeReport) -> NodeReport:
         sequence=report.sequence,
         reported_at=report.reported_at,
         faults=tuple(replace(fault, message=short(fault.message)) for fault in kept),
+        suspects=tuple(
+            replace(one, message=short(one.message)) for one in report.suspects[:_SUSPECTS]
+        ),
+        drill_until=report.drill_until,
     )
 
 

@@ -78,6 +78,8 @@ def node_view(
         instance_type=instance_type_of(state),
         boot_id=boot_id(state, parsed),
         faults=() if report is None else report.faults,
+        suspects=() if report is None else report.suspects,
+        drill_until=None if report is None else report.drill_until,
         heartbeat_at=heartbeats.agent_at,
         answered_at=heartbeats.kubelet_at,
         is_ready=state.ready == _TRUE,

@@ -146,6 +146,8 @@ def node_view(
         faults=()
         if report is None
         else (*report.faults, *faults_of(known.verdict, known.received)),
+        suspects=() if report is None else report.suspects,
+        drill_until=None if report is None else report.drill_until,
         heartbeat_at=heartbeat_at,
         join_error="" if known.facts is None else known.facts.start_error,
         request=memory.requests.get(known.name) or request_of(known.facts, now),

@@ -194,11 +194,10 @@ def _rank(node: NodeStatus) -> str:
 
 
 def _fault(node: NodeStatus) -> str:
-    return (
-        f"{node.remediation.reason} → {node.remediation.remedy}"
-        if node.remediation
-        else node.closed
-    )
+    drill = "" if node.drill_until is None else f"drill until {node.drill_until:%H:%M:%SZ}"
+    remediation = node.remediation
+    fault = f"{remediation.reason} → {remediation.remedy}" if remediation else node.closed
+    return "; ".join(text for text in (drill, fault) if text)
 
 
 def _describe(node: NodeStatus, output: str) -> None:
@@ -235,6 +234,10 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Rank", node.rank
     yield "Heartbeat", f"{age(node.heartbeat_at, now)} ago" if node.heartbeat_at else None
     yield "Repair", _repair(node.remediation, now)
+    yield (
+        "Drill",
+        "" if node.drill_until is None else f"until {node.drill_until:%Y-%m-%d %H:%M:%SZ}",
+    )
     yield "Held", node.held
     yield "Closed", node.closed
     yield "Request", _request(node, now)

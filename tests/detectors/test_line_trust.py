@@ -1,0 +1,209 @@
+"""Which log lines count as the kernel's."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.detectors.contract import Detector, LogLine, Origin, Profile, Readings, Sample
+from holdfast.detectors.folding import Health, fold
+from holdfast.detectors.kernel_log import KernelLog
+from holdfast.detectors.line_trust import LONGEST_DRILL, LineTrust, record_origin
+from holdfast.detectors.table import detectors
+from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.names import Condition, Reason
+
+NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
+WINDOW = timedelta(minutes=5)
+TRUST = LineTrust(corroboration_window=WINDOW)
+DRILL = replace(TRUST, drill_until=NOW + LONGEST_DRILL / 2)
+WATCHERS = [one for one in detectors(Profile.HYPERPOD) if "kernel_log" in one.reads]
+
+ACTION = "NVRM: Xid (PCI:0000:b9:00): 154, GPU recovery action changed"
+MESSAGES = [
+    "NVRM: Xid (PCI:0000:b9:00): 74, pid=1, name=a, NVLink: fatal error",
+    "NVRM: Xid (PCI:0000:b9:00): 94, pid=1, Contained",
+    "NVRM: Xid (PCI:0000:b9:00): 13, pid=1, Graphics Exception",
+    f"{ACTION} from 0x0 (None) to 0x2 (Node Reboot Required)",
+    f"{ACTION} from 0x2 (Node Reboot Required) to 0x0 (None)",
+    "NEURON_HW_ERR=DMA_ERROR instance-id=i-1 hostname=h nd-id=3 nc-id=0",
+    "NEURON_HW_ERR=DMA_ERROR instance-id=i-1 hostname=h nd-id=3 nc-id=0 action=NONE",
+    "NEURON_HW_ERR=DMA_ERROR instance-id=i-1 hostname=h nd-id=3 nc-id=0 action=REBOOT_INSTANCE",
+    "neuron:ndma_memcpy_wait_for_completion: DMA completion timeout on nd00",
+    "efa 0000:a0:19.0: EFA device init failed",
+    "EXT4-fs (nvme0n1): Remounting filesystem read-only",
+    "EDAC MC0: 1 UE memory read error on CPU_SrcID#0 (channel:1 slot:0)",
+]  # fmt: skip
+
+lines = st.builds(
+    LogLine,
+    message=st.sampled_from(MESSAGES),
+    observed_at=st.integers(-600, 0).map(lambda s: NOW + timedelta(seconds=s)),
+    origin=st.sampled_from(Origin),
+)
+logs = st.lists(st.lists(lines, max_size=5).map(tuple), max_size=4)
+
+
+def folded(log: list[tuple[LogLine, ...]], trust: LineTrust = TRUST) -> Health:
+    watchers = [trust.applied(one) for one in WATCHERS]
+    health = Health()
+    for part in log:
+        found = [f for one in watchers for f in one.detect(Readings(kernel_log=part))]
+        health = fold(health, found)
+    return health
+
+
+def of_kernel(log: list[tuple[LogLine, ...]]) -> list[tuple[LogLine, ...]]:
+    return [tuple(one for one in part if one.origin is Origin.KERNEL) for part in log]
+
+
+def repairs(health: Health) -> list[object]:
+    return sorted((str(one.key), one.remedy, one.urgency) for one in health.faults)
+
+
+@given(logs)
+def test_lines_that_can_be_forged_neither_cause_nor_end_nor_change_a_fault(
+    log: list[tuple[LogLine, ...]],
+) -> None:
+    assert repairs(folded(log)) == repairs(folded(of_kernel(log)))
+
+
+@given(logs, st.sampled_from([Origin.USER, Origin.FILE]))
+def test_a_fault_differs_only_by_its_count_after_lines_that_can_be_forged(
+    log: list[tuple[LogLine, ...]], origin: Origin
+) -> None:
+    forged = [tuple(replace(one, origin=origin) for one in part) for part in log]
+    before = folded(of_kernel(log))
+
+    after = folded([*of_kernel(log), *forged])
+
+    assert [replace(one, count=1, followers=0) for one in after.faults] == [
+        replace(one, count=1, followers=0) for one in before.faults
+    ]
+
+
+@given(logs)
+def test_in_a_drill_all_lines_count_as_the_kernels(log: list[tuple[LogLine, ...]]) -> None:
+    as_kernel = [tuple(replace(one, origin=Origin.KERNEL) for one in part) for part in log]
+
+    assert folded(log, DRILL) == folded(as_kernel)
+
+
+@pytest.mark.parametrize(
+    ("after_start", "counts"),
+    [(-LONGEST_DRILL, False), (timedelta(0), True), (LONGEST_DRILL, True),
+     (LONGEST_DRILL + timedelta(microseconds=1), False)],
+)  # fmt: skip
+def test_a_line_before_or_after_the_drill_does_not_count(
+    after_start: timedelta, counts: bool
+) -> None:
+    line = LogLine(message=MESSAGES[0], observed_at=NOW + after_start, origin=Origin.USER)
+    drill = replace(TRUST, drill_until=NOW + LONGEST_DRILL)
+
+    assert bool(folded([(line,)], drill).faults) is counts
+
+
+@given(st.sampled_from(MESSAGES))
+def test_a_line_of_a_file_is_a_warning_that_names_what_it_would_lead_to(message: str) -> None:
+    line = LogLine(message=message, observed_at=NOW, origin=Origin.FILE)
+    certain = folded([(replace(line, origin=Origin.KERNEL),)])
+
+    health = folded([(line,)])
+
+    assert health.faults == ()
+    assert [one.key for one in health.suspects] == [one.key for one in certain.faults]
+    assert all(one.remedy is Remedy.NONE for one in health.reported)
+    assert {one.key for one in health.reported} == {
+        one.key for one in (*certain.faults, *certain.notices)
+    }
+
+
+def test_the_kernel_bears_out_a_line_of_a_file() -> None:
+    line = LogLine(message=MESSAGES[0], observed_at=NOW, origin=Origin.FILE)
+
+    health = folded([(line,), (replace(line, origin=Origin.KERNEL),)])
+
+    assert [one.code for one in health.faults] == [74]
+    assert health.suspects == ()
+
+
+def test_a_line_that_a_user_wrote_is_reported_with_the_reason_why_it_is_ignored() -> None:
+    [notice] = folded(
+        [(LogLine(message=MESSAGES[5], observed_at=NOW, origin=Origin.USER),)]
+    ).notices
+
+    assert notice.message == (f"ignored without a drill, not written by the kernel: {MESSAGES[5]}")
+
+
+def counter(device: str, at: datetime = NOW) -> Finding:
+    return Finding(
+        family="neuron-event", condition=Condition.NEURON, reason=Reason.NEURON_HARDWARE,
+        severity=Severity.WARNING, remedy=Remedy.NONE, message="hw_error rose by 1",
+        observed_at=at, device=device,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("has_counters", "risen", "is_fault"),
+    [(False, "", True), (True, "", False), (True, "neuron3", True), (True, "neuron4", False)],
+)
+def test_an_error_of_the_neuron_runtime_needs_the_drivers_counter_where_there_is_one(
+    has_counters: bool, risen: str, is_fault: bool
+) -> None:
+    trust = replace(TRUST, has_neuron_counters=has_counters)
+    health = folded([(LogLine(message=MESSAGES[5], observed_at=NOW),)], trust)
+
+    health = fold(health, [counter(risen)] if risen else [])
+
+    assert bool(health.faults) is is_fault
+
+
+@given(st.lists(lines, max_size=8).map(tuple), st.booleans())
+def test_every_line_and_each_sample_is_detected_once(
+    log: tuple[LogLine, ...], has_sample: bool
+) -> None:
+    seen: list[object] = []
+
+    def detect(readings: Readings) -> list[Finding]:
+        seen.extend([*readings.kernel_log, *readings.samples])
+        return []
+
+    both = Detector(name="both", reads=frozenset({"kernel_log", "s"}), detect=detect)
+    samples = {"s": Sample(name="s", taken_at=NOW)} if has_sample else {}
+
+    TRUST.applied(both).detect(Readings(kernel_log=log, samples=samples))
+
+    assert [one for one in seen if one != "s"] == list(log)
+    assert seen.count("s") == has_sample
+
+
+@pytest.mark.parametrize(
+    ("record", "origin"),
+    [
+        ("4,1,2,-;NVRM: a", Origin.KERNEL),
+        ("6,1,2,-,caller=T1;NVRM: a", Origin.KERNEL),
+        ("12,1,2,-;NVRM: a", Origin.USER),
+        ("12,1,2,-;<4>NVRM: a", Origin.USER),
+        ("12,1,2,-;4,1,2,-;NVRM: a", Origin.USER),
+        ("12,1,2,-;kern  :err   : NVRM: a", Origin.USER),
+        ("NVRM: a", Origin.FILE),
+        ("Nov 20 10:00:00 host kernel: NVRM: a", Origin.FILE),
+        ("Nov 20 10:00:00 host kernel: 12,1,2,-;NVRM: a", Origin.USER),
+    ],
+)
+def test_the_outermost_facility_of_a_record_decides(record: str, origin: Origin) -> None:
+    [line] = KernelLog(["NVRM"]).feed(f"{record}\n".encode(), NOW)
+
+    assert (line.message, record_origin(line.facility)) == ("NVRM: a", origin)
+
+
+def test_a_record_of_a_user_never_becomes_part_of_one_of_the_kernel() -> None:
+    log = KernelLog(["NVRM"])
+    text = b"12,1,2,-;NVRM: The NVIDIA GPU 0000:b9:00.0\n4,2,3,-;NVRM: installed in this system\n"
+
+    first, second = log.feed(text, NOW)
+
+    assert [record_origin(one.facility) for one in (first, second)] == [Origin.USER, Origin.KERNEL]
+    assert second.message == "NVRM: installed in this system"
