@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local test-frameworks check fuzz bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local test-frameworks attack check fuzz bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ test-local: $(VENV)/.dev ## `holdfast run` with real processes
 
 test-frameworks: frameworks ## training with PyTorch, Lightning, Accelerate and DeepSpeed
 	@$(PYTEST) --suite frameworks $(ARGS)
+
+attack: $(VENV)/.dev ## attacks of docs/explanation/security.md, each of which must fail
+	@$(BIN)/pytest tests/attack $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .

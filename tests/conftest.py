@@ -132,6 +132,7 @@ TOGETHER = {
     "tests/adapters/host/test_kmsg.py": "the kernel's log",
     "tests/apps/test_agent.py": "the kernel's log",
     "tests/architecture/": "the syntax trees, parsed once",
+    "tests/attack/": "the kernel's log",
 }
 """Tests that share something of which there is one, by the beginning of their path."""
 

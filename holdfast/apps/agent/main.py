@@ -270,6 +270,23 @@ def command_line_parser() -> argparse.ArgumentParser:
     add("--node", metavar="NAME", help="name of the node in reports (default: the host name)")
     add("--root", type=Path, metavar="DIR", help="root directory of the machine's /proc, "
         f"/sys, /dev, /run and /var/log, for use in a container (default: {defaults.root})")
+    add("--heartbeat", type=_duration, metavar="DURATION",
+        help="heartbeat interval (default: 500ms)")
+    add("--xid-profile", choices=[one.value for one in Profile],
+        help="vendor whose rating of an XID to use where vendors disagree (default: hyperpod)")
+    add("--shadow", action="store_true", help="report findings only, never request a repair")
+    add("--logs-only", action="store_true", help="read logs only, not the state of the machine")
+    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
+        help="exit when the parent process ends; with PID, also if that process has already ended")
+    # fmt: on
+    _add_sources(parser)
+    _add_readers(parser, defaults)
+    return parser
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("kernel log").add_argument
+    # fmt: off
     add("--kmsg", type=Path, metavar="PATH",
         help="kernel log device, or a file with its records (default: /dev/kmsg below --root)")
     add("--log-file", action="append", type=Path, metavar="PATH",
@@ -281,17 +298,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     add("--boot-id-file", type=Path, metavar="PATH",
         help="file whose content changes at every boot (default: the kernel's boot_id, below "
              "--root)")
-    add("--heartbeat", type=_duration, metavar="DURATION",
-        help="heartbeat interval (default: 500ms)")
-    add("--xid-profile", choices=[one.value for one in Profile],
-        help="vendor whose rating of an XID to use where vendors disagree (default: hyperpod)")
-    add("--shadow", action="store_true", help="report findings only, never request a repair")
-    add("--logs-only", action="store_true", help="read logs only, not the state of the machine")
-    add("--die-with-parent", nargs="?", const=0, type=int, metavar="PID",
-        help="exit when the parent process ends; with PID, also if that process has already ended")
     # fmt: on
-    _add_readers(parser, defaults)
-    return parser
 
 
 def _add_readers(parser: argparse.ArgumentParser, defaults: AgentConfig) -> None:
