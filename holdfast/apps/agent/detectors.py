@@ -22,8 +22,8 @@ def chosen_detectors(
 ) -> tuple[Detector, ...]:
     """The enabled detectors of a node with ``equipment``, with those of ``added_detectors``.
 
-    In shadow mode a detector requests no remedy. With ``needs_corroboration``, and for log lines that
-    may be forged, it only warns until another reading supports its finding.
+    In shadow mode a detector requests no remedy. With ``needs_corroboration``, and for log lines
+    that may be forged, it only warns until another reading supports its finding.
     """
     trust = _line_trust(config, equipment)
     return tuple(
